@@ -42,6 +42,9 @@ _MEMORY_OF_ZYGOTE = 4096 * _MIB
 _CORES_OF_ZYGOTE = 4
 """The start of a zygote uses one core for some ten seconds: of a machine's cores, starts use a quarter at most."""
 
+_LEAST_ZYGOTES = 2
+"""With one zygote at a time, an environment of one case starts its zygote when nothing else runs: the other core waits for seconds."""
+
 _CORES_OF_POOL = 4
 """So many cores does a pool of compile processes use at most, by this plan."""
 
@@ -88,12 +91,17 @@ def _as_variable(value: object) -> str:
 
 
 def environments(cases: Sequence[Case]) -> dict[str, Environment]:
-    """Return one environment for each set of variables, with every kind of device that its cases use."""
-    found: dict[str, Environment] = {}
-    for case in cases:
-        mine = environment_of(case)
-        other = found.get(mine.key)
-        found[mine.key] = mine if other is None else Environment(variables=mine.variables, kinds=mine.kinds | other.kinds)
+    """Return one environment for each set of variables, with every kind of device that its cases use.
+
+    That with the most cases is the first: its zygote is the first to start, and the others start beside its cases.
+    """
+    made = [environment_of(case) for case in cases]
+    kinds: dict[str, frozenset[str]] = {}
+    for mine in made:
+        kinds[mine.key] = kinds.get(mine.key, frozenset()) | mine.kinds
+    variables = {mine.key: mine.variables for mine in made}
+    most_first = Counter(mine.key for mine in made).most_common()
+    found = {key: Environment(variables=variables[key], kinds=kinds[key]) for key, _ in most_first}
     for beside in filter(None, map(companion, list(found.values()))):
         if beside.key in found:  # one zygote serves both purposes
             found[beside.key] = Environment(variables=beside.variables, kinds=beside.kinds | found[beside.key].kinds)
@@ -224,8 +232,11 @@ def _compilers(case: Case) -> int:
 
 
 def _cores_of(compilers: int) -> int:
-    """Return the cores that compile processes use: most of a large pool wait, and a case that needs all cores would run alone."""
-    return min(compilers, _CORES_OF_POOL)
+    """Return the cores that compile processes use: most of a large pool wait, and a case that needs all cores would run alone.
+
+    A pool uses half of the machine's cores at most, by this plan.
+    """
+    return min(compilers, _CORES_OF_POOL, max(1, int(hardware.cores()) // 2))
 
 
 def _children(case: Case) -> int:
@@ -286,7 +297,9 @@ def threads(count: int) -> int:
 
 def zygotes() -> int:
     """Return how many environments may have a zygote with jobs at a time: the start of one uses a core for seconds."""
-    return max(1, min(int(hardware.cores()) // _CORES_OF_ZYGOTE, _shared_memory() // _MEMORY_OF_ZYGOTE))
+    cores = int(hardware.cores())
+    wanted = max(cores // _CORES_OF_ZYGOTE, min(cores, _LEAST_ZYGOTES))
+    return max(1, min(wanted, _shared_memory() // _MEMORY_OF_ZYGOTE))
 
 
 def spares(count: int) -> int:

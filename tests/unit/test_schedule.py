@@ -64,6 +64,11 @@ def test_one_environment_is_warm_for_all_that_share_it():
     assert set(found) == {schedule.environment_of(one).key for one in cases}
 
 
+def test_the_environment_with_the_most_cases_starts_first():
+    cases = [with_env(name, A=value) for name, value in zip("abcdef", "123323", strict=True)]
+    assert [dict(one.variables) for one in schedule.environments(cases).values()] == [{"A": "3"}, {"A": "2"}, {"A": "1"}]
+
+
 def test_cases_of_one_environment_stand_together_in_their_order():
     cases = [with_env("a"), with_env("b", A="1"), with_env("c"), with_env("d", A="1"), with_env("e")]
     assert [one.id[5] for one in schedule.order(cases)] == ["a", "c", "e", "b", "d"]
@@ -148,7 +153,9 @@ def test_as_many_workers_warm_up_beside_cases_as_memory_allows_or_as_there_are_c
     assert schedule.spares(workers) == count
 
 
-@pytest.mark.parametrize(("cores", "gibibytes", "count"), [(1, 64, 1), (2, 24, 1), (7, 64, 1), (8, 64, 2), (16, 128, 4), (64, 8, 1)])
+@pytest.mark.parametrize(
+    ("cores", "gibibytes", "count"), [(1, 64, 1), (2, 24, 2), (2, 7, 1), (7, 64, 2), (11, 64, 2), (16, 128, 4), (64, 8, 1)]
+)
 def test_how_many_zygotes_run_at_a_time(hard, cores, gibibytes, count):
     hard(cores, gibibytes)
     assert schedule.zygotes() == count
@@ -223,9 +230,10 @@ def test_compilers_that_run_at_once_each_need_memory_and_some_of_them_a_core(giv
     assert found.memory == (1024 if compiles else 512) * MIB + (processes - 1) * 256 * MIB
 
 
-def test_more_compilers_than_cores_need_no_more_than_the_cores(monkeypatch):
-    monkeypatch.setattr(schedule.hardware, "cores", lambda: 2.0)
-    assert schedule.needs_of(with_config(compile_threads=16), HOST).cores == 2
+@pytest.mark.parametrize(("cores", "needed"), [(1.0, 1), (2.0, 1), (4.0, 2), (7.0, 3), (8.0, 4)])
+def test_a_pool_of_compilers_leaves_half_of_the_cores_to_other_cases(monkeypatch, cores, needed):
+    monkeypatch.setattr(schedule.hardware, "cores", lambda: cores)
+    assert schedule.needs_of(with_config(compile_threads=16), HOST).cores == needed
 
 
 def test_a_child_with_torch_needs_memory():
