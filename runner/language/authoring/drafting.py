@@ -129,17 +129,7 @@ class Drafting:
         return True
 
     def _backends(self) -> list[str]:
-        devices, vendors = self._reading.devices, self._reading.vendors
-        if "backend" in devices:
-            kinds = {"cpu", "cuda", "rocm"}
-        elif "gpu" in devices:
-            kinds = {"cuda", "rocm"}
-        else:
-            kinds = {"cpu"}
-        found: list[str] = [name for name in ("cpu", "cuda", "rocm") if name in kinds & vendors]
-        if not found:
-            raise NotCarried("no backend of the runner is left after the test's skips")
-        return found
+        return backends_left(self._reading)
 
     def _target(self, step: Step) -> str:
         """Return the name of a step's function."""
@@ -260,6 +250,21 @@ def summary(reading: Reading) -> str:
     axes, pinned = reading.axes, reading.pinned
     part += "".join(f", {name} {axes[name][index]}" for name, index in pinned.items() if name in axes)
     return re.sub(r"[^ -~]", "?", f"{words[:1].upper()}{words[1:]}, as {reading.test.name} of {reading.file.name} claims{part}")
+
+
+def backends_left(reading: Reading) -> list[str]:
+    """Return the backends where a test runs, by the devices that it names and the skips that it has."""
+    devices, vendors = reading.devices, reading.vendors
+    if "backend" in devices:
+        kinds = {"cpu", "cuda", "rocm"}
+    elif "gpu" in devices:
+        kinds = {"cuda", "rocm"}
+    else:
+        kinds = {"cpu"}
+    found: list[str] = [name for name in ("cpu", "cuda", "rocm") if name in kinds & vendors]
+    if not found:
+        raise NotCarried("no backend of the runner is left after the test's skips")
+    return found
 
 
 def backends_of(options: dict[str, Any], backends: list[str]) -> list[str]:
