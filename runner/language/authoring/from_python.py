@@ -13,7 +13,6 @@ from runner.language.authoring.reading import Reading, TooLarge
 from runner.language.authoring.values import Expectation, NotCarried, Step
 from runner.language.authoring.whole_test import read_test
 
-
 Attempt = Callable[[PythonFile, Test, Mapping[str, int]], tuple[Reading, Draft]]
 
 

@@ -11,7 +11,7 @@ SEEN = "seen_values"
 IS_WITHIN = "is_within"
 HAS_DIRECTIVES = "has_directives"
 
-_TEXT = '''
+_TEXT = r'''
 def as_seen(value):
     """A copy that later code of the test does not change."""
     if isinstance(value, torch.Tensor):

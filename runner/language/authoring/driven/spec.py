@@ -5,10 +5,10 @@ import re
 import sys
 from typing import Any
 
+from runner.language.authoring.drafting import backends_left, backends_of, header, summary
 from runner.language.authoring.driven.reached import Reached
 from runner.language.authoring.driven.recorder import KEEP, KEEP_PAIR, NAMES, SEEN, recorder
 from runner.language.authoring.driven.rewriting import Site
-from runner.language.authoring.drafting import backends_left, backends_of, header, summary
 from runner.language.authoring.hoisting import Prelude
 from runner.language.authoring.reading import Reading
 from runner.language.authoring.values import Function, NotCarried, Value
