@@ -125,7 +125,7 @@ def _is_text(node: ast.expr) -> bool:
 def tolerances(words: dict[str, ast.expr]) -> Words:
     """Take the tolerances out of the keywords of a comparison."""
     found = {name: words.pop(name) for name in ("atol", "rtol") if name in words}
-    judge = {name: _number(node) for name, node in found.items() if not (isinstance(node, ast.Constant) and node.value is None)}
+    judge: Words = {name: _number(node) for name, node in found.items() if not (isinstance(node, ast.Constant) and node.value is None)}
     if len(judge) == 1:
         raise NotCarried("one tolerance without the other")
     if "equal_nan" in words:
@@ -204,7 +204,8 @@ def _kept_lines(text: ast.expr, condition: str) -> ast.expr:
     made = ast.parse(f"[line for line in text.split('\\n') if {condition}]", mode="eval").body
     assert isinstance(made, ast.ListComp)
     call = made.generators[0].iter
-    assert isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+    assert isinstance(call, ast.Call)
+    assert isinstance(call.func, ast.Attribute)
     call.func.value = text
     return made
 

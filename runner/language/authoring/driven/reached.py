@@ -152,9 +152,8 @@ def _check_rest(node: ast.FunctionDef, file: PythonFile) -> None:
             and any(map(_is_self, part.args))
         ):
             raise NotCarried(f"'{part.func.id}' of another file, which may assert something")
-        if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "super" and not part.args:
-            if not _within_class(node, part):
-                raise NotCarried("a method of a base class that is not in the file")
+        if isinstance(part, ast.Call) and ast.unparse(part) == "super()" and not _within_class(node, part):
+            raise NotCarried("a method of a base class that is not in the file")
         if isinstance(part, ast.Attribute) and part.attr == "SkipTest":
             raise NotCarried("a skip under a condition that is not known here")
 

@@ -137,7 +137,7 @@ class Rewriter:
             if word == "subTest" or word in _RAISES:
                 assert isinstance(call, ast.Call)
                 rest = statement.items[index + 1 :]
-                inner = [ast.copy_location(ast.With(rest, statement.body), statement)] if rest else statement.body
+                inner: list[ast.stmt] = [ast.copy_location(ast.With(rest, statement.body), statement)] if rest else statement.body
                 made = self.body(inner) if word == "subTest" else self._raising(word, call, inner, item.optional_vars, statement)
                 if index:
                     return [ast.copy_location(ast.With(statement.items[:index], made), statement)]

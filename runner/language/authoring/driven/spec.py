@@ -36,7 +36,7 @@ def driven(reading: Reading) -> str:
     spec = _assembled(sites, prelude, reached, reading)
     reading.note(
         reading.test.function.lineno,
-        "one step runs the Python of the test, and each of its assertions is an expectation of what it saw; move function and inputs out of it",
+        "one step runs the Python of the test, and each of its assertions is an expectation of what it saw",
     )
     return header(reading) + document(spec)
 
