@@ -54,7 +54,7 @@ PAIR = {"of": "seen.line_14.actual", "to": "seen.line_14.expected"}
         ("self.assertEqual(f(x), x + 1)", {"close": PAIR}),
         ("self.assertEqual(f(x), x + 1, atol=0.1, rtol=0.2)", {"close": {**PAIR, "atol": 0.1, "rtol": 0.2}}),
         ("torch.testing.assert_close(f(x), x + 1)", {"close": {**PAIR, "equal_nan": False}}),
-        ("self.assertTrue(torch.allclose(f(x), x))", {"close": {**PAIR, "rtol": 1e-5, "atol": 1e-8, "equal_nan": False}}),
+        ("self.assertTrue(torch.allclose(f(x), x, 0.5, 0.25))", {"close": {**PAIR, "rtol": 0.5, "atol": 0.25, "equal_nan": False}}),
         ("self.assertEqual(len(counters), 3)", {"equals": {"seen.line_14": 3}}),
         ("self.assertEqual(3, len(counters))", {"equals": {"seen.line_14": 3}}),
         ("assert x.sum() > 3", {"equals": {"seen.line_14": True}}),
@@ -98,7 +98,8 @@ def test_what_cannot_be_kept_is_not_carried(body: str, reason: str) -> None:
 
 
 def test_helpers_of_the_class_and_its_set_up_come_along() -> None:
-    helpers = "limit = 2\ndef setUp(self):\n    super().setUp()\n    torch._dynamo.reset()\ndef check(self, y):\n    self.assertEqual(y, self.limit)"
+    set_up = "limit = 2\ndef setUp(self):\n    super().setUp()\n    torch._dynamo.reset()\n"
+    helpers = f"{set_up}def check(self, y):\n    self.assertEqual(y, self.limit)"
     spec = spec_of(COMPILED + "self.check(f(x))", helpers=helpers)
     assert "super()" not in spec["prelude"]
     assert "limit = 2" in spec["prelude"]

@@ -32,9 +32,18 @@ class Draft:
         return "part" if self.lost else "whole"
 
     @property
+    def is_driven(self) -> bool:
+        """Whether it is whole as steps that run the Python of the test."""
+        return self.state == "whole" and any(note.reason == DRIVEN for note in self.notes)
+
+    @property
     def text(self) -> str:
         """The text of the first."""
         return self.specs[0][1] if self.specs else ""
+
+
+DRIVEN = "one step runs the Python of the test, and each of its assertions is an expectation of what it saw"
+"""The note of a spec of a driven test."""
 
 
 def spec_name(test: str) -> str:

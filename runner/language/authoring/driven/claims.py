@@ -52,7 +52,16 @@ class Claim:
             raise NotCarried("a check of several texts at one place")
         if self.expected is not None:
             return self
-        return Claim(actual=self.actual, expected=_literal(self.equals))
+        return Claim(actual=self.actual, expected=_literal(self.equals), keep=KEEP_EQUAL)
+
+    def without_judge(self) -> "Claim":
+        """Return the same claim without tolerances of its own: the worker says whether the values are within them."""
+        made = self.repeated()
+        if not made.judge or made.expected is None:
+            return made
+        words = [ast.keyword(name, ast.Constant(value)) for name, value in {**made.judge, **made.options}.items()]
+        call = ast.Call(ast.Name(IS_WITHIN, ast.Load()), [made.actual, made.expected], words)
+        return Claim(actual=call, expected=ast.Constant(value=True))
 
 
 def _literal(value: Any) -> ast.expr:

@@ -53,17 +53,27 @@ def keep_equal(place, actual, expected, again=False, exact_dtype=True):
     keep_pair(place, actual, like_actual(expected, actual, exact_dtype), again)
 
 
-def is_within(actual, expected, **tolerances):
-    """Whether values are close with tolerances that the test computes."""
+def is_within(actual, expected, equal_nan=True, exact_dtype=True, **tolerances):
+    """Whether values are close with tolerances that the test computes, or that hold at one of several places."""
+    tolerances["equal_nan"] = equal_nan
     if isinstance(actual, (list, tuple)) and isinstance(expected, (list, tuple)):
-        return len(actual) == len(expected) and all(is_within(*pair, **tolerances) for pair in zip(actual, expected))
+        pairs = list(zip(actual, expected))
+        return len(actual) == len(expected) and all(is_within(*pair, exact_dtype=exact_dtype, **tolerances) for pair in pairs)
     if isinstance(actual, dict) and isinstance(expected, dict):
-        return actual.keys() == expected.keys() and all(is_within(actual[key], expected[key], **tolerances) for key in actual)
+        return actual.keys() == expected.keys() and all(
+            is_within(actual[key], expected[key], exact_dtype=exact_dtype, **tolerances) for key in actual)
     if not (isinstance(actual, torch.Tensor) and isinstance(expected, torch.Tensor)):
-        return torch.allclose(torch.tensor(actual), torch.tensor(expected), equal_nan=True, **tolerances)
-    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        actual, expected = (torch.as_tensor(value) for value in (actual, expected))
+        exact_dtype = False
+    if actual.shape != expected.shape or (exact_dtype and actual.dtype != expected.dtype):
         return False
-    return torch.allclose(actual.cpu(), expected.cpu(), equal_nan=True, **tolerances)
+    if "atol" not in tolerances:
+        try:
+            torch.testing.assert_close(actual.cpu(), expected.cpu(), check_dtype=exact_dtype, **tolerances)
+        except AssertionError:
+            return False
+        return True
+    return torch.allclose(actual.cpu(), expected.cpu().to(actual.dtype), **tolerances)
 
 
 def has_directives(text, directives):

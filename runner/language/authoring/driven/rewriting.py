@@ -35,8 +35,8 @@ class Rewriter:
     when: Mapping[str, Any] | None = None
     is_open: bool = False
     """Whether a condition that only the run decides is around the statement."""
-    shared: dict[str, str] = field(default_factory=dict)
-    """The places that assertions under such conditions share, by their tolerances: one of them at least must be reached."""
+    shared: str = ""
+    """The place that assertions under such conditions share: one of them at least must be reached."""
 
     def function(self, node: ast.FunctionDef, *, once: bool) -> ast.FunctionDef:
         """Return a function that keeps what it asserts."""
@@ -87,7 +87,8 @@ class Rewriter:
         place = f"line_{line}" if self.counts[line] == 1 else f"line_{line}_{self.counts[line]}"
         made = claim if self.is_once and not self.is_open else claim.repeated()
         if self.is_open:
-            place = self.shared.setdefault(repr(sorted(made.judge.items())), place)
+            made = claim.without_judge()
+            place = self.shared = self.shared or place
         self.sites.append(Site(line, place, made, self.when))
         return ast.copy_location(ast.Expr(made.kept(place, again=not self.is_once or self.is_open)), node)
 

@@ -5,7 +5,7 @@ import re
 import sys
 from typing import Any
 
-from runner.language.authoring.drafting import backends_left, backends_of, header, summary
+from runner.language.authoring.drafting import DRIVEN, backends_left, backends_of, header, summary
 from runner.language.authoring.driven.reached import Reached
 from runner.language.authoring.driven.recorder import KEEP, KEEP_PAIR, NAMES, SEEN, recorder
 from runner.language.authoring.driven.rewriting import Site
@@ -34,10 +34,7 @@ def driven(reading: Reading) -> str:
     _define(reached, decorators, prelude, reading)
     _imports(prelude, reading)
     spec = _assembled(sites, prelude, reached, reading)
-    reading.note(
-        reading.test.function.lineno,
-        "one step runs the Python of the test, and each of its assertions is an expectation of what it saw",
-    )
+    reading.note(reading.test.function.lineno, DRIVEN)
     return header(reading) + document(spec)
 
 
