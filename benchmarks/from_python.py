@@ -1,4 +1,4 @@
-"""Counts what ``new --from-python`` carries of the tests in a folder of Python files: whole (as calls of a function, or driven), in part, not at all.
+"""Counts what ``new --from-python`` carries of the tests in a folder of Python files: whole (as calls, or driven), in part, not at all.
 
 python benchmarks/from_python.py FOLDER
 """

@@ -123,6 +123,36 @@ def test_backends_follow_devices_and_what_is_compiled(body: str, marks: str, bac
     assert spec_of(body, marks=marks)["backends"] == backends
 
 
+def test_assertions_under_open_conditions_are_one_list() -> None:
+    body = COMPILED + "if x.sum() > 2:\n    self.assertEqual(f(x), x, atol=1.0, rtol=0.5)\nelse:\n    self.assertTrue(x.is_cuda)"
+    alone, joined = spec_of(body), spec_of(body + "\nself.assertEqual(x.dim(), 1)")
+    (only,) = alone["steps"][0]["expect"]
+    assert only == {"close": {"of": "seen.line_13.actual", "to": "seen.line_13.expected"}}
+    assert "'begun'" not in alone["prelude"]
+    assert joined["steps"][0]["expect"] == [only, {"equals": {"seen.line_16": 1}}]
+    assert "keep_pair('line_13', 'begun', 'begun', again=True)" in joined["prelude"]
+
+
+def test_what_is_kept_is_a_copy_in_which_none_and_empty_lists_are_seen() -> None:
+    scope: dict[str, Any] = {"seen_values": {}, "torch": type("Torch", (), {"Tensor": bytes})}
+    for made in recorder().values():
+        if isinstance(made, Function):
+            exec(compile(ast.unparse(made.node), "prelude", "exec"), scope)
+    mutable = [1, [2]]
+    scope["keep_seen"]("one", mutable)
+    scope["keep_pair"]("two", None, [])
+    scope["keep_equal"]("three", 1, 1, again=True)
+    scope["keep_equal"]("three", 2, 3, again=True)
+    mutable[1] = 5
+    seen = scope["seen_values"]
+    assert (seen["one"], seen["two"]) == ([1, [2]], {"actual": "None", "expected": "[]"})
+    assert seen["three"] == {"actual": [1, 2], "expected": [1, 3]}
+    with pytest.raises(RuntimeError, match="twice"):
+        scope["keep_seen"]("one", 1)
+    with pytest.raises(TypeError, match="cannot be compared"):
+        scope["keep_seen"]("four", object())
+
+
 def test_a_test_that_claims_nothing_is_not_carried() -> None:
     with pytest.raises(NotCarried, match="asserts nothing"):
         spec_of("x = torch.ones(2)")

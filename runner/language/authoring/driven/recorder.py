@@ -38,15 +38,25 @@ def keep_seen(place, value):
     seen_values[place] = as_seen(value)
 
 
+def as_compared(value):
+    """The same as a part of a comparison, which has to see None and what is empty."""
+    if isinstance(value, list) and value:
+        return [as_compared(item) for item in value]
+    if isinstance(value, dict) and value:
+        return {key: as_compared(item) for key, item in value.items()}
+    return str(value) if value is None or isinstance(value, (list, dict)) else value
+
+
 def keep_pair(place, actual, expected, again=False):
     if place in seen_values and not again:
         raise RuntimeError(f"{place} was reached twice")
+    actual, expected = as_compared(as_seen(actual)), as_compared(as_seen(expected))
     if not again:
-        seen_values[place] = {"actual": as_seen(actual), "expected": as_seen(expected)}
+        seen_values[place] = {"actual": actual, "expected": expected}
         return
     found = seen_values.setdefault(place, {"actual": [], "expected": []})
-    found["actual"].append(as_seen(actual))
-    found["expected"].append(as_seen(expected))
+    found["actual"].append(actual)
+    found["expected"].append(expected)
 
 
 def keep_equal(place, actual, expected, again=False, exact_dtype=True):

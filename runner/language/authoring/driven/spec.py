@@ -8,7 +8,7 @@ from typing import Any
 from runner.language.authoring.drafting import DRIVEN, backends_left, backends_of, header, summary
 from runner.language.authoring.driven.reached import Reached
 from runner.language.authoring.driven.recorder import KEEP, KEEP_PAIR, NAMES, SEEN, recorder
-from runner.language.authoring.driven.rewriting import Site
+from runner.language.authoring.driven.rewriting import Rewriter, Site
 from runner.language.authoring.hoisting import Prelude
 from runner.language.authoring.reading import Reading
 from runner.language.authoring.values import Function, NotCarried, Value
@@ -29,16 +29,22 @@ def driven(reading: Reading) -> str:
     reached.collect()
     if NAMES & {*reading.file.definitions, *reading.file.imports, *reached.functions}:
         raise NotCarried("names that the spec's own functions have")
-    sites = reached.rewrite(reading).sites
+    rewriter = reached.rewrite(reading)
+    sites = rewriter.sites
     prelude = Prelude(reading, keeps_decorators=True)
-    _define(reached, decorators, prelude, reading)
+    _define(reached, decorators, prelude, reading, _optional(rewriter))
     _imports(prelude, reading)
     spec = _assembled(sites, prelude, reached, reading)
     reading.note(reading.test.function.lineno, DRIVEN)
     return header(reading) + document(spec)
 
 
-def _define(reached: Reached, decorators: list[ast.expr], prelude: Prelude, reading: Reading) -> None:
+def _optional(rewriter: Rewriter) -> str:
+    """Return the place of assertions under open conditions where others stand under none: then a run may reach none of them."""
+    return rewriter.shared if any(site.place != rewriter.shared for site in rewriter.sites) else ""
+
+
+def _define(reached: Reached, decorators: list[ast.expr], prelude: Prelude, reading: Reading, optional: str) -> None:
     """Put the Python of the test into the prelude."""
     scope: dict[str, Value] = recorder()
     scope.update({name: Function(name, node, scope) for name, node in reached.functions.items()})
@@ -52,7 +58,8 @@ def _define(reached: Reached, decorators: list[ast.expr], prelude: Prelude, read
         reached.methods[name].decorator_list = decorators
         lines = [f"test = {_CLASS}()", *(f"test.{set_up}()" for set_up in reached.set_ups), f"test.{name}()"]
         prelude.add(_CLASS, prelude.rewritten(reached.own_class(_CLASS), own, own=frozenset([_CLASS])))
-    body = "".join(f"    {line}\n" for line in [*lines, f"return {SEEN}"])
+    begun = [f"{KEEP_PAIR}({optional!r}, 'begun', 'begun', again=True)"] if optional else []
+    body = "".join(f"    {line}\n" for line in [*begun, *lines, f"return {SEEN}"])
     drive = ast.parse(f"def {_DRIVE}():\n{body}").body[0]
     prelude.add(_DRIVE, prelude.rewritten(drive, own, own=frozenset([_DRIVE, _CLASS])))
 
