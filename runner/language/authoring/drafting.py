@@ -131,14 +131,11 @@ class Drafting:
 
     def _halves(self) -> bool:
         lowp = self._reading.matrix.get(" lowp", [])
-        if not self._may_halve or not self._reading.is_common or True not in lowp or "cuda" not in self._backends():
+        if not self._may_halve or not self._reading.is_common or True not in lowp or "cuda" not in backends_left(self._reading):
             return False
         if False in lowp:
             raise NotCarried("checks of which only some repeat in half precision on a GPU")
         return True
-
-    def _backends(self) -> list[str]:
-        return backends_left(self._reading)
 
     def _target(self, step: Step) -> str:
         """Return the name of a step's function."""
@@ -218,7 +215,7 @@ class Drafting:
         config = {section: {name: self._option(value) for name, value in options.items()} for section, options in config.items()}
         matrix = {name: values for name, values in reading.matrix.items() if not name.startswith(" ")}
         compile_options = {name: value for name, value in (reading.matrix.get(" compile") or [{}])[0].items() if name != COUNTED}
-        spec: dict[str, Any] = {"summary": summary(reading), "backends": backends_of(compile_options, self._backends())}
+        spec: dict[str, Any] = {"summary": summary(reading), "backends": backends_of(compile_options, backends_left(self._reading))}
         if self._inputs.halves:
             matrix["half"] = [False, True]
             if "cpu" in spec["backends"]:
