@@ -81,6 +81,7 @@ def test_each_assertion_is_an_expectation(assertion: str, wanted: dict[str, Any]
     ("body", "reason"),
     [
         ("check = self.assertEqual\ncheck(f(x), x)", "nothing can be kept"),
+        ("self.assertEqual(torch.ones(2, device='xpu'), torch.compile(len, backend='unheard')([1]))", "the dynamo backend 'unheard'"),
         ("self.assertLogs('torch')", "the assertion 'assertLogs'"),
         ("hook = lambda y: self.assertEqual(y, x)\nf(x)", "nothing can be kept"),
         ("self.check_all(f, x)", "'self.check_all' is not defined in the file"),
@@ -93,8 +94,9 @@ def test_each_assertion_is_an_expectation(assertion: str, wanted: dict[str, Any]
     ],
 )
 def test_what_cannot_be_kept_is_not_carried(body: str, reason: str) -> None:
+    above = COMPILED if "torch.compile" not in body else "x = 1\n"
     with pytest.raises(NotCarried, match=reason):
-        spec_of(COMPILED + body)
+        spec_of(above + body)
 
 
 def test_helpers_of_the_class_and_its_set_up_come_along() -> None:
@@ -115,6 +117,7 @@ def test_helpers_of_the_class_and_its_set_up_come_along() -> None:
         (COMPILED + "self.assertEqual(f(x.to(GPU_TYPE)), x)", "", ["cuda", "rocm"]),
         (COMPILED + "self.assertEqual(f(x.to(self.device)), x)", "", ["cpu", "cuda", "rocm"]),
         (COMPILED + "self.assertEqual(f(x.to(self.device)), x)", "@requires_gpu()", ["cuda", "rocm"]),
+        ("f = torch.compile(len, backend='eager')\nself.assertEqual(f([1]), 1)", "", ["eager"]),
         ("self.assertEqual(len(counters), 0)", "", ["host"]),
         ("self.assertEqual(torch.ones(2, device='cuda').sum(), 2)", "", ["host-cuda"]),
     ],

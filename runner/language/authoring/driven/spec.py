@@ -106,6 +106,9 @@ def first_of_each(sites: list[Site]) -> list[Site]:
 _COMPILES = re.compile(
     r"torch\.compile\b|\bcompile_fx\w*\(|_dynamo\.optimize|dynamo\.optimize|\boptimize\(|_inductor\.compile\b|compile_fx_inner"
 )
+_COMPILED = re.compile(r"torch\.compile\b|optimize\(")
+_NAMED = re.compile(r"""(?:torch\.compile|optimize)\([^\n]*?(?:backend=|optimize\()['"](\w+)['"]""")
+"""The calls of torch.compile, and those that name a dynamo backend."""
 _OTHERS = re.compile(r"aot_compile|aoti?_|export\(|_compile_|AOTI|Minifier|minif")
 
 
@@ -118,9 +121,10 @@ def _backends(text: str, reading: Reading) -> list[str]:
         if _OTHERS.search(text):
             raise NotCarried("a compiler other than torch.compile")
         return _hosts(left)
-    named = re.findall(r"""(?:torch\.compile|optimize)\([^\n]*?(?:backend=)?['"](eager|aot_eager\w*|inductor)['"]""", text)
-    if named and "inductor" not in named and len(re.findall(r"torch\.compile\b|optimize\(", text)) == len(named):
-        return backends_of({"backend": "eager" if set(named) == {"eager"} else "aot_eager"}, left)
+    named = _NAMED.findall(text)
+    others = sorted(set(named) - {"inductor"})
+    if others and "inductor" not in named and len(_COMPILED.findall(text)) == len(named):
+        return backends_of({"backend": others[-1] if set(others) <= {"eager", "aot_eager"} else " or ".join(others)}, left)
     return left
 
 
