@@ -18,6 +18,7 @@ from runner.language.authoring.values import Function, NotCarried
 HEAD = """\
 import unittest
 import torch
+from torch._dynamo import testing
 from torch._dynamo.utils import counters
 from torch._inductor.utils import run_and_get_code
 from torch.testing import FileCheck
@@ -45,7 +46,7 @@ def expected(body: str, **words: str) -> list[dict[str, Any]]:
 
 
 COMPILED = "f = torch.compile(lambda x: x + 1)\nx = torch.ones(4)\n"
-PAIR = {"of": "seen.line_14.actual", "to": "seen.line_14.expected"}
+PAIR = {"of": "seen.line_15.actual", "to": "seen.line_15.expected"}
 
 
 @pytest.mark.parametrize(
@@ -55,21 +56,21 @@ PAIR = {"of": "seen.line_14.actual", "to": "seen.line_14.expected"}
         ("self.assertEqual(f(x), x + 1, atol=0.1, rtol=0.2)", {"close": {**PAIR, "atol": 0.1, "rtol": 0.2}}),
         ("torch.testing.assert_close(f(x), x + 1)", {"close": {**PAIR, "equal_nan": False}}),
         ("self.assertTrue(torch.allclose(f(x), x, 0.5, 0.25))", {"close": {**PAIR, "rtol": 0.5, "atol": 0.25, "equal_nan": False}}),
-        ("self.assertEqual(len(counters), 3)", {"equals": {"seen.line_14": 3}}),
-        ("self.assertEqual(3, len(counters))", {"equals": {"seen.line_14": 3}}),
-        ("assert x.sum() > 3", {"equals": {"seen.line_14": True}}),
-        ("self.assertFalse(x.is_cuda)", {"equals": {"seen.line_14": False}}),
-        ("self.assertIsNone(x.grad)", {"equals": {"seen.line_14": True}}),
-        ("self.assertExpectedInline(x.dtype, 'torch.float32')", {"equals": {"seen.line_14": "torch.float32"}}),
-        ("self.assertRegex(str(x), 'tensor')", {"text": {"of": "seen.line_14", "matches": "tensor"}}),
-        ("FileCheck().check('def call').run(str(x))", {"text": {"of": "seen.line_14", "contains": "def call"}}),
-        ("FileCheck().check_count('a', 2, exactly=True).run(str(x))", {"text": {"of": "seen.line_14", "contains": "a", "count": 2}}),
-        ("FileCheck().check_not('b').run(str(x))", {"equals": {"seen.line_14": True}}),
-        ("with self.assertRaisesRegex(ValueError, 'no'):\n    f(x)", {"text": {"of": "seen.line_14", "matches": "no"}}),
-        ("self.assertRaises(ValueError, f, x)", {"equals": {"seen.line_14": True}}),
-        ("self.assertEqual(f(x), x, atol=tol(x), rtol=0.1)", {"equals": {"seen.line_14": True}}),
-        ("for y in (1, 2):\n    self.assertEqual(y, 1)", {"close": {"of": "seen.line_15.actual", "to": "seen.line_15.expected"}}),
-        ("if x.sum() > 2:\n    self.assertEqual(f(x), x)", {"close": {"of": "seen.line_15.actual", "to": "seen.line_15.expected"}}),
+        ("self.assertEqual(len(counters), 3)", {"equals": {"seen.line_15": 3}}),
+        ("self.assertEqual(3, len(counters))", {"equals": {"seen.line_15": 3}}),
+        ("assert x.sum() > 3", {"equals": {"seen.line_15": True}}),
+        ("self.assertFalse(x.is_cuda)", {"equals": {"seen.line_15": False}}),
+        ("self.assertIsNone(x.grad)", {"equals": {"seen.line_15": True}}),
+        ("self.assertExpectedInline(x.dtype, 'torch.float32')", {"equals": {"seen.line_15": "torch.float32"}}),
+        ("self.assertRegex(str(x), 'tensor')", {"text": {"of": "seen.line_15", "matches": "tensor"}}),
+        ("FileCheck().check('def call').run(str(x))", {"text": {"of": "seen.line_15", "contains": "def call"}}),
+        ("FileCheck().check_count('a', 2, exactly=True).run(str(x))", {"text": {"of": "seen.line_15", "contains": "a", "count": 2}}),
+        ("FileCheck().check_not('b').run(str(x))", {"equals": {"seen.line_15": True}}),
+        ("with self.assertRaisesRegex(ValueError, 'no'):\n    f(x)", {"text": {"of": "seen.line_15", "matches": "no"}}),
+        ("self.assertRaises(ValueError, f, x)", {"equals": {"seen.line_15": True}}),
+        ("self.assertEqual(f(x), x, atol=tol(x), rtol=0.1)", {"equals": {"seen.line_15": True}}),
+        ("for y in (1, 2):\n    self.assertEqual(y, 1)", {"close": {"of": "seen.line_16.actual", "to": "seen.line_16.expected"}}),
+        ("if x.sum() > 2:\n    self.assertEqual(f(x), x)", {"close": {"of": "seen.line_16.actual", "to": "seen.line_16.expected"}}),
     ],
 )
 def test_each_assertion_is_an_expectation(assertion: str, wanted: dict[str, Any]) -> None:
@@ -118,6 +119,7 @@ def test_helpers_of_the_class_and_its_set_up_come_along() -> None:
         (COMPILED + "self.assertEqual(f(x.to(self.device)), x)", "", ["cpu", "cuda", "rocm"]),
         (COMPILED + "self.assertEqual(f(x.to(self.device)), x)", "@requires_gpu()", ["cuda", "rocm"]),
         ("f = torch.compile(len, backend='eager')\nself.assertEqual(f([1]), 1)", "", ["eager"]),
+        ("n = testing.CompileCounter()\nf = torch.compile(len, backend=n)\nself.assertEqual(f([1]), 1)", "", ["eager"]),
         ("self.assertEqual(len(counters), 0)", "", ["host"]),
         ("self.assertEqual(torch.ones(2, device='cuda').sum(), 2)", "", ["host-cuda"]),
     ],
@@ -130,10 +132,10 @@ def test_assertions_under_open_conditions_are_one_list() -> None:
     body = COMPILED + "if x.sum() > 2:\n    self.assertEqual(f(x), x, atol=1.0, rtol=0.5)\nelse:\n    self.assertTrue(x.is_cuda)"
     alone, joined = spec_of(body), spec_of(body + "\nself.assertEqual(x.dim(), 1)")
     (only,) = alone["steps"][0]["expect"]
-    assert only == {"close": {"of": "seen.line_13.actual", "to": "seen.line_13.expected"}}
+    assert only == {"close": {"of": "seen.line_14.actual", "to": "seen.line_14.expected"}}
     assert "'begun'" not in alone["prelude"]
-    assert joined["steps"][0]["expect"] == [only, {"equals": {"seen.line_16": 1}}]
-    assert "keep_pair('line_13', 'begun', 'begun', again=True)" in joined["prelude"]
+    assert joined["steps"][0]["expect"] == [only, {"equals": {"seen.line_17": 1}}]
+    assert "keep_pair('line_14', 'begun', 'begun', again=True)" in joined["prelude"]
 
 
 def test_what_is_kept_is_a_copy_in_which_none_and_empty_lists_are_seen() -> None:

@@ -107,8 +107,10 @@ _COMPILES = re.compile(
     r"torch\.compile\b|\bcompile_fx\w*\(|_dynamo\.optimize|dynamo\.optimize|\boptimize\(|_inductor\.compile\b|compile_fx_inner"
 )
 _COMPILED = re.compile(r"torch\.compile\b|optimize\(")
-_NAMED = re.compile(r"""(?:torch\.compile|optimize)\([^\n]*?(?:backend=|optimize\()['"](\w+)['"]""")
-"""The calls of torch.compile, and those that name a dynamo backend."""
+_NAMED = re.compile(r"""(?:torch\.compile|optimize)\([^\n]*?(?:backend=|optimize\()(?:['"](\w+)['"]|(\w+)\b)""")
+_COUNTING = re.compile(r"(\w+) = (?:[\w.]+\.)?(\w+)\(\)")
+_COUNTERS = {"CompileCounter": "eager", "EagerAndRecordGraphs": "eager", "AotEagerAndRecordGraphs": "aot_eager"}
+"""Backends of torch's tests that only look at graphs, and what they run them by."""
 _OTHERS = re.compile(r"aot_compile|aoti?_|export\(|_compile_|AOTI|Minifier|minif")
 
 
@@ -121,11 +123,17 @@ def _backends(text: str, reading: Reading) -> list[str]:
         if _OTHERS.search(text):
             raise NotCarried("a compiler other than torch.compile")
         return _hosts(left)
-    named = _NAMED.findall(text)
-    others = sorted(set(named) - {"inductor"})
-    if others and "inductor" not in named and len(_COMPILED.findall(text)) == len(named):
-        return backends_of({"backend": others[-1] if set(others) <= {"eager", "aot_eager"} else " or ".join(others)}, left)
-    return left
+    found = _dynamo_backends(text)
+    if "inductor" in found:
+        return left
+    return backends_of({"backend": max(found) if found <= {"eager", "aot_eager"} else " or ".join(sorted(found))}, left)
+
+
+def _dynamo_backends(text: str) -> set[str]:
+    """Return the dynamo backends that the calls of torch.compile name; inductor where that cannot be seen."""
+    counting = dict(_COUNTING.findall(text))
+    found = {name or _COUNTERS.get(counting.get(word, word), "inductor") for name, word in _NAMED.findall(text)}
+    return found if found and len(_COMPILED.findall(text)) == len(_NAMED.findall(text)) else {"inductor"}
 
 
 def _hosts(left: list[str]) -> list[str]:
