@@ -1,4 +1,4 @@
-"""Counts what ``new --from-python`` carries of the tests in a folder of Python files: whole, in part, not at all.
+"""Counts what ``new --from-python`` carries of the tests in a folder of Python files: whole (as calls, or driven), in part, not at all.
 
 python benchmarks/from_python.py FOLDER
 """
@@ -8,9 +8,10 @@ from collections import Counter
 from pathlib import Path
 
 from runner.language.authoring.from_python import draft
-from runner.language.authoring.python_file import PythonFile
+from runner.language.authoring.python_file import PythonFile, Test
 
-STATES = ("whole", "part", "none")
+STATES = ("whole", "driven", "part", "none")
+"""``driven``: whole too, as one step that runs the Python of the test."""
 
 
 def counts_of(path: Path) -> Counter[str]:
@@ -19,7 +20,12 @@ def counts_of(path: Path) -> Counter[str]:
         file = PythonFile.parse(path.name, path.read_text("utf-8"))
     except (SyntaxError, ValueError):
         return Counter()
-    return Counter(draft(file, test).state for test in file.tests())
+    return Counter(_state(file, test) for test in file.tests())
+
+
+def _state(file: PythonFile, test: Test) -> str:
+    made = draft(file, test)
+    return "driven" if made.is_driven else made.state
 
 
 def main() -> None:

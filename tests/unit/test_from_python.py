@@ -34,7 +34,7 @@ def drafted(body: str, *, decorators: str = "", name: str = "test_it", arguments
     marks = "".join(f"    {line}\n" for line in decorators.split("\n") if line)
     file = PythonFile.parse("test_some.py", f"{HEAD}class TestSome(unittest.TestCase):\n{marks}    def {name}({arguments}):\n{lines}")
     (test,) = file.tests()
-    return draft(file, test)
+    return draft(file, test, may_drive=False)
 
 
 def spec_of(made: Draft) -> dict[str, Any]:
@@ -253,7 +253,7 @@ def test_a_context_manager_of_the_file_is_read_around_the_block() -> None:
         "        torch.testing.assert_close(torch.compile(f)(x), f(x), atol=atol, rtol=0)\n"
     )
     file = PythonFile.parse("test_some.py", text)
-    made = draft(file, file.tests()[0])
+    made = draft(file, file.tests()[0], may_drive=False)
     assert made.state == "whole", made.lost
     spec = spec_of(made)
     assert spec["config"] == {"freezing": True}
@@ -342,7 +342,7 @@ def test_a_check_that_the_class_takes_over() -> None:
         "        self.check_model_gpu(fn, (torch.rand(3, device='cuda'),), check_lowp=False)\n"
     )
     file = PythonFile.parse("test_some.py", text)
-    made = draft(file, file.tests()[0])
+    made = draft(file, file.tests()[0], may_drive=False)
     assert made.state == "whole", made.lost
     assert spec_of(made)["backends"] == ["cuda", "rocm"]
 
@@ -359,7 +359,7 @@ def test_a_name_with_several_values_is_not_guessed() -> None:
         "    torch.compile(lambda x: x + 1)(torch.ones(3))\n    assert metrics.generated_kernel_count == KERNELS\n"
     )
     file = PythonFile.parse("test_some.py", text)
-    made = draft(file, file.tests()[0])
+    made = draft(file, file.tests()[0], may_drive=False)
     assert made.state != "whole"
     assert any("does not define in one place" in lost.reason for lost in made.lost)
 
@@ -426,11 +426,14 @@ def test_hostile_tests_end(tmp_path: Path) -> None:
         "x = " + " + ".join(["1"] * 300),
         "x = 'a' * 10000000000",
         "x = 9 ** 9 ** 9 ** 9",
-        "def f(): return f()\n    x = torch.compile(f())",
+        "def f(): return f()\n    x = f() + torch.ones(f())",
     ]
     text = HEAD + "".join(f"\n\ndef test_{index}():\n    {body}\n" for index, body in enumerate(bodies))
     (tmp_path / "t.py").write_text(text)
     assert new.main(options(tmp_path / "out", from_python=str(tmp_path / "t.py"), allow_partial=True)) == ExitCode.FAILED
+    # a recursion that only the run would end becomes a spec whose step raises
+    (tmp_path / "u.py").write_text(HEAD + "\n\ndef test_it():\n    def f(): return f()\n    x = torch.compile(f())\n")
+    assert new.main(options(tmp_path / "out", from_python=str(tmp_path / "u.py"))) == ExitCode.OK
 
 
 def test_exit_codes_of_partial_specs(tmp_path: Path) -> None:

@@ -32,9 +32,18 @@ class Draft:
         return "part" if self.lost else "whole"
 
     @property
+    def is_driven(self) -> bool:
+        """Whether it is whole as steps that run the Python of the test."""
+        return self.state == "whole" and any(note.reason == DRIVEN for note in self.notes)
+
+    @property
     def text(self) -> str:
         """The text of the first."""
         return self.specs[0][1] if self.specs else ""
+
+
+DRIVEN = "one step runs the Python of the test, and each of its assertions is an expectation of what it saw"
+"""The note of a spec of a driven test."""
 
 
 def spec_name(test: str) -> str:
@@ -122,24 +131,11 @@ class Drafting:
 
     def _halves(self) -> bool:
         lowp = self._reading.matrix.get(" lowp", [])
-        if not self._may_halve or not self._reading.is_common or True not in lowp or "cuda" not in self._backends():
+        if not self._may_halve or not self._reading.is_common or True not in lowp or "cuda" not in backends_left(self._reading):
             return False
         if False in lowp:
             raise NotCarried("checks of which only some repeat in half precision on a GPU")
         return True
-
-    def _backends(self) -> list[str]:
-        devices, vendors = self._reading.devices, self._reading.vendors
-        if "backend" in devices:
-            kinds = {"cpu", "cuda", "rocm"}
-        elif "gpu" in devices:
-            kinds = {"cuda", "rocm"}
-        else:
-            kinds = {"cpu"}
-        found: list[str] = [name for name in ("cpu", "cuda", "rocm") if name in kinds & vendors]
-        if not found:
-            raise NotCarried("no backend of the runner is left after the test's skips")
-        return found
 
     def _target(self, step: Step) -> str:
         """Return the name of a step's function."""
@@ -219,7 +215,7 @@ class Drafting:
         config = {section: {name: self._option(value) for name, value in options.items()} for section, options in config.items()}
         matrix = {name: values for name, values in reading.matrix.items() if not name.startswith(" ")}
         compile_options = {name: value for name, value in (reading.matrix.get(" compile") or [{}])[0].items() if name != COUNTED}
-        spec: dict[str, Any] = {"summary": summary(reading), "backends": backends_of(compile_options, self._backends())}
+        spec: dict[str, Any] = {"summary": summary(reading), "backends": backends_of(compile_options, backends_left(self._reading))}
         if self._inputs.halves:
             matrix["half"] = [False, True]
             if "cpu" in spec["backends"]:
@@ -260,6 +256,21 @@ def summary(reading: Reading) -> str:
     axes, pinned = reading.axes, reading.pinned
     part += "".join(f", {name} {axes[name][index]}" for name, index in pinned.items() if name in axes)
     return re.sub(r"[^ -~]", "?", f"{words[:1].upper()}{words[1:]}, as {reading.test.name} of {reading.file.name} claims{part}")
+
+
+def backends_left(reading: Reading) -> list[str]:
+    """Return the backends where a test runs, by the devices that it names and the skips that it has."""
+    devices, vendors = reading.devices, reading.vendors
+    if "backend" in devices:
+        kinds = {"cpu", "cuda", "rocm"}
+    elif "gpu" in devices:
+        kinds = {"cuda", "rocm"}
+    else:
+        kinds = {"cpu"}
+    found: list[str] = [name for name in ("cpu", "cuda", "rocm") if name in kinds & vendors]
+    if not found:
+        raise NotCarried("no backend of the runner is left after the test's skips")
+    return found
 
 
 def backends_of(options: dict[str, Any], backends: list[str]) -> list[str]:

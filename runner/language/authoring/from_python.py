@@ -1,24 +1,54 @@
 """From a Python test to a spec that validates."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from runner.core.diagnostics import Diagnostic, errors
 from runner.language.authoring.drafting import Draft, spec_name, written
+from runner.language.authoring.driven.spec import driven
 from runner.language.authoring.points import axes_to_pin, points, suffix
 from runner.language.authoring.python_file import PythonFile, Test
 from runner.language.authoring.reading import Reading, TooLarge
 from runner.language.authoring.values import Expectation, NotCarried, Step
 from runner.language.authoring.whole_test import read_test
 
+Attempt = Callable[[PythonFile, Test, Mapping[str, int]], tuple[Reading, Draft]]
 
-def draft(file: PythonFile, test: Test) -> Draft:
-    """Return the spec of a test. What cannot be carried is named in it; without a text nothing could be carried."""
+
+def draft(file: PythonFile, test: Test, *, may_drive: bool = True) -> Draft:
+    """Return the spec of a test. What cannot be carried is named in it; without a text nothing could be carried.
+
+    With ``may_drive``, a test that is not whole as calls of a function becomes one step that runs its Python, where that is whole.
+    """
     reading, made = _attempt(file, test, {})
-    if made.state == "whole" or not reading.axes:
+    if made.state == "whole":
         return made
-    return _of_points(file, test, reading.axes) or made
+    found = _of_points(file, test, reading.axes, _attempt) if reading.axes else None
+    return found or (_driven(file, test) if may_drive else None) or made
+
+
+def _driven(file: PythonFile, test: Test) -> Draft | None:
+    """Return the whole spec of a test whose Python drives torch by itself; None where that is not whole either."""
+    reading, made = _attempt_driven(file, test, {})
+    if made.state != "whole" and reading.axes:
+        return _of_points(file, test, reading.axes, _attempt_driven)
+    return made if made.state == "whole" else None
+
+
+def _attempt_driven(file: PythonFile, test: Test, pinned: Mapping[str, int]) -> tuple[Reading, Draft]:
+    reading = Reading(file=file, test=test, pinned=pinned)
+    try:
+        text = driven(reading)
+        problems = problems_of(text, spec_name(test.name))
+        if not problems:
+            return reading, _draft_of(reading, text)
+        reading.lose(test.function.lineno, f"the spec would not validate: {problems[0].message}")
+    except NotCarried as error:
+        reading.lose(test.function.lineno, str(error))
+    except (TooLarge, RecursionError):
+        reading.lose(test.function.lineno, "the test is too large")
+    return reading, _draft_of(reading, "")
 
 
 def _attempt(file: PythonFile, test: Test, pinned: Mapping[str, int]) -> tuple[Reading, Draft]:
@@ -35,12 +65,12 @@ def _attempt(file: PythonFile, test: Test, pinned: Mapping[str, int]) -> tuple[R
     return reading, _draft_of(reading, "")
 
 
-def _of_points(file: PythonFile, test: Test, axes: Mapping[str, list[str]]) -> Draft | None:
+def _of_points(file: PythonFile, test: Test, axes: Mapping[str, list[str]], attempt: Attempt) -> Draft | None:
     """Return the specs of a test that does different things for different values; None where they are not whole either."""
     found: dict[tuple[tuple[str, int], ...], tuple[Reading, Draft]] = {}
 
     def made_of(point: Mapping[str, int]) -> tuple[Reading, Draft]:
-        return found.setdefault(tuple(point.items()), _attempt(file, test, point))
+        return found.setdefault(tuple(point.items()), attempt(file, test, point))
 
     def is_whole(point: Mapping[str, int]) -> bool:
         reading, made = made_of(point)

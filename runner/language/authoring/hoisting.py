@@ -33,8 +33,9 @@ _GIVEN = frozenset(["torch", "params"])
 class Prelude:
     """The definitions of a prelude, each after those that it names."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: Reading, *, keeps_decorators: bool = False) -> None:
         self._reading = reading
+        self._keeps_decorators = keeps_decorators
         self._texts: dict[str, str] = {}
         self._values: dict[str, object] = {}
         self._open: list[str] = []
@@ -60,7 +61,7 @@ class Prelude:
 
     def _is_compile(self, node: ast.expr) -> bool:
         path = dotted(node.func if isinstance(node, ast.Call) else node, self._reading)
-        return path in ("torch.compile", "torch._dynamo.optimize", "staticmethod")
+        return not self._keeps_decorators and path in ("torch.compile", "torch._dynamo.optimize", "staticmethod")
 
     def rewritten(self, node: ast.AST, scope: Mapping[str, Value], own: frozenset[str] = frozenset()) -> str:
         """Return the text of Python whose free names are in the prelude."""
@@ -282,4 +283,16 @@ def free_names(node: ast.AST) -> set[str]:
             made |= {name.asname or name.name.partition(".")[0] for name in part.names}
         elif isinstance(part, ast.ExceptHandler) and part.name:
             made.add(part.name)
-    return loaded - made
+    return (loaded - made) | _of_defaults(node)
+
+
+def _of_defaults(node: ast.AST) -> set[str]:
+    """Return the names that defaults of methods and of the function itself read, which are not its own arguments."""
+    functions = [part for part in (node, *getattr(node, "body", [])) if isinstance(part, ast.FunctionDef)]
+    defaults = [default for part in functions for default in (*part.args.defaults, *part.args.kw_defaults) if default is not None]
+    found = {part.id for default in defaults for part in ast.walk(default) if isinstance(part, ast.Name)}
+    within = functions if isinstance(node, ast.ClassDef) else functions[:1]
+    arguments = {argument.arg for part in within for argument in (*part.args.args, *part.args.kwonlyargs)}
+    assigned = [part for part in getattr(node, "body", []) if isinstance(node, ast.ClassDef) and isinstance(part, ast.Assign)]
+    same = {part.value.id for part in assigned if isinstance(part.value, ast.Name) and ast.unparse(part.targets[0]) == part.value.id}
+    return found & arguments | same

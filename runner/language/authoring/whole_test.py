@@ -14,16 +14,37 @@ from runner.language.authoring.statements import read_body, read_statement
 from runner.language.authoring.values import Function, Known, NotCarried, Unknown
 
 
-def read_test(reading: Reading) -> None:
-    """Read a test; of the pinned axes it takes one value alone."""
+def read_surroundings(reading: Reading) -> list[ast.expr]:
+    """Read what a test has around its body; return the decorators that are contexts of it."""
     file, test = reading.file, reading.test
     _file_settings(reading)
-    if test.owner is not None:
-        for owner in reversed(file.lineage(test.owner)):
-            _class_settings(owner, reading)
+    owners = list(reversed(file.lineage(test.owner))) if test.owner is not None else []
+    contexts: list[ast.expr] = []
+    for owner in owners:
+        _class_settings(owner, reading)
     read_parameters(test.function, reading)
-    for decorator in test.function.decorator_list:
-        _decorator(decorator, reading)
+    for decorator in [*(part for owner in owners for part in owner.decorator_list), *test.function.decorator_list]:
+        before = len(reading.contexts)
+        if decorator in test.function.decorator_list:
+            _decorator(decorator, reading)
+        elif not _enters(decorator, reading):
+            continue
+        if len(reading.contexts) > before or decorator not in test.function.decorator_list:
+            contexts.append(decorator)
+    return contexts
+
+
+def _enters(decorator: ast.expr, reading: Reading) -> bool:
+    """Whether a decorator of a class is a context of its tests."""
+    return configs.patched(decorator, reading) is None and (
+        context_word(decorator, reading) is not None or entered(decorator, reading) is not None
+    )
+
+
+def read_test(reading: Reading) -> None:
+    """Read a test; of the pinned axes it takes one value alone."""
+    test = reading.test
+    read_surroundings(reading)
     if test.owner is not None:
         _set_up(reading)
     read_body(test.function.body, reading)
