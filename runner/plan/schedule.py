@@ -13,7 +13,6 @@ from runner.core.diagnostics import UsageError, one_line
 from runner.core.protocol import SIMULATED, TARGET
 from runner.plan.jobs import Environment
 from runner.plan.resources import Capacity, Needs
-from runner.plan.two_ended import two_ended
 from runner.system import hardware
 from runner.system.capabilities import CAPABILITIES, Machine
 from runner.system.capability_arguments import memory_of
@@ -124,11 +123,8 @@ def order(
     seed: int | None = None,
     ranks: Mapping[str, float] | None = None,
     zygotes: int = 1,
-    places: int = 0,
 ) -> list[Case]:
     """Return the cases in the order in which they run. ``zygotes``: how many environments run at a time.
-
-    ``places``: how many cases run at a time, if each has a worker of its own. Some places take the shortest cases of a GPU first then.
 
     With one, the cases of one environment are together, so each zygote is started once. With more, environments are mixed, and the cases of
     the smaller ones count as longer by the start of their zygote.
@@ -147,9 +143,7 @@ def order(
     alone = [case for case in cases if is_exclusive(case)]
     parallel = [case for case in cases if not is_exclusive(case)]
     if zygotes > 1:
-        places = 0 if any(ranked.get(case.id) for case in parallel) else places
-        mixed = two_ended(_mixed(parallel, urgency), places, seconds=lambda case: known.get(case.id, math.inf), on_gpu=_uses_gpu)
-        return mixed + sorted(alone, key=urgency, reverse=True)
+        return _mixed(parallel, urgency) + sorted(alone, key=urgency, reverse=True)
     beside = _by_environment(parallel)
     of_alone = {environment_of(case).key for case in alone}
     # an environment with exclusive cases is the last of the parallel ones and the first of the exclusive ones: one zygote serves both

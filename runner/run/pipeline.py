@@ -57,7 +57,6 @@ class CaseRunner:
     ) -> None:
         self._scheduling = scheduling or schedule.SchedulingOptions()
         self._workers = 1 if Isolation(options.isolation) is Isolation.NONE else workers
-        self._places = 0 if Isolation(options.isolation) in (Isolation.WORKER, Isolation.NONE) else workers
         """How many cases run at a time, where each has a worker of its own."""
         self._folder = folder
         self._machine = machine
@@ -145,7 +144,7 @@ class CaseRunner:
         """
         jobs: list[Job] = []
         by = self._scheduling
-        ordered = schedule.order(cases, by.seconds, by.seed, by.ranks, zygotes=schedule.zygotes(), places=self._places)
+        ordered = schedule.order(cases, by.seconds, by.seed, by.ranks, zygotes=schedule.zygotes())
         for number, case in enumerate(ordered, start=self._folder.next_number()):
             try:
                 job = self._jobs.for_case(case, known, number=number, alone=alone)

@@ -1,7 +1,5 @@
 """Order, environments, what cases need and how many at once."""
 
-from dataclasses import replace
-
 import pytest
 
 from runner.core.diagnostics import UsageError
@@ -131,17 +129,6 @@ def test_with_several_zygotes_environments_are_mixed_and_the_smaller_ones_begin_
     assert names(schedule.order(cases, seconds, zygotes=2, ranks={"area/c[backend=x]": 1.0}))[0] == "c"
     one = [with_env(name) for name in "abc"]
     assert schedule.order(one, seconds, zygotes=4) == schedule.order(one, seconds)
-
-
-def test_some_places_take_the_shortest_cases_of_a_gpu_unless_a_rank_or_a_seed_says_the_order():
-    cases = [replace(with_env(name), device="cuda") for name in "abcdefgh"]
-    seconds = timed(a=80, b=70, c=60, d=50, e=4, f=3, g=2, h=1)
-    assert names(schedule.order(cases, seconds, zygotes=2)) == "abcdefgh"
-    assert names(schedule.order(cases, seconds, zygotes=2, places=4)) == "abchgfed"
-    assert names(schedule.order([with_env(name) for name in "abcdefgh"], seconds, zygotes=2, places=4)) == "abcdefgh"  # of the CPU
-    ranks = {"area/e[backend=x]": 1.0}
-    assert names(schedule.order(cases, seconds, zygotes=2, places=4, ranks=ranks)) == "eabcdfgh"
-    assert schedule.order(cases, seconds, seed=3, zygotes=2, places=4) == schedule.order(cases, seconds, seed=3)
 
 
 @pytest.mark.parametrize(
