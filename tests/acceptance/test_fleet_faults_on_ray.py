@@ -114,7 +114,7 @@ def test_two_runs_take_turns_and_a_killed_run_releases_its_nodes(cluster: Cluste
     wait_for_cases(tmp_path / "killed", 3, killed)
     waiting = start_run(cluster, tmp_path, "--out", "waiting")
     killed.kill()
-    killed.communicate()
+    killed.communicate(timeout=60)
     printed_by(waiting)
     assert labels(tmp_path / "waiting") == EXPECTED
 
@@ -128,7 +128,7 @@ def test_two_runs_take_turns_and_a_killed_run_releases_its_nodes(cluster: Cluste
     local = subprocess.Popen(words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     wait_for_cases(tmp_path / "local", 4, local)
     local.kill()
-    local.communicate()
+    local.communicate(timeout=60)
     printed_by(start_run(cluster, tmp_path, "--resume", "local"))
     assert outcomes(tmp_path / "local") == outcomes(tmp_path / "waiting")
     assert nodes(tmp_path / "local") <= {"one", "two"} != set()
@@ -140,7 +140,7 @@ def other_torch() -> str:
     if not python:
         pytest.skip(f"no environment with another torch is named by {OTHER_PYTHON}")
     code = "import importlib.metadata; print(importlib.metadata.version('torch'))"
-    return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True, timeout=120).stdout.strip()
 
 
 def test_nodes_with_two_builds_of_torch_run_what_is_for_their_torch(cluster: Cluster, tmp_path: Path) -> None:
