@@ -28,7 +28,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
-import calibration  # noqa: E402 - it lies beside this script, in the folder that the line above puts on sys.path first
+import calibration  # noqa: E402 - Python finds it only after the line above has put its folder on sys.path
 
 _ONE_TEMPLATE = "BLOCK_K=32, BLOCK_M=64, BLOCK_N=64.*num_stages=2, num_warps=4"
 """Of the candidates of a GEMM this one is left, so that nothing is timed."""

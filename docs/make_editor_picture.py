@@ -79,7 +79,7 @@ def _screen(command: list[str], folder: Path) -> pyte.Screen:
     if child == 0:
         os.chdir(folder)
         os.environ.update(TERM="xterm-256color", COLUMNS=str(COLUMNS), LINES=str(LINES))
-        os.execvp(command[0], command)  # noqa: S606 - the command is a list of this file; the editor must replace the child that owns the terminal
+        os.execvp(command[0], command)  # noqa: S606 - no shell is needed: the command is a list that this file makes, and the editor replaces the child that has the terminal
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
     keys, ends = list(KEYS), time.monotonic() + SECONDS
     while time.monotonic() < ends:

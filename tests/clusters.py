@@ -64,7 +64,7 @@ class Cluster:
         self._start(name, [python, "-m", "runner", *words], **variables)
 
     def join_with_labels(self, name: str, shares: int = 1, **facts: str) -> None:
-        """Join with facts that nobody compared with the machine."""
+        """Start a node with these labels. 'node join' would compare them with the machine; this does not."""
         labels = ",".join(f"{label}={value}" for label, value in labels_of(name, shares, "cpu", facts).items())
         resources = ",".join(f'"{resource}": {count}' for resource, count in resources_of(shares).items())
         words = ["start", "--address", self.address, "--block", "--disable-usage-stats", "--labels", labels]

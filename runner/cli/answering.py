@@ -31,7 +31,7 @@ def answered(command: Callable[[], ExitCode], argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         output.note("interrupted")
         return ExitCode.INTERRUPTED
-    except Exception as error:  # uncaught, Python would exit with 1, which means that a case failed
+    except Exception as error:  # a bug or a full disk: uncaught, it would exit with 1, which means that a case failed
         if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
             output.note(f"torch-conformance: cannot write{_file_of(error)}: {error.strerror}")
             return ExitCode.FAILED

@@ -78,7 +78,7 @@ class _Peer:
             self._open()
             threading.Thread(target=self._send_all, daemon=True).start()
             self._receive_all()
-        except Exception as error:  # Ray raises RayError, ConnectionError, RuntimeError and gRPC's own: each means that this node is lost
+        except Exception as error:  # what Ray and gRPC raise has no common class below Exception; each means that this node is lost
             self._lose(f"{type(error).__name__}: {error}")
         finally:
             self._end()
@@ -116,7 +116,7 @@ class _Peer:
                     more.append(next_one)
                 number += 1
                 self._again("send", number, b"".join(more))
-        except Exception as error:  # as in _live: each of them means that this node is lost
+        except Exception as error:  # as in _live: exceptions of Ray and gRPC have no common class below Exception
             self._lose(f"{type(error).__name__}: {error}")
 
     def _receive_all(self) -> None:
@@ -205,7 +205,7 @@ class Gateway:
 def _relay_class() -> Any:
     """Return the class of the actor, made of its text: Ray sends it by value, so a node needs nothing of ours."""
     space: dict[str, Any] = {"__name__": "torch_conformance_relay"}
-    exec(compile(Path(relay.__file__).read_text("utf-8"), "relay.py", "exec"), space)  # noqa: S102 - our own file; Ray sends a class of no importable module by value
+    exec(compile(Path(relay.__file__).read_text("utf-8"), "relay.py", "exec"), space)  # noqa: S102 - the text is a file of this package; Ray sends the class by value only if its module cannot be imported
     return space["Relay"]
 
 

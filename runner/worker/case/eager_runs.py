@@ -107,7 +107,8 @@ class EagerRuns:
         try:
             with mode:
                 found, is_random = self._eager(_copy(inputs))
-        except Exception:  # operators of higher order refuse a mode with any exception; a function that raises by itself does so again
+        except Exception:  # operators of higher order refuse a mode, with exceptions of no common class
+            # what the function itself raises, this call raises again
             found, is_random = self._eager(_copy(inputs))
             return found, [], is_random
         return found, [mode.narrowest(leaf) for leaf in leaves_of(found)], is_random

@@ -20,7 +20,7 @@ _WRITTEN = ("running_mean", "running_var")
 """Arguments that batch norms change although some schemas do not say so."""
 
 
-class Roundings(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed here
+class Roundings(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch: this base class has the type Any
     """Records for each storage the narrowest format below float32 that operators rounded its values to, or what they were computed from.
 
     Inputs are not rounded by the call. Values that follow from indices, masks or shapes alone are not rounded either.

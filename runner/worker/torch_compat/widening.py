@@ -12,7 +12,7 @@ _REAL = (torch.float32, torch.float16, torch.bfloat16)
 _COMPLEX = (torch.complex64, torch.complex32)
 
 
-class Widened(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed here
+class Widened(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch: this base class has the type Any
     """Replaces narrower floating-point dtypes in arguments of operators by float64, and float32 operands beside float64 ones."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Widened(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed he
         return func(*args, **kwargs)
 
 
-class Reported(TorchFunctionMode):  # type: ignore[misc]  # torch is not typed here
+class Reported(TorchFunctionMode):  # type: ignore[misc]  # mypy does not follow torch: this base class has the type Any
     """Lets the spec's Python read a narrower dtype from the tensors of a run in float64, as it does in the case."""
 
     def __init__(self, narrow: torch.dtype) -> None:
