@@ -113,8 +113,8 @@ def page(name: str, runs: Sequence[Run], cases: Sequence[Case], command: str) ->
     for group in sorted({case.group for case in cases}):
         found = totals([case for case in cases if case.group == group])
         yield f"| {group} | {' | '.join(str(found[label]) for label in outcomes)} | {found['samples']} |"
-    seconds = [found for run in runs if (found := seconds_of(run)) is not None]
-    yield f"\n{len(runs)} run{'' if len(runs) == 1 else 's'} of {', '.join(f'{found:.0f} s' for found in seconds)}; "
+    times = ("an unknown time (interrupted)" if (took := seconds_of(run)) is None else f"{took:.0f} s" for run in runs)
+    yield f"\n{len(runs)} run{'' if len(runs) == 1 else 's'} of {', '.join(times)}; "
     yield f"{sum(case.result.seconds for case in cases):.0f} seconds of workers.\n"
     yield "## Cases that did not pass\n"
     yield "| outcome | operator | case | reason |\n|---|---|---|---|"

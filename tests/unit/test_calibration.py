@@ -256,6 +256,31 @@ def test_a_result_at_the_greatest_number_of_its_dtype_has_a_reference(beyond: fl
         assert problems(compare(answer, scale, FACTOR), scale.form, FACTOR)
 
 
+@pytest.mark.parametrize(("shape", "is_right"), [((40, 5), True), ((25, 8), False)])
+def test_a_slice_of_few_elements_is_no_group(shape: tuple[int, int], is_right: bool) -> None:
+    from runner.vocabulary.expectations.calibrated import FACTOR, problems
+    from runner.vocabulary.expectations.calibrated_groups import Sample
+    from runner.vocabulary.expectations.calibrated_measure import compare, scale_of
+
+    generator = torch.Generator().manual_seed(3)
+    unit, reference = 2.0**-7, 1 + torch.rand(shape, generator=generator, dtype=torch.float64) / 2
+    reference = (reference / unit).round() * unit
+
+    def run_of_eager() -> Any:
+        # errors of up to 20 ulp, but in the third row of 1/4 ulp at most
+        errors = (torch.rand(shape, generator=generator, dtype=torch.float64) * 40 - 20).round() * unit
+        errors[2] = 0.0
+        return (reference + errors).bfloat16()
+
+    samples = [Sample(run_of_eager(), reference, 0.0) for _ in range(6)]
+    scale = scale_of(samples, samples[0].answer, reference)
+    answer = samples[0].answer.clone()
+    answer[2, 3] += 4 * unit
+    assert bool(problems(compare(answer, scale, FACTOR), scale.form, FACTOR)) != is_right
+    answer[2, 3] += 60 * unit
+    assert problems(compare(answer, scale, FACTOR), scale.form, FACTOR)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 def test_a_function_may_read_dtypes(start: Callable[..., Case], dtype: str) -> None:
     function = "return x.float().square().mean(-1).add(1e-6).to(x.dtype) * torch.tensor(0.1, dtype=y.dtype)"

@@ -11,6 +11,10 @@ from runner.vocabulary.expectations.calibrated_tensors import errors_of, wide
 BLOCK = 64
 """The number of neighbours in memory order whose errors are taken together."""
 
+LEAST_OF_SLICE = 8
+"""A slice of fewer elements is no group. The errors of one element in several runs have its sensitivity in common, so they may all be
+small by chance."""
+
 NEIGHBOURS = 16
 """The number of neighbours in memory order whose movement is compared."""
 
@@ -94,7 +98,7 @@ def _groups(most: Any, size: Any, shape: tuple[int, ...], runs: int) -> Iterator
     for dimension, length in enumerate(shape):
         others = [other for other in range(len(shape)) if other != dimension]
         draws = numel // length * runs
-        if length > 1 and draws >= LEAST_DRAWS:
+        if length > 1 and numel // length >= LEAST_OF_SLICE and draws >= LEAST_DRAWS:
             error = shaped.amax(others, keepdim=True).expand(shape) if others else shaped
             yield error.reshape(-1), torch.full_like(most, draws, dtype=torch.int64)
     if numel > BLOCK:
