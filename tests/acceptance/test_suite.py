@@ -38,7 +38,6 @@ COVERED_BESIDE = {
     ("expectation", "exit"): "tests/acceptance/test_observed_compiles.py",
     ("expectation", "log"): "tests/unit/test_expect_seen.py",
     ("input", "jagged"): "tests/unit/test_worker_inputs.py",
-    ("requires", "module"): "tests/unit/test_capabilities.py",
 }
 """What slow specs alone use, with the file of a test that always runs and uses it too."""
 
