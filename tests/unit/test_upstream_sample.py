@@ -84,3 +84,16 @@ def test_second_and_third_draw_replace_the_first_sample() -> None:
     assert len(found) == 36
     assert f"**of these {len(found)}, {sum(row['said'] == 'whole' for row in found)} are said whole**" in FIRST
     assert all(len([row for row in found if row["test"].startswith(folder)]) == 18 for folder in ("dynamo/", "inductor/"))
+
+
+def test_held_out_tests_of_from_python_are_of_the_files_of_the_rule() -> None:
+    page = (ROOT / "docs" / "reference" / "from-python-draw.md").read_text("utf-8")
+    order = sorted((f"test/dynamo/test_{name}.py" for name in SAMPLE["files"]["dynamo"]), key=digest)[40:]
+    counted = re.findall(r"^\| `(test_\w+\.py)` \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", page, re.MULTILINE)
+    passed_over = set(re.findall(r"`(test_\w+\.py)`", page.partition("## First group")[2].partition("\n**")[0])) - {
+        row[0] for row in counted
+    }
+    assert [row[0] for row in counted] == [name for path in order if (name := path.rpartition("/")[2]) not in passed_over][:12]
+    assert all(int(row[2]) == min(int(row[1]), 10) == sum(map(int, row[3:])) for row in counted)
+    totals = [sum(int(row[index]) for row in counted) for index in (2, 3, 4)]
+    assert f"**{totals[1] + totals[2]} of {totals[0]} tests are whole (70 %): {totals[1]} as calls, {totals[2]} driven.**" in page
