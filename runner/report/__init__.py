@@ -33,6 +33,10 @@ def clip(text: str, limit: int, whole: str = "") -> str:
     return data[:head].decode("utf-8", "ignore") + mark + data[len(data) - (room - head) :].decode("utf-8", "ignore")
 
 
+SCRIPT = "repro.py"
+"""The script that ``run`` writes for a case that failed (``run/case_script.py``)."""
+
+
 def slug(outcome: Outcome) -> str:
     """Return an outcome as a lower-case word for reports: ``fell-back``."""
     return outcome.label.lower().replace("_", "-")
@@ -69,6 +73,8 @@ def _artifacts(result: CaseResult, folder: Path | None) -> Iterator[str]:
         yield f"folder: {one_line(_within(folder, result), 4 * MESSAGE_LIMIT)}"
     if result.code:
         yield f"generated code, in that folder: {one_line(', '.join(result.code), MESSAGE_LIMIT)}"
+    if folder is not None and result.folder and (folder / result.folder / SCRIPT).is_file():
+        yield f"script with torch alone, in that folder: {SCRIPT}"
 
 
 def _within(folder: Path | None, result: CaseResult) -> str:
