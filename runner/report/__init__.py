@@ -3,6 +3,7 @@
 Output of a case is untrusted; it reaches a file or a terminal only through ``plain``, ``one_line`` or ``visible_name``.
 """
 
+import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -73,7 +74,7 @@ def _artifacts(result: CaseResult, folder: Path | None) -> Iterator[str]:
         yield f"folder: {one_line(_within(folder, result), 4 * MESSAGE_LIMIT)}"
     if result.code:
         yield f"generated code, in that folder: {one_line(', '.join(result.code), MESSAGE_LIMIT)}"
-    if folder is not None and result.folder and (folder / result.folder / SCRIPT).is_file():
+    if folder is not None and result.folder and os.path.isfile(folder / result.folder / SCRIPT):  # unlike Path.is_file, False for a text that is no path
         yield f"script with torch alone, in that folder: {SCRIPT}"
 
 
