@@ -74,7 +74,8 @@ def _artifacts(result: CaseResult, folder: Path | None) -> Iterator[str]:
         yield f"folder: {one_line(_within(folder, result), 4 * MESSAGE_LIMIT)}"
     if result.code:
         yield f"generated code, in that folder: {one_line(', '.join(result.code), MESSAGE_LIMIT)}"
-    if folder is not None and result.folder and os.path.isfile(folder / result.folder / SCRIPT):  # unlike Path.is_file, False for a text that is no path
+    # unlike Path.is_file, this is False for a text that is no path
+    if folder is not None and result.folder and os.path.isfile(folder / result.folder / SCRIPT):
         yield f"script with torch alone, in that folder: {SCRIPT}"
 
 
