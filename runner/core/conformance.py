@@ -144,6 +144,12 @@ class Statement:
         return {case_id: reason for level in self.levels for case_id, reason in level.failed.items()}
 
     @property
+    def optional_failures(self) -> int:
+        """How many optional cases ran and failed."""
+        failures = [outcome.label for outcome in Outcome if outcome.is_failure and outcome is not Outcome.NOT_RUN]
+        return sum(level.optional.get(label, 0) for level in self.levels for label in failures)
+
+    @property
     def not_executed(self) -> Mapping[str, str]:
         """The reason of each required case that was not executed."""
         return {case_id: reason for level in self.levels for case_id, reason in level.not_executed.items()}

@@ -3,6 +3,7 @@
 Output of a case is untrusted; it reaches a file or a terminal only through ``plain``, ``one_line`` or ``visible_name``.
 """
 
+import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,6 +32,10 @@ def clip(text: str, limit: int, whole: str = "") -> str:
         return data[: max(limit, 0)].decode("utf-8", "ignore")
     head = room // 2
     return data[:head].decode("utf-8", "ignore") + mark + data[len(data) - (room - head) :].decode("utf-8", "ignore")
+
+
+SCRIPT = "repro.py"
+"""The script that ``run`` writes for a case that failed (``run/case_script.py``)."""
 
 
 def slug(outcome: Outcome) -> str:
@@ -69,6 +74,9 @@ def _artifacts(result: CaseResult, folder: Path | None) -> Iterator[str]:
         yield f"folder: {one_line(_within(folder, result), 4 * MESSAGE_LIMIT)}"
     if result.code:
         yield f"generated code, in that folder: {one_line(', '.join(result.code), MESSAGE_LIMIT)}"
+    # unlike Path.is_file, this is False for a text that is no path
+    if folder is not None and result.folder and os.path.isfile(folder / result.folder / SCRIPT):
+        yield f"script with torch alone, in that folder: {SCRIPT}"
 
 
 def _within(folder: Path | None, result: CaseResult) -> str:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from runner.core.conformance import LevelStatement, Statement
+from runner.core.conformance import Conformance, LevelStatement, Statement
 from runner.core.folded_ids import folded_by_reason
 from runner.core.header import RunFooter, RunHeader
 from runner.core.results import CaseResult
@@ -33,6 +33,17 @@ def lines_of_statement(statement: Statement) -> Iterator[str]:
         words = f"{waiver.position} until {waiver.until}, {len(waiver.used_by)} cases: {waiver.reason} ({waiver.issue})"
         yield f"    {one_line(words)}"
     yield f"{statement.conformance.value}: {statement.executed} executed of {statement.required} required"
+    if words := optional_failures(statement):
+        yield words
+
+
+def optional_failures(statement: Statement) -> str:
+    """Return what the failures of optional cases change; empty where none of them failed."""
+    count = statement.optional_failures
+    if not count:
+        return ""
+    cases, they = ("1 optional case", "It changes") if count == 1 else (f"{count} optional cases", "They change")
+    return f"{cases} of the profile failed. {they} neither the statement nor the exit code."
 
 
 def _level(level: LevelStatement) -> str:
@@ -62,6 +73,12 @@ def why(statement: Statement) -> str:
     words = "; ".join(filter(None, [*statement.problems, counted]))
     because = f": {'; '.join([*shown, *more])}" if shown else ""
     return one_line(f"profile {statement.profile} {statement.version} is {statement.conformance.value}: {words}{because}", 2_000)
+
+
+def remark(statement: Statement) -> str:
+    """Return why the statement and the number of failed cases go together; empty where both need no explanation."""
+    because = "" if statement.conformance is Conformance.CONFORMANT else f"{why(statement)}."
+    return " ".join(filter(None, [because, optional_failures(statement)]))
 
 
 def statement_properties(header: RunHeader, results: Sequence[CaseResult]) -> dict[str, str]:

@@ -53,6 +53,7 @@ def test_xunit_viewer_counts_what_the_report_has(tmp_path: Path, flavour: str) -
     text = said([str(program), "-r", str(tmp_path / "junit.xml"), "-o", str(tmp_path / "page.html"), "-c"])
     assert all(result(number).case_id in text for number, _ in enumerate(Outcome)), text
     assert "it did not hold" in text
+    assert all(part in text for part in ("specs/area/one.yaml:12:9: counter failed", "expected: hit 1", "observed: hit 0"))
     tags = [outcome.junit for outcome in Outcome]
     counts = {"failure": JUnitTag.FAILURE, "error": JUnitTag.ERROR, "passed": JUnitTag.NONE, "skipped": JUnitTag.SKIPPED}
     assert ", ".join(f"{tags.count(tag)} {word}" for word, tag in counts.items()) in text

@@ -15,6 +15,7 @@ from runner.core.diagnostics import Position
 from runner.core.expectation import Status
 from runner.core.outcomes import Outcome
 from runner.core.results import Attempt, CaseResult, Verdict
+from runner.report import verdict_text
 from runner.report.console import BLOCK_LIMIT, print_report, shown_id, wants_bar, wants_color
 from runner.report.excerpts import Excerpts, columns, excerpt
 
@@ -273,6 +274,14 @@ SHOWN = {
     "folder": "cases/00003",
     "code": ("code-0-0.txt", "code-1-0.txt"),
 }
+
+
+def test_a_failure_names_the_script_that_the_run_wrote(tmp_path: Path) -> None:
+    failed = result(1, Outcome.FAIL, **SHOWN)
+    assert "repro.py" not in verdict_text(failed, folder=tmp_path)
+    (tmp_path / "cases" / "00003").mkdir(parents=True)
+    (tmp_path / "cases" / "00003" / "repro.py").write_text("")
+    assert "\nscript with torch alone, in that folder: repro.py\n" in verdict_text(failed, folder=tmp_path)
 
 
 def test_a_failure_names_its_claim_its_options_its_folder_and_its_code() -> None:

@@ -8,6 +8,7 @@ from runner.core.expectation import Judgement, Status
 from runner.core.observation import ChildExit
 from runner.vocabulary.expectations import EXPECTATIONS, StepFacts
 from runner.vocabulary.expectations.base import BadExpectation
+from runner.vocabulary.expectations.compile_facts import _shown
 from tests.fakes import ELSEWHERE, HERE, judged
 
 HELD, FAILED, ERROR = Status.HELD, Status.FAILED, Status.ERROR
@@ -367,3 +368,13 @@ def test_standard_output(body: Any, stdout: str | None, statuses: dict[str, Stat
 def test_a_failure_may_be_known_by_what_it_prints():
     assert EXPECTATIONS["exit"].parse({"nonzero": True, "stdout": "out of range"})
     assert "stderr" in str(refused("exit", {"nonzero": True}))
+
+
+def test_a_long_reason_is_cut_visibly_and_events_that_are_left_out_are_counted() -> None:
+    link = "https://pytorch.example/gb0025.html"
+    whole = {"frame": "fn", "reason": f"{'x' * 900} {link}"}
+    assert _shown([whole]).endswith(link)
+    lines = _shown([{"frame": "fn", "reason": "y" * 2_000}, *[whole] * 11]).splitlines()
+    assert lines[0].endswith("yyy...")
+    assert len(lines[0]) == len("fn: ") + 1_000
+    assert lines[10:] == ["and 2 more"]

@@ -86,6 +86,14 @@ def test_the_allowed_values_are_shown_in_words():
             'config max_autotune is "no" (at [backend=cpu,tune=no]) (allowed: true or false)',
         ),
         ('matrix: {mode: [default, best]}\ncompile: {mode: "{{ mode }}"}\n', "unknown mode 'best' (at [backend=cpu,mode=best])"),
+        ("compile: {options: {guard_filter_fn: true}}\n", "8:38: compile option guard_filter_fn is true (write {ref: NAME}: a function "),
+        ("compile: {options: {use_aoti: true}}\n", "8:21: 'use_aoti' in the options of compile (torch.compile then calls AOTInductor, "),
+        ("compile: {options: {guard_filter: true}}\n", "8:21: unknown config 'guard_filter' (did you mean 'guard_filter_fn'?)"),
+        ("config: {guard_filter_fn: true}\n", "8:10: unknown config 'guard_filter_fn' (it is an option of torch.compile: compile: "),
+        (
+            'matrix: {keep: [7]}\ncompile: {options: {guard_filter_fn: "{{ keep }}"}}\n',
+            "compile option guard_filter_fn is 7 (at [backend=cpu,keep=7]) (write {ref: NAME}: a function ",
+        ),
         (
             'matrix: {tune: [1]}\ncompile: {options: {max_autotune: "{{ tune }}"}}\n',
             "config max_autotune is 1 (at [backend=cpu,tune=1]) (allowed: true or false)",
@@ -105,6 +113,8 @@ def test_a_value_that_no_torch_takes_is_refused_where_it_stands(more, problem, g
         "config: {max_autotune: {ref: f}}\nprelude: |\n  f = True\n",
         "dynamo_config: {optimize_ddp: python_reducer}\n",
         "compile: {mode: max-autotune-no-cudagraphs}\n",
+        "compile: {options: {guard_filter_fn: {ref: f}, max_autotune: true}}\nprelude: |\n  def f(guards): return [True for _ in guards]\n",
+        "compile: {options: {guard_filter_fn: {ref: torch.compiler.keep_tensor_guards_unsafe}}}\n",
         "compile: {mode: null}\n",
     ],
 )

@@ -132,6 +132,20 @@ def test_an_invalid_spec_is_an_error_of_collection_and_no_other(project: pytest.
     assert "specs/area/_defaults.yaml:1:1: is not a file of defaults" in found.stdout.str()
 
 
+def test_a_selection_that_matches_no_case_names_cases_to_select(project: pytest.Pytester) -> None:
+    write(project, "area/one", text=MATRIX)
+    found = project.runpytest_inprocess("--conformance", "specs", "-k", "relu")
+    assert found.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    said = "torch-conformance: none of 2 cases matches -k 'relu'; -k matches words of ids, files, tags and backends, not*"
+    found.stdout.fnmatch_lines([f"{said}*", "*specs/area/one.yaml::one?backend=cpu,n=4?*", "*--collect-only -q*"])
+
+
+def test_a_selection_that_matches_says_nothing_of_it(project: pytest.Pytester) -> None:
+    write(project, "area/one", text=MATRIX)
+    found = project.runpytest_inprocess("--conformance", "specs", "-k", "one", "--collect-only")
+    assert "none of" not in found.stdout.str()
+
+
 def test_one_run_has_what_is_selected(project: pytest.Pytester) -> None:
     write(project, "area/one", "area/fails", text=MATRIX)
     found = project.runpytest_inprocess("--conformance", "specs", "-k", "4 and cheap")

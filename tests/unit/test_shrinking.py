@@ -17,7 +17,7 @@ from runner.core.results import Verdict, result_of
 from runner.language.load import load
 from runner.plan.case_document import Document, document_of, text_of
 from runner.run.shrinking import shrinking
-from runner.run.shrinking.code_edits import expressions, parameters, statements, without_passes
+from runner.run.shrinking.code_edits import expressions, inlined, parameters, statements, without_passes
 from runner.run.shrinking.edits import PASSES, Change, Edit, Removed, applied
 from runner.run.shrinking.search import OutOfBudget, Search
 from runner.run.shrinking.signature import signature_of
@@ -103,6 +103,38 @@ def test_a_call_becomes_one_of_its_parts() -> None:
     assert {"'x' for 'torch.relu(x)'", "'a' for 'a.cos()'", "'b' for 'b * 2'", "'y' for 'torch.relu(x) + y'"} <= words
     for one in expressions(FN):
         ast.parse(one.within(FN))
+
+
+def test_a_name_that_is_used_once_becomes_its_value() -> None:
+    one, two = inlined(FN)
+    assert one.words == "'torch.relu(x) + y' for the name a"
+    assert without_passes(one.within(FN)) == "def fn(x, y):\n    b = (torch.relu(x) + y).cos()\n    return b * 2\n"
+    assert without_passes(two.within(FN)) == "def fn(x, y):\n    a = torch.relu(x) + y\n    return a.cos() * 2\n"
+    (whole,) = inlined("def fn(x, y):\n    b = x * y\n    return b\n")
+    assert without_passes(whole.within("def fn(x, y):\n    b = x * y\n    return b\n")) == "def fn(x, y):\n    return x * y\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    b = x * y\n    return b + b\n",
+        "    b = x\n    b = b + 1\n    return 3\n",
+        "    b, c = x\n    return b\n",
+        "    x = x + 1\n    return y\n",
+        "    for i in x:\n        b = y\n    return x\n",
+        "    def inner():\n        return b\n    b = x\n    return inner()\n",
+    ],
+)
+def test_a_name_with_another_number_of_uses_stays(body: str) -> None:
+    assert inlined(f"def fn(x, y):\n{body}") == []
+
+
+def test_the_code_that_options_name_keeps_its_expressions() -> None:
+    prelude = "def planted(graph):\n    return graph.find(1)\n\n\ndef helper(x):\n    return x.cos()\n"
+    changed = document(prelude=prelude, config={"post_grad_custom_post_pass": {"ref": "planted"}}, context=[{"ref": "planted.inner"}])
+    (found,) = [one for one in PASSES if one.name == "expressions"]
+    words = [edit.words for edit in found.propose(changed) if edit.words.startswith("prelude")]
+    assert words == ["prelude: 'x' for 'x.cos()'"]
 
 
 def test_positions_count_characters_not_bytes() -> None:
@@ -236,6 +268,12 @@ def failing(kind: str = "close", expected: str = "output within 2 x eager's erro
     return dataclasses.replace(found, **changes)
 
 
+def also_with_side_effects() -> Any:
+    one = failing()
+    effect = Verdict.of(Judgement.failed(expected="output is memory of its own", observed="x"), kind="side-effects", position=place(3))
+    return dataclasses.replace(one, verdicts=(*one.verdicts, effect))
+
+
 def test_observed_values_places_and_numbers_do_not_count() -> None:
     one = signature_of(failing(expected="output[0] within 2 x eager's error", observed="error of 7"))
     assert one == signature_of(failing(expected="output within 2 x eager's error", observed="error of 9"))
@@ -251,6 +289,7 @@ def test_observed_values_places_and_numbers_do_not_count() -> None:
         failing(expected="output of shape [3]"),
         failing(outcome=Outcome.ERROR),
         failing("raised", "no exception", "builtins.KeyError in phase 'lower': planted"),
+        also_with_side_effects(),
     ],
 )
 def test_another_expectation_another_outcome_or_another_form_is_another_failure(other: Any) -> None:
@@ -266,6 +305,23 @@ def test_exceptions_differ_by_type_and_text() -> None:
     first, second, third = (signature_of(failing("raised", "no exception", text)) for text in texts)
     assert first == second
     assert first != third
+
+
+@pytest.mark.parametrize("kind", ["raised", "raises"])
+def test_an_error_that_dynamo_wraps_is_known_by_what_it_wraps(kind: str) -> None:
+    def wrapped(text: str) -> Any:
+        observed = "torch._dynamo.exc.TorchRuntimeError: RuntimeError when making fake tensor call"
+        detail = f"Traceback (most recent call last):\n  Explanation: Dynamo failed to run FX node: got {text}\n  Hint: ..."
+        verdict = Verdict.of(Judgement.failed(expected="ValueError", observed=observed, detail=detail), kind=kind, position=place(3))
+        return signature_of(dataclasses.replace(failing(kind), verdicts=(verdict,)))
+
+    assert wrapped("RuntimeError('size (3x4)')") == wrapped("RuntimeError('size (8x7)')")
+    assert wrapped("RuntimeError('size (3x4)')") != wrapped("RuntimeError('a must be 2D')")
+
+
+def test_another_exception_than_the_expected_one_is_part_of_the_failure() -> None:
+    one, other = (failing("raises", "ValueError", f"builtins.{name}: planted") for name in ("KeyError", "IndexError"))
+    assert signature_of(one) != signature_of(other)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.UNAVAILABLE, Outcome.NOT_RUN, Outcome.XFAIL])

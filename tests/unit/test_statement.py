@@ -14,6 +14,7 @@ from runner.core.observation import Ending
 from runner.core.outcomes import Outcome
 from runner.core.results import AppliedWaiver, CaseResult, WaiverEffect
 from runner.judge.statement import prospect
+from runner.report.statement import lines_of_statement, remark
 from tests.fakes import COUNTED, case, exception, observation, place, seen, step, verdict_of
 from tests.results import as_outcome
 
@@ -204,6 +205,16 @@ def test_results_of_other_cases_change_nothing() -> None:
 def test_an_optional_case_is_counted_and_changes_nothing(outcome: Outcome) -> None:
     found = statement_of(profile("a", optional="z"), [result("a"), result("z", outcome)], torch=TORCH, day=TODAY)
     assert (found.conformance, found.levels[0].optional) == (Conformance.CONFORMANT, {outcome.label: 1})
+    assert found.optional_failures == (outcome.is_failure and outcome is not Outcome.NOT_RUN)
+    words = "1 optional case of the profile failed. It changes neither the statement nor the exit code."
+    assert remark(found) == (words if found.optional_failures else "")
+    assert (words in lines_of_statement(found)) is bool(found.optional_failures)
+
+
+def test_a_waiver_that_the_profile_does_not_permit_is_explained_where_nothing_failed() -> None:
+    found = statement_of(profile("a"), [waived(WAIVER)], torch=TORCH, day=TODAY)
+    assert remark(found).startswith("profile ours 1.0 is NOT CONFORMANT: 1 of 1 required cases failed: 1 x XFAIL: ")
+    assert "the profile does not permit this waiver" in remark(found)
 
 
 def test_a_profile_that_requires_nothing_is_never_conformant() -> None:

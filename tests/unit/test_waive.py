@@ -268,7 +268,7 @@ def test_a_proposal_makes_the_run_green_and_a_repaired_torch_gets_the_patch_that
     assert main(["waive", "red"]) == ExitCode.OK
     printed = capsys.readouterr()
     assert f"issue: {FILL_IN}" in printed.out
-    assert "1 waiver proposed; 1 have FILL-IN where a person must write something" in printed.err
+    assert "1 waiver proposed; FILL-IN stands in 1 of them where a person must write something (--issue ID gives the issue)" in printed.err
     file(printed.out[printed.out.index("# Known") :], "draft.yaml")
     assert main(["validate", "specs", "--waivers", "draft.yaml"]) == ExitCode.USAGE  # a draft is not valid until a person completes it
     assert "draft.yaml:6:12: " in capsys.readouterr().out

@@ -47,7 +47,7 @@ def test_a_template_and_the_value_that_it_gives_are_one_case(load_suite: LoadSui
     [
         ("inputs: [{rand: [2]}]", "fn takes 2 arguments, 1 input is given (at [backend=eager,row=two])"),
         ("inputs: [{rand: [2], repeat: 3}]", "fn takes 2 arguments, 3 inputs are given (at [backend=eager,row=two])"),
-        ("inputs: [{rand: [2], bias: 1}, 1]", "unknown input kind 'bias' (at [backend=eager,row=two])"),
+        ("inputs: [{rand: [2], bias: 1}, 1]", "unknown key 'bias' in input (at [backend=eager,row=two])"),
         ("inputs: [{rand: [2], low: 1}, 1]", "'low' does not go with 'rand' (at [backend=eager,row=two])"),
         ("inputs: [{ref: missing}, 1]", "unknown name 'missing' (at [backend=eager,row=two])"),
         ("config: {verbos: true}", "unknown dynamo_config 'verbos' (at [backend=eager,row=two])"),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from runner.core.comparison import FAIL_ON, Comparison
-from runner.core.diagnostics import UsageError, unknown
+from runner.core.diagnostics import UsageError, shown_path, unknown
 from runner.core.exit_codes import ExitCode
 from runner.core.options import DiffOptions
 from runner.report.comparison_html import page_of
@@ -25,6 +25,7 @@ def main(options: DiffOptions) -> ExitCode:
     code = _exit_code(comparison, fail_on)
     if options.html is not None:
         write_page("--html", options.html, page_of(comparison, texts))
+        output.note(f"page: {shown_path(options.html)}")
     if options.json:
         output.document(document_of(comparison, texts, fail_on=fail_on, exit_code=int(code)))
     else:

@@ -65,7 +65,8 @@ def _write(path: Path, drafts: Sequence[Draft]) -> None:
 
 def _count(drafts: Sequence[Draft], options: WaiveOptions) -> str:
     count = "1 waiver" if len(drafts) == 1 else f"{len(drafts)} waivers"
-    where = f", written to {shown_path(options.to)}" if options.to else ""
+    where = f", written to {shown_path(options.to)} (run --waivers {shown_path(options.to)} applies it)" if options.to and drafts else ""
     open_ones = sum(FILL_IN in document_of([draft]) for draft in drafts)
-    more = f"; {open_ones} have {FILL_IN} where a person must write something" if open_ones else ""
+    left = f"; {FILL_IN} stands in {open_ones} of them where a person must write something (--issue ID gives the issue)"
+    more = left if open_ones else ""
     return f"{count} {'imported' if options.form else 'proposed'}{where}{more}"

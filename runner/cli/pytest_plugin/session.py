@@ -7,7 +7,7 @@ collected, and each worker reads the results of its cases from the journal of th
 import shlex
 import shutil
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from runner.cli.pytest_plugin.library import Library, Roots
 from runner.cli.pytest_plugin.session_run import SessionRun
 from runner.core.options import RunOptions
 from runner.core.results import CaseResult
+from runner.report import one_line
 
 FOLDER = "conformance_folder"
 """The key under which the controller of pytest-xdist tells its workers the folder of the session."""
@@ -46,6 +47,8 @@ class Session:
         self._is_worker = given is not None
         self._folder = Path(given) if given is not None else Path(tempfile.mkdtemp(prefix="conformance-"))
         self.run = SessionRun(self._folder, config.rootpath)
+        self._left_out: list[str] = []
+        self._has_cases = False
 
     def pytest_collection(self, session: pytest.Session) -> None:
         """Read all specs of the session at once."""
@@ -95,8 +98,28 @@ class Session:
             self.run.end()
             shutil.rmtree(self._folder, ignore_errors=True)
 
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Count the cases that -k, -m and --lf leave out."""
+        self._left_out += [item.nodeid for item in items if isinstance(item, CaseItem)]
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Remember whether a case is selected."""
+        self._has_cases = any(isinstance(item, CaseItem) for item in session.items)
+
+    def _why_nothing(self) -> Iterator[str]:
+        """Yield what to type where a keyword matches no case."""
+        keyword = self._config.getoption("keyword")
+        if not keyword or not self._left_out or self._has_cases:
+            return
+        matches = "-k matches words of ids, files, tags and backends, not the Python of a spec"
+        yield f"torch-conformance: none of {len(self._left_out)} cases matches -k '{one_line(keyword)}'; {matches}"
+        yield f"  an id is, for example, {one_line(self._left_out[0])}"
+        yield "  to see all of them: the same command without -k, with --collect-only -q"
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Name the folder of the run."""
+        """Name the folder of the run, and say why no case was selected."""
+        for line in self._why_nothing():
+            terminalreporter.write_line(line)
         if (folder := self.run.folder) is not None:
             terminalreporter.write_line(f"torch-conformance: the run is in {folder}")
 

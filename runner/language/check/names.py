@@ -1,9 +1,10 @@
 """Checks names of options, counters and metrics: at least one torch version must have each."""
 
+import json
 from collections.abc import Iterator
 
 from runner.core import template_form
-from runner.core.diagnostics import Diagnostic
+from runner.core.diagnostics import Diagnostic, did_you_mean
 from runner.language.names.torch_names import NameKind, NameTables
 from runner.language.read import substitution
 from runner.language.read.anatomy import Anatomy
@@ -17,12 +18,21 @@ OPTION_KINDS = {
 }
 """The sections of options, with their kinds of names."""
 
+GUARD_FILTER = "guard_filter_fn"
+"""An entry of ``compile: {options: ...}`` that is no option of Inductor: torch.compile takes it out, in each torch since 2.11."""
+
+_AOTI = "use_aoti"
+_FILTER_HINT = "write {ref: NAME}: a function that takes the guards and returns for each whether it is kept"
+
 
 def name_problems(anatomy: Anatomy, tables: NameTables) -> list[Diagnostic]:
     """Return the problems of unknown names, and of counters that may not be expected to be 0."""
     problems: list[Diagnostic] = []
     for document, path, kind, name, unlisted in used_names(anatomy):
-        problem = name_problem(tables, kind, name)
+        in_compile = path[-2:-1] == ("options",)
+        if in_compile and name == GUARD_FILTER:
+            continue
+        problem = (_problem_in_compile if in_compile else name_problem)(tables, kind, name)
         if problem is not None and not unlisted:
             problems.append(document.problem(path, *problem, key=True))
         elif kind is NameKind.COUNTER and not unlisted and allows_zero(document.value(path)):
@@ -43,10 +53,28 @@ def value_problems(anatomy: Anatomy, tables: NameTables) -> Iterator[Diagnostic]
                 yield from section_problems(document, given.get(section), (*path, section), section, tables)
             compile_ = given.get("compile", {})
             yield from section_problems(document, compile_.get("options"), (*path, "compile", "options"), "config", tables)
+            yield from _filter_problems(document, compile_.get("options"), (*path, "compile", "options", GUARD_FILTER))
             mode = compile_.get("mode")
             found = None if template_form.is_template(mode) else tables.mode_problem(mode)
             if found is not None:
                 yield document.problem((*path, "compile", "mode"), *found)
+
+
+def _filter_problems(document: Document, options: object, path: DataPath) -> Iterator[Diagnostic]:
+    given = options.get(GUARD_FILTER) if isinstance(options, dict) else None
+    if given is not None and not template_form.is_template(given) and (found := filter_problem(given)) is not None:
+        yield document.problem(path, *found)
+
+
+def filter_problem(value: object) -> tuple[str, str] | None:
+    """Return message and hint for a filter of guards that is no reference."""
+    if isinstance(value, dict) and set(value) == {"ref"}:
+        return None
+    return f"compile option {GUARD_FILTER} is {json.dumps(value, default=str)[:_LONGEST]}", _FILTER_HINT
+
+
+_LONGEST = 60
+"""Characters of a value in a message."""
 
 
 def section_problems(document: Document, options: object, path: DataPath, section: str, tables: NameTables) -> Iterator[Diagnostic]:
@@ -77,7 +105,18 @@ def name_problem(tables: NameTables, kind: NameKind, name: str) -> tuple[str, st
         return message, f"{found.hint}; a counter outside the tables needs unlisted: true"
     if name == "when" and kind is not NameKind.METRIC:
         return "a condition without 'set'", f"write a list: {kind.value}: [{{when: {{...}}, set: {{...}}}}]"
+    if name == GUARD_FILTER:
+        return f"unknown {_KIND_WORDS[kind]} '{name}'", f"it is an option of torch.compile: compile: {{options: {{{name}: {{ref: NAME}}}}}}"
     return f"unknown {_KIND_WORDS[kind]} '{name}'", found.hint or "no torch since 2.11 has it"
+
+
+def _problem_in_compile(tables: NameTables, kind: NameKind, name: str) -> tuple[str, str] | None:
+    """Return message and hint for an unknown name among the options of ``torch.compile``."""
+    if name == _AOTI:
+        return f"'{name}' in the options of compile", "torch.compile then calls AOTInductor, which specs do not cover: remove it"
+    found = name_problem(tables, kind, name)
+    near = did_you_mean(name, [GUARD_FILTER])
+    return (found[0], near) if found is not None and near else found
 
 
 _KIND_WORDS = {

@@ -24,7 +24,7 @@ from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position
 from runner.core.targets import AXIS, DEVICE, OFFLINE_BACKENDS, SIMULATED, TARGETS
 from runner.language.backends import Backend, Backends, read_requirements
 from runner.language.check.functions import entry_of
-from runner.language.check.names import OPTION_KINDS, judged_names, value_problem
+from runner.language.check.names import GUARD_FILTER, OPTION_KINDS, filter_problem, judged_names, value_problem
 from runner.language.expand import options
 from runner.language.expand.filled import FilledSpec, fill
 from runner.language.expand.operators import with_operators
@@ -147,7 +147,9 @@ class _Expansion:
                     yield _at_point(option.position, found, point)
         compile_ = sections["compile"].options if "compile" in self.templated else {}
         for key, value in (compile_["options"].value if "options" in compile_ else {}).items():
-            if (found := value_problem(self.names, NameKind.INDUCTOR_CONFIG, key, value)) is not None:
+            is_filter = key == GUARD_FILTER and not isinstance(value, substitution.Deferred)
+            found = filter_problem(value) if is_filter else value_problem(self.names, NameKind.INDUCTOR_CONFIG, key, value)
+            if found is not None:
                 yield _at_point(compile_["options"].position, found, point)
         mode = compile_.get("mode")
         if mode is not None and (found := self.names.mode_problem(mode.value)) is not None:

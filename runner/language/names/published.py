@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.language.backends import load_backends
+from runner.language.check.names import GUARD_FILTER
 from runner.language.names._name_table import CONFIG_FILES, Names
 from runner.language.names.torch_names import TABLES, read_table
 from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS
@@ -47,6 +48,7 @@ def schema(tables: Mapping[str, Names] | None = None, files: Sequence[Path] = ()
         "$defs": {
             **{f"{section}_names": names for section, names in options.items()},
             **{section: _section(section) for section in CONFIG_FILES},
+            "compile_options": _compile_options(),
             "counter": _counters(tables),
             "metric": _closed("A metric of inductor.", _by_minor({minor: table.metrics for minor, table in tables.items()})),
             "backend": _backend(backends, is_closed=is_closed),
@@ -85,6 +87,14 @@ def _closed(description: str, names: Mapping[str, Iterable[str]], others: Any = 
 def _options(section: str, tables: Mapping[str, Names]) -> dict[str, Any]:
     names = _by_minor({minor: table.options[section] for minor, table in tables.items()})
     return _closed(f"The options of torch/{CONFIG_FILES[section]}.", names)
+
+
+def _compile_options() -> dict[str, Any]:
+    """Return the names below ``options`` of ``compile``: those of Inductor, and one that torch.compile takes itself."""
+    reference = {"description": "A function that takes the guards and returns for each whether it is kept.", "required": ["ref"]}
+    properties = {GUARD_FILTER: {**reference, "type": "object", "examples": [{"ref": "keep_guards"}]}}
+    others = {"if": {"required": [GUARD_FILTER]}, "else": {"$ref": "#/$defs/config_names"}}
+    return {"description": "The options of one compile.", "properties": properties, **others}
 
 
 def _section(section: str) -> dict[str, Any]:

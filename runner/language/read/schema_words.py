@@ -6,6 +6,7 @@ from typing import Any
 
 from runner.core.diagnostics import did_you_mean, one_of, unknown
 from runner.language.read.document import DataPath
+from runner.vocabulary.inputs import INPUTS
 
 TEMPLATE_PATTERN = r"^\{\{.*\}\}$"
 
@@ -58,7 +59,8 @@ def _extra_keys(error: Any) -> Iterator[_Piece]:
         if key not in allowed:
             # a step is a kind, with other keys beside it
             is_beside = what == "step" and bool(did_you_mean(str(key), _BESIDE_KIND, cutoff=0.8))
-            word = "key" if is_beside else what
+            has_kind = what == "input kind" and any(one in INPUTS for one in error.instance)
+            word = "key" if is_beside or has_kind else what
             message, hint = unknown(word, str(key), [one for one in allowed if (one in _BESIDE_KIND) is is_beside or what != "step"])
             yield (key,), message + (f" in {title}" if word == "key" and title != "spec" else ""), hint, True
 

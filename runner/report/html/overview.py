@@ -9,6 +9,7 @@ from runner.core.protocol import Json
 from runner.core.results import CaseResult
 from runner.report.html.index import totals_of
 from runner.report.html.scripts import shown
+from runner.report.statement import remark
 
 _LISTED = 1_000
 """Cases that an earlier run executed and this one did not."""
@@ -27,6 +28,7 @@ def head_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter 
         "required": statement.required if statement else selected,
         "of_profile": f"{shown(statement.profile)} {shown(statement.version)}" if statement else "",
         "conformance": statement.conformance.value if statement else "",
+        "remark": shown(remark(statement)) if statement else "",
         "totals": {outcome.label: count for outcome, count in totals_of(results).items()},
         "environment": shown_texts(header.environment),
         "truncated": footer is None,

@@ -1,7 +1,7 @@
 """Proposes smaller Python by its syntax tree: statements that go, calls that become an argument. Pure; text that is kept stays as it is."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 
@@ -117,12 +117,13 @@ def _blocks(statement: ast.AST) -> Iterator[list[ast.stmt]]:
         yield handler.body
 
 
-def expressions(text: str) -> list[Segment]:
-    """Return smaller expressions for calls, operators and subscripts: one of their own parts."""
+def expressions(text: str, without: Collection[str] = ()) -> list[Segment]:
+    """Return smaller expressions for calls, operators and subscripts: one of their own parts. ``without`` are top-level names to leave."""
     found = _read(text)
     if found is None:
         return []
-    inside = [node for node in ast.walk(found.tree) if isinstance(node, ast.FunctionDef)]
+    kept = [one for one in found.tree.body if getattr(one, "name", None) not in without]
+    inside = [node for one in kept for node in ast.walk(one) if isinstance(node, ast.FunctionDef)]
     nodes = list(dict.fromkeys(node for function in inside for statement in function.body for node in ast.walk(statement)))
     return [
         found.replaced(node, found.source(part), f"'{ast.unparse(part)[:40]}' for '{ast.unparse(node)[:40]}'")
@@ -148,6 +149,33 @@ def _parts(node: ast.expr) -> list[ast.expr]:
         case ast.Tuple(elts=elements) | ast.List(elts=elements) if isinstance(node.ctx, ast.Load):
             return list(elements)
     return []
+
+
+def inlined(text: str) -> list[Segment]:
+    """Return, for each name of a function that is bound once and used once, its value in the place of its use."""
+    found = _read(text)
+    if found is None:
+        return []
+    functions = [node for node in ast.walk(found.tree) if isinstance(node, ast.FunctionDef)]
+    return [segment for function in functions for segment in _inlined(found, function)]
+
+
+def _inlined(text: _Text, function: ast.FunctionDef) -> Iterator[Segment]:
+    names: dict[str, list[ast.Name]] = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name):
+            names.setdefault(node.id, []).append(node)
+    values = {id(one.value) for one in ast.walk(function) if isinstance(one, ast.Assign | ast.Return)}
+    for statement in ast.walk(function):
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if len(names[name]) == 2:
+                use = max(names[name], key=lambda one: (one.lineno, one.col_offset))
+                start, (begin, end) = text.span(statement)[0], text.span(use)
+                if isinstance(use.ctx, ast.Load) and text.span(statement)[1] <= begin:
+                    new = ast.get_source_segment(text.text, value) or "" if id(use) in values else text.source(value)
+                    between = text.text[text.span(statement)[1] : begin]
+                    words = f"'{ast.unparse(value)[:40]}' for the name {name}"
+                    yield Segment(start, end, f"pass{between}{new}", words, text.text[start:end])
 
 
 def _is_module(node: ast.expr) -> bool:

@@ -5,12 +5,13 @@ An edit is one or several changes of parts of the document, by path. Edits of on
 
 import contextlib
 import copy
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from runner.plan.case_document import Document, without_idle_spies
-from runner.run.shrinking.code_edits import Segment, expressions, parameters, statements, without_passes
+from runner.run.shrinking.code_edits import Segment, expressions, inlined, parameters, statements, without_passes
 from runner.vocabulary.inputs import INPUTS, kind_of
 
 Path = tuple[str | int, ...]
@@ -180,7 +181,23 @@ def _statements(document: Document) -> list[Edit]:
 
 
 def _expressions(document: Document) -> list[Edit]:
-    return _code(document, expressions)
+    """Propose smaller expressions, but none for what options and contexts name: another fault there could fail alike."""
+    named = {str(name).partition(".")[0] for key in _OPTIONS for name in _references(document.get(key))}
+    return _code(document, functools.partial(expressions, without=named))
+
+
+def _inlines(document: Document) -> list[Edit]:
+    return _code(document, inlined)
+
+
+_OPTIONS = ("config", "dynamo_config", "functorch_config", "compile", "context")
+
+
+def _references(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        yield from [value["ref"]] if set(value) == {"ref"} else [one for inner in value.values() for one in _references(inner)]
+    elif isinstance(value, list):
+        yield from (one for inner in value for one in _references(inner))
 
 
 def _inputs(document: Document) -> list[Edit]:
@@ -276,15 +293,16 @@ def _shapes(document: Document) -> list[Edit]:
 
 
 def _dimensions(document: Document) -> list[Edit]:
-    """Propose to drop the first dimension of every shape of one rank."""
+    """Propose to drop the first or the last dimension of every shape of one rank."""
     ranks: dict[int, list[Path]] = {}
     for path, entry in _described(document):
         for word in _SHAPES[:-1]:
             if isinstance(entry.get(word), list) and len(entry[word]) > 1 and "strides" not in entry:
-                ranks.setdefault(len(entry[word]), []).append((*path, word, 0))
+                ranks.setdefault(len(entry[word]), []).append((*path, word))
     return [
-        Edit(f"without the first of {rank} dimensions", tuple(Change(path, Removed()) for path in places))
+        Edit(f"without the {end} of {rank} dimensions", tuple(Change((*path, index), Removed()) for path in places))
         for rank, places in sorted(ranks.items(), reverse=True)
+        for end, index in (("first", 0), ("last", rank - 1))
     ]
 
 
@@ -294,6 +312,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("options", _options, together=True),
     Pass("statements", _statements, together=True),
     Pass("expressions", _expressions, together=False),
+    Pass("names", _inlines, together=False),
     Pass("inputs", _inputs, together=False),
     Pass("keys of inputs", _keys, together=True),
     Pass("dimensions", _dimensions, together=False),

@@ -92,7 +92,7 @@ def _with_script(
     say: Say,
     folder: Path,
 ) -> Shrunk:
-    found = trials.case_of(search.best)
+    found = trials.case_in(spec)  # the script names positions of the spec beside it
     assert found is not None, "the best document was run"
     machine = trials.machine_of(found)
     script, why, stage = None, "", "not looked for"

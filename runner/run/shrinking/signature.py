@@ -13,6 +13,8 @@ from runner.core.results import CaseResult, Verdict
 _NUMBERS = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 _PARTS = re.compile(r"\[[^\]]*\]")
 _RAISED = re.compile(r"(?P<type>[\w.]+) in phase '(?P<phase>[^']*)'(?:: *(?P<text>[^\n]*))?")
+_WRAPPED = re.compile(r"\bgot [A-Za-z]\w*\(.*")
+"""What dynamo says of an error that it wraps, with a text that is the same for all of them before it."""
 _OF_NUMBERS = re.compile(r" within | bit for bit| close to ")
 
 FAILED = (Outcome.FAIL, Outcome.FELL_BACK, Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT)
@@ -37,7 +39,7 @@ def signature_of(result: CaseResult) -> Signature | None:
     """Return the signature of a failure; None for any other result."""
     if result.outcome not in FAILED:
         return None
-    verdicts = [verdict for verdict in result.failed if verdict.kind != "side-effects"] or list(result.failed)
+    verdicts = result.failed
     raised = any(verdict.kind == "raised" for verdict in verdicts)
     kept = [verdict for verdict in verdicts if not (raised and verdict.kind == "proof")]
     return Signature(
@@ -49,10 +51,11 @@ def signature_of(result: CaseResult) -> Signature | None:
 
 
 def _said(verdict: Verdict) -> str:
-    if verdict.kind == "raised":
+    if verdict.kind in ("raised", "raises"):
         found = _RAISED.match(verdict.observed)
         text = verdict.observed if found is None else f"{found['type']} {found['text'] or ''}"
-        return _masked(text)[:200]
+        wrapped = _WRAPPED.search(verdict.detail)
+        return " ".join(_masked(part)[:200] for part in (text, wrapped[0] if wrapped else "", verdict.expected))
     if verdict.kind == "close" and _OF_NUMBERS.search(verdict.expected):
         return "numbers"
     if verdict.kind == "close":

@@ -85,6 +85,10 @@ class Trials:
         path = self._folder / "candidates" / str(self._number) / f"{NAME}.yaml"
         path.parent.mkdir(parents=True)
         path.write_text(text_of(document), encoding="utf-8")
+        return self.case_in(path)
+
+    def case_in(self, path: Path) -> Case | None:
+        """Return the one case of a file; None where it is no valid spec of one case."""
         try:
             cases = load([path], self._backends).cases
         except InvalidSpecs:

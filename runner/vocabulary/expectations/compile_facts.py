@@ -131,4 +131,13 @@ class _Changed:
 
 
 def _shown(events: Sequence[Mapping[str, str]]) -> str:
-    return "\n".join(f"{event['frame']}: {event['reason'][:500]}" for event in events[:10])
+    more = [f"and {len(events) - _MOST} more"] if len(events) > _MOST else []
+    return "\n".join([*(f"{event['frame']}: {_cut(event['reason'])}" for event in events[:_MOST]), *more])
+
+
+def _cut(reason: str) -> str:
+    return reason if len(reason) <= _LONGEST else f"{reason[: _LONGEST - 3]}..."
+
+
+_MOST, _LONGEST = 10, 1_000
+"""Events in a detail, and characters of a reason: torch's own reasons end with a link."""

@@ -167,4 +167,5 @@ def _read(piece: str, text: str) -> Code:
 
 
 def _detail(outcome: CheckOutcome) -> str:
-    return "\n".join(part for part in (outcome.excerpt, outcome.possible) if part)
+    possible = f"possible match: {outcome.possible}" if outcome.possible else ""
+    return "\n".join(part for part in (outcome.excerpt, possible) if part)

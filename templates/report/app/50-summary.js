@@ -19,15 +19,19 @@ const words = (totals) => D.names.map((name, at) => [name, totals[at]]).filter((
 const verdict = (failed, totals) => {
   const head = D.head;
   let tone = "good", text = "Nothing failed", more = "";
-  if (failed) [tone, text] = ["bad", `${T.count(failed, "case")} failed`];
+  if (failed && head.conformance === "CONFORMANT") [tone, text] = ["warn", `${T.count(failed, "optional case")} failed`];
+  else if (failed) [tone, text] = ["bad", `${T.count(failed, "case")} failed`];
   else if (!head.executed) [tone, text] = ["warn", "Nothing was executed"];
+  else if (head.conformance === "NOT CONFORMANT") [tone, text] = ["bad", "The profile is not met"];
+  else if (head.conformance === "INCOMPLETE") [tone, text] = ["warn", "Nothing failed, but required cases were not executed"];
   if (head.truncated) more = "This run did not reach its end: cases without a result are not here.";
   else if (head.interrupted) more = "This run was interrupted.";
   if (head.truncated && !failed) tone = "warn";
   const exit = head.exit_code === null ? "" : `exit code ${head.exit_code}`;
   return T.el("div", { class: `verdict ${tone}` }, T.el("h1", { tabindex: "-1" }, text),
     head.conformance && T.el("span", { class: `chip t-${head.conformance === "CONFORMANT" ? "pass" : "bad"}` }, head.conformance),
-    T.el("span", { class: "dim" }, [more, exit].filter(Boolean).join(" · ")));
+    T.el("span", { class: "dim" }, [more, exit].filter(Boolean).join(" · ")),
+    head.remark && T.el("p", { class: "remark" }, head.remark));
 };
 
 const tiles = (failed, totals) => {
