@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from runner.core.activity import Activity, RunningCase
 from runner.execute.base import Execution, ExecutorSettings, Job
 from runner.execute.ray.frames import Frame, pack
-from runner.execute.ray.link import Came, Event, Link, Lost, Opened
+from runner.execute.ray.link import Came, Event, Joined, Link, Lost, Opened
 from runner.execute.ray.peers import Dispatch, FleetSettings, Peer, State
 from runner.execute.ray.returned import write_files
 from runner.execute.ray.roster import Roster
@@ -40,7 +40,7 @@ class FleetExecutor:
     def connect(self) -> None:
         """Open every node that joined, and wait until each answered or is given up; raise ``UsageError`` where there is none."""
         self.roster.open()
-        while any(peer.state is State.OPENING for peer in self.roster):
+        while any(peer.state is State.OPENING and not peer.is_late for peer in self.roster):
             self._check()
             for _ in self._take(self._link.wait(_WAIT_SECONDS, self._wake)):
                 pass  # no node has a job yet
@@ -57,7 +57,7 @@ class FleetExecutor:
             self._check()
             self._feed()
             yield from source.unrunnable(self.roster.possible)
-            if source.is_done and not any(peer.in_flight for peer in self.roster):
+            if source.is_done([peer.name for peer in self.roster if peer.in_flight]):
                 return
             yield from self._take(self._link.wait(_WAIT_SECONDS, self._wake))
             self.roster.give_up_on_stalled(source)
@@ -86,10 +86,10 @@ class FleetExecutor:
     @property
     def activity(self) -> Activity:
         """The jobs that nodes have."""
-        opening = [peer for peer in self.roster if peer.state is State.OPENING]
+        opening = [peer for peer in self.roster if peer.state is State.OPENING and not peer.is_late]
         starting = min((peer.heard for peer in opening if peer.is_open), default=None)
         held = min((peer.heard for peer in opening if not peer.is_open), default=None)
-        dispatches = [dispatch for peer in self.roster for dispatch in peer.in_flight.values()]
+        dispatches = [one for peer in self.roster for one in peer.in_flight.values() if one.job.plan is not None or not peer.is_late]
         running = [RunningCase(name=one.job.name, since=one.sent, phase="") for one in dispatches]
         return Activity(starting=starting, held=held, running=tuple(running))
 
@@ -119,6 +119,9 @@ class FleetExecutor:
 
     def _take(self, events: Sequence[Event]) -> Iterator[Execution]:
         for event in events:
+            if isinstance(event, Joined):
+                self.roster.join(event.nodes)
+                continue
             peer = self.roster.at(event.key)
             if peer is None:
                 continue
