@@ -61,10 +61,23 @@ class FakeNode:
     shares: int = 1
     torch: str = ""
     """The version of its torch, where that is not the one of this machine."""
+    adds: Mapping[str, str] = field(default_factory=dict)
+    """What it sends besides, unasked: the kind of a further answer, by the kind of what it was sent."""
     joins_after: int = 0
     """The number of cases that ended on all nodes when it joins; it is there from the beginning with 0."""
 
     def take(self, frame: Frame) -> list[bytes]:
+        answers = self._answers(frame)
+        match self.adds.get(frame.kind):
+            case "hello":
+                return [*answers, pack({**self._hello(Frame({"packages": []})), **self.hello})]
+            case "checked":
+                return [*answers, pack({"kind": "checked", **self._state()})]
+            case "ended":
+                return answers * 2
+        return answers
+
+    def _answers(self, frame: Frame) -> list[bytes]:
         match frame.kind:
             case "begin":
                 return [pack({**self._hello(frame), **self.hello})]

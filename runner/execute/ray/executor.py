@@ -34,8 +34,6 @@ class FleetExecutor:
         self._check: Callable[[], None] = lambda: None
         self._wake: int | None = None
         self._source: Source = PinnedSource({})
-        self._late = 0
-        """Executions that came after their job was given to another node."""
 
     def connect(self) -> None:
         """Open every node that joined, and wait until each answered or is given up; raise ``UsageError`` where there is none."""
@@ -95,9 +93,8 @@ class FleetExecutor:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Which nodes were lost or quarantined, and what came too late."""
-        late = [f"{self._late} executions came from nodes that were lost before, and were not counted"] if self._late else []
-        return [*self.roster.warnings, *late]
+        """Which nodes were lost or quarantined."""
+        return self.roster.warnings
 
     def close(self) -> None:
         """End every agent, with its workers."""
@@ -137,19 +134,18 @@ class FleetExecutor:
 
     def _came(self, peer: Peer, frame: Frame) -> Iterator[Execution]:
         match frame.kind:
-            case "hello":
+            case "hello" if peer.state is State.OPENING:
                 self.roster.greet(peer, frame, self._source)
-            case "refused":
+            case "refused" if peer.state is State.OPENING:
                 self.quarantine(peer.name, str(frame.message.get("why", ""))[:500])
-            case "checked":
+            case "checked" if peer.check_sent:
                 seconds, peer.check_sent = time.monotonic() - peer.check_sent, 0.0
                 self._source.checked(peer.name, frame.message, seconds)
-            case "ended":
-                dispatch = peer.in_flight.pop(str(frame.message.get("token", "")), None)
-                if dispatch is None:
-                    self._late += 1
-                elif (execution := self._accepted(peer, dispatch, frame)) is not None:
+            case "ended" if dispatch := peer.in_flight.pop(str(frame.message.get("token", "")), None):
+                if (execution := self._accepted(peer, dispatch, frame)) is not None:
                     yield execution
+            case kind:  # a second answer: what of it is true cannot be decided
+                self.quarantine(peer.name, f"it sent {kind[:50]!r} and was not asked for it")
 
     def _accepted(self, peer: Peer, dispatch: Dispatch, frame: Frame) -> Execution | None:
         """Return the execution, with its files in the folder of the run; None where it cannot be read: then the node is at fault."""
