@@ -16,8 +16,8 @@ _HELLO_SECONDS = 300.0
 _RECONNECT_EVERY = 5.0
 _GONE = (State.LOST, State.QUARANTINED)
 
-_MOST_LOST = 5
-"""How many nodes that joined with one name may be lost in a run before a further one with that name is not used."""
+_MOST_GONE = 5
+"""How many nodes that joined with one name may be lost or quarantined in a run before a further one with that name is not used."""
 
 
 class LossListener(Protocol):
@@ -71,7 +71,7 @@ class Roster:
         """Open the nodes that joined since the run began; with the others, where the run does not have its first node yet."""
         keys = {peer.node.key for peer in self}
         for node in nodes:
-            if node.key in keys or node.name in self._peers or _lost_like(node, self) >= _MOST_LOST:
+            if node.key in keys or node.name in self._peers or _gone_like(node, self) >= _MOST_GONE:
                 continue
             peer = self._peers[node.name] = Peer(node=node, number=len(self._peers), is_late=True)
             if self._unopened:
@@ -163,10 +163,10 @@ class Roster:
         self._link.open(peer.node, _variables(peer.node.labels.get("torch-conformance/split", ""), peer.node.share))
 
 
-def _lost_like(node: Node, peers: Iterable[Peer]) -> int:
-    """Return how many nodes were lost that joined with the name of this one: a node that comes back again and again ends no run."""
+def _gone_like(node: Node, peers: Iterable[Peer]) -> int:
+    """Return how many nodes are gone that joined with the name of this one: a node that comes back again and again ends no run."""
     name = node.labels.get(NAME, node.name)
-    return sum(peer.state is State.LOST and peer.node.labels.get(NAME, peer.name) == name for peer in peers)
+    return sum(peer.state in _GONE and peer.node.labels.get(NAME, peer.name) == name for peer in peers)
 
 
 def _variables(split: str, share: int) -> dict[str, str]:
