@@ -177,6 +177,6 @@ def test_nodes_with_two_builds_of_torch_run_what_is_for_their_torch(cluster: Clu
         done = program(*words, cwd=tmp_path, timeout=LONGEST)
         assert done.returncode == ExitCode.OK, done.stdout + done.stderr
     done = program("verify", "out.tgz", cwd=tmp_path, timeout=LONGEST)
-    assert "\nverified\n" in done.stdout, done.stdout + done.stderr
+    assert done.stderr.endswith("verified\n"), done.stdout + done.stderr
     for version in version_of.values():
         assert f"that the observations were made by torch {version}, unmodified" in done.stdout
