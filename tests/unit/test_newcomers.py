@@ -157,6 +157,9 @@ def test_nodes_have_names_of_their_own_whenever_they_join() -> None:
     # c is gone, and two further ones came: a name is not used twice, for the journal names nodes
     later = {node.key: node.name for node in names.nodes_of(listed(a="x", b="x", e="y", f="x"))}
     assert later == {"a.0": "x-1", "b.0": "x-2", "e.0": "y-2", "f.0": "x-3"}
+    # a connection that was lost to the same cluster, and a cluster that was started again
+    assert [node.name for node in names.of_cluster(listed(b="x", e="y"))] == ["x-2", "y-2"]
+    assert [node.name for node in names.of_cluster(listed(g="x", h="y"))] == ["x", "y"]
 
 
 def test_a_name_whose_nodes_are_lost_again_and_again_is_not_used_any_more() -> None:

@@ -47,13 +47,15 @@ class GatewayLink:
         if self._process is None:
             self._start()
         self._write({"kind": "nodes"})
-        until = time.monotonic() + CONNECT_SECONDS
+        until, joined = time.monotonic() + CONNECT_SECONDS, []
         while time.monotonic() < until and self._process is not None:
             for frame in self._frames(1.0, None):
-                if frame.kind == "nodes":
-                    return self._names.nodes_of(frame.message["nodes"])
                 if frame.kind == "joined":
-                    self._joined = [Joined(tuple(self._names.nodes_of(frame.message["nodes"])))]
+                    joined.append(frame.message["nodes"])
+                if frame.kind == "nodes":
+                    found = self._names.of_cluster(frame.message["nodes"])
+                    self._joined = [Joined(tuple(self._names.nodes_of(nodes))) for nodes in joined]
+                    return found
         raise UsageError(f"--address {self._address}: no Ray cluster answers ({self._last_words() or f'waited {CONNECT_SECONDS:g} s'})")
 
     def open(self, node: Node, variables: Mapping[str, str]) -> None:
@@ -118,10 +120,7 @@ class GatewayLink:
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stream, env=environ, start_new_session=True
             )
         self._reader, self._heard, self._was_started = FrameReader(), time.monotonic(), True
-        self._names, self._joined = (
-            NodeNames(),
-            [],
-        )  # a cluster that was started again has other ids, and its nodes are known by their names
+        self._joined = []
         assert self._process.stdout is not None
         self._selector.register(self._process.stdout, selectors.EVENT_READ)
 

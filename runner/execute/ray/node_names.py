@@ -14,6 +14,12 @@ class NodeNames:
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
+    def of_cluster(self, found: Sequence[Message]) -> list[Node]:
+        """Return the shares of the nodes of a cluster that may have been started again: then ids are new, and names tell nodes apart."""
+        if not any(str(node["node"]) in self._names for node in found):
+            self._names.clear()
+        return self.nodes_of(found)
+
     def nodes_of(self, found: Sequence[Message]) -> list[Node]:
         """Return the shares of nodes, each with a name of its own."""
         self._name(found)
