@@ -65,10 +65,12 @@ class Newcomers:
     def notes(self) -> list[str]:
         """Say of each node that joined how many cases were UNAVAILABLE because it was not there when the run began."""
         late = frozenset(self.admitted)
+        if not late:
+            return []
         alone = [places for case in self._nodes.selected if (places := self._nodes.places(case)) and places <= late]
         found: list[str] = []
         for name in self.admitted:
             count = sum(name in places for places in alone)
             stay = f"; {count} cases that it can run stay UNAVAILABLE (begin a new run for them)" if count else ""
-            found.append(f"node {name} joined while the run went on, and was used{stay}")
+            found.append(f"node {name} joined while the run went on{stay}")
         return found
