@@ -14,6 +14,7 @@ from pathlib import Path
 
 from runner.core.results import CaseResult
 from runner.execute.ray.labels import labels_of, resources_of
+from runner.execute.ray.link import AGENT
 from runner.record.journal import Run, read_run
 from tests.fakes import environment
 
@@ -78,6 +79,13 @@ class Cluster:
         (found,) = [pid for pid in below(self.group(name)) if Path(f"/proc/{pid}/comm").read_text("utf-8").startswith("raylet")]
         return found
 
+    def wait_for_agent(self, name: str) -> None:
+        """Wait until a run has opened a node."""
+        until = time.monotonic() + LONGEST
+        while not any(AGENT in _command(pid) for pid in below(self.group(name))):
+            assert time.monotonic() < until, f"no run opened {name} within {LONGEST:g} s"
+            time.sleep(0.2)
+
     def kill(self, name: str) -> None:
         """Kill everything of a node at once, as a power cut does."""
         for pid in below(self.group(name)):
@@ -141,6 +149,13 @@ def below(root: int) -> list[int]:
     for pid in found:
         found += parents.get(pid, [])
     return found[::-1]
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text("utf-8", "replace")
+    except OSError:  # it has ended
+        return ""
 
 
 def send_signal(pid: int, number: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from runner.execute.base import Execution, Job
 from runner.execute.ray import bundle
 from runner.execute.ray.frames import Frame, FrameReader, pack, unpack
-from runner.execute.ray.link import Came, Event, Lost, Node, Opened
+from runner.execute.ray.link import Came, Event, Joined, Lost, Node, Opened
 from runner.execute.ray.node_facts import machine_as_json
 from runner.run.fleet import start
 from runner.system import availability
@@ -61,8 +61,23 @@ class FakeNode:
     shares: int = 1
     torch: str = ""
     """The version of its torch, where that is not the one of this machine."""
+    adds: Mapping[str, str] = field(default_factory=dict)
+    """What it sends besides, unasked: the kind of a further answer, by the kind of what it was sent."""
+    joins_after: int = 0
+    """The number of cases that ended on all nodes when it joins; it is there from the beginning with 0."""
 
     def take(self, frame: Frame) -> list[bytes]:
+        answers = self._answers(frame)
+        match self.adds.get(frame.kind):
+            case "hello":
+                return [*answers, pack({**self._hello(Frame({"packages": []})), **self.hello})]
+            case "checked":
+                return [*answers, pack({"kind": "checked", **self._state()})]
+            case "ended":
+                return answers * 2
+        return answers
+
+    def _answers(self, frame: Frame) -> list[bytes]:
         match frame.kind:
             case "begin":
                 return [pack({**self._hello(frame), **self.hello})]
@@ -121,10 +136,13 @@ class FakeLink:
         self._readers: dict[str, FrameReader] = {}
         self._events: list[Event] = []
         self._dead: set[str] = set()
+        self._listed = len(self.nodes())
         self.is_closed = False
 
     def nodes(self) -> Sequence[Node]:
-        return [Node(key=f"key-{name}", name=name, labels=fake.labels, shares=fake.shares) for name, fake in self.fakes.items()]
+        ended = sum(len(fake.ran) for fake in self.fakes.values())
+        there = {name: fake for name, fake in self.fakes.items() if fake.joins_after <= ended}
+        return [Node(key=f"key-{name}", name=name, labels=fake.labels, shares=fake.shares) for name, fake in there.items()]
 
     def open(self, node: Node, variables: Mapping[str, str]) -> None:
         self._readers[node.key] = FrameReader()
@@ -144,6 +162,9 @@ class FakeLink:
             self._events += events
 
     def wait(self, seconds: float, wake: int | None) -> Sequence[Event]:
+        if len(there := self.nodes()) > self._listed:
+            self._events.append(Joined(tuple(there)))
+            self._listed = len(there)
         assert self._events or not seconds, "nothing comes any more: a real run would wait for a time limit"
         events, self._events = self._events, []
         return events

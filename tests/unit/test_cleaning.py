@@ -630,6 +630,13 @@ def test_noting_the_first_state_costs_little(baseline: Baseline) -> None:
     assert cost(Baseline, bound=13) < 13
 
 
+def test_what_the_baseline_records_is_not_read_after_each_case(baseline: Baseline) -> None:
+    """It is hundreds of thousands of objects, and a collection of garbage reads every object that is not frozen."""
+    known = warming.cache_sizes()
+    assert len(gc.get_objects()) < 20_000
+    assert set(known) >= set(map(id, warming._frozen)) > set(), "caches that are frozen are still found"
+
+
 def test_the_text_of_what_is_odd_fits_into_its_message(baseline: Baseline) -> None:
     # the worker sends the first 500 characters; a message of the control socket has 64 KiB
     assert len(json.dumps({"done": ("\x00" * 500)}).encode()) < 1 << 16

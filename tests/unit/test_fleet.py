@@ -165,6 +165,23 @@ def test_results_before_a_failed_check_are_executed_again_elsewhere(here: Path, 
     assert {result.node["name"] for result in results().values()} == {"well"}
 
 
+@pytest.mark.parametrize(
+    "adds",
+    [{"job": "ended"}, {"job": "hello"}, {"begin": "checked"}, {"begin": "hello"}, {"check": "checked"}],
+    ids=lambda adds: "-".join(*adds.items()),
+)
+def test_a_node_that_answers_what_it_was_not_asked_is_quarantined_and_no_case_is_lost(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], adds: dict[str, str]
+) -> None:
+    """A second hello began its health anew, and what was held was lost; a state that was not asked for passed a check without canaries."""
+    (kind,) = adds.values()
+    use_fleet(monkeypatch, FakeNode("odd", adds=adds), FakeNode("well"))
+    assert run() == ExitCode.OK
+    assert outcomes() == ["PASS"] * 8
+    assert {result.node["name"] for result in results().values()} == {"well"}
+    assert f"node odd is quarantined: it sent '{kind}' and was not asked for it" in capsys.readouterr().err
+
+
 @pytest.mark.nightly(reason="the loss of a node is always tested")
 def test_a_case_that_takes_two_nodes_with_it_takes_no_third(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "spec.yaml").write_text(SPEC.replace("[1, 2, 3, 4, 5, 6, 7, 8]", "[1]").replace('"{{ size }}"', '"{{ size }}"'))

@@ -134,6 +134,7 @@ class Engine:
     def _start(self, room: Room) -> None:
         """Give waiting jobs to workers while there is room."""
         for job in self._waiting.started(room, functools.partial(self._readiness.may_start, room)):
+            self._readiness.started()
             shares, gpus = self._readiness.shares(job), pins(job, room, room.lease(job.name))
             worker = self._pool.idle_for(job, gpus, shares=shares)
             worker = worker or self._pool.start(job.environment, gpus, is_new=job.new_process)
@@ -142,6 +143,7 @@ class Engine:
             running = worker.give(self._prepare(job), is_last=not shares)
             self._descriptors.watch(running.inbox.descriptor, functools.partial(self._on_pipe, worker))
         self._pool.end_unused(room.most, lambda one: self._waiting.may_want(one.key, one.group))
+        self._readiness.start_missing()
         if room.lease_of_alone is None:
             self._spares.warm(room)
 

@@ -1,4 +1,8 @@
-"""Whether a job can start now: its zygote is warm, and for a GPU a worker that has warmed up on it. What is missing is started."""
+"""Whether a job can start now: its zygote is warm, and for a GPU a worker that has warmed up on it. What is missing is started.
+
+A missing worker is started when every job that can start has started: a place that a job of another group takes at the same moment needs
+no further worker.
+"""
 
 from runner.core import devices
 from runner.execute.base import Job
@@ -7,7 +11,7 @@ from runner.execute.local.limits import Limits
 from runner.execute.local.pool import Pool
 from runner.execute.local.spares import Spares
 from runner.execute.local.zygotes import Zygotes
-from runner.plan.jobs import Isolation
+from runner.plan.jobs import Environment, Isolation
 from runner.plan.resources import Lease, Room
 
 
@@ -25,6 +29,8 @@ class Readiness:
         self._forks = forks
         self._pool = pool
         self._spares = spares
+        self._missing: dict[tuple[str, tuple[int, ...]], Environment] = {}
+        """The workers that jobs with room lacked since the last job started, by environment and GPUs."""
 
     def shares(self, job: Job) -> bool:
         """Whether a job may run in a shared worker."""
@@ -42,5 +48,15 @@ class Readiness:
         gpus = pins(job, room, lease)
         if job.plan is None or not self._spares.are_for(job.environment) or self._pool.idle_for(job, gpus, shares=self.shares(job)):
             return True
-        self._spares.ensure_one(job.environment, gpus)
+        self._missing.setdefault((key, gpus), job.environment)
         return False
+
+    def started(self) -> None:
+        """Drop what was missing: a job took the worker of a place, and the others are asked again."""
+        self._missing.clear()
+
+    def start_missing(self) -> None:
+        """Start a worker of each kind that a job with room lacks, now that no other job can take that room."""
+        for (_, gpus), environment in self._missing.items():
+            self._spares.ensure_one(environment, gpus)
+        self._missing.clear()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from runner.core.activity import Activity, RunningCase
 from runner.execute.base import Execution, ExecutorSettings, Job
 from runner.execute.ray.frames import Frame, pack
-from runner.execute.ray.link import Came, Event, Link, Lost, Opened
+from runner.execute.ray.link import Came, Event, Joined, Link, Lost, Opened
 from runner.execute.ray.peers import Dispatch, FleetSettings, Peer, State
 from runner.execute.ray.returned import write_files
 from runner.execute.ray.roster import Roster
@@ -34,13 +34,11 @@ class FleetExecutor:
         self._check: Callable[[], None] = lambda: None
         self._wake: int | None = None
         self._source: Source = PinnedSource({})
-        self._late = 0
-        """Executions that came after their job was given to another node."""
 
     def connect(self) -> None:
         """Open every node that joined, and wait until each answered or is given up; raise ``UsageError`` where there is none."""
         self.roster.open()
-        while any(peer.state is State.OPENING for peer in self.roster):
+        while any(peer.state is State.OPENING and not peer.is_late for peer in self.roster):
             self._check()
             for _ in self._take(self._link.wait(_WAIT_SECONDS, self._wake)):
                 pass  # no node has a job yet
@@ -57,7 +55,7 @@ class FleetExecutor:
             self._check()
             self._feed()
             yield from source.unrunnable(self.roster.possible)
-            if source.is_done and not any(peer.in_flight for peer in self.roster):
+            if source.is_done([peer.name for peer in self.roster if peer.in_flight]):
                 return
             yield from self._take(self._link.wait(_WAIT_SECONDS, self._wake))
             self.roster.give_up_on_stalled(source)
@@ -86,18 +84,17 @@ class FleetExecutor:
     @property
     def activity(self) -> Activity:
         """The jobs that nodes have."""
-        opening = [peer for peer in self.roster if peer.state is State.OPENING]
+        opening = [peer for peer in self.roster if peer.state is State.OPENING and not peer.is_late]
         starting = min((peer.heard for peer in opening if peer.is_open), default=None)
         held = min((peer.heard for peer in opening if not peer.is_open), default=None)
-        dispatches = [dispatch for peer in self.roster for dispatch in peer.in_flight.values()]
+        dispatches = [one for peer in self.roster for one in peer.in_flight.values() if one.job.plan is not None or not peer.is_late]
         running = [RunningCase(name=one.job.name, since=one.sent, phase="") for one in dispatches]
         return Activity(starting=starting, held=held, running=tuple(running))
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Which nodes were lost or quarantined, and what came too late."""
-        late = [f"{self._late} executions came from nodes that were lost before, and were not counted"] if self._late else []
-        return [*self.roster.warnings, *late]
+        """Which nodes were lost or quarantined."""
+        return self.roster.warnings
 
     def close(self) -> None:
         """End every agent, with its workers."""
@@ -119,6 +116,9 @@ class FleetExecutor:
 
     def _take(self, events: Sequence[Event]) -> Iterator[Execution]:
         for event in events:
+            if isinstance(event, Joined):
+                self.roster.join(event.nodes)
+                continue
             peer = self.roster.at(event.key)
             if peer is None:
                 continue
@@ -134,19 +134,18 @@ class FleetExecutor:
 
     def _came(self, peer: Peer, frame: Frame) -> Iterator[Execution]:
         match frame.kind:
-            case "hello":
+            case "hello" if peer.state is State.OPENING:
                 self.roster.greet(peer, frame, self._source)
-            case "refused":
+            case "refused" if peer.state is State.OPENING:
                 self.quarantine(peer.name, str(frame.message.get("why", ""))[:500])
-            case "checked":
+            case "checked" if peer.check_sent:
                 seconds, peer.check_sent = time.monotonic() - peer.check_sent, 0.0
                 self._source.checked(peer.name, frame.message, seconds)
-            case "ended":
-                dispatch = peer.in_flight.pop(str(frame.message.get("token", "")), None)
-                if dispatch is None:
-                    self._late += 1
-                elif (execution := self._accepted(peer, dispatch, frame)) is not None:
+            case "ended" if dispatch := peer.in_flight.pop(str(frame.message.get("token", "")), None):
+                if (execution := self._accepted(peer, dispatch, frame)) is not None:
                     yield execution
+            case kind:  # a second answer: what of it is true cannot be decided
+                self.quarantine(peer.name, f"it sent {kind[:50]!r} and was not asked for it")
 
     def _accepted(self, peer: Peer, dispatch: Dispatch, frame: Frame) -> Execution | None:
         """Return the execution, with its files in the folder of the run; None where it cannot be read: then the node is at fault."""

@@ -23,6 +23,8 @@ Ray: TypeAlias = Any
 
 _POLL_SECONDS = 2.0
 _ALIVE_SECONDS = 5.0
+_LIST_EVERY = 5.0
+"""How many seconds pass between two looks at the nodes of the cluster."""
 _STOP_SECONDS = 40.0
 
 
@@ -56,6 +58,7 @@ class _Peer:
         self._outlet = outlet
         self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._actor: Any = None
+        self._is_open = False
         self._is_closing = threading.Event()
         self._thread = threading.Thread(target=self._live, daemon=True)
         self._thread.start()
@@ -102,6 +105,7 @@ class _Peer:
             ready, _ = self._ray.wait([started], timeout=1.0)
             if ready:
                 self._ray.get(started, timeout=float(order["silence"]))
+                self._is_open = True
                 self._outlet.put({"kind": "opened", "key": self.key})
                 return
             if time.monotonic() > until:
@@ -149,8 +153,9 @@ class _Peer:
     def _end(self) -> None:
         if self._actor is None:
             return
-        with contextlib.suppress(Exception):  # an actor that cannot be stopped is killed below, or its node is gone
-            self._ray.get(self._actor.stop.remote(), timeout=_STOP_SECONDS / 2)
+        if self._is_open:
+            with contextlib.suppress(Exception):  # an actor that cannot be stopped is killed below, or its node is gone
+                self._ray.get(self._actor.stop.remote(), timeout=_STOP_SECONDS / 2)
         with contextlib.suppress(Exception):  # it is gone already
             self._ray.kill(self._actor)
 
@@ -172,6 +177,7 @@ class Gateway:
         ray.init(address=self._address, log_to_driver=False, configure_logging=False, ignore_reinit_error=True)
         relay_class = ray.remote(_relay_class())
         threading.Thread(target=self._say_alive, daemon=True).start()
+        threading.Thread(target=self._report_nodes, args=(ray,), daemon=True).start()
         try:
             while True:
                 for frame in self._inlet.frames(None):
@@ -195,6 +201,17 @@ class Gateway:
                 self._peers[key].send(frame.blobs[0])
             case "close" if key in self._peers:
                 self._peers[key].close()
+
+    def _report_nodes(self, ray: Ray) -> None:
+        """Report the nodes of the cluster whenever one is among them that was not there before."""
+        known: set[str] = set()
+        while True:
+            with contextlib.suppress(Exception):  # Ray ends this process where the head stays away
+                found = _nodes(ray)
+                if new := {str(node["node"]) for node in found} - known:
+                    known |= new
+                    self._outlet.put({"kind": "joined", "nodes": found})
+            time.sleep(_LIST_EVERY)
 
     def _say_alive(self) -> None:
         while True:

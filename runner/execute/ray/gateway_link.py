@@ -12,8 +12,8 @@ from pathlib import Path
 from runner.core.diagnostics import UsageError
 from runner.core.protocol import Json
 from runner.execute.ray.frames import BadFrame, Frame, FrameReader, Message, pack
-from runner.execute.ray.labels import NAME
-from runner.execute.ray.link import AGENT, Came, Event, Lost, Node, Opened
+from runner.execute.ray.link import AGENT, Came, Event, Joined, Lost, Node, Opened
+from runner.execute.ray.node_names import NodeNames
 from runner.system import child_python
 from runner.system.safe_open import tail
 
@@ -39,17 +39,23 @@ class GatewayLink:
         self._selector = selectors.DefaultSelector()
         self._heard = time.monotonic()
         self._was_started = False
+        self._names = NodeNames()
+        self._joined: list[Event] = []
 
     def nodes(self) -> Sequence[Node]:
         """Return the nodes that joined; start the gateway, or a new one for one that was lost."""
         if self._process is None:
             self._start()
         self._write({"kind": "nodes"})
-        until = time.monotonic() + CONNECT_SECONDS
+        until, joined = time.monotonic() + CONNECT_SECONDS, []
         while time.monotonic() < until and self._process is not None:
             for frame in self._frames(1.0, None):
+                if frame.kind == "joined":
+                    joined.append(frame.message["nodes"])
                 if frame.kind == "nodes":
-                    return _named(frame.message["nodes"])
+                    found = self._names.of_cluster(frame.message["nodes"])
+                    self._joined = [Joined(tuple(self._names.nodes_of(nodes))) for nodes in joined]
+                    return found
         raise UsageError(f"--address {self._address}: no Ray cluster answers ({self._last_words() or f'waited {CONNECT_SECONDS:g} s'})")
 
     def open(self, node: Node, variables: Mapping[str, str]) -> None:
@@ -65,9 +71,11 @@ class GatewayLink:
 
     def wait(self, seconds: float, wake: int | None) -> Sequence[Event]:
         """Return what happened; with a gateway that is gone, the loss of every node."""
-        found: list[Event] = []
-        for frame in self._frames(seconds, wake):
+        found, self._joined = self._joined, []
+        for frame in self._frames(0.0 if found else seconds, wake):
             key = str(frame.message.get("key", ""))
+            if frame.kind == "joined":
+                found.append(Joined(tuple(self._names.nodes_of(frame.message["nodes"]))))
             if key not in self._readers:
                 continue
             if frame.kind == "opened":
@@ -112,6 +120,7 @@ class GatewayLink:
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stream, env=environ, start_new_session=True
             )
         self._reader, self._heard, self._was_started = FrameReader(), time.monotonic(), True
+        self._joined = []
         assert self._process.stdout is not None
         self._selector.register(self._process.stdout, selectors.EVENT_READ)
 
@@ -165,19 +174,3 @@ class GatewayLink:
     def _last_words(self) -> str:
         lines = tail(Path(self._scratch.name) / "printed.txt", 4000).strip().splitlines()
         return lines[-1][:500] if lines else ""
-
-
-def _named(found: Sequence[Mapping[str, Json]]) -> list[Node]:
-    """Return the shares of nodes, each with a name of its own."""
-    by_name: dict[str, list[Mapping[str, Json]]] = {}
-    for node in sorted(found, key=lambda node: str(node["node"])):
-        by_name.setdefault(str(node["labels"][NAME]), []).append(node)
-    nodes: list[Node] = []
-    for name, same in sorted(by_name.items()):
-        for number, node in enumerate(same, start=1):
-            whole = name if len(same) == 1 else f"{name}-{number}"
-            shares = max(1, int(node["shares"]))
-            for share in range(shares):
-                own = whole if shares == 1 else f"{whole}.{share}"
-                nodes.append(Node(key=f"{node['node']}.{share}", name=own, labels=node["labels"], share=share, shares=shares))
-    return nodes

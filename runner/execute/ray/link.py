@@ -62,7 +62,14 @@ class Lost:
     why: str
 
 
-Event = Opened | Came | Lost
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A node joined the cluster since it was listed; ``nodes`` are all that are there."""
+
+    nodes: tuple[Node, ...]
+
+
+Event = Opened | Came | Lost | Joined
 
 
 class Link(Protocol):

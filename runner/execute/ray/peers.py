@@ -46,6 +46,8 @@ class Peer:
     state: State = State.OPENING
     why: str = ""
     """Why it is lost or quarantined."""
+    is_late: bool = False
+    """Whether it joined while the run went on."""
     is_open: bool = False
     """Whether its agent started: then no other run holds it."""
     jobs: int = 1

@@ -1,19 +1,23 @@
 """The nodes of a fleet: opening them, their loss and quarantine, and the head of the cluster that comes back."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from runner.core.diagnostics import UsageError
 from runner.execute.base import Job
 from runner.execute.ray import bundle
 from runner.execute.ray.frames import Frame, Message, pack
+from runner.execute.ray.labels import NAME
 from runner.execute.ray.link import Link, Node
 from runner.execute.ray.peers import FleetSettings, Peer, State
 
 _HELLO_SECONDS = 300.0
 _RECONNECT_EVERY = 5.0
 _GONE = (State.LOST, State.QUARANTINED)
+
+_MOST_GONE = 5
+"""How many nodes that joined with one name may be lost or quarantined in a run before a further one with that name is not used."""
 
 
 class LossListener(Protocol):
@@ -62,6 +66,18 @@ class Roster:
             self._peers[node.name] = Peer(node=node, number=number)
         self._unopened = sorted(self._peers.values(), key=lambda peer: peer.node.key)
         self._open(self._unopened.pop(0))
+
+    def join(self, nodes: Sequence[Node]) -> None:
+        """Open the nodes that joined since the run began; with the others, where the run does not have its first node yet."""
+        keys = {peer.node.key for peer in self}
+        for node in nodes:
+            if node.key in keys or node.name in self._peers or _gone_like(node, self) >= _MOST_GONE:
+                continue
+            peer = self._peers[node.name] = Peer(node=node, number=len(self._peers), is_late=True)
+            if self._unopened:
+                self._unopened.append(peer)
+            else:
+                self._open(peer)
 
     def send(self, peer: Peer, message: Message) -> None:
         """Send one message to a node."""
@@ -145,6 +161,12 @@ class Roster:
         peer.heard, peer.is_open = time.monotonic(), False
         self._by_key[peer.node.key] = peer
         self._link.open(peer.node, _variables(peer.node.labels.get("torch-conformance/split", ""), peer.node.share))
+
+
+def _gone_like(node: Node, peers: Iterable[Peer]) -> int:
+    """Return how many nodes are gone that joined with the name of this one: a node that comes back again and again ends no run."""
+    name = node.labels.get(NAME, node.name)
+    return sum(peer.state in _GONE and peer.node.labels.get(NAME, peer.name) == name for peer in peers)
 
 
 def _variables(split: str, share: int) -> dict[str, str]:

@@ -42,9 +42,8 @@ class Source(Protocol):
     def unrunnable(self, nodes: Collection[str]) -> Iterable[Execution]:
         """Remove the jobs that none of these nodes may run; return their executions, with the reason in ``unrun``."""
 
-    @property
-    def is_done(self) -> bool:
-        """Whether nothing waits, in no node either."""
+    def is_done(self, busy: Collection[str]) -> bool:
+        """Whether nothing waits, and none of the nodes that have jobs has one that the run needs."""
 
     def cancel(self) -> None:
         """Drop what waits."""
@@ -93,10 +92,9 @@ class PinnedSource:
             self.cancel()
         return [_unrun(job, why) for job, why in found]
 
-    @property
-    def is_done(self) -> bool:
-        """Whether nothing waits."""
-        return not any(self._jobs.values()) and not self._gone
+    def is_done(self, busy: Collection[str]) -> bool:
+        """Whether nothing waits, and no node has a job."""
+        return not any(self._jobs.values()) and not self._gone and not busy
 
     def cancel(self) -> None:
         """Drop what waits."""

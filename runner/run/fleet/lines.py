@@ -1,7 +1,7 @@
 """The cases that wait, by the nodes that can run them: one line for each set of nodes."""
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from runner.run.fleet.health import Entry
 
@@ -25,6 +25,14 @@ class Lines:
             line.appendleft(entry)
         else:
             line.append(entry)
+
+    def place(self, places: Callable[[Entry], frozenset[str]]) -> None:
+        """Give each case that waits the nodes that can run it now."""
+        waiting = sorted((entry for line in self._lines.values() for entry in line), key=lambda entry: entry.number)
+        self._lines.clear()
+        for entry in waiting:
+            entry.places = places(entry)
+            self.put(entry)
 
     def has(self, node: str) -> bool:
         """Whether a case waits that a node can run."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from runner.core.case import Availability, Case
 from runner.core.diagnostics import UsageError
 from runner.core.options import RunOptions
+from runner.execute.base import Execution, Job
 from runner.execute.ray.executor import FleetExecutor
 from runner.execute.ray.node_facts import machine_from_json
 from runner.execute.ray.peers import Peer, State
@@ -49,16 +50,31 @@ class Nodes:
     _reference: str = ""
     health: dict[str, Health] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._suites = Suites(self.options, self.suite)
+
     def ask(self) -> None:
         """Ask every node for its facts; raise ``UsageError`` where none can be used."""
-        suites = Suites(self.options, self.suite)
-        machines = self._facts([peer for peer in self.executor.roster if peer.state is State.READY])
-        for peer in self.executor.roster:
+        peers = [peer for peer in self.executor.roster if peer.state is State.READY]
+        machines = self._facts(peers)
+        for peer in peers:
             if peer.state is State.READY:
-                self._take_offer(peer, machines[peer.name], suites)
+                self._take_offer(peer, machines[peer.name], self._suites)
         if not self.offers:
             raise UsageError("no node of the lab can be used: " + "; ".join(self.executor.warnings))
-        self.executor.roster.warnings += self.lab.missing(self.offers.values())
+
+    def facts_jobs(self, name: str) -> tuple[Machine, list[Job]]:
+        """Return what files show of a node that joined, and the jobs that report its facts."""
+        machine = machine_from_json(self.executor.roster[name].hello["machine"])
+        self.jobs[name] = self._jobs_for(machine)
+        return machine, self.jobs[name].for_facts()
+
+    def admit(self, name: str, machine: Machine) -> Offer | None:
+        """Take the offer of a node that joined while the run went on; None for one that is quarantined."""
+        self._take_offer(self.executor.roster[name], machine, self._suites)
+        self._answers.clear()
+        self._alike.clear()
+        return self.offers.get(name)
 
     def reference(self) -> Offer:
         """Return the node that can run the most cases, the first by name of several."""
@@ -111,11 +127,9 @@ class Nodes:
             if execution.unrun:
                 continue
             try:
-                machines[execution.node] = informed(machines[execution.node], execution)
+                machines[execution.node] = informed_by(machines[execution.node], execution)
             except UsageError as error:
                 problems[execution.node] = str(error)
-            except (AttributeError, TypeError, ValueError) as error:  # not the form that facts.collect writes
-                problems[execution.node] = f"its facts cannot be read: {type(error).__name__}: {error}"
         for name, problem in problems.items():
             self.executor.quarantine(name, problem)
         return machines
@@ -147,3 +161,11 @@ class Nodes:
             differs = machine_differences(offer.environment, header.environment)
             words = "; ".join(difference.between("on the node", "in the run") for difference in differs[:3])
             raise UsageError(f"it is like no machine of the run that is resumed: {words}")
+
+
+def informed_by(machine: Machine, execution: Execution) -> Machine:
+    """Return the machine of a node with the facts of a job; raise ``UsageError`` where it reported none that can be read."""
+    try:
+        return informed(machine, execution)
+    except (AttributeError, TypeError, ValueError) as error:  # not the form that facts.collect writes
+        raise UsageError(f"its facts cannot be read: {type(error).__name__}: {error}") from error

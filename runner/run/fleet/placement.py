@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from runner.core.case import Case
 from runner.core.results import CaseResult
@@ -23,6 +24,16 @@ class Unavailable:
 Make = Callable[[Entry, str], Job | Unavailable]
 
 
+class Newcomers(Protocol):
+    """The nodes that joined while the run went on, until they are admitted."""
+
+    def take(self, node: str) -> Job | None:
+        """Return the next job by which a node reports its facts."""
+
+    def lost(self, node: str) -> None:
+        """Record that a node is gone."""
+
+
 class Placement:
     """The cases that wait, those that nodes have, and the results that wait for a health check."""
 
@@ -34,11 +45,13 @@ class Placement:
         canaries: Mapping[str, tuple[str, ...]],
         health: dict[str, Health],
         condemn: Callable[[str, str], None],
+        newcomers: Newcomers,
     ) -> None:
         """``canary`` makes the job of a canary for a node, ``canaries`` names those of each; ``condemn`` quarantines a node."""
         self._make = make
         self._make_canary = canary
-        self._canaries = canaries
+        self._canaries = dict(canaries)
+        self._newcomers = newcomers
         self._health = health
         self._condemn = condemn
         self.waiting = Lines()
@@ -60,13 +73,20 @@ class Placement:
 
     def take(self, node: str, in_flight: int) -> Job | Order | None:
         """Return what a node gets next: a part of its health check, or a case."""
+        if node not in self._health:
+            return self._newcomers.take(node) if self.waiting else None
         health = self._health[node]
         if health.why_bad:
             return None
         if health.is_due() or (health.held and not in_flight and not health.is_checking and not self.waiting.has(node)):
             health.begin(self._canaries[node])
         if health.orders:
-            return self._order(node, health.orders.popleft())
+            part = health.orders.popleft()
+            if part == STATE:
+                return Order.CHECK
+            job = self._make_canary(node, part)
+            self._of_canary[job.name] = (node, part)
+            return job
         return None if health.is_checking and not health.was_good else self._next(node)
 
     def put_back(self, job: Job, node: str, why: str) -> None:
@@ -84,13 +104,15 @@ class Placement:
     def lost(self, node: str, why: str) -> None:
         """Take back the results of a node that no check followed: their cases run on other nodes."""
         self._gone[node] = why
-        for held in self._health[node].forget():
+        self._newcomers.lost(node)
+        for held in self._health[node].forget() if node in self._health else ():
             held.entry.losses.append(f"{node}: {why}")
             self.waiting.put(held.entry, is_first=True)
 
     def joined(self, node: str) -> None:
         """Begin with a health check again."""
-        self._health[node] = Health()
+        if node in self._health:
+            self._health[node] = Health()
 
     def checked(self, node: str, state: Message, seconds: float) -> None:
         """Take the state that a node reported."""
@@ -103,17 +125,19 @@ class Placement:
         self.took(node, STATE, problem)
 
     def unrunnable(self, nodes: Collection[str]) -> Iterable[Execution]:
-        """Record the cases that no node is left for."""
+        """Record the cases that no node is left for, unless a node that joined may be one for them: its facts are not there yet."""
+        if not self._health.keys() >= set(nodes):
+            return ()
         for entry in self.waiting.without(nodes):
             gone = "; ".join(f"{node}: {self._gone.get(node, 'gone')}" for node in sorted(entry.places))
             why = f"no node is left that can run it ({gone})" if gone else "no node is like the one that its first attempt ran on"
             self.unrun[entry.case.id] = why
         return ()
 
-    @property
-    def is_done(self) -> bool:
-        """Whether nothing waits, and no result waits for a check."""
-        return not self.waiting and not any(health.held or health.is_checking for health in self._health.values())
+    def is_done(self, busy: Collection[str]) -> bool:
+        """Whether nothing waits, no result waits for a check, and no node is busy but those that joined and report their facts."""
+        is_used = any(node in self._health for node in busy)
+        return not self.waiting and not is_used and not any(health.held or health.is_checking for health in self._health.values())
 
     def cancel(self) -> None:
         """Drop the cases that wait; checks go on, because results wait for them."""
@@ -143,14 +167,14 @@ class Placement:
         elif not health.is_checking:
             self.released += [held.result for held in health.released()]
 
-    # -- choosing -----------------------------------------------------------------------------------------------------
+    def admit(self, node: str, canaries: tuple[str, ...], places: Callable[[Entry], frozenset[str]]) -> None:
+        """Begin to use a node whose health has no check yet; ``places`` are the nodes for a case, with this one."""
+        self._canaries[node] = canaries
+        self.waiting.place(places)
+        for entry in (*self._taken.values(), *(held.entry for health in self._health.values() for held in health.held)):
+            entry.places = places(entry)
 
-    def _order(self, node: str, part: str) -> Job | Order:
-        if part == STATE:
-            return Order.CHECK
-        job = self._make_canary(node, part)
-        self._of_canary[job.name] = (node, part)
-        return job
+    # -- choosing -----------------------------------------------------------------------------------------------------
 
     def _next(self, node: str) -> Job | None:
         while (entry := self.waiting.take(node)) is not None:

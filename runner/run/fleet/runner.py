@@ -1,8 +1,8 @@
 """The pipeline of a run on a fleet: like ``CaseRunner``, with a machine, and a plan, for each node."""
 
 import dataclasses
+import functools
 import itertools
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from runner.core.case import Availability, Case
@@ -24,9 +24,11 @@ from runner.run.case_script import write_script
 from runner.run.fleet.canaries import problem_of, read_canaries
 from runner.run.fleet.health import Entry, Held
 from runner.run.fleet.lab_check import LabCheck
+from runner.run.fleet.newcomers import Newcomers
 from runner.run.fleet.nodes import Nodes
 from runner.run.fleet.offers import different_of, facts_of_glance, packages_of
 from runner.run.fleet.placement import Placement, Unavailable
+from runner.run.fleet.places import Places
 from runner.run.jobs import exclusive
 from runner.run.pipeline import CaseRunner
 from runner.run.results import Results, result_of_unavailable
@@ -56,8 +58,8 @@ class FleetRunner(CaseRunner):
     ) -> None:
         different = different_of(cases)
         super().__init__(options, suite, waivers, different, folder, 1, machine, scheduling, recorded)
-        self._fleet = FleetExecutor(ExecutorSettings(folder=folder.path, workers=1, threads=1), _settings(options, different), link)
-        self._executor = self._fleet
+        settings = ExecutorSettings(folder=folder.path, workers=1, threads=1)
+        self._executor = self._fleet = FleetExecutor(settings, _settings(options, different), link)
         self._canaries = read_canaries()
         self._nodes = Nodes(
             options=options,
@@ -72,14 +74,25 @@ class FleetRunner(CaseRunner):
             executor=self._fleet,
         )
         no_waivers = dataclasses.replace(waivers, files=dataclasses.replace(waivers.files, waivers=()))
+        self._newcomers = Newcomers(self._nodes)
+        self._lab = lab
         self._judges = Results(folder.path, self._canaries.suite.backends.by_name, no_waivers)
         self._placement: Placement | None = None
         self._numbers = itertools.count(folder.next_number())
         self.unrun: dict[str, str] = {}
-        self._repeat = options.repeat
         there = folder.header.environment if folder.header is not None else {}
         self._earlier = {case_id: made[0].node or there for case_id, made in folder.attempts.items() if made}
-        """The machine of the first attempt of cases, by id."""
+        self._places = Places(self._nodes, self._earlier, options.repeat)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Also which nodes of the lab were not there, nor joined later."""
+        return [*super().warnings, *self._lab.missing(self._nodes.offers.values())]
+
+    @property
+    def notes(self) -> list[str]:
+        """Also which nodes joined while the run went on."""
+        return [*super().notes, *self._newcomers.notes()]
 
     def look_at_machine(self) -> Machine:
         """Ask every node for its facts; return those of the node that can run the most cases, for the header of the run."""
@@ -100,25 +113,15 @@ class FleetRunner(CaseRunner):
     def run(self, cases: Sequence[Case], known: Surroundings, repro: Callable[[Case], str], *, alone: bool = False) -> Iterator[CaseResult]:
         """Run the cases, each on a node that can, and yield each result when a health check of its node passed after it."""
         ordered = schedule.order(cases, self._scheduling.seconds, self._scheduling.seed, self._scheduling.ranks)
-        entries = (Entry(case, alone, self._places(case), number) for number, case in enumerate(ordered))
+        entries = (Entry(case, alone, self._places.of(case), number) for number, case in enumerate(ordered))
         canaries = {name: self._nodes.canaries_of(offer) for name, offer in self._nodes.offers.items()}
-        placement = Placement(entries, self._made, self._canary, canaries, self._nodes.health, self._fleet.quarantine)
+        placement = Placement(entries, self._made, self._canary, canaries, self._nodes.health, self._fleet.quarantine, self._newcomers)
         self._placement = placement
         for execution in self._fleet.run(placement):
             self._take_execution(placement, execution, repro)
             yield from self._released(placement, repro)
         yield from self._released(placement, repro)
         self.unrun.update(placement.unrun)
-
-    def _places(self, case: Case) -> frozenset[str]:
-        """Return the nodes for a case: all that can run it; with several attempts, those that are like one of them."""
-        places = self._nodes.places(case)
-        if case.id in self._earlier:
-            return places & self._nodes.like(self._earlier[case.id])
-        if self._repeat == 1 or not places:
-            return places
-        kinds = sorted({tuple(sorted(places & self._nodes.like(self._nodes.offers[name].environment))) for name in places})
-        return frozenset(kinds[zlib.crc32(case.id.encode()) % len(kinds)])
 
     def _made(self, entry: Entry, node: str) -> Job | Unavailable:
         """Return the job of a case for a node, planned with the facts of the node."""
@@ -140,6 +143,9 @@ class FleetRunner(CaseRunner):
         return dataclasses.replace(job, name=f"canary {node} {job.name}")
 
     def _take_execution(self, placement: Placement, execution: Execution, repro: Callable[[Case], str]) -> None:
+        if execution.job.plan is None:
+            self._admit(placement, execution)
+            return
         canary = placement.canary_of(execution.job.name)
         if canary is not None:
             self._take_canary(placement, *canary, execution)
@@ -162,6 +168,12 @@ class FleetRunner(CaseRunner):
             return
         noted = redacted_result(self._retries.noted(result, execution.job.name))
         self._nodes.health[execution.node].held.append(Held(entry, noted))
+
+    def _admit(self, placement: Placement, execution: Execution) -> None:
+        """Use a node that joined, if its facts are complete and as they should be. A health check is the first that it gets."""
+        offer = self._newcomers.took(execution)
+        if offer is not None:
+            placement.admit(offer.name, self._nodes.canaries_of(offer), functools.partial(self._places.with_newcomer, offer.name))
 
     def _take_canary(self, placement: Placement, node: str, case_id: str, execution: Execution) -> None:
         case = self._canaries.cases[case_id]

@@ -56,6 +56,7 @@ class Baseline:
         hooks.install()
         compilation.install()
         _import_all()
+        warming.freeze()
         self._options = option_state.option_values()
         self._settings = Settings()
         self._counters = Counters()
@@ -65,6 +66,7 @@ class Baseline:
         self._tables = Tables()
         self._threads = set(threading.enumerate())
         self._allocated = devices.allocated()
+        gc.freeze()  # what it records is much, and stays: else the collection after each case reads all of it
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[tuple[contextlib.ExitStack, Contamination]]:

@@ -169,5 +169,5 @@ def _was_for_effect(cache: Any) -> bool:
 def freeze() -> None:
     """Exclude all live objects from garbage collection: a scan in a worker would copy the pages that it shares with the zygote."""
     gc.collect()
-    _frozen.extend(list(_caches()))
+    _frozen[:] = list(_caches())
     gc.freeze()
