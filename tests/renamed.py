@@ -8,7 +8,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +25,8 @@ class Renaming:
     """``area/name`` of each spec, old to new."""
     points: Mapping[str, tuple[str, ...]]
     """By old name: what followed the name in the ids of the spec's cases, brackets included."""
+    moved: Mapping[str, str] = field(default_factory=dict)
+    """Cases that another spec has since, with another id: that of the renaming to that of today."""
 
     @property
     def old_ids(self) -> tuple[str, ...]:
@@ -33,14 +35,17 @@ class Renaming:
     def new_id(self, old: str) -> str | None:
         """Return the id of the same case after the renaming; None for a spec that the map lacks."""
         name, bracket, point = old.partition("[")
-        return self.names[name] + bracket + point if name in self.names else None
+        if name not in self.names:
+            return None
+        new = self.names[name] + bracket + point
+        return self.moved.get(new, new)
 
 
 @cache
 def renaming() -> Renaming:
     """Read the map."""
     data = json.loads(DATA.read_text(encoding="utf-8"))
-    return Renaming(names=data["names"], points={name: tuple(points) for name, points in data["points"].items()})
+    return Renaming(names=data["names"], points={name: tuple(points) for name, points in data["points"].items()}, moved=data["moved"])
 
 
 @cache

@@ -106,20 +106,11 @@ class Session:
         """Remember whether a case is selected."""
         self._has_cases = any(isinstance(item, CaseItem) for item in session.items)
 
-    def _why_nothing(self) -> Iterator[str]:
-        """Yield what to type where a keyword matches no case."""
-        keyword = self._config.getoption("keyword")
-        if not keyword or not self._left_out or self._has_cases:
-            return
-        matches = "-k matches words of ids, files, tags and backends, not the Python of a spec"
-        yield f"torch-conformance: none of {len(self._left_out)} cases matches -k '{one_line(keyword)}'; {matches}"
-        yield f"  an id is, for example, {one_line(self._left_out[0])}"
-        yield "  to see all of them: the same command without -k, with --collect-only -q"
-
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Name the folder of the run, and say why no case was selected."""
-        for line in self._why_nothing():
-            terminalreporter.write_line(line)
+        if not self._has_cases:
+            for line in why_nothing(self._config.getoption("keyword"), self._left_out):
+                terminalreporter.write_line(line)
         if (folder := self.run.folder) is not None:
             terminalreporter.write_line(f"torch-conformance: the run is in {folder}")
 
@@ -136,6 +127,16 @@ class Session:
         file, _, name = node_id.partition("::")
         spec = self.roots.of((self._config.rootpath / file).absolute())
         return (str(spec.path), str(spec.root), name) if spec is not None else ("", "", "")
+
+
+def why_nothing(keyword: str, left_out: Sequence[str]) -> Iterator[str]:
+    """Yield what to type where a keyword matches no case; ``left_out`` are the ids of the items that it leaves out."""
+    if not keyword or not left_out:
+        return
+    matches = "-k matches words of ids, files, tags and backends, not the Python of a spec"
+    yield f"torch-conformance: none of {len(left_out)} cases matches -k '{one_line(keyword)}'; {matches}"
+    yield f"  an id is, for example, {one_line(left_out[0])}"
+    yield "  to see all of them: the same command without -k, with --collect-only -q"
 
 
 def run_options(config: pytest.Config) -> RunOptions:

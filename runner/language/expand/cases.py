@@ -61,6 +61,13 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
     return with_operators(anatomy, list(_Expansion(anatomy, names, known).cases(backends)), known)
 
 
+def _compile_option_problem(names: NameTables, key: str, value: object) -> tuple[str, str] | None:
+    """Return message and hint for the value of an option of one compile."""
+    if key == GUARD_FILTER and not isinstance(value, substitution.Deferred):
+        return filter_problem(value)
+    return value_problem(names, NameKind.INDUCTOR_CONFIG, key, value)
+
+
 class _Expansion:
     """Expands one spec. Parts that are equal at every point, or at every point of a backend, are made once."""
 
@@ -147,9 +154,7 @@ class _Expansion:
                     yield _at_point(option.position, found, point)
         compile_ = sections["compile"].options if "compile" in self.templated else {}
         for key, value in (compile_["options"].value if "options" in compile_ else {}).items():
-            is_filter = key == GUARD_FILTER and not isinstance(value, substitution.Deferred)
-            found = filter_problem(value) if is_filter else value_problem(self.names, NameKind.INDUCTOR_CONFIG, key, value)
-            if found is not None:
+            if (found := _compile_option_problem(self.names, key, value)) is not None:
                 yield _at_point(compile_["options"].position, found, point)
         mode = compile_.get("mode")
         if mode is not None and (found := self.names.mode_problem(mode.value)) is not None:
