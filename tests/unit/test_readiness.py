@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -66,8 +67,9 @@ def test_a_worker_is_started_only_for_a_place_that_no_other_job_takes(waiting: l
     """A case runs in a worker of group b, in the other one of two places; group c has an idle worker."""
     room = Room(Capacity(jobs=2, cores=9.0, memory=1 << 40, gpus=1, gpu_memory=8 << 30))
     room.take("running", replace(SMALL))
-    pool = Workers({"c": 1})
-    readiness = Readiness(Limits(isolation=Isolation.WORKER), Warm(), Warm(), pool, pool)  # type: ignore[arg-type] # what it calls of them
+    pool: Any = Workers({"c": 1})
+    warm: Any = Warm()
+    readiness = Readiness(Limits(isolation=Isolation.WORKER), warm, warm, pool, pool)
     queue = WaitingJobs()
     for one in waiting:
         queue.put(one)
@@ -76,6 +78,6 @@ def test_a_worker_is_started_only_for_a_place_that_no_other_job_takes(waiting: l
         readiness.started()
         pool.idle[one.group] -= 1
         started.append(one.name)
-    assert pool.started == [], "before every job was asked"
+    assert pool.started == [], "a worker was started before all jobs that can start had started"
     readiness.start_missing()
     assert (started, pool.started) == (starts, [GPU] * workers)
