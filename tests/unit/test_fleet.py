@@ -10,30 +10,17 @@ import pytest
 from runner.cli.parser import main
 from runner.core.diagnostics import InvalidSpecs
 from runner.core.exit_codes import ExitCode
-from runner.core.results import CaseResult
 from runner.execute.base import Execution, Job
 from runner.execute.ray.labels import labels_of
-from runner.execute.ray.peers import FleetSettings, State
+from runner.execute.ray.peers import State
 from runner.execute.ray.roster import Roster
 from runner.execute.ray.source import PinnedSource
 from runner.language.lab import read_lab
-from runner.record.journal import read_run
 from tests.fakes import FACTS, use_executor
-from tests.fleet import RAY, FakeLink, FakeNode, all_graphs, passes, use_fleet
+from tests.fleet import FakeLink, FakeNode, all_graphs, passes, use_fleet
+from tests.fleet_runs import FLEET, outcomes, results, run, spec_of
 
-FLEET = FleetSettings(
-    isolation="case", timeout_factor=1.0, jobs="1", memory_limit="none", servers={}, object_cache=False, caches=False, packages=()
-)
-SPEC = """\
-summary: A product of two matrices is right at every point
-backends: [cpu]
-matrix: {size: [1, 2, 3, 4, 5, 6, 7, 8]}
-function: |
-  def fn(x, y):
-      return x @ y
-inputs: [{rand: [4, "{{ size }}"]}, {rand: ["{{ size }}", 4]}]
-expect: [{close: {to: eager}}]
-"""
+SPEC = spec_of(8)
 
 
 @pytest.fixture
@@ -43,24 +30,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*more: str, out: str = "out") -> int:
-    return main(["run", "spec.yaml", *RAY, *([] if "--resume" in more else ["--out", out]), *more])
-
-
 def passed(job: Job) -> Execution:
     found = passes(job)
     assert found is not None
     return found
-
-
-def results(out: str = "out") -> dict[str, CaseResult]:
-    found = read_run(Path(out) / "run.jsonl").results
-    assert len({result.case_id for result in found}) == len(found), "a case was counted twice"
-    return {result.case_id: result for result in found}
-
-
-def outcomes(out: str = "out") -> list[str]:
-    return [result.outcome.label for result in results(out).values()]
 
 
 def test_each_result_names_its_node_and_what_the_node_is(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
