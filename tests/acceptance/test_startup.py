@@ -150,7 +150,7 @@ NONE = "no case is selected: none of the 2 cases that were read matches {} ('lis
 @pytest.mark.parametrize(
     ("arguments", "code", "out", "err"),
     [
-        ("validate good", 0, "1 specs, 2 cases, no problem\n", ""),
+        ("validate good", 0, "1 spec, 2 cases, no problem\n", ""),
         ("validate bad", 2, "bad/product.yaml:8:1: unknown key 'conifg' (did you mean 'config'?)\n1 problem\n", ""),
         ("validate empty", 2, "", "torch-conformance: no spec below empty: specs are files that end in .yaml\n"),
         ("validate nothing", 2, "", "torch-conformance: no such file or folder: nothing\n"),

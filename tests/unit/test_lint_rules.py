@@ -550,7 +550,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lint", "specs", "--select", "summary-from"]) == ExitCode.USAGE
     assert "did you mean 'summary-form'?" in capsys.readouterr().err
     assert main(["lint", "specs", "--fix"]) == ExitCode.OK
-    assert "1 specs, no findings, 1 file fixed" in capsys.readouterr().out
+    assert "1 spec, no findings, 1 file fixed" in capsys.readouterr().out
     assert Path("specs/a/one-two.yaml").read_text() == GOOD
     write(a__one_two=GOOD + "unknown: 1\n")
     assert main(["lint", "specs"]) == ExitCode.USAGE

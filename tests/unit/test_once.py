@@ -75,7 +75,7 @@ def test_validate_shows_warnings_and_is_content(tmp_path: Path, monkeypatch, cap
     first, last = capsys.readouterr().out.splitlines()
     assert first.startswith("spec.yaml:10:")
     assert ": warning: the spy 'seen' may record no call" in first
-    assert last == "1 specs, 1 cases, no problem, 1 warning"
+    assert last == "1 spec, 1 case, no problem, 1 warning"
     assert main(["validate", "--json", "spec.yaml"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["valid"] is True

@@ -541,7 +541,7 @@ def test_validate_warns_of_void_waivers_and_of_those_for_no_case(write: Write, c
     assert lines == [
         "waivers.yaml:3:5: warning: the waiver of 'god*' is for none of the 1 cases that were read (only * and ? are special)",
         "waivers.yaml:4:5: warning: the waiver of 'good*' ended on 2020-02-29 and is void: JIRA-1 (remove it, or set a later date)",
-        "1 specs, 1 cases, no problem, 2 warnings",
+        "1 spec, 1 case, no problem, 2 warnings",
     ]
     assert main(["validate", "--json", "good.yaml", "--waivers", "waivers.yaml"]) == 0
     told = json.loads(capsys.readouterr().out)

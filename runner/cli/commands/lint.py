@@ -33,7 +33,7 @@ def line_of(finding: Finding) -> str:
 def _count(found: Linted) -> str:
     count = len(found.findings)
     written = f", {len(found.changed)} file{'' if len(found.changed) == 1 else 's'} fixed" if found.changed else ""
-    return f"{found.specs} specs, {count or 'no'} finding{'' if count == 1 else 's'}{written}"
+    return f"{found.specs} spec{'' if found.specs == 1 else 's'}, {count or 'no'} finding{'' if count == 1 else 's'}{written}"
 
 
 def _as_json(found: Linted) -> dict[str, object]:

@@ -95,7 +95,7 @@ def _count(errors: int, warnings: int, files: int, cases: int) -> str:
     noted = f", {warnings} warning{'' if warnings == 1 else 's'}" if warnings else ""
     if errors:
         return f"{errors} problem{'' if errors == 1 else 's'}{noted}"
-    return f"{files} specs, {cases} cases, no problem{noted}"
+    return f"{files} spec{'' if files == 1 else 's'}, {cases} case{'' if cases == 1 else 's'}, no problem{noted}"
 
 
 def _as_json(problem: Diagnostic) -> dict[str, object]:
