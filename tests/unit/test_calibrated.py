@@ -129,6 +129,14 @@ def test_few_elements_are_near_eager_or_float64_too() -> None:
     assert "median distance" in one(EAGER, leaf(facts(**few, nearest=2.0**18), "float32", excess=1.0)).observed
 
 
+@pytest.mark.parametrize(("numel", "nearest", "is_right"), [(1, 2.4, True), (7, 2.4, True), (1, 2.55, False), (8, 2.4, False)])
+def test_a_few_elements_may_have_been_rounded_twice_before_the_last_rounding(numel: int, nearest: float, is_right: bool) -> None:
+    few = facts(numel=numel, whole_error=0.1, nearest=nearest, worst={"error": 0.02, "group_error": 0.1})
+    assert (one(EAGER, leaf(few, excess=1.0)).status is Status.HELD) == is_right
+    half = facts(numel=numel, whole_error=0.1, nearest=8.0, worst={"error": 0.02, "group_error": 0.1})
+    assert one(EAGER, leaf(half, "float16", excess=1.0)).status is Status.HELD
+
+
 def test_where_the_right_result_is_0_no_digit_of_eager_is_asked_for() -> None:
     noise = {"eager_quantiles": [2.0**40] * 2, "quantiles": [2.0**40] * 2, "whole_error": 1e-4, "nearest": 2.0**39}
     zero = leaf(facts(**noise, most=1e-14, worst={"reference": 1e-14, "error": 1e-4, "group_error": 1e-4}), "float32", excess=1.0)

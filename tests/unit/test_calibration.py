@@ -256,6 +256,37 @@ def test_a_result_at_the_greatest_number_of_its_dtype_has_a_reference(beyond: fl
         assert problems(compare(answer, scale, FACTOR), scale.form, FACTOR)
 
 
+@pytest.mark.parametrize("beyond", [math.nan, math.inf])
+@pytest.mark.parametrize(
+    ("value", "is_right"), [("float64's", True), (2.0, True), (2.0 + 2.0**-6, True), (2.5, False), (-math.inf, False), ("another", False)]
+)
+def test_a_single_number_that_is_finite_by_rounding_may_be_what_float64_has(beyond: float, value: float | str, is_right: bool) -> None:
+    from runner.vocabulary.expectations.calibrated import FACTOR, problems
+    from runner.vocabulary.expectations.calibrated_groups import Sample
+    from runner.vocabulary.expectations.calibrated_measure import compare, scale_of
+
+    eager, reference = torch.full((64,), 2.0).bfloat16(), torch.full((64,), 2.0).double()
+    reference[3] = beyond
+    scale = scale_of([Sample(eager, reference, 0.0)], eager, reference)
+    answer = eager.clone()
+    others = {"float64's": beyond, "another": math.nan if math.isinf(beyond) else math.inf}
+    answer[3] = others[value] if isinstance(value, str) else value
+    assert bool(problems(compare(answer, scale, FACTOR), scale.form, FACTOR)) != is_right
+    answer[3], answer[4] = eager[3], beyond
+    assert problems(compare(answer, scale, FACTOR), scale.form, FACTOR), "an element that is finite in float64"
+
+
+@pytest.mark.parametrize(("numel", "count"), [(7, 1), (64, 2), (256, 5)])
+def test_many_numbers_that_are_finite_in_eager_alone_are_of_another_function(numel: int, count: int) -> None:
+    from runner.vocabulary.expectations.calibrated_groups import Sample
+    from runner.vocabulary.expectations.calibrated_measure import NoReference, scale_of
+
+    eager, reference = torch.full((numel,), 2.0).bfloat16(), torch.full((numel,), 2.0).double()
+    reference[:count] = math.nan
+    with pytest.raises(NoReference, match=f"not finite in {count} of {numel} elements where eager is"):
+        scale_of([Sample(eager, reference, 0.0)], eager, reference)
+
+
 @pytest.mark.parametrize(("shape", "is_right"), [((40, 5), True), ((25, 8), False)])
 def test_a_slice_of_few_elements_is_no_group(shape: tuple[int, int], is_right: bool) -> None:
     from runner.vocabulary.expectations.calibrated import FACTOR, problems

@@ -61,6 +61,10 @@ FORMATS: Mapping[str, Format] = {
 VERSION = 2
 """Of the facts. Those of version 1, without this number, have no bias; they are judged without it."""
 
+LEAST_OF_SLICE = 8
+"""A slice of fewer elements is no group. The errors of one element in several runs have its sensitivity in common, so they may all be
+small by chance."""
+
 LEAST_OF_GROUP = 64
 """Fewer elements are no group for a bias."""
 
@@ -219,7 +223,7 @@ def problems(facts: Mapping[str, Any], form: Format, factor: float, outliers: in
             found.append(f"quantile {share:g} of the error is {error:.3g} ulp: the bound is {most:.3g} ulp, eager's {own:.3g}")
     is_blind = facts["eager_quantiles"][0] > form.blind if shares else facts["nearest"] is not None
     if is_blind and not is_near and not is_zero:
-        nearest = nearest_bound(float(facts["eager_quantiles"][0]) if shares else math.inf, form, factor)
+        nearest = nearest_bound(float(facts["eager_quantiles"][0]) if shares else math.inf, form, factor, numel)
         if not facts["nearest"] <= nearest:
             found.append(
                 f"the median distance from the nearer of eager and float64 is {facts['nearest']:.3g} ulp: the bound is {nearest:.3g} ulp"
@@ -241,12 +245,14 @@ def _biases(facts: Mapping[str, Any], form: Format, factor: float) -> Iterator[s
             yield f"bias of {one['mean']:.3g} of the {one['of']}s ({where}): {text}"
 
 
-def nearest_bound(own: float, form: Format, factor: float) -> float:
+def nearest_bound(own: float, form: Format, factor: float, numel: int) -> float:
     """Return the bound of the median distance from the nearer of eager and float64, in ulp, where eager's median error says little.
 
     A result in float32 that autocast computed in bfloat16 has the error of bfloat16: so much is right in wide formats, up to 2**-6.
+    The median of a few elements is nearly the greatest of them: half a unit of the last rounding, and one of each of two factors that a
+    graph gets or saves in the narrow format. A factor of 1.02 is at least 2.56 units of bfloat16.
     """
-    least = form.blind / 2
+    least = form.blind / 2 if numel >= LEAST_OF_SLICE else max(form.blind / 2, 2.5)
     return max(least, min(factor * own, 2.0 ** (form.bits - 6))) if form.nudges else least
 
 

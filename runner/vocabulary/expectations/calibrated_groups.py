@@ -5,15 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runner.vocabulary.expectations.calibrated import LEAST_DRAWS, Format, widening
+from runner.vocabulary.expectations.calibrated import LEAST_DRAWS, LEAST_OF_SLICE, Format, widening
 from runner.vocabulary.expectations.calibrated_tensors import errors_of, wide
 
 BLOCK = 64
 """The number of neighbours in memory order whose errors are taken together."""
-
-LEAST_OF_SLICE = 8
-"""A slice of fewer elements is no group. The errors of one element in several runs have its sensitivity in common, so they may all be
-small by chance."""
 
 NEIGHBOURS = 16
 """The number of neighbours in memory order whose movement is compared."""
