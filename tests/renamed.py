@@ -27,6 +27,8 @@ class Renaming:
     """By old name: what followed the name in the ids of the spec's cases, brackets included."""
     moved: Mapping[str, str] = field(default_factory=dict)
     """Cases that another spec has since, with another id: that of the renaming to that of today."""
+    joined: Mapping[str, str] = field(default_factory=dict)
+    """Cases whose claim another case of the spec makes since: their id to its id."""
 
     @property
     def old_ids(self) -> tuple[str, ...]:
@@ -38,14 +40,20 @@ class Renaming:
         if name not in self.names:
             return None
         new = self.names[name] + bracket + point
-        return self.moved.get(new, new)
+        return self.joined.get(new) or self.moved.get(new, new)
 
 
 @cache
 def renaming() -> Renaming:
     """Read the map."""
     data = json.loads(DATA.read_text(encoding="utf-8"))
-    return Renaming(names=data["names"], points={name: tuple(points) for name, points in data["points"].items()}, moved=data["moved"])
+    return Renaming(
+        names=data["names"],
+        points={name: tuple(points) for name, points in data["points"].items()},
+        moved=data["moved"],
+    points = {name: tuple(found) for name, found in data["points"].items()}
+    return Renaming(names=data["names"], points=points, moved=data["moved"], joined=data["joined"])
+    )
 
 
 @cache
@@ -64,7 +72,7 @@ def problems(renamed: Renaming, old_ids: Iterable[str], now: frozenset[str]) -> 
             found.append(f"{old}: no new name in {DATA.name}")
         elif new not in now:
             found.append(f"{old}: no case has the id {new}")
-        elif taken.setdefault(new, old) != old:
+        elif new not in renamed.joined.values() and taken.setdefault(new, old) != old:
             found.append(f"{old}: {new} is already the new id of {taken[new]}")
     return found
 

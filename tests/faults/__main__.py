@@ -32,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     left = Counter(trial.fault for trial in trials)
     found: dict[str, list[Sighting]] = {fault.name: [] for fault in faults}
     unseen = 0
+    if options.out:
+        Path(options.out).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="faults-") as temporary:
         # a new folder each time, which stays where the user has named one
         folder = Path(tempfile.mkdtemp(prefix="table-", dir=options.out)) if options.out else Path(temporary)
