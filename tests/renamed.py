@@ -47,13 +47,8 @@ class Renaming:
 def renaming() -> Renaming:
     """Read the map."""
     data = json.loads(DATA.read_text(encoding="utf-8"))
-    return Renaming(
-        names=data["names"],
-        points={name: tuple(points) for name, points in data["points"].items()},
-        moved=data["moved"],
     points = {name: tuple(found) for name, found in data["points"].items()}
     return Renaming(names=data["names"], points=points, moved=data["moved"], joined=data["joined"])
-    )
 
 
 @cache
