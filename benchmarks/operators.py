@@ -142,8 +142,9 @@ def main() -> None:
     command = arguments.command or " ".join(runs[0].header.command)
     arguments.out.mkdir(parents=True, exist_ok=True)
     text = json.dumps(summary(runs, cases, command), indent=1, sort_keys=False) + "\n"
+    text = text.replace(f"{ROOT}/", "")  # a run in another folder names the files of this one by their whole paths
     (arguments.out / f"{arguments.name}.json").write_text(text, encoding="utf-8")
-    lines = "\n".join(page(arguments.name, runs, cases, command)) + "\n"
+    lines = "\n".join(page(arguments.name, runs, cases, command)).replace(f"{ROOT}/", "") + "\n"
     (arguments.out / f"{arguments.name}.md").write_text(lines, encoding="utf-8")
     print(f"{len(cases)} cases of {len(runs)} runs: {arguments.out / arguments.name}.md")
 
