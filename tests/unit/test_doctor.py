@@ -4,6 +4,7 @@ import functools
 import itertools
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -236,6 +237,17 @@ def test_a_compiler_that_answers_nothing_or_lacks_openmp(tmp_path: Path) -> None
     broken = Printed("In file included\n<stdin>:1: fatal error: omp.h: No such file\ncompilation terminated.", "it ended with exit code 1")
     found = only(compiled(tmp_path, {"--version": GXX, "-fopenmp": broken}), "cxx.openmp")
     assert (found.level, found.cause) == (Level.PROBLEM, "it ended with exit code 1: <stdin>:1: fatal error: omp.h: No such file")
+
+
+@pytest.mark.parametrize(("option", "level"), [("", "ok"), ("-static-libstdc++", "warning")])
+def test_a_compiler_that_copies_the_runtime_into_each_library(tmp_path: Path, option: str, level: str) -> None:
+    gxx = shutil.which("g++")
+    assert gxx is not None
+    path = made(tmp_path / "bin" / "g++", f'#!/bin/sh\nexec {gxx} {option} "$@"\n')
+    path.chmod(0o755)
+    found = list(compilers.cxx(scene(tmp_path, environ={"PATH": str(tmp_path / "bin")}, run=run_program)))
+    assert [(one.id, one.level.value) for one in found if one.id == "cxx.runtime"] == [("cxx.runtime", level)]
+    assert ("set CXX to another compiler" in [one.remedy for one in found]) == (level == "warning")
 
 
 def test_ptxas_matters_to_builds_for_cuda_alone(tmp_path: Path) -> None:

@@ -15,6 +15,11 @@ _WRAPPERS = ("ccache", "sccache", "distcc", "icecc", "buildcache", "fastbuild", 
 
 _OPENMP = b'#include <omp.h>\nextern "C" int threads() { return omp_get_max_threads(); }\n'
 
+_LOCALE = b'#include <locale>\nextern "C" bool is_classic() { return std::locale() == std::locale::classic(); }\n'
+
+_SHARED_RUNTIMES = (b"libstdc++.so", b"libc++.so")
+"""The names by which a library asks for a C++ runtime that other libraries have too."""
+
 _SCRIPT_BYTES = 4096
 
 
@@ -39,6 +44,7 @@ def cxx(scene: Scene) -> Iterator[Finding]:
         cause = "it may answer from a cache or another machine, so that a case compiles nothing here"
         yield warning("cxx.wrapper", f"{found} is {wrapper}", cause, "set CXX to the compiler itself for a run that counts")
     yield from _openmp(scene, found)
+    yield from _runtime(scene, found)
 
 
 def _without_compiler(scene: Scene, named: str | None) -> Finding:
@@ -96,6 +102,22 @@ def _openmp(scene: Scene, compiler: Path) -> Iterator[Finding]:
         return
     remedy = "install the OpenMP library of this compiler (libgomp for g++, libomp-dev for clang++)"
     yield problem("cxx.openmp", "the compiler builds no library that uses OpenMP", _why(printed.problem, printed.text), remedy=remedy)
+
+
+def _runtime(scene: Scene, compiler: Path) -> Iterator[Finding]:
+    """Build two lines that use the C++ runtime, and read whether the library shares it. A compiler that builds nothing is found before."""
+    with tempfile.TemporaryDirectory(prefix="torch-conformance-doctor-") as folder:
+        target = Path(folder) / "runtime.so"
+        printed = scene.run([str(compiler), "-x", "c++", "-", "-shared", "-fPIC", "-o", str(target)], given=_LOCALE)
+        if printed.problem or not target.is_file():
+            return
+        is_shared = any(name in target.read_bytes() for name in _SHARED_RUNTIMES)
+    if is_shared:
+        yield ok("cxx.runtime", "the libraries that it builds share the C++ runtime")
+        return
+    # seen with torch 2.11 on an H200: SIGSEGV in std::regex of a package that was loaded
+    cause = "torch has another copy of the runtime: std::regex crashed (SIGSEGV) where a package of AOTInductor was loaded"
+    yield warning("cxx.runtime", "each library that it builds has its own copy of the C++ runtime", cause, "set CXX to another compiler")
 
 
 def _why(ending: str, text: str) -> str:
