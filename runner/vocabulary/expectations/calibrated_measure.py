@@ -108,8 +108,7 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: st
 
     dtype, form = _format_of(answer)
     precise, eager = wide(reference), wide(answer)
-    _refuse_other_range(eager, precise, answer.dtype)
-    right = torch.where(_is_finite_by_rounding(eager, precise), eager, precise)
+    right = _reference_of(eager, precise, answer.dtype)
     errors, moved = drawn(samples, answer.dtype)
     runs = [*samples, Sample(answer, right.reshape(answer.shape))]
     # the runs in place of a float64 one are of float32; eager's own error counts too, where a part of it computes in a narrower dtype
@@ -200,6 +199,14 @@ def _bias(samples: Sequence[Sample], scale: Scale) -> Own:
     bounds = bounds_of(scale, FACTOR)
     found = [deviations(wide(one.answer), wide(one.reference), bounds, _last_dtype(scale)) for one in samples]
     return Own(eager_bias(tuple(samples[0].answer.shape), found), len(samples))
+
+
+def _reference_of(eager: Any, precise: Any, dtype: Any) -> Any:
+    """Return what float64 has, or eager's number where that is finite by its rounding alone; raise ``NoReference``."""
+    import torch
+
+    _refuse_other_range(eager, precise, dtype)
+    return torch.where(_is_finite_by_rounding(eager, precise), eager, precise)
 
 
 def _is_finite_by_rounding(eager: Any, right: Any) -> Any:
