@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from runner.core import devices
 from runner.execute.executors import EXECUTORS, LOCAL
+from runner.execute.local.early import EarlyZygote
 from runner.execute.routing import Makers
 from runner.language.read.files import discover
 from runner.plan import schedule
@@ -23,8 +24,6 @@ def executors_of(checked: Checked) -> Iterator[Makers]:
     if not _helps(checked):
         yield EXECUTORS
         return
-    from runner.execute.local.early import EarlyZygote
-
     options = checked.options
     kept = None if options.no_kept else cache_dirs.probe_cache_folder()
     with EarlyZygote(Environment(kinds=frozenset([devices.CPU])), schedule.threads(checked.workers), kept) as zygote:

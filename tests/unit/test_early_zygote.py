@@ -69,7 +69,7 @@ def test_one_that_has_ended_is_not_taken(zygote: EarlyZygote) -> None:
     assert zygote.take(CPU, 2) is None
 
 
-def test_it_ends_with_its_run_and_leaves_no_folder(zygote: EarlyZygote) -> None:
+def test_it_ends_with_its_run_and_leaves_no_folder() -> None:
     with EarlyZygote(CPU, 1, None) as other:
         process, folder = other._process.process, other._scratch.path
         assert folder.is_dir()
