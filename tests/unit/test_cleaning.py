@@ -87,6 +87,34 @@ def test_a_selected_kernel_leaves_nothing_odd(baseline: Baseline) -> None:
     assert after(baseline, select) == ""
 
 
+def patterns_of_freezing() -> list[dict[str, int]]:
+    """Return how many patterns of each key the passes of freezing have."""
+    from torch._inductor.fx_passes import freezing_patterns
+
+    passes = [*freezing_patterns.pass_patterns, freezing_patterns.binary_folding_pass]
+    return [{str(key): len(entries) for key, entries in one.patterns.items() if entries} for one in passes]
+
+
+def test_each_case_with_freezing_registers_its_own_patterns(baseline: Baseline) -> None:
+    """The first one ended its shared worker: 104 of 224 workers of a run on two GPUs had one case for this reason."""
+    from torch._inductor.fx_passes import freezing_patterns
+
+    before, seen = patterns_of_freezing(), []
+
+    def freeze(*, prepack: bool) -> None:
+        torch._inductor.config.cpp.weight_prepack = prepack
+        freezing_patterns.lazy_init()
+        seen.append(patterns_of_freezing())
+
+    for prepack in (True, False, True):
+        assert after(baseline, lambda prepack=prepack: freeze(prepack=prepack)) == ""
+        assert patterns_of_freezing() == before
+    assert seen[0] != before
+    assert seen[1] != before
+    assert seen[0] != seen[1]
+    assert seen[2] == seen[0]
+
+
 def test_what_is_recorded_of_the_compiles_of_a_case_leaves_nothing_odd(baseline: Baseline) -> None:
     def record() -> None:
         compilation.watch({"kernels", "guards", "recompiles", "graph_breaks", "graph", "dynamo"})

@@ -1,7 +1,7 @@
 """The baseline of a shared worker: its state before the first case. It is restored after each case; state that remains is reported.
 
 Restored: the entries of the case's undo stack (options, spies), all options of torch, ``settings.SETTINGS``, counters and metrics, torch's
-records of compiles, modules of specs and of generated code, the working folder.
+records of compiles, the patterns of freezing, modules of specs and of generated code, the working folder.
 
 Only reported: replaced functions, classes and table entries, registrations with torch, threads, GPU memory. After such a report the worker
 gets no further case. The runner checks child processes and memory growth itself.
@@ -37,6 +37,7 @@ from runner.worker.process import warming
 from runner.worker.process.registered import OURS, PYTHON, Counters, Places, Tables
 from runner.worker.process.settings import Settings
 from runner.worker.torch_compat import counting, devices, option_state, resets
+from runner.worker.torch_compat.freezing_patterns import FreezingPatterns
 
 
 @dataclass
@@ -56,6 +57,7 @@ class Baseline:
         hooks.install()
         compilation.install()
         _import_all()
+        self._freezing = FreezingPatterns()
         warming.freeze()
         self._options = option_state.option_values()
         self._settings = Settings()
@@ -92,6 +94,7 @@ class Baseline:
         yield from self._bring_back_options()
         yield from self._settings.bring_back()
         yield from _failure("compiled code of torch", _forget)
+        yield from _failure("the patterns of freezing", self._freezing.set_back)
         self._counters.set_back()
 
     def _bring_back_options(self) -> Iterator[str]:
