@@ -20,6 +20,8 @@ def run(function):
     numpy.random.seed({seed})
     torch.manual_seed({seed})
     samples = [one for one in entry.sample_inputs({device!r}, {dtype}, requires_grad=gradients){skip}]
+    if len(samples) <= {sample}:
+        sys.exit(f"there is no sample {sample}: the database has {{len(samples)}}, counted from 0 (repro --sample N takes a smaller N)")
     sample = samples[{sample}]
     args, kwargs = (sample.input, *sample.args), dict(sample.kwargs)
     print("arguments:", args, kwargs)

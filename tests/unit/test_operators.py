@@ -176,6 +176,7 @@ def test_the_shipped_specs_are_listed_from_the_table() -> None:
         (lambda text: text.replace("int64", "float8_e4m3fn, uint8, int64").replace("float8_e4m3fn", "complex99"), "complex99"),
         (lambda text: text.replace("expect: [{close: {to: eager}}]\n", ""), "the spec expects nothing"),
         (lambda text: text.replace("samples: first", "samples: some"), "samples"),
+        (lambda text: text.replace("samples: first", 'samples: first, gradients: "{{ dynamic }}"'), "expected true or false"),
     ],
 )
 def test_a_source_that_makes_no_sense(load_suite: LoadSuite, change: Callable[[str], str], message: str) -> None:
@@ -313,6 +314,7 @@ def test_the_script_of_a_sample_names_it_and_parses(load_suite: LoadSuite) -> No
         found = script(one, 3)
         compile(found, "script", "exec")
         assert "samples[3]" in found
+        assert "there is no sample 3: the database has" in found
         assert "torch._inductor.config.fallback_random = True" in found
         assert "import runner" not in found
     in_place, out = (next(script(one, 0) for one in load_suite(text).cases if f"op=add{end}," in one.id) for end in ("_", ".out"))
