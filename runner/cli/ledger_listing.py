@@ -31,6 +31,10 @@ def main(options: ListOptions, cases: Sequence[Case]) -> ExitCode:
         return _update(options.update, cases, options.because)
     assert options.against is not None
     ledger = read_ledger(options.against)
+    if not ledger.ids:
+        # a comparison with it could not fail
+        shown = one_line(shown_path(ledger.path))
+        raise UsageError(f"the ledger {shown} lists no case: restore it, or write it anew with list --update {shown}")
     found = compare(ledger, cases)
     if wrong := list(problems(ledger, found)):
         output.lines(map(str, wrong))

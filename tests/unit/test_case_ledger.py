@@ -145,6 +145,14 @@ def test_new_cases_are_noted_and_fail_nothing(specs: Path, capsys: pytest.Captur
     assert "4 cases not in the ledger yet" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["", "# a comment alone\n", "\nremoved:\n2026-01-01  area/gone[backend=cpu]  it was wrong\n"])
+def test_a_ledger_without_cases_is_refused(specs: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    """A comparison with it could not fail: an emptied ledger was green."""
+    (specs / NAME).write_text(text, "utf-8")
+    assert main(["list", "specs", "--against", "specs/ledger.txt"]) == ExitCode.USAGE
+    assert "specs/ledger.txt lists no case: restore it, or write it anew with list --update specs/ledger.txt" in capsys.readouterr().err
+
+
 def test_specs_outside_the_paths_are_not_lost(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "specs/area/one.yaml", "--against", "specs/ledger.txt"]) == ExitCode.OK
     assert "8 outside the paths" in capsys.readouterr().out
