@@ -6,9 +6,12 @@ import re
 
 def positive(text: str) -> float:
     """Return a number above 0."""
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
     if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not more than 0")
+        raise argparse.ArgumentTypeError(f"'{text}' is no number above 0")
     return number
 
 
@@ -40,10 +43,9 @@ def times(text: str) -> int:
 
 def natural(text: str) -> int:
     """Return a whole number that is not negative."""
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text} is less than 0")
-    return number
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"'{text}' is no whole number from 0 on")
+    return int(text)
 
 
 def seed(text: str) -> int | str:

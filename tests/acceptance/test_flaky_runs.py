@@ -167,7 +167,7 @@ def test_the_first_failure_ends_a_repetition_that_is_to_stop_there(tmp_path):
     [
         (["--retries", "1", "--repeat", "2"], "--retries 1 with --repeat 2"),
         (["--retries", "1", "--fail-fast"], "--retries 1 with --fail-fast"),
-        (["--retries", "-1"], "is less than 0"),
+        (["--retries", "-1"], "'-1' is no whole number from 0 on"),
         (["--repeat", "0"], "is not between 1 and 9999"),
         (["--repeat", "two"], "is not between 1 and 9999"),
         (["--repeat", "1000000000"], "is not between 1 and 9999"),
