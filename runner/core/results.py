@@ -58,6 +58,8 @@ class WaiverEffect(Enum):
     """The failure is the one that it names."""
     PASSED = "passed"
     """Nothing failed."""
+    PART_PASSED = "part-passed"
+    """Nothing failed, but the case ran only some samples of its operator: the failure may be in the others."""
     OTHER_FAILURE = "other-failure"
     """What failed looks otherwise."""
     TOO_SLOW = "too-slow"

@@ -52,7 +52,7 @@ def _effects(results: Iterable[CaseResult]) -> Mapping[Position, tuple[int, int]
             passed, failed = counts.get(one.position, (0, 0))
             if one.effect is WaiverEffect.PASSED and result.outcome is not Outcome.FLAKY:
                 counts[one.position] = (passed + 1, failed)
-            elif one.effect is not WaiverEffect.EXPIRED:
+            elif one.effect not in (WaiverEffect.EXPIRED, WaiverEffect.PART_PASSED):
                 counts[one.position] = (passed, failed + 1)
     return counts
 

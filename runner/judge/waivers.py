@@ -3,6 +3,7 @@
 | judged                        | a waiver that applies to the case here             | outcome  |
 |-------------------------------|----------------------------------------------------|----------|
 | PASS, OFFLINE_PASS            | is not expired                                     | XPASS    |
+| PASS of some samples of an operator | any                                          | the same |
 | FAIL, FELL_BACK, OFFLINE_FAIL, CRASH, TIMEOUT | is not expired, and names the failure | XFAIL  |
 | FAIL, FELL_BACK, OFFLINE_FAIL, CRASH, TIMEOUT | names another failure, or is expired | the same |
 | anything else                 | any                                                | the same |
@@ -98,14 +99,19 @@ def has_case(waiver: Waiver, ids: Sequence[str]) -> bool:
     return any(name.startswith(begin) and whole.fullmatch(name) is not None for name in ids)
 
 
-def apply(judged: CaseResult, case_id: str, here: Surroundings, waivers: Waivers) -> CaseResult:
-    """Return the outcome of a case once it is held against the waivers that are for it."""
+def apply(judged: CaseResult, case_id: str, here: Surroundings, waivers: Waivers, *, partial: bool) -> CaseResult:
+    """Return the outcome of a case once it is held against the waivers that are for it.
+
+    ``partial``: the case ran only some samples of its operator, so its pass does not show that the failure of a waiver is gone.
+    """
     candidates = waivers.of(case_id, here)
     if not candidates or judged.outcome not in (*PASSED, *WAIVABLE):
         return judged
     failures = failures_of(judged)
     passed = judged.outcome in PASSED
-    notes = tuple(_note(waiver, _effect(waiver, failures, passed=passed, expired=waivers.is_expired(waiver))) for waiver in candidates)
+    passing = WaiverEffect.PART_PASSED if partial else WaiverEffect.PASSED
+    effects = (passing if passed and not waivers.is_expired(waiver) else _effect(waiver, failures, waivers) for waiver in candidates)
+    notes = tuple(_note(waiver, effect) for waiver, effect in zip(candidates, effects, strict=True))
     if passed:
         return _passed(replace(judged, waivers=notes))
     matched = next((note for note in notes if note.effect is WaiverEffect.MATCHED), None)
@@ -132,11 +138,9 @@ def _passed(judged: CaseResult) -> CaseResult:
     return replace(judged, outcome=Outcome.XPASS, reason=reason, level="", failure_type="xpass", position=unexpected[0].position)
 
 
-def _effect(waiver: Waiver, failures: Sequence[Failure], *, passed: bool, expired: bool) -> WaiverEffect:
-    if expired:
+def _effect(waiver: Waiver, failures: Sequence[Failure], waivers: Waivers) -> WaiverEffect:
+    if waivers.is_expired(waiver):
         return WaiverEffect.EXPIRED
-    if passed:
-        return WaiverEffect.PASSED
     try:
         known = bool(failures) and all(any(_has(signature, failure) for signature in waiver.failures) for failure in failures)
     except PatternTooSlow:

@@ -28,9 +28,9 @@ _OFFLINE = (Outcome.OFFLINE_PASS, Outcome.OFFLINE_FAIL)
 _ONLINE = (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK)
 """Outcomes that only an executed case has."""
 _EFFECTS: Mapping[Outcome, frozenset[WaiverEffect]] = {
-    **dict.fromkeys(PASSED, frozenset({WaiverEffect.EXPIRED})),
+    **dict.fromkeys(PASSED, frozenset({WaiverEffect.EXPIRED, WaiverEffect.PART_PASSED})),
     Outcome.XPASS: frozenset({WaiverEffect.EXPIRED, WaiverEffect.PASSED}),
-    Outcome.XFAIL: frozenset(WaiverEffect) - {WaiverEffect.PASSED},
+    Outcome.XFAIL: frozenset(WaiverEffect) - {WaiverEffect.PASSED, WaiverEffect.PART_PASSED},
     **dict.fromkeys(WAIVABLE, frozenset({WaiverEffect.EXPIRED, WaiverEffect.OTHER_FAILURE, WaiverEffect.TOO_SLOW})),
 }
 """The possible effects of waivers, by the outcome."""

@@ -88,6 +88,12 @@ def test_attempts_and_their_case_are_read(journal: Path) -> None:
     assert read_run(written(journal, FLAKY, attempts=RETRIED)).results == (FLAKY,)
 
 
+def test_a_pass_of_some_samples_keeps_its_waiver(journal: Path) -> None:
+    kept = case(1, Outcome.PASS)
+    kept = replace(kept, waivers=(waiver_of(WaiverEffect.PART_PASSED, "r", kept.position),))
+    assert read_run(written(journal, kept)).results == (kept,)
+
+
 Change = Callable[[list[dict[str, Any]]], object]
 
 
@@ -117,6 +123,8 @@ LIES: list[tuple[Outcome, Change, str]] = [
     (Outcome.FAIL, line(1, outcome="XFAIL"), "XFAIL without a waiver that matched"),
     (Outcome.FAIL, line(1, waivers=[WAIVER]), "FAIL with a waiver of effect 'matched'"),
     (Outcome.PASS, line(1, waivers=[WAIVER]), "PASS with a waiver of effect 'matched'"),
+    (Outcome.FAIL, line(1, waivers=[{**WAIVER, "effect": "part-passed"}]), "FAIL with a waiver of effect 'part-passed'"),
+    (Outcome.XFAIL, line(1, waivers=[{**WAIVER, "effect": "part-passed"}]), "XFAIL without a waiver that matched"),
     (Outcome.ERROR, line(1, waivers=[{**WAIVER, "effect": "expired"}]), "ERROR with a waiver"),
     (Outcome.ERROR, line(1, outcome="XFAIL", waivers=[WAIVER]), "XFAIL, though the outcome of its verdicts is ERROR"),
     (Outcome.XFAIL, line(1, reason="another"), "XFAIL with another reason than its waiver's"),

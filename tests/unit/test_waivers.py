@@ -20,6 +20,7 @@ from runner.core.observation import Ending
 from runner.core.outcomes import JUnitTag, Outcome
 from runner.core.results import CaseResult, Verdict, WaiverEffect
 from runner.judge import waivers as module
+from runner.judge.void_waivers import void_waivers
 from runner.judge.waivers import WAIVABLE, Waivers, apply, warnings
 from runner.language.backends import Backends, load_backends
 from runner.language.read import schema
@@ -85,8 +86,8 @@ def known(*entries: KnownFailure, today: date = TODAY) -> Waivers:
     return Waivers(WaiverFiles(waivers=entries, documents=(), given=frozenset({"waivers.yaml"})), today)
 
 
-def waived(judged: CaseResult, *entries: KnownFailure, here: Surroundings = HERE, today: date = TODAY) -> CaseResult:
-    return apply(judged, ID, here, known(*entries, today=today))
+def waived(judged: CaseResult, *entries: KnownFailure, here: Surroundings = HERE, today: date = TODAY, partial: bool = False) -> CaseResult:
+    return apply(judged, ID, here, known(*entries, today=today), partial=partial)
 
 
 def effects(judged: CaseResult) -> list[WaiverEffect]:
@@ -189,6 +190,18 @@ def test_a_case_that_passes_fails_the_run_and_names_the_waiver() -> None:
     assert (found.outcome, found.failure_type) == (Outcome.XPASS, "xpass")
     assert found.reason == "passed, though waived: remove the waiver at waivers.yaml:2:5 (https://example.org/issues/7), or narrow the glob"
     assert (str(found.position), found.verdicts, effects(found)) == ("waivers.yaml:2:5", PASSED.verdicts, [WaiverEffect.PASSED])
+
+
+def test_a_pass_of_some_samples_alone_does_not_show_that_the_failure_is_gone() -> None:
+    found = waived(PASSED, waiver(MISS), waiver(MISS, line=9, until=date(2026, 1, 1)), partial=True)
+    assert (found.outcome, found.reason) == (Outcome.PASS, PASSED.reason)
+    assert effects(found) == [WaiverEffect.PART_PASSED, WaiverEffect.EXPIRED]
+    assert list(void_waivers(known(waiver(MISS)), [found])) == []
+
+
+def test_some_samples_that_fail_are_held_against_the_waiver_as_all_are() -> None:
+    assert waived(FAILED, waiver(MISS), partial=True).outcome is Outcome.XFAIL
+    assert waived(FAILED_TWICE, waiver(MISS), partial=True).outcome is Outcome.FAIL
 
 
 @pytest.mark.parametrize(
