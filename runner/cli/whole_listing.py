@@ -1,7 +1,7 @@
 """``list`` with a profile, a ledger or the coverage: these read every spec, and no cache answers for one."""
 
 from runner.cli import ledger_listing
-from runner.cli.commands.list import selected, show
+from runner.cli.listed_cases import selected, show
 from runner.cli.profiles import Loaded, levels_of, lines_of, load_profile, prospect_of
 from runner.core.exit_codes import ExitCode
 from runner.core.listed import listed

@@ -3,13 +3,15 @@
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pytest
 from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 
-from runner.cli.pytest_plugin.library import name_of
+from runner.cli.pytest_plugin.library import Library, name_of
+from runner.cli.pytest_plugin.session_run import SessionRun
 from runner.core.case import Case
+from runner.core.options import RunOptions
 from runner.core.outcomes import JUnitTag, Outcome
 from runner.core.results import CaseResult
 from runner.language.read.files import SpecPath
@@ -17,8 +19,6 @@ from runner.report import one_line, plain, verdict_text
 
 if TYPE_CHECKING:
     from _pytest._code.code import TracebackStyle
-
-    from runner.cli.pytest_plugin.session import Session
 
 
 class NotPassedError(Exception):
@@ -30,14 +30,26 @@ class NotPassedError(Exception):
         self.text = text
 
 
+class CaseSource(Protocol):
+    """The session of the plugin, as its nodes use it."""
+
+    options: RunOptions
+    library: Library
+    run: SessionRun
+
+    def result_of(self, item: "CaseItem") -> CaseResult:
+        """Return the result of a case, once the run has it."""
+        ...
+
+
 class SpecCollector(pytest.File):
     """A spec file: its cases are the items."""
 
     spec: SpecPath
-    conformance: "Session"
+    conformance: CaseSource
 
     @classmethod
-    def of(cls, parent: pytest.Collector, *, spec: SpecPath, session: "Session") -> Self:
+    def of(cls, parent: pytest.Collector, *, spec: SpecPath, session: CaseSource) -> Self:
         """Return the collector of a spec file."""
         made: Self = cls.from_parent(parent, path=spec.path)
         made.spec, made.conformance = spec, session
@@ -57,7 +69,7 @@ class CaseItem(pytest.Item):
 
     case_id: str
     line: int
-    conformance: "Session"
+    conformance: CaseSource
     result: CaseResult | None
 
     @classmethod

@@ -7,7 +7,7 @@ from runner.vocabulary.steps.aot import Aot
 from runner.vocabulary.steps.api import Api
 from runner.vocabulary.steps.around import Around, BackendOfSpec, DataPath, ExpectedOfStep
 from runner.vocabulary.steps.backward import Backward
-from runner.vocabulary.steps.base import Callee, Inputs, StepKind, Traits
+from runner.vocabulary.steps.base import Callee, Inputs, StepKind
 from runner.vocabulary.steps.bench import Bench
 from runner.vocabulary.steps.call import ONLY, Call
 from runner.vocabulary.steps.clear_counters import ClearCounters
@@ -18,6 +18,7 @@ from runner.vocabulary.steps.reset import Reset
 from runner.vocabulary.steps.samples import Samples
 from runner.vocabulary.steps.script import COMPILED, Script
 from runner.vocabulary.steps.spawn import Spawn
+from runner.vocabulary.steps.traits import Traits
 from runner.vocabulary.steps.triton import Triton
 
 STEPS: Mapping[str, type[StepKind]] = {

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 from runner.core.diagnostics import Diagnostic
 from runner.vocabulary.steps.around import Around
-from runner.vocabulary.steps.base import Traits
 from runner.vocabulary.steps.call import Calling
 from runner.vocabulary.steps.session import Call as Wanted
 from runner.vocabulary.steps.session import Session
+from runner.vocabulary.steps.traits import Traits
 
 
 @dataclass

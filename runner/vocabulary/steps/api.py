@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from runner.core.protocol import Json
-from runner.vocabulary.steps.base import Callee, StepKind, Traits
+from runner.vocabulary.steps.base import Callee, StepKind
 from runner.vocabulary.steps.session import Session, callable_of, values_of
+from runner.vocabulary.steps.traits import Traits
 
 
 def run(session: Session, arguments: "Api") -> None:

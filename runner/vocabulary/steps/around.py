@@ -3,13 +3,11 @@
 import ast
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import ClassVar, Protocol
 
 from runner.core.diagnostics import Diagnostic
 from runner.core.protocol import Json
-
-if TYPE_CHECKING:
-    from runner.vocabulary.steps.base import StepKind
+from runner.vocabulary.steps.traits import Traits
 
 DataPath = tuple[str | int, ...]
 """Keys and indices that lead to a value of a spec."""
@@ -33,6 +31,18 @@ class ExpectedOfStep:
     path: DataPath
 
 
+class StepAbove(Protocol):
+    """A step before another one: of any kind."""
+
+    kind: ClassVar[str]
+    traits: ClassVar[Traits]
+
+    @property
+    def bound(self) -> str | None:
+        """The name of its result."""
+        ...
+
+
 class Around(Protocol):
     """The spec around a step. Paths begin at the spec."""
 
@@ -42,7 +52,7 @@ class Around(Protocol):
         ...
 
     @property
-    def above(self) -> Sequence["StepKind"]:
+    def above(self) -> Sequence[StepAbove]:
         """The steps before it."""
         ...
 

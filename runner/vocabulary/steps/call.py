@@ -6,10 +6,11 @@ from typing import ClassVar
 
 from runner.core.diagnostics import Diagnostic, unknown
 from runner.core.protocol import Json
-from runner.vocabulary.steps.around import Around, DataPath
-from runner.vocabulary.steps.base import Inputs, StepKind, Traits
+from runner.vocabulary.steps.around import Around, DataPath, StepAbove
+from runner.vocabulary.steps.base import Inputs, StepKind
 from runner.vocabulary.steps.session import Call as Wanted
 from runner.vocabulary.steps.session import Session
+from runner.vocabulary.steps.traits import Traits
 
 ONLY = "function"
 """The name of the function of a spec that has just one."""
@@ -41,7 +42,7 @@ class Calling(StepKind):
         if self.inputs is not None:
             yield ("inputs",), self.inputs
 
-    def why_no_reference(self, above: Sequence[StepKind]) -> tuple[str, str] | None:
+    def why_no_reference(self, above: Sequence[StepAbove]) -> tuple[str, str] | None:
         """It always has a reference."""
         return None
 
@@ -114,6 +115,6 @@ class Call(Calling):
         """Unless it is eager, or ``side_effects`` is false."""
         return not self.eager and self.side_effects is not False
 
-    def why_no_reference(self, above: Sequence[StepKind]) -> tuple[str, str] | None:
+    def why_no_reference(self, above: Sequence[StepAbove]) -> tuple[str, str] | None:
         """An eager call has no reference."""
         return ("an eager call compared with eager cannot differ", "compare with a named value") if self.eager is True else None

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from runner.core.diagnostics import Diagnostic
 from runner.core.protocol import Json, encode
-from runner.vocabulary.steps.around import Around
-from runner.vocabulary.steps.base import Callee, StepKind, Traits
+from runner.vocabulary.steps.around import Around, StepAbove
+from runner.vocabulary.steps.base import Callee, StepKind
 from runner.vocabulary.steps.session import Session, Side, needed, values_of
+from runner.vocabulary.steps.traits import Traits
 
 if TYPE_CHECKING:
     import torch
@@ -112,7 +113,7 @@ class Optimizer(StepKind):
         """The class of the optimizer."""
         yield Callee(call=self.call, kwargs=self.kwargs)
 
-    def why_no_reference(self, above: Sequence[StepKind]) -> tuple[str, str] | None:
+    def why_no_reference(self, above: Sequence[StepAbove]) -> tuple[str, str] | None:
         """It always has a reference."""
         return None
 

@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 from runner.core.diagnostics import Diagnostic
 from runner.core.protocol import Json
 from runner.vocabulary.steps.around import Around
-from runner.vocabulary.steps.base import StepKind, Traits
+from runner.vocabulary.steps.base import StepKind
 from runner.vocabulary.steps.sample_calls import Caller, Given, changed_arguments, drawn, gradients
 from runner.vocabulary.steps.session import NotCarriedOut, Session, needed
+from runner.vocabulary.steps.traits import Traits
 
 _MOST_TEXT = 600
 """Characters of the description of a sample, and of the message of an exception."""

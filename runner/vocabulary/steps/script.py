@@ -9,8 +9,9 @@ from typing import ClassVar
 from runner.core.diagnostics import Diagnostic, one_of
 from runner.core.protocol import Json
 from runner.vocabulary.steps.around import Around
-from runner.vocabulary.steps.base import StepKind, Traits
+from runner.vocabulary.steps.base import StepKind
 from runner.vocabulary.steps.session import Session, needed
+from runner.vocabulary.steps.traits import Traits
 
 COMPILED = "compiled"
 """The name of the compiled function."""

@@ -8,8 +8,9 @@ from runner.core.diagnostics import Diagnostic
 from runner.core.protocol import Json
 from runner.vocabulary.steps import programs
 from runner.vocabulary.steps.around import Around
-from runner.vocabulary.steps.base import Callee, StepKind, Traits
+from runner.vocabulary.steps.base import Callee, StepKind
 from runner.vocabulary.steps.session import Session, callable_of, values_of
+from runner.vocabulary.steps.traits import Traits
 
 
 def run(session: Session, arguments: "Spawn") -> None:

@@ -48,6 +48,7 @@ def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str) 
 
 def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: dict[str, Any], undo: contextlib.ExitStack) -> None:
     import runner.vocabulary.expectations  # noqa: F401 - imported before the seal is taken, which then covers it
+    from runner.worker.case.preparing import prepare
     from runner.worker.case.session import Session
 
     lookup.refuse_other_torch(plan.get("torch_root"))
@@ -59,7 +60,7 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
     session = Session(plan, phases, undo, witness)
     seal = Seal()
     try:
-        session.prepare()
+        prepare(session, undo)
         seal.check()
         undo.enter_context(option_state.patched_options(parts.resolved(naming, session.scope.named)))
         # graphs and counts of preludes and values are not those of the case's functions

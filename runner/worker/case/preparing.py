@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def prepare(session: "Session", undo: contextlib.ExitStack) -> None:
-    """Prepare the case. Each part may use the names of earlier parts. Changes of the process are registered with ``undo``."""
+    """Execute preludes, set spies, create functions, values and arguments, and copy them for the eager side.
+
+    Each part may use the names of earlier parts. Changes of the process are registered with ``undo``.
+    """
     session.reseed()
     body = session.plan["body"]
     if body["preludes"]:

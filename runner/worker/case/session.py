@@ -12,7 +12,7 @@ from runner.vocabulary import inputs
 from runner.vocabulary.expectations.texts import MOST
 from runner.vocabulary.steps import STEPS
 from runner.vocabulary.steps.session import Call, Changes, needed
-from runner.worker.case import copies, parts, preparing, spies
+from runner.worker.case import copies, parts, spies
 from runner.worker.case.answers import OtherAnswers
 from runner.worker.case.calibration import Calibrations
 from runner.worker.case.each_repetition import EachRepetition
@@ -75,10 +75,6 @@ class Session:
     def eager(self) -> Side | None:
         """The eager side; None where no expectation uses it."""
         return self.reference.side
-
-    def prepare(self) -> None:
-        """Execute preludes, set spies, create functions, values and arguments, and copy them for the eager side."""
-        preparing.prepare(self, self._undo)
 
     def function_of(self, block: Mapping[str, Any], entry: str) -> Callable[..., Any]:
         """Return the function ``entry`` that a block of Python defines."""
