@@ -13,6 +13,7 @@ from runner.execute.ray import bundle
 from runner.execute.ray.frames import Frame, FrameReader, pack, unpack
 from runner.execute.ray.link import Came, Event, Joined, Lost, Node, Opened
 from runner.execute.ray.node_facts import machine_as_json
+from runner.run.fleet import options as fleet_options
 from runner.run.fleet import start
 from runner.system import availability
 from runner.system.installed_torch import installed_torch, release
@@ -182,7 +183,7 @@ def use_fleet(monkeypatch: pytest.MonkeyPatch, *nodes: FakeNode) -> FakeLink:
     installed = installed_torch()
     assert installed is not None
     monkeypatch.setitem(FACTS, "torch", installed.version)  # what a fake executor of this machine reports
-    monkeypatch.setattr(start, "require_ray", lambda: None)
+    monkeypatch.setattr(fleet_options, "require_ray", lambda: None)
     monkeypatch.setattr(start, "link_of", lambda options: link)
     return link
 

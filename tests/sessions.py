@@ -15,6 +15,7 @@ from tests.fakes import HERE, shipped
 def prepared(folder: Path, text: str, *, compile_with: str = "eager", **changes: Any) -> tuple[Any, Any]:
     """Return the session and the plan of the one case of a spec; ``changes`` replace parts of the plan."""
     from runner.worker.case.hooks import Phases
+    from runner.worker.case.preparing import prepare
     from runner.worker.case.session import Session
 
     path = folder / "spec.yaml"
@@ -23,6 +24,6 @@ def prepared(folder: Path, text: str, *, compile_with: str = "eager", **changes:
     plan = with_paths(make_plan(one, surroundings(shipped()["cpu"], HERE), {}), folder, folder / "cache")
     plan = decode(json.loads(json.dumps(plan)))
     plan.update({key: {**plan[key], **value} if isinstance(value, dict) else value for key, value in changes.items()})
-    session = Session(plan, Phases(lambda phase: None), contextlib.ExitStack())
-    session.prepare()
+    session = Session(plan, Phases(lambda phase: None))
+    prepare(session, contextlib.ExitStack())
     return session, plan

@@ -82,7 +82,7 @@ def check(options: RunOptions) -> Checked:
     The cache folders are examined only once, before anything runs: a worker could change their content.
     """
     if options.executor != LOCAL or options.address or options.lab:
-        from runner.run.fleet.start import check_fleet
+        from runner.run.fleet.options import check_fleet
 
         check_fleet(options)
     options, profile = with_profile(options)

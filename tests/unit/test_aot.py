@@ -71,14 +71,15 @@ def packages(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Packages:
 def session(torch: Any, tmp_path: Path) -> Callable[[str], Any]:
     def start(text: str) -> Any:
         from runner.worker.case.hooks import Phases
+        from runner.worker.case.preparing import prepare
         from runner.worker.case.session import Session
 
         path = tmp_path / "spec.yaml"
         path.write_text(text)
         (one,) = load([path]).cases
         plan = with_paths(make_plan(one, surroundings(shipped()["cpu"], HERE), {}), tmp_path, tmp_path / "cache")
-        made = Session(decode(json.loads(json.dumps(plan))), Phases(lambda phase: None), contextlib.ExitStack())
-        made.prepare()
+        made = Session(decode(json.loads(json.dumps(plan))), Phases(lambda phase: None))
+        prepare(made, contextlib.ExitStack())
         return made
 
     return start

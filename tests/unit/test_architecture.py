@@ -63,7 +63,7 @@ def imports_below(node: ast.AST, module: str, functions: tuple[str, ...] = ()) -
             continue
         inner = (*functions, child.name) if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) else functions
         if isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
-            continue
+            inner = (*inner, "TYPE_CHECKING")  # never executed, and an arrow all the same
         if isinstance(child, ast.Import):
             for alias in child.names:
                 yield Import(module, alias.name, child.lineno, inner)
@@ -96,12 +96,20 @@ def test_the_reader_sees_imports() -> None:
     assert any(found.functions for found in ours())
     text = "import a\nif TYPE_CHECKING:\n    import b\ndef f():\n    class C:\n        def g(self):\n            from c.d import e\n"
     found = list(imports_below(ast.parse(text), "x"))
-    assert [(one.target, one.line, one.functions) for one in found] == [("a", 1, ()), ("c.d", 7, ("f", "g"))]
+    assert [(one.target, one.line, one.functions) for one in found] == [
+        ("a", 1, ()),
+        ("b", 3, ("TYPE_CHECKING",)),
+        ("c.d", 7, ("f", "g")),
+    ]
 
 
 def arrows(name: str) -> list[Import]:
-    """Return the imports that lead out of a room; the package itself holds the version, and anybody may read it."""
-    return [found for found in ours() if room(found.module) == name and room(found.target) not in ("", name)]
+    """Return the imports that lead out of a room, but for those for types alone; any room may read the package itself, with the version."""
+    return [
+        found
+        for found in ours()
+        if room(found.module) == name and room(found.target) not in ("", name) and "TYPE_CHECKING" not in found.functions
+    ]
 
 
 def test_every_room_is_in_the_table() -> None:
@@ -136,10 +144,10 @@ def test_only_the_program_imports_the_command_line() -> None:
 
 
 def test_no_module_imports_itself_through_others() -> None:
-    """At module level; within functions a lazy import may close a circle."""
+    """Imports within functions and for types count too."""
     edges: dict[str, set[str]] = {module: set() for module in MODULES}
     for found in ours():
-        if not found.functions and found.target != found.module:
+        if found.target != found.module:
             edges[found.module].add(found.target)
     done: set[str] = set()
 

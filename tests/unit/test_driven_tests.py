@@ -13,6 +13,7 @@ from runner.language.authoring.driven.texts import pattern
 from runner.language.authoring.from_python import draft, problems_of
 from runner.language.authoring.python_file import PythonFile
 from runner.language.authoring.reading import Reading
+from runner.language.authoring.rules import RULES
 from runner.language.authoring.values import Function, NotCarried
 
 HEAD = """\
@@ -36,7 +37,7 @@ def parsed(body: str, *, helpers: str = "", marks: str = "") -> PythonFile:
 
 def spec_of(body: str, **words: str) -> dict[str, Any]:
     file = parsed(body, **words)
-    found: dict[str, Any] = yaml.safe_load(driven(Reading(file=file, test=file.tests()[0])))
+    found: dict[str, Any] = yaml.safe_load(driven(Reading(file=file, test=file.tests()[0], rules=RULES)))
     return found
 
 

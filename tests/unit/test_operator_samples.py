@@ -34,6 +34,7 @@ def measured(torch: Any, tmp_path: Path) -> Callable[..., Any]:
     """Return a function that runs the samples of an operator, compiled by dynamo alone, and returns case and entries."""
     from runner.vocabulary.expectations import MEASURES
     from runner.worker.case.hooks import Phases
+    from runner.worker.case.preparing import prepare
     from runner.worker.case.session import Session
 
     def run(op: str, dtype: str = "float32", source: str = "samples: 3") -> tuple[Any, list[dict[str, Any]]]:
@@ -45,8 +46,8 @@ def measured(torch: Any, tmp_path: Path) -> Callable[..., Any]:
         )
         (one,) = [case for case in load([path]).cases if case.params["op"] == op]
         plan = with_paths(make_plan(one, surroundings(shipped()["cpu"], HERE), {}), tmp_path, tmp_path / "cache")
-        session = Session(decode(json.loads(json.dumps(plan))), Phases(lambda phase: None), contextlib.ExitStack())
-        session.prepare()
+        session = Session(decode(json.loads(json.dumps(plan))), Phases(lambda phase: None))
+        prepare(session, contextlib.ExitStack())
         session.begin_step({})
         (step,) = session.plan["steps"]
         session.do(step)

@@ -23,7 +23,7 @@ def make(torch: Any) -> Any:
     def maker(entry: Any, *, device: str = "cpu", seed: int = 3, names: dict[str, Any] | None = None) -> Any:
         known = {**(names or {}), "Linear": torch.nn.Linear}
         torch.manual_seed(seed)
-        return inputs.make(entry, inputs.Maker(device=device, scope=Scope(known), closing=contextlib.ExitStack()))
+        return inputs.make(entry, inputs.Maker(device=device, scope=Scope(known), closing=contextlib.ExitStack(), value=inputs.value))
 
     return maker
 

@@ -36,15 +36,16 @@ def session(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
 
     def start(text: str) -> Any:
         from runner.worker.case.hooks import Phases
+        from runner.worker.case.preparing import prepare
         from runner.worker.case.session import Session
 
         path = tmp_path / "spec.yaml"
         path.write_text(HOST + text)
         (one,) = load([path]).cases
         plan = with_paths(make_plan(one, surroundings(shipped()["host"], HERE), {}), tmp_path, tmp_path / "cache")
-        made = Session(decode(json.loads(json.dumps(plan))), Phases(lambda phase: None), contextlib.ExitStack())
+        made = Session(decode(json.loads(json.dumps(plan))), Phases(lambda phase: None))
         try:
-            made.prepare()
+            prepare(made, contextlib.ExitStack())
         except BaseException:
             made.close()  # as the worker does
             raise

@@ -9,7 +9,8 @@ from typing import Any
 from runner.language.authoring import configs
 from runner.language.authoring.binding import bind
 from runner.language.authoring.contexts import entered, library, own_manager, read_managed, resolved
-from runner.language.authoring.evaluate import evaluate, expression
+from runner.language.authoring.evaluate import evaluate
+from runner.language.authoring.expressions import expression
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.tensors import device_of, dtype_text

@@ -4,11 +4,14 @@ import ast
 
 from runner.language.authoring import constants
 from runner.language.authoring.binding import plain, unpacked
+from runner.language.authoring.common import common, device_of_check, is_check_model
 from runner.language.authoring.compiling import compiled, compiled_by, is_compile
-from runner.language.authoring.evaluate import evaluate, expression
+from runner.language.authoring.evaluate import evaluate
+from runner.language.authoring.expressions import expression
 from runner.language.authoring.facts import capability, constant_call, is_instance
 from runner.language.authoring.methods import method
 from runner.language.authoring.naming import dotted
+from runner.language.authoring.own_methods import own_function
 from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.tensors import tensor_of
 from runner.language.authoring.torch_helpers import PATHS, WORDS
@@ -259,10 +262,8 @@ def inline(function: Function, node: ast.Call, reading: Reading) -> Value | None
     try:
         if isinstance(function.node, ast.Lambda):
             return evaluate(function.node.body, reading)
-        from runner.language.authoring.statements import read_body  # the two call each other
-
         reading.returned.append(None)
-        read_body(function.node.body, reading)
+        reading.rules.read_body(function.node.body, reading)
         return reading.returned.pop()
     finally:
         outer.update({name: value for name, value in reading.scope.items() if name.startswith("self.")})
@@ -295,8 +296,6 @@ def _bound(function: Function, values: list[Value], keywords: dict[str, Value], 
 
 def _own_method(node: ast.Call, name: str, reading: Reading) -> Value | None:
     """Read a helper method of the test's class."""
-    from runner.language.authoring.common import common, device_of_check, is_check_model
-
     if name == "common" and is_check_model(reading):
         return common(node, reading)
     if device_of_check(name, reading):
@@ -305,31 +304,3 @@ def _own_method(node: ast.Call, name: str, reading: Reading) -> Value | None:
     if function is None:
         raise NotCarried(f"'self.{name}' is not defined in the file")
     return inline(function, node, reading)
-
-
-def own_function(name: str, reading: Reading) -> Function | None:
-    """Return a method of the test's class, without ``self``."""
-    method = own_method(name, reading)
-    if method is None:
-        return None
-    is_static = any(isinstance(part, ast.Name) and part.id == "staticmethod" for part in method.decorator_list)
-    return Function(name, method if is_static else _without_self(method), {})
-
-
-def own_method(name: str, reading: Reading) -> ast.FunctionDef | None:
-    """Return a method of the test's class or of its bases within the file."""
-    if reading.test.owner is None:
-        return None
-    for owner in reading.file.lineage(reading.test.owner):
-        for part in owner.body:
-            if isinstance(part, ast.FunctionDef) and part.name == name:
-                return part
-    return None
-
-
-def _without_self(method: ast.FunctionDef) -> ast.FunctionDef:
-    copied = ast.FunctionDef(**{name: getattr(method, name) for name in method._fields if hasattr(method, name)})
-    old = method.args
-    positional = [*old.posonlyargs, *old.args][1:]
-    copied.args = ast.arguments([], positional, old.vararg, old.kwonlyargs, old.kw_defaults, old.kwarg, old.defaults)
-    return ast.copy_location(copied, method)

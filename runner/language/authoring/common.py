@@ -5,6 +5,7 @@ from typing import Any
 
 from runner.language.authoring.binding import unpacked
 from runner.language.authoring.evaluate import evaluate
+from runner.language.authoring.own_methods import own_method
 from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.values import Compiled, Function, Items, Known, Module, NotCarried, Result, Step, Value
 
@@ -26,8 +27,6 @@ _HARMLESS = frozenset(
 
 def is_check_model(reading: Reading) -> bool:
     """Whether ``self.common`` is torch's check of a model, and no method of the file."""
-    from runner.language.authoring.calls import own_method
-
     if own_method("common", reading) is not None:
         return False
     known = {"check_model", "check_model_gpu", "check_model_cuda", "run_and_get_cpp_code"}

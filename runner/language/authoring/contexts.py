@@ -4,8 +4,12 @@ import ast
 import copy
 from collections.abc import Callable
 
-from runner.language.authoring.evaluate import evaluate, expression
+from runner.language.authoring.binding import bind
+from runner.language.authoring.calls import inline
+from runner.language.authoring.evaluate import evaluate
+from runner.language.authoring.expressions import expression
 from runner.language.authoring.naming import dotted
+from runner.language.authoring.own_methods import own_function
 from runner.language.authoring.reading import Block, Reading
 from runner.language.authoring.values import Class, Dotted, Entered, Expression, Function, Known, NotCarried, Value
 
@@ -23,8 +27,6 @@ def own_manager(node: ast.expr, reading: Reading) -> Function | None:
         except NotCarried:
             return None
     elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) and node.func.value.id == "self":
-        from runner.language.authoring.calls import own_function
-
         found = own_function(node.func.attr, reading)
     if not isinstance(found, Function) or isinstance(found.node, ast.Lambda):
         return None
@@ -34,8 +36,6 @@ def own_manager(node: ast.expr, reading: Reading) -> Function | None:
 
 def read_managed(function: Function, item: ast.withitem, body: list[ast.stmt], reading: Reading) -> None:
     """Read the function of a context manager, with the block of the ``with`` where it yields."""
-    from runner.language.authoring.calls import inline
-
     assert isinstance(item.context_expr, ast.Call)
     if any(isinstance(part, ast.Return | ast.Yield) for statement in body for part in ast.walk(statement)):
         raise NotCarried("a block that returns, in a context manager of the file")
@@ -51,8 +51,6 @@ def read_managed(function: Function, item: ast.withitem, body: list[ast.stmt], r
 
 def read_block(node: ast.Yield, reading: Reading, read: Read) -> None:
     """Read the block of the ``with`` statement whose context manager yields here."""
-    from runner.language.authoring.binding import bind
-
     block = reading.blocks[-1] if reading.blocks else None
     if block is None or block.is_read:
         raise NotCarried("a function that yields")

@@ -11,7 +11,8 @@ from runner.language.authoring.blocks import context_word
 from runner.language.authoring.configs import merge, patched
 from runner.language.authoring.contexts import LIBRARY, dotted_call, entered
 from runner.language.authoring.equivalence import node_of
-from runner.language.authoring.evaluate import evaluate, expression
+from runner.language.authoring.evaluate import evaluate
+from runner.language.authoring.expressions import expression
 from runner.language.authoring.filechecks import filecheck, is_filecheck
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.reading import Reading, line_of

@@ -7,6 +7,7 @@ from typing import Any
 
 from runner.language.authoring import constants
 from runner.language.authoring.binding import bind, plain, unpacked
+from runner.language.authoring.expressions import expression
 from runner.language.authoring.facts import decided
 from runner.language.authoring.file_names import of_file, of_path
 from runner.language.authoring.naming import DTYPES, SIZES, dotted
@@ -18,7 +19,6 @@ from runner.language.authoring.values import (
     Codes,
     Device,
     Dotted,
-    Expression,
     Function,
     Gradient,
     Items,
@@ -45,20 +45,6 @@ def evaluate(node: ast.expr, reading: Reading) -> Value:
 def constant(node: ast.expr, reading: Reading) -> Any:
     """Return the constant that an expression is; raise ``NotCarried`` for others."""
     return plain(evaluate(node, reading))
-
-
-def expression(node: ast.expr, reading: Reading) -> Expression:
-    """Return an expression that nothing else is known of, with what its names stand for."""
-    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-    scope: dict[str, Value] = {}
-    for name in names & reading.scope.keys():
-        value = reading.scope[name]
-        if isinstance(value, Unknown):
-            raise NotCarried(f"it uses '{name}', which line {value.line} makes")
-        if isinstance(value, Codes | Gradient | Raised) or (isinstance(value, Result) and value.loss):
-            raise NotCarried(f"it computes with '{name}', a result of a compiled call")
-        scope[name] = value
-    return Expression(node, scope, options=repr(reading.inner))
 
 
 def _constant(node: ast.Constant, reading: Reading) -> Value:
@@ -315,7 +301,5 @@ _HANDLERS: Mapping[type[ast.expr], Callable[[Any, Reading], Value]] = {
 
 
 def _called(node: ast.Call, reading: Reading) -> Value:
-    from runner.language.authoring.calls import call  # the two call each other
-
-    value = call(node, reading)
+    value = reading.rules.call(node, reading)
     return value if value is not None else Unknown(line_of(node))

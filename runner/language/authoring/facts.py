@@ -4,6 +4,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
+from runner.language.authoring.expressions import expression
 from runner.language.authoring.naming import atom, dotted
 from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.values import FALSE, Class, Function, Items, Known, Module, NotCarried, Tensor, Value
@@ -19,8 +20,6 @@ _CAPABILITIES: Mapping[str, Mapping[str, str]] = {
 
 def decided(test: ast.expr, reading: Reading) -> Value:
     """Return the value of a condition, decided by what every machine of the spec has in common where its values do not say it."""
-    from runner.language.authoring.evaluate import evaluate  # the two call each other
-
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = decided(test.operand, reading)
         return Known(not inner.value) if isinstance(inner, Known) else inner
@@ -32,12 +31,10 @@ def decided(test: ast.expr, reading: Reading) -> Value:
         return Known(word == "true")
     if word == "rocm" and "rocm" not in reading.vendors:
         return FALSE
-    return evaluate(test, reading)
+    return reading.rules.evaluate(test, reading)
 
 
 def _joined(test: ast.BoolOp, reading: Reading) -> Value:
-    from runner.language.authoring.evaluate import expression
-
     decisive = isinstance(test.op, ast.Or)
     is_open = False
     for part in test.values:
@@ -61,12 +58,10 @@ def capability(path: str, node: ast.Call, reading: Reading) -> Known | None:
 
 def is_instance(node: ast.Call, reading: Reading) -> Known | None:
     """Return the answer of ``isinstance`` for a value whose type is known; None for others."""
-    from runner.language.authoring.evaluate import evaluate
-
     if not (isinstance(node.func, ast.Name) and node.func.id == "isinstance" and len(node.args) == 2 and not node.keywords):
         return None
     try:
-        value = evaluate(node.args[0], reading)
+        value = reading.rules.evaluate(node.args[0], reading)
     except NotCarried:
         return None
     kinds = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]

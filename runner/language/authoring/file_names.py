@@ -54,9 +54,7 @@ def _assigned(name: str, node: ast.expr, reading: Reading) -> Value:
     outer, reading.scope = reading.scope, {}
     try:
         if reading.depth < _DEEPEST:
-            from runner.language.authoring.evaluate import evaluate  # the two call each other
-
-            value = evaluate(node, reading)
+            value = reading.rules.evaluate(node, reading)
             if isinstance(value, Known | Dotted | Items | Device):
                 return value
     except NotCarried:

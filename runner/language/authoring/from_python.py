@@ -10,6 +10,7 @@ from runner.language.authoring.driven.spec import driven
 from runner.language.authoring.points import axes_to_pin, points, suffix
 from runner.language.authoring.python_file import PythonFile, Test
 from runner.language.authoring.reading import Reading, TooLarge
+from runner.language.authoring.rules import RULES
 from runner.language.authoring.values import Expectation, NotCarried, Step
 from runner.language.authoring.whole_test import read_test
 
@@ -37,7 +38,7 @@ def _driven(file: PythonFile, test: Test) -> Draft | None:
 
 
 def _attempt_driven(file: PythonFile, test: Test, pinned: Mapping[str, int]) -> tuple[Reading, Draft]:
-    reading = Reading(file=file, test=test, pinned=pinned)
+    reading = Reading(file=file, test=test, rules=RULES, pinned=pinned)
     try:
         text = driven(reading)
         problems = problems_of(text, spec_name(test.name))
@@ -52,7 +53,7 @@ def _attempt_driven(file: PythonFile, test: Test, pinned: Mapping[str, int]) -> 
 
 
 def _attempt(file: PythonFile, test: Test, pinned: Mapping[str, int]) -> tuple[Reading, Draft]:
-    reading = Reading(file=file, test=test, pinned=pinned)
+    reading = Reading(file=file, test=test, rules=RULES, pinned=pinned)
     try:
         read_test(reading)
         return reading, _valid(reading)

@@ -6,7 +6,8 @@ from typing import Any
 
 from runner.language.authoring import constants
 from runner.language.authoring.binding import plain
-from runner.language.authoring.evaluate import evaluate, expression
+from runner.language.authoring.evaluate import evaluate
+from runner.language.authoring.expressions import expression
 from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.tensors import device_of, dtype_text, method_of_tensor
 from runner.language.authoring.values import (

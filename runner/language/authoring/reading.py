@@ -1,7 +1,7 @@
 """The state of reading one test: what its names stand for, and what the spec has so far."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,12 +18,27 @@ class Lost:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The functions of the reader that are called from below: an expression may hold a call, and a call may read statements."""
+
+    evaluate: Callable[[ast.expr, "Reading"], Value]
+    """The value of an expression."""
+    call: Callable[[ast.Call, "Reading"], Value | None]
+    """The value of a call; None for a call without one."""
+    call_of: Callable[[Value, ast.Call, "Reading"], Value | None]
+    """The same for a call of this value, whatever the call names."""
+    read_body: Callable[[list[ast.stmt], "Reading"], None]
+    """The statements of a function."""
+
+
 @dataclass(eq=False)
 class Reading:
     """What is known of a test after some of its statements."""
 
     file: PythonFile
     test: Test
+    rules: Rules
     scope: dict[str, Value] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     config: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -54,9 +54,7 @@ def _result_and_code(node: ast.Call, reading: Reading) -> Value:
 def _run_wrapped(node: ast.Call, reading: Reading) -> Value:
     """Return the result of calling the first argument with the others."""
     inner = ast.copy_location(ast.Call(node.args[0], node.args[1:], node.keywords), node)
-    from runner.language.authoring.calls import of_value  # the two call each other
-
-    made = of_value(evaluate(node.args[0], reading), inner, reading)
+    made = reading.rules.call_of(evaluate(node.args[0], reading), inner, reading)
     return made if made is not None else Known(None)
 
 

@@ -18,7 +18,7 @@ from runner.execute.ray import labels
 from runner.execute.ray.node_facts import IMAGE
 from runner.language.lab import LabNode, read_lab
 from runner.run.fleet.lab_check import CPU, differences
-from runner.run.fleet.start import require_ray
+from runner.run.fleet.options import require_ray
 from runner.run.machine_report import ask_worker
 from runner.system import availability, hardware, output
 from runner.system.capabilities import Machine

@@ -1,7 +1,7 @@
 """The base class of the kinds of inputs: their keys, and the function that makes them in the worker."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -38,6 +38,8 @@ class Maker:
     scope: Scope
     closing: contextlib.ExitStack
     """Callbacks for the end of the case."""
+    value: Callable[[Json, "Maker"], Any]
+    """``inputs.value``: makes a value that may hold inputs, as the arguments of a call do."""
 
 
 class InputKind:

@@ -9,9 +9,7 @@ if TYPE_CHECKING:
 
 
 def _called(function: Any, entry: Entry, maker: Maker) -> Any:
-    from runner.vocabulary.inputs import value  # the table of kinds, which holds those of this module
-
-    return function(*value(entry.get("args", []), maker), **value(entry.get("kwargs", {}), maker))
+    return function(*maker.value(entry.get("args", []), maker), **maker.value(entry.get("kwargs", {}), maker))
 
 
 def module(entry: Entry, maker: Maker) -> "torch.nn.Module":

@@ -57,7 +57,7 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
     paths = _use_own_folders(plan)
     witness = Witness()
     naming = _set_up(plan, paths, phases, witness, undo)
-    session = Session(plan, phases, undo, witness)
+    session = Session(plan, phases, witness)
     seal = Seal()
     try:
         prepare(session, undo)

@@ -38,9 +38,8 @@ class Params:
 class Session:
     """The state of a case while its steps run. The protocol in ``vocabulary/steps/session.py`` is the part that steps may use."""
 
-    def __init__(self, plan: Mapping[str, Any], phases: Phases, undo: contextlib.ExitStack, witness: Witness | None = None) -> None:
+    def __init__(self, plan: Mapping[str, Any], phases: Phases, witness: Witness | None = None) -> None:
         self.plan = plan
-        self._undo = undo
         self.phases = phases
         self.folder: str = plan["folder"]
         self.cache: str = plan["cache"]
@@ -69,7 +68,7 @@ class Session:
         self.other_answers = OtherAnswers(plan, self.reference, self.unseen, phases, self.calibrations.comparers)
         self.repeats = Repeats(plan, self.scope, self.unseen, phases, self.calibrations)
         self._closing = contextlib.ExitStack()
-        self.maker = inputs.Maker(device=plan["device"], scope=self.scope, closing=self._closing)
+        self.maker = inputs.Maker(device=plan["device"], scope=self.scope, closing=self._closing, value=inputs.value)
 
     @property
     def eager(self) -> Side | None:

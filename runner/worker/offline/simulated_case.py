@@ -40,7 +40,7 @@ class Lowering:
         params = Params({**plan["params"], "backend": plan["backend"], "device": DEVICE})
         self._module = SpecModule(plan["module_key"], {"torch": torch, "params": params})
         self._scope = Scope(self._module.namespace)
-        self._maker = inputs.Maker(device=DEVICE, scope=self._scope, closing=closing)
+        self._maker = inputs.Maker(device=DEVICE, scope=self._scope, closing=closing, value=inputs.value)
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
         self._backward: list[Graph] = []
         for block in body["preludes"]:
