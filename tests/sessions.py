@@ -14,7 +14,7 @@ from tests.fakes import HERE, shipped
 
 def prepared(folder: Path, text: str, *, compile_with: str = "eager", **changes: Any) -> tuple[Any, Any]:
     """Return the session and the plan of the one case of a spec; ``changes`` replace parts of the plan."""
-    from runner.worker.case.hooks import Phases
+    from runner.worker.case.phases import Phases
     from runner.worker.case.preparing import prepare
     from runner.worker.case.session import Session
 

@@ -148,6 +148,8 @@ class ObservedStep:
     """Calls of all other compiled graphs."""
     abandoned: tuple[str, ...]
     """A reason for each frame that dynamo gave up."""
+    uncompiled: tuple[str, ...]
+    """Samples of an operator whose compiled call ran eagerly though it had operations, the first ones, each with the reason."""
     choices: tuple[Choice, ...]
     """What autotuning timed, of one tuning after the other."""
     tunings: Tunings

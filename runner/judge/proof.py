@@ -77,6 +77,12 @@ def _steps_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | Non
         if observed.abandoned:  # for any step: dynamo does not compile an abandoned frame again
             expected = f"{where} runs as it was compiled"
             return _unproven(backend, expected, f"dynamo gave up a frame, which ran eagerly: {first_line(observed.abandoned[0])}")
+        if observed.uncompiled and not wants_none:
+            more = len(observed.uncompiled) - 1
+            others = f" (and {more} or more other samples)" if more else ""
+            return _unproven(
+                backend, f"every sample of {where} runs compiled", f"it ran eagerly: {first_line(observed.uncompiled[0])}{others}"
+            )
         if not wants_none and parsed(step).runs_graphs and not _executed(known, kind):
             of = " that was compiled of its function" if traits_of(step).needs_own_graphs else ""
             return _unproven(backend, f"{where} runs a graph for {kind}{of}", _ran(observed))

@@ -75,6 +75,7 @@ def _step(sent: Mapping[str, Any]) -> ObservedStep:
         executed=sent["executed"],
         executed_others=sent["executed_others"],
         abandoned=tuple(sent["abandoned"]),
+        uncompiled=tuple(sent.get("uncompiled", ())),  # a run of before it was recorded has none
         choices=tuple(Choice(name=one["name"], of_class=one["class"]) for timed in sent["choices"] for one in timed),
         tunings=_tunings(sent.get("tunings")),
         code_pieces=sent["code"],

@@ -156,7 +156,7 @@ def _counters(step: ObservedStep) -> list[object]:
         dict(step.executed),
         dict(step.executed_others),
     ]
-    return [*kinds, step.entered, list(map(list, step.graphs)), list(step.abandoned), sorted(step.unmeasured)]
+    return [*kinds, step.entered, list(map(list, step.graphs)), list(step.abandoned), list(step.uncompiled), sorted(step.unmeasured)]
 
 
 def _code(folder: Path, step: int, pieces: int) -> list[str]:

@@ -70,7 +70,7 @@ def packages(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Packages:
 @pytest.fixture
 def session(torch: Any, tmp_path: Path) -> Callable[[str], Any]:
     def start(text: str) -> Any:
-        from runner.worker.case.hooks import Phases
+        from runner.worker.case.phases import Phases
         from runner.worker.case.preparing import prepare
         from runner.worker.case.session import Session
 
@@ -170,7 +170,8 @@ GRAPH = SimpleNamespace(device_types={"cuda", "cpu"})
 
 
 def test_a_graph_counts_when_it_was_built(torch):
-    from runner.worker.case.hooks import Phases, Witness, _recording_ahead, watch
+    from runner.worker.case.hooks import Witness, _recording_ahead, watch
+    from runner.worker.case.phases import Phases
 
     witness = Witness()
     watch(Phases(lambda phase: None), witness)
@@ -182,7 +183,8 @@ def test_a_graph_counts_when_it_was_built(torch):
 
 
 def test_a_graph_that_could_not_be_built_leaves_its_code_and_is_no_graph(torch):
-    from runner.worker.case.hooks import Phases, Witness, _recording_ahead, watch
+    from runner.worker.case.hooks import Witness, _recording_ahead, watch
+    from runner.worker.case.phases import Phases
 
     def refuse(*arguments: Any) -> Any:
         raise RuntimeError("no compiler")
@@ -195,7 +197,8 @@ def test_a_graph_that_could_not_be_built_leaves_its_code_and_is_no_graph(torch):
 
 
 def test_a_run_counts_for_the_device_that_the_package_was_built_for(torch):
-    from runner.worker.case.hooks import Phases, Witness, _counting_ahead, watch
+    from runner.worker.case.hooks import Witness, _counting_ahead, watch
+    from runner.worker.case.phases import Phases
 
     witness = Witness()
     watch(Phases(lambda phase: None), witness)

@@ -33,7 +33,7 @@ def torch() -> Any:
 def measured(torch: Any, tmp_path: Path) -> Callable[..., Any]:
     """Return a function that runs the samples of an operator, compiled by dynamo alone, and returns case and entries."""
     from runner.vocabulary.expectations import MEASURES
-    from runner.worker.case.hooks import Phases
+    from runner.worker.case.phases import Phases
     from runner.worker.case.preparing import prepare
     from runner.worker.case.session import Session
 
@@ -51,6 +51,7 @@ def measured(torch: Any, tmp_path: Path) -> Callable[..., Any]:
         session.begin_step({})
         (step,) = session.plan["steps"]
         session.do(step)
+        run.uncompiled = list(session.compiled_functions._witness.seen.uncompiled)  # type: ignore[attr-defined]  # for the test that asks
         (wanted,) = step["measure"]
         with torch.no_grad():
             facts = MEASURES[wanted["kind"]](wanted["arguments"], session.names.values())
@@ -116,6 +117,26 @@ def test_a_sample_is_compared_with_its_gradients(measured: Callable[..., Any]) -
     assert entries[0]["text"] == "0: float32[] strides [] requires_grad; 1: float32[] strides [] requires_grad"
     assert "stand_ins" in entries[0]["value"]["leaves"][0]
     assert "stand_ins" not in entries[1]["value"]["leaves"][0]
+
+
+def test_a_sample_that_dynamo_does_not_compile_is_named(measured: Any) -> None:
+    for op in ("mul", "conj"):  # conj of a real tensor has no operation
+        measured(op)
+        assert measured.uncompiled == []
+    numbers = [entry["index"] for entry in measured("equal", source="samples: 2")[1]]
+    assert [found.partition(":")[0] for found in measured.uncompiled] == [f"sample {number}" for number in numbers]
+    assert all(": dynamo broke the graph: Data dependent operator" in found for found in measured.uncompiled)
+
+
+def test_what_is_counted_says_why_a_call_without_a_graph_ran_eagerly() -> None:
+    from runner.worker.torch_compat.counting import Frames
+
+    before = Frames(total=4, ok=3, breaks={"a": 1})
+    assert Frames(total=6, ok=5, breaks={"a": 1}).why_eager(before) == ""
+    assert Frames(total=4, ok=3, breaks={"a": 1}).why_eager(before) == "dynamo traced no frame"
+    assert Frames(total=6, ok=4, breaks={"a": 1}).why_eager(before) == "dynamo converted 1 of 2 frames"
+    assert Frames(total=6, ok=5, breaks={"a": 2}).why_eager(before) == "dynamo broke the graph: a"
+    assert Frames(total=6, ok=5, breaks={"a": 1, "b\nc": 1}).why_eager(before) == "dynamo broke the graph: b"
 
 
 def test_without_gradients(measured: Callable[..., Any]) -> None:

@@ -306,6 +306,14 @@ def test_an_operator_without_an_operation_needs_no_graph() -> None:
     assert proven(counters=whole, abandoned=["RecompileLimit: 8"]) is Outcome.FELL_BACK
 
 
+def test_a_sample_that_ran_eagerly_fails_the_proof_though_others_ran_compiled() -> None:
+    """Eager compared with eager cannot differ."""
+    ran = {"entered": 3, "graphs": [["cpu"]], "executed": {"cpu": 3}}
+    assert proven(**ran) is Outcome.PASS
+    assert proven(**ran, uncompiled=[]) is Outcome.PASS
+    assert proven(**ran, uncompiled=["sample 1: dynamo broke the graph: x"]) is Outcome.FELL_BACK
+
+
 # -- the script -----------------------------------------------------------------------------------------------------
 
 

@@ -448,7 +448,7 @@ def test_a_measurement_that_fails_says_why_and_leaves_the_others(torch, session)
 
 
 def test_phases_are_a_stack_that_counts_the_innermost(torch):
-    from runner.worker.case.hooks import Phases
+    from runner.worker.case.phases import Phases
 
     said: list[str] = []
     phases = Phases(said.append)
@@ -470,6 +470,7 @@ def test_a_witness_forgets_what_it_gave(torch):
         executed={"cpu": 3},
         executed_others={"cpu": 1},
         abandoned=["it broke"],
+        uncompiled=["sample 1: it broke"],
         code=["a", "b", "a"],
         choices=[{("y", "B"): 1.0, ("x", "A"): 2.0}],
     )
@@ -481,10 +482,11 @@ def test_a_witness_forgets_what_it_gave(torch):
         "executed": {"cpu": 3},
         "executed_others": {"cpu": 1},
         "abandoned": ["it broke"],
+        "uncompiled": ["sample 1: it broke"],
         "choices": [[{"name": "x", "class": "A"}, {"name": "y", "class": "B"}]],
         "tunings": {"count": 0, "found": []},
     }
-    empty = {"entered": 0, "graphs": [], "executed": {}, "executed_others": {}, "abandoned": [], "choices": []}
+    empty = {"entered": 0, "graphs": [], "executed": {}, "executed_others": {}, "abandoned": [], "uncompiled": [], "choices": []}
     assert as_facts(witness.take()) == {**empty, "tunings": {"count": 0, "found": []}}
 
 

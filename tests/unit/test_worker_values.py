@@ -35,7 +35,7 @@ def session(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     monkeypatch.setattr(sys, "path", list(sys.path))
 
     def start(text: str) -> Any:
-        from runner.worker.case.hooks import Phases
+        from runner.worker.case.phases import Phases
         from runner.worker.case.preparing import prepare
         from runner.worker.case.session import Session
 

@@ -86,7 +86,7 @@ def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
         done.refused = str(error.__cause__ or error)[:_MOST_TEXT]
         return done
     session.torch.RESETS["dynamo"]()
-    before, own = session.compiled_functions.graphs_run, _own(session, sample)
+    watched, own = session.compiled_functions.watched(), _own(session, sample)
     try:
         with session.phases("trace"):
             done.compiled = _called(operator, session.compiled_functions.of(plain(operator.function)), own, done)
@@ -98,9 +98,10 @@ def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
         phase = getattr(error, "_conformance_phase", "trace")
         done.raised = {"type": f"{kind.__module__}.{kind.__qualname__}", "message": str(error)[:_MOST_TEXT], "phase": phase}
     else:
+        watched.end(f"sample {index}")
         _add_changed_arguments(done, own, given)
         done.inputs = [*_own(session, sample), done.fixed]
-    done.graphs = session.compiled_functions.graphs_run - before
+    done.graphs = watched.graphs
     return done
 
 

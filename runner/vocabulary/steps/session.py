@@ -171,6 +171,19 @@ class Torch(Protocol):
         ...
 
 
+class WatchedCall(Protocol):
+    """A call of something compiled, from the moment when this was made."""
+
+    @property
+    def graphs(self) -> int:
+        """How many compiled graphs were called."""
+        ...
+
+    def end(self, what: str) -> None:
+        """Record the call, under this name, where it ran eagerly though it had operations."""
+        ...
+
+
 class CompiledFunctions(Protocol):
     """What the case compiles with ``torch.compile``, with the options of its spec."""
 
@@ -178,9 +191,8 @@ class CompiledFunctions(Protocol):
         """Return ``torch.compile`` of a function that is not one of the spec."""
         ...
 
-    @property
-    def graphs_run(self) -> int:
-        """How many compiled graphs were called in this step."""
+    def watched(self) -> WatchedCall:
+        """Begin to watch a call of something compiled."""
         ...
 
 

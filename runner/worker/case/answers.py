@@ -11,8 +11,8 @@ from runner.vocabulary.expectations.base import EAGER
 from runner.vocabulary.expectations.stand_ins import Comparer
 from runner.vocabulary.steps.gradients import forget_gradients, gradients_of
 from runner.worker.case import other_inputs
-from runner.worker.case.hooks import Phases
 from runner.worker.case.parts import follow
+from runner.worker.case.phases import Phases
 from runner.worker.case.reference import Reference, ReferenceCall, Unseen
 from runner.worker.torch_compat import compiling
 

@@ -17,7 +17,7 @@ from runner.worker.case import copies, other_inputs
 from runner.worker.case.eager_runs import EagerRuns, Repeatable, of_call, of_state
 from runner.worker.case.effects import MOST, Inexact
 from runner.worker.case.generators import Generators
-from runner.worker.case.hooks import Phases
+from runner.worker.case.phases import Phases
 from runner.worker.case.reference import Reference, ReferenceCall, Unseen
 from runner.worker.torch_compat import for_steps
 

@@ -12,7 +12,8 @@ from typing import Any
 from runner.core import protocol
 from runner.core.devices import VendorDevice, kind_of
 from runner.worker.case import compilation, hooks, own_files, parts
-from runner.worker.case.hooks import Phases, Witness
+from runner.worker.case.hooks import Witness
+from runner.worker.case.phases import Phases
 from runner.worker.process.channel import Channel, exception
 from runner.worker.process.seal import Broken, Seal
 from runner.worker.toolchain import objects

@@ -4,70 +4,17 @@ import contextlib
 import functools
 import math
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from runner.worker.case.phases import Phases
 from runner.worker.torch_compat import choice_census, compiling
 
 _MOST_REASONS = 20
 _MOST_REASON = 500
 """The maximum number of reasons for abandoned frames that are sent, and of characters of each."""
-
-
-class Phases:
-    """A stack of phases. Time counts for the innermost phase, in seconds. Each change is announced, for the case that the worker dies."""
-
-    def __init__(self, announce: Callable[[str], None]) -> None:
-        self.seconds: dict[str, float] = {}
-        self._announce = announce
-        self._stack: list[str] = []
-        self._since = time.perf_counter()
-
-    @property
-    def current(self) -> str:
-        """The innermost phase."""
-        return self._stack[-1] if self._stack else ""
-
-    def enter(self, phase: str) -> None:
-        """Begin a phase inside the current one."""
-        self._settle()
-        self._stack.append(phase)
-        self._announce(phase)
-
-    def leave(self) -> None:
-        """End the innermost phase."""
-        self._settle()
-        self._stack.pop()
-        if self._stack:
-            self._announce(self._stack[-1])
-
-    def _settle(self) -> None:
-        now = time.perf_counter()
-        if self._stack:
-            self.seconds[self._stack[-1]] = self.seconds.get(self._stack[-1], 0.0) + now - self._since
-        self._since = now
-
-    def __call__(self, phase: str) -> "_Phase":
-        """Return a context manager for a phase."""
-        return _Phase(self, phase)
-
-
-@dataclass(frozen=True, slots=True)
-class _Phase:
-    phases: Phases
-    name: str
-
-    def __enter__(self) -> None:
-        self.phases.enter(self.name)
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is not None and not hasattr(error, "_conformance_phase"):
-            with contextlib.suppress(AttributeError):  # an exception with slots has no such attribute: the step's kind is used
-                error._conformance_phase = self.name  # type: ignore[attr-defined]  # an attribute added to any exception
-        self.phases.leave()
 
 
 @dataclass
@@ -84,6 +31,8 @@ class Seen:
     """Calls of all other compiled graphs, by device: ahead-of-time packages, and graphs that code of the spec compiled itself."""
     abandoned: list[str] = field(default_factory=list)
     """The reasons of frames that dynamo gave up, after an error or at its recompile limit. They run eagerly, without an exception."""
+    uncompiled: list[str] = field(default_factory=list)
+    """Samples of an operator whose compiled call ran eagerly, each with the reason."""
     code: list[str] = field(default_factory=list)
     choices: list[dict[tuple[str, str], float]] = field(default_factory=list)
     """For each autotuning the time of each choice in milliseconds, by its name and class."""
@@ -345,6 +294,7 @@ def as_facts(seen: Seen) -> Mapping[str, Any]:
         "executed": seen.executed,
         "executed_others": seen.executed_others,
         "abandoned": seen.abandoned[:_MOST_REASONS],
+        "uncompiled": [reason[:_MOST_REASON] for reason in seen.uncompiled[:_MOST_REASONS]],
         "choices": choices,
         "tunings": {"count": len(seen.tunings), "found": [one.to_json() for one in seen.tunings[: choice_census.MOST_TUNINGS]]},
     }

@@ -13,8 +13,9 @@ from runner.vocabulary.steps.gradients import Differentiate, gradients_of
 from runner.vocabulary.steps.session import NotCarriedOut, needed
 from runner.worker.case import copies, hooks, spies
 from runner.worker.case.generators import Generators
-from runner.worker.case.hooks import Phases, Witness
+from runner.worker.case.hooks import Witness
 from runner.worker.case.parts import follow
+from runner.worker.case.phases import Phases
 from runner.worker.case.sides import Enter, Side
 from runner.worker.torch_compat import compiling, counting
 from runner.worker.torch_compat.devices import DeviceApi

@@ -17,8 +17,8 @@ from runner.vocabulary.steps.gradients import Differentiate, differentiation, fo
 from runner.worker.case import copies
 from runner.worker.case.calibration import Calibrate, Calibrations
 from runner.worker.case.generators import Generators
-from runner.worker.case.hooks import Phases
 from runner.worker.case.other_inputs import bytes_of
+from runner.worker.case.phases import Phases
 from runner.worker.case.reference import Unseen
 from runner.worker.case.scope import Scope
 from runner.worker.case.sides import Enter

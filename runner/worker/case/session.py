@@ -16,8 +16,9 @@ from runner.worker.case import copies, parts, spies
 from runner.worker.case.answers import OtherAnswers
 from runner.worker.case.calibration import Calibrations
 from runner.worker.case.each_repetition import EachRepetition
-from runner.worker.case.hooks import Phases, Witness
+from runner.worker.case.hooks import Witness
 from runner.worker.case.names import Names
+from runner.worker.case.phases import Phases
 from runner.worker.case.reference import Reference, Unseen
 from runner.worker.case.repeats import Repeats
 from runner.worker.case.scope import Scope

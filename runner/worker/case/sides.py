@@ -13,7 +13,7 @@ from runner.vocabulary.steps.gradients import forget_gradients
 from runner.vocabulary.steps.session import needed
 from runner.worker.case import hooks, parts
 from runner.worker.case.scope import Scope
-from runner.worker.torch_compat import compiling
+from runner.worker.torch_compat import compiling, counting
 
 Enter = Callable[[], contextlib.AbstractContextManager[None]]
 """Enters the contexts of a call."""
@@ -42,6 +42,26 @@ class Side:
         return self.result
 
 
+class Watched:
+    """Whether a call ran compiled: what was counted since this was made."""
+
+    def __init__(self, witness: hooks.Witness) -> None:
+        self._witness = witness
+        self._graphs = sum(witness.seen.executed.values())
+        self._frames = counting.frames()
+
+    @property
+    def graphs(self) -> int:
+        """How many compiled graphs were called."""
+        return sum(self._witness.seen.executed.values()) - self._graphs
+
+    def end(self, what: str) -> None:
+        """Record the call, under this name, where it ran eagerly though it had operations."""
+        why = "" if self.graphs else counting.frames().why_eager(self._frames)
+        if why:
+            self._witness.seen.uncompiled.append(f"{what}: {why}")
+
+
 class Compiled:
     """``torch.compile`` of the functions; each is compiled at its first call."""
 
@@ -65,10 +85,9 @@ class Compiled:
         hooks.claim(backend)
         return made
 
-    @property
-    def graphs_run(self) -> int:
-        """How many compiled graphs were called in this step."""
-        return sum(self._witness.seen.executed.values())
+    def watched(self) -> "Watched":
+        """Begin to watch a call of something compiled."""
+        return Watched(self._witness)
 
     def named(self, side: Side) -> Any:
         """Return the value of ``compiled``: the compiled function, or a namespace of several."""

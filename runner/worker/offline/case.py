@@ -14,7 +14,7 @@ from runner.core.targets import TARGETS, Level
 from runner.vocabulary.expectations import MEASURES
 from runner.vocabulary.offline.levels import KERNEL
 from runner.worker.case import own_files
-from runner.worker.case.hooks import Phases
+from runner.worker.case.phases import Phases
 from runner.worker.case.source_module import SpecModule
 from runner.worker.offline import kernels
 from runner.worker.offline.kernels import Compiled

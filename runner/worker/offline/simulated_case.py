@@ -17,7 +17,7 @@ from runner.vocabulary.inputs import objects
 from runner.vocabulary.offline.levels import KERNEL
 from runner.vocabulary.steps import STEPS
 from runner.worker.case import own_files, parts
-from runner.worker.case.hooks import Phases
+from runner.worker.case.phases import Phases
 from runner.worker.case.scope import Scope
 from runner.worker.case.session import Params
 from runner.worker.case.sides import entering

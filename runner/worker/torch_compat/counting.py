@@ -2,7 +2,8 @@
 
 import contextlib
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -11,6 +12,34 @@ def counters() -> dict[str, dict[str, int]]:
     from torch._dynamo.utils import counters as found
 
     return {str(space): {str(name): int(number) for name, number in names.items()} for space, names in found.items() if names}
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """What dynamo has counted so far of the frames that it met."""
+
+    total: int
+    ok: int
+    breaks: Mapping[str, int]
+    """Graph breaks, by reason."""
+
+    def why_eager(self, before: "Frames") -> str:
+        """Return why a call since then, which ran no compiled graph, ran eagerly; empty where it was traced whole and had no operation."""
+        total, ok = self.total - before.total, self.ok - before.ok
+        broke = next((reason for reason, count in self.breaks.items() if count > before.breaks.get(reason, 0)), None)
+        if broke is not None:
+            return f"dynamo broke the graph: {next(iter(broke.strip().splitlines()), '')}"
+        if total == 0:
+            return "dynamo traced no frame"
+        return "" if total == ok else f"dynamo converted {ok} of {total} frames"
+
+
+def frames() -> Frames:
+    """Return the counts of frames; ``torch._dynamo.reset`` leaves them."""
+    from torch._dynamo.utils import counters as found
+
+    counted = found["frames"]
+    return Frames(total=int(counted["total"]), ok=int(counted["ok"]), breaks={str(key): int(n) for key, n in found["graph_break"].items()})
 
 
 def clear_counters() -> None:
