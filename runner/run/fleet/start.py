@@ -7,6 +7,7 @@ from runner.core.case import Case
 from runner.core.diagnostics import UsageError
 from runner.core.options import RunOptions
 from runner.execute.ray.gateway_link import GatewayLink
+from runner.execute.ray.head import require_head
 from runner.execute.ray.link import Link
 from runner.language.lab import read_lab
 from runner.record.run_folder import RunFolder
@@ -38,6 +39,7 @@ def check_fleet(options: RunOptions) -> None:
     require_ray()
     if options.lab is not None:
         read_lab(options.lab)
+    require_head(options.address)
 
 
 def require_ray() -> None:
