@@ -1,4 +1,4 @@
-"""What ``--address`` of a fleet names: a head that answers at once, or a message that says what was tried and how a head is started."""
+"""Runs on a fleet that do not begin: at ``--address`` no head answers, or the run was killed before its nodes answered."""
 
 import socket
 import threading
@@ -14,6 +14,7 @@ from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
 from runner.execute.ray import head
 from runner.run.fleet import start
+from tests.fleet_runs import spec_of
 
 LIMIT = 10.0
 """How many seconds a user waits for an answer, at the most."""
@@ -158,3 +159,15 @@ def test_a_run_is_refused_before_a_folder_is_made(
     assert time.monotonic() - began < LIMIT
     assert "no Ray cluster answers" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_run_that_was_killed_before_its_first_line_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run on a fleet writes its header when its nodes have answered; a kill before that leaves an empty journal."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "spec.yaml").write_text(spec_of(1))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "run.jsonl").touch()
+    assert main(["run", "spec.yaml", "--resume", "out"]) == ExitCode.USAGE
+    assert "ended before anything was recorded; write the same command with --out out in place of --resume" in capsys.readouterr().err
