@@ -184,6 +184,7 @@ def use_fleet(monkeypatch: pytest.MonkeyPatch, *nodes: FakeNode) -> FakeLink:
     assert installed is not None
     monkeypatch.setitem(FACTS, "torch", installed.version)  # what a fake executor of this machine reports
     monkeypatch.setattr(fleet_options, "require_ray", lambda: None)
+    monkeypatch.setattr(fleet_options, "require_head", lambda address: None)
     monkeypatch.setattr(start, "link_of", lambda options: link)
     return link
 

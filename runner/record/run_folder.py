@@ -186,6 +186,9 @@ def _resumed(path: Path, name: str, now: RunHeader, digests: Mapping[str, str], 
     try:
         run = read_run(path / JOURNAL)
     except JournalError as error:
+        if not (path / JOURNAL).stat().st_size:
+            hint = f"write the same command with --out {shown_path(path)} in place of --resume"
+            raise UsageError(f"--resume {name}: that run ended before anything was recorded; {hint}") from error
         raise UsageError(f"--resume {name}: {path / JOURNAL}:{error.line}: {error.reason}") from error
     if run.has_come_to_its_end:
         raise UsageError(f"--resume {name}: this run came to its end; run the failures with --select")

@@ -15,6 +15,7 @@ from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
 from runner.core.options import NodeOptions
 from runner.execute.ray import labels
+from runner.execute.ray.head import host_and_port
 from runner.execute.ray.node_facts import IMAGE
 from runner.language.lab import LabNode, read_lab
 from runner.run.fleet.lab_check import CPU, differences
@@ -47,6 +48,7 @@ class Joining:
 def join(options: NodeOptions) -> ExitCode:
     """Join, and stay until the head is gone or the process is stopped; raise ``UsageError`` for a machine that is not what the lab says."""
     require_ray()
+    host_and_port(options.address)
     name = options.name or re.sub(r"[^a-z0-9-]+", "-", socket.gethostname().partition(".")[0].lower()).strip("-")
     node = _entry(options, name)
     if node is not None and node.environment and not _is_here(node):

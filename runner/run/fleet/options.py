@@ -4,6 +4,7 @@ import importlib.util
 
 from runner.core.diagnostics import UsageError
 from runner.core.options import RunOptions
+from runner.execute.ray.head import require_head
 from runner.language.lab import read_lab
 
 
@@ -23,6 +24,7 @@ def check_fleet(options: RunOptions) -> None:
     require_ray()
     if options.lab is not None:
         read_lab(options.lab)
+    require_head(options.address)
 
 
 def require_ray() -> None:
