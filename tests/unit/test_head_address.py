@@ -13,7 +13,7 @@ from runner.cli.parser import main
 from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
 from runner.execute.ray import head
-from runner.run.fleet import start
+from runner.run.fleet import options as fleet_options
 from tests.fleet_runs import spec_of
 
 LIMIT = 10.0
@@ -153,7 +153,7 @@ def test_a_run_is_refused_before_a_folder_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(start, "require_ray", lambda: None)
+    monkeypatch.setattr(fleet_options, "require_ray", lambda: None)
     began = time.monotonic()
     assert main(["run", "spec.yaml", "--executor", "ray", "--address", closed(), "--out", "out"]) == ExitCode.USAGE
     assert time.monotonic() - began < LIMIT
