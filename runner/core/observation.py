@@ -81,6 +81,15 @@ class Generator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """A mode of torch that a call left otherwise than eager did, with both values as text."""
+
+    name: str
+    eager: str
+    compiled: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
     """What a call changed beside its result, compared with what eager changed."""
 
@@ -92,6 +101,8 @@ class Effects:
     """The facts of values that differ, as ``close`` measures them."""
     generators: tuple[Generator, ...] = ()
     """The generators of random numbers; empty where the eager call raised."""
+    modes: tuple[Mode, ...] = ()
+    """The modes of torch that the two calls left otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

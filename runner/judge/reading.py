@@ -11,6 +11,7 @@ from runner.core.observation import (
     Effects,
     Generator,
     Misfit,
+    Mode,
     ObjectCounts,
     Observation,
     ObservedStep,
@@ -111,7 +112,8 @@ def _effects(sent: Mapping[str, Any] | None) -> Effects | None:
     if sent is None:
         return None
     generators = tuple(Generator(**one) for one in sent.get("generators", ()))
-    return Effects(compared=sent["compared"], apart=tuple(sent["apart"]), leaves=tuple(sent["leaves"]), generators=generators)
+    modes = tuple(Mode(**one) for one in sent.get("modes", ()))
+    return Effects(compared=sent["compared"], apart=tuple(sent["apart"]), leaves=tuple(sent["leaves"]), generators=generators, modes=modes)
 
 
 def _bench(sent: Mapping[str, Any] | None) -> Bench | None:

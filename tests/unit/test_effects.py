@@ -9,7 +9,7 @@ import pytest
 
 from runner.core.expectation import Status
 from runner.core.observation import Effects as Seen
-from runner.core.observation import Generator
+from runner.core.observation import Generator, Mode
 from runner.vocabulary.expectations.side_effects import SideEffects
 from tests.fakes import import_torch
 
@@ -61,6 +61,7 @@ def compared(change: Callable[..., Any], *arguments: Callable[[], Any], target: 
     """Let eager (``True``) and the compiled side (``False``) change equal copies; return the judgement and the facts."""
     from runner.worker.case.effects import Effects
     from runner.worker.case.generators import Generators
+    from runner.worker.case.modes import Modes
 
     settings = options.pop("settings", {})
     effects = Effects(DEFAULTS, settings, **options)
@@ -69,17 +70,20 @@ def compared(change: Callable[..., Any], *arguments: Callable[[], Any], target: 
         torch.manual_seed(5)
         sides.append([target(), *(make() for make in arguments)])
     compiled, eager = sides
-    before = Generators.now()
+    before, modes = Generators.now(), Modes.now()
     effects.before(compiled, eager)
     effects.after_eager(eager, change(True, *eager))
     before.restore()
+    modes.restore()
     result = change(False, *compiled)
     facts = effects.after(compiled, eager, result)
+    modes.restore()
     for one in effects.inexact:
         one.facts["calibrated"] = {"why_not": "no eager call was made in this step"}
     generators = tuple(Generator(**one) for one in facts.pop("generators"))
+    left = tuple(Mode(**one) for one in facts.pop("modes"))
     facts = {**facts, "apart": tuple(facts["apart"]), "leaves": tuple(facts["leaves"])}
-    return SideEffects().judge(Seen(**facts, generators=generators)), facts
+    return SideEffects().judge(Seen(**facts, generators=generators, modes=left)), facts
 
 
 def other(path: Callable[[Any], Any]) -> Callable[..., None]:
@@ -253,6 +257,33 @@ def test_the_generator_of_python_is_compared() -> None:
     assert judgement.observed == "advanced"
     judgement, _ = compared(lambda eager, _: (random.random(), None)[1])
     assert judgement.status is Status.HELD
+
+
+MODES: dict[str, tuple[Callable[[], Any], str, str]] = {
+    "grad mode": (lambda: torch.set_grad_enabled(False), "grad mode is True, as eager leaves it", "False"),
+    "default dtype": (
+        lambda: torch.set_default_dtype(torch.float64),
+        "default dtype is torch.float32, as eager leaves it",
+        "torch.float64",
+    ),
+    "threads": (lambda: torch.set_num_threads(torch.get_num_threads() + 1), "threads is ", ""),
+    "autocast": (lambda: torch.set_autocast_enabled("cpu", True), "autocast of cpu is ", ""),
+    "deterministic": (lambda: torch.use_deterministic_algorithms(True), "deterministic algorithms is (False, False)", "(True, False)"),
+    "matmul precision": (lambda: torch.set_float32_matmul_precision("medium"), "matmul precision is highest", "medium"),
+    "default device": (lambda: torch.set_default_device("meta"), "default device is None", "meta"),
+}
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_a_mode_that_only_the_compiled_call_changes_is_seen(name: str) -> None:
+    change, expected, observed = MODES[name]
+    judgement, _ = compared(lambda eager, _: None if eager else (change(), None)[1])
+    assert (judgement.status, judgement.expected.startswith(expected)) == (Status.FAILED, True), judgement.expected
+    assert observed in judgement.observed
+    lost, _ = compared(lambda eager, _: (change(), None)[1] if eager else None)
+    assert lost.status is Status.FAILED, "the change of eager is lost"
+    both, _ = compared(lambda eager, _: (change(), None)[1])
+    assert both.status is Status.HELD
 
 
 def test_a_generator_that_moved_to_another_state_says_so() -> None:

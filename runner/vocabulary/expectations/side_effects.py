@@ -20,7 +20,7 @@ from runner.vocabulary.steps import parsed
 KIND = "side-effects"
 """The kind of its verdicts."""
 
-_EXPECTED = "arguments, parameters, buffers, gradients and generators as eager leaves them"
+_EXPECTED = "arguments, parameters, buffers, gradients, generators and modes as eager leaves them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +44,9 @@ class SideEffects:
         rule = Close(of="", rtol=self.rtol, atol=self.atol, equal_nan=self.equal_nan)
         problems = [problem for leaf in facts.leaves if (problem := rule.problem_of_leaf(leaf)) is not None]
         problems += _generator_problems(facts.generators)
+        problems += [
+            Judgement.failed(expected=f"{one.name} is {one.eager}, as eager leaves it", observed=one.compiled) for one in facts.modes
+        ]
         if problems:
             return problems[0]
         apart = f"; {len(facts.apart)} differed before the call" if facts.apart else ""

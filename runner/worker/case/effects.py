@@ -1,9 +1,9 @@
 """Side effects of a call: compares what the compiled side changed with what the eager side changed.
 
 Compared are arguments, parameters, buffers, attributes of modules and objects, ``.grad``, version counters, the generators of random
-numbers, which results share memory with the arguments, and which results require a gradient. Both sides begin with equal copies. A value
-is compared after a call only if it was equal, or close, before the call. A step that runs on one side alone can make the two differ; then
-the call is not the cause, and the path is reported as ``apart``.
+numbers, the modes of torch, which results share memory with the arguments, and which results require a gradient. Both sides begin with
+equal copies. A value is compared after a call only if it was equal, or close, before the call. A step that runs on one side alone can
+make the two differ; then the call is not the cause, and the path is reported as ``apart``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,11 +13,12 @@ from typing import Any
 import torch
 
 from runner.vocabulary.expectations.close import describe_leaf
-from runner.worker.case import generators
+from runner.worker.case import generators, modes
 from runner.worker.case.aliases import aliases, histories
 from runner.worker.case.changeable import ARGUMENT, FUNCTION, GRAD, Absent, Leaves, changeable
 from runner.worker.case.copies import frozen, plain, tensor_version
 from runner.worker.case.generators import Generators
+from runner.worker.case.modes import Modes
 from runner.worker.case.repetitions import is_near
 from runner.worker.torch_compat import compiling
 
@@ -41,6 +42,18 @@ _NOT_JUDGED = "it is no strided tensor of floating-point numbers, or has another
 Versions = Mapping[str, int | None]
 
 
+@dataclass(frozen=True)
+class Left:
+    """What the eager call left."""
+
+    generators: Generators
+    modes: Modes
+    aliases: Mapping[str, str]
+    """Of its result, by path."""
+    histories: Mapping[str, str]
+    """Which parts of its result require a gradient."""
+
+
 @dataclass
 class Effects:
     """Compares the side effects of one call: ``before`` the calls, ``after_eager``, and ``after`` the compiled call."""
@@ -56,8 +69,8 @@ class Effects:
     _apart: set[str] = field(default_factory=set)
     _versions: tuple[Versions, Versions] = field(default=({}, {}))
     _begun: Generators | None = None
-    _eager: tuple[Generators, Mapping[str, str], Mapping[str, str]] | None = None
-    """What is known of the eager call: the generators after it, aliases and histories of its result. None where it raised."""
+    _eager: Left | None = None
+    """What the eager call left. None where it raised."""
 
     def before(self, compiled: Sequence[Any], eager: Sequence[Any]) -> None:
         """Record the state before the call. Each sequence is the target followed by its arguments."""
@@ -67,12 +80,12 @@ class Effects:
         self._begun = Generators.now()
 
     def after_eager(self, eager: Sequence[Any], result: Any) -> None:
-        """Record the generators, and aliases and histories of the result, while it exists."""
-        self._eager = Generators.now(), aliases(result, self._leaves(eager)), histories(result)
+        """Record the generators, the modes, and aliases and histories of the result, while it exists."""
+        self._eager = Left(Generators.now(), Modes.now(), aliases(result, self._leaves(eager)), histories(result))
 
     def after(self, compiled: Sequence[Any], eager: Sequence[Any], result: Any) -> dict[str, Any]:
-        """Return ``compared`` (a count), ``apart`` (paths), ``leaves`` (facts of what differs) and ``generators``."""
-        now = Generators.now()  # before the comparison
+        """Return ``compared`` (a count), ``apart`` (paths), ``leaves`` (facts of what differs), ``generators`` and ``modes``."""
+        now, left = Generators.now(), Modes.now()  # before the comparison
         ours, theirs = self._leaves(compiled), self._leaves(eager)
         differing = []
         paths = [path for path in {**theirs, **ours} if path not in self._apart]
@@ -88,7 +101,8 @@ class Effects:
         counted = {"compared": len(paths), "apart": sorted(self._apart)[:MOST], "leaves": differing}
         if self._begun is None or self._eager is None:
             return counted
-        return {**counted, "generators": generators.compared(self._begun, self._eager[0], now, self.settings)}
+        drawn = generators.compared(self._begun, self._eager.generators, now, self.settings)
+        return {**counted, "generators": drawn, "modes": modes.compared(self._eager.modes, left)}
 
     def _leaves(self, called: Sequence[Any]) -> Leaves:
         found = changeable(called, parameters=not self.is_package)
@@ -140,15 +154,15 @@ class Effects:
         if self._eager is None:
             return
         found = aliases(result, ours)
-        for path, expected in self._eager[1].items():
+        for path, expected in self._eager.aliases.items():
             # with freezing, parameters are constants of the graph: it returns copies of them
             if compiling.is_freezing() and f" {FUNCTION}" in expected:
                 continue
             if path in found and found[path] != expected:
                 yield _words(path, found[path], expected)
         for path, ours_requires in histories(result).items():
-            if self._eager[2].get(path, ours_requires) != ours_requires and not compiling.is_freezing():
-                yield _words(path, ours_requires, self._eager[2][path])
+            if self._eager.histories.get(path, ours_requires) != ours_requires and not compiling.is_freezing():
+                yield _words(path, ours_requires, self._eager.histories[path])
 
 
 _ABSENT = Absent()

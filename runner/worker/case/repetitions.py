@@ -19,8 +19,8 @@ def with_repetition(before: Mapping[str, Any] | None, after: Mapping[str, Any]) 
         "apart": [path for path in after["apart"] if path not in differed],
         "leaves": [*before["leaves"], *(leaf for leaf in after["leaves"] if leaf["path"] not in differed)],
     }
-    generators = [*before.get("generators", ()), *after.get("generators", ())]
-    return {**found, "generators": generators} if generators else found
+    both = {name: [*before.get(name, ()), *after.get(name, ())] for name in ("generators", "modes")}
+    return {**found, **{name: entries for name, entries in both.items() if entries}}
 
 
 def is_near(facts: Mapping[str, Any]) -> bool:

@@ -8,6 +8,7 @@ from runner.vocabulary.steps.session import Side, needed
 from runner.worker.case.calibration import Calibrations
 from runner.worker.case.effects import Effects
 from runner.worker.case.generators import Generators
+from runner.worker.case.modes import Modes
 from runner.worker.case.repetitions import with_repetition
 
 
@@ -28,7 +29,7 @@ class StepEffects:
         self._phases = phases
         self._tolerance: Mapping[str, Any] | None = None
         self._running: Effects | None = None
-        self._generators: Generators | None = None
+        self._begun: tuple[Generators, Modes] | None = None
         self.facts: dict[str, Any] | None = None
         """The side effects of the current step; None where they were not compared."""
 
@@ -44,15 +45,16 @@ class StepEffects:
         with self._phases("compare"), _comparing():
             self._running = Effects(self._tolerance, self._settings, is_package)
             self._running.before(compiled, eager)
-            self._generators = Generators.now()
+            self._begun = Generators.now(), Modes.now()
 
     def eager_done(self, eager: list[Any], result: Any = None) -> None:
-        """Record what the eager side left, and restore the generators for the compiled side."""
-        if self._running is None or self._generators is None:
+        """Record what the eager side left, and restore generators and modes for the compiled side."""
+        if self._running is None or self._begun is None:
             return
         with self._phases("compare"), _comparing():
             self._running.after_eager(eager, result)
-            self._generators.restore()
+            for state in self._begun:
+                state.restore()
 
     def finish(self, compiled: list[Any], eager: Side | None, result: Any = None) -> None:
         """Compare the two sides after the step, where it was begun."""
