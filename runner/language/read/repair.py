@@ -56,8 +56,17 @@ def _unrecognised(document: Document, kind: Kind) -> Iterator[Diagnostic]:
     is_map = isinstance(document.data, dict)
     yield document.problem((), f"is not {kind.article}" + ("" if is_map else f": expected a map, found {found}"), kind.form)
     if is_map:
-        missing = (one for one in schema.describe(document.data, kind.name) if not one[0] and "needs the key" in one[1])
-        yield from (document.problem(path, message, hint, key=key) for path, message, hint, key in missing)
+        # a key that is none of its own, and resembles none, is not quoted: the file may be of another kind
+        told = (one for one in schema.describe(document.data, kind.name) if _is_missing(one) or _is_misspelt(one))
+        yield from (document.problem(path, message, hint, key=key) for path, message, hint, key in told)
+
+
+def _is_missing(piece: tuple[DataPath, str, str, bool]) -> bool:
+    return not piece[0] and "needs the key" in piece[1]
+
+
+def _is_misspelt(piece: tuple[DataPath, str, str, bool]) -> bool:
+    return len(piece[0]) == 1 and piece[1].startswith("unknown key") and piece[2].startswith("did you mean")
 
 
 def _root_problems(document: Document, kind: Kind) -> list[Diagnostic]:

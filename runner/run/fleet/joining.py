@@ -117,7 +117,7 @@ def _in_environment(node: LabNode) -> ExitCode:
     """Run the same command with the Python of the node's environment."""
     python = os.path.join(os.path.expanduser(node.environment), "bin", "python")
     if shutil.which(python) is None:
-        raise UsageError(f"{node.position('environment')}: {node.environment} has no bin/python")
+        raise UsageError(f"{node.position('environment')}: {node.environment} has no bin/python (name the folder of a virtual environment)")
     done = subprocess.run([python, "-P", "-m", "runner", *sys.argv[1:]], check=False)
     return ExitCode.OK if done.returncode == 0 else ExitCode.USAGE
 
