@@ -231,6 +231,9 @@ def test_nodes_that_are_not_what_the_lab_says_are_not_used(
         ("lab: a\nnodes: {b: {torch: '>=x'}}\n", "lab.yaml:2:20: "),
         ("lab: a\nnodes: {b: {shares: 2}}\n", "lab.yaml:2:21: shares without a split"),
         ("lab: a\n", "lab.yaml:1:1: "),
+        ("lab: a\nnodez: {b: {}}\n", "lab.yaml:2:1: unknown key 'nodez' in lab (did you mean 'nodes'?)"),
+        ("lab: a\nnodes: {b: {torch: 2.13}}\n", "lab.yaml:2:20: expected text, found the number 2.13 (put it in quotes: it is text)"),
+        ("lab: a\nnodes: {b: {gpus: true}}\n", 'lab.yaml:2:19: expected text, found true (for example ">=1"'),
     ],
 )
 def test_problems_of_a_lab_have_positions(here: Path, text: str, problem: str) -> None:
