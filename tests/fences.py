@@ -7,6 +7,7 @@
 ``<!-- backends: NAME.yaml -->``   a file for ``--backends``
 ``<!-- waivers: NAME.yaml -->``    a file for ``--waivers``
 ``<!-- profile: NAME.yaml -->``    a file for ``--profile``
+``<!-- lab: NAME.yaml -->``        a file for ``--lab``
 ``<!-- examples: FILE/NAME -->``   entries of a definition in ``schemas/FILE.schema.json``
 ``<!-- workflow: NAME.yml -->``    a GitHub workflow, whose ``run:`` lines are commands
 ``<!-- gitlab: NAME.yml -->``       a pipeline of GitLab, whose ``script`` lines are commands
@@ -33,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CI = ("workflow", "gitlab", "jenkins")
 """Marks of fences that are files of a CI system."""
 
-FILES = ("spec", "red-spec", "defaults", "backends", "waivers", "profile")
+FILES = ("spec", "red-spec", "defaults", "backends", "waivers", "profile", "lab")
 """Marks of fences that are files of their page."""
 
 TUTORIAL = "docs/tutorial/"

@@ -82,6 +82,8 @@ def test_every_command_exists(fence: Fence, command: list[str], site: Path, monk
         case "pre-commit":
             assert arguments in (["install"], ["run", "--all-files"])
             assert (ROOT / ".pre-commit-config.yaml").is_file()
+        case "ray":
+            assert arguments[:2] == ["start", "--head"]
         case "rm":
             assert arguments[0] == "-rf"
         case "." | "cat":

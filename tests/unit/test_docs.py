@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 
 from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
+from runner.language.lab import read_lab
 from runner.language.load import load
 from runner.language.read import schema
 from runner.language.reference import folder
@@ -110,6 +111,13 @@ def test_files_of_a_page_are_valid(page: str, site: Path, monkeypatch: pytest.Mo
         said = capsys.readouterr()
         assert (code, said.err) == (ExitCode.OK, ""), said.out
         assert "no problem" in said.out
+
+
+@pytest.mark.parametrize("fence", fences("lab"), ids=str)
+def test_labs_are_read(fence: Fence, tmp_path: Path) -> None:
+    path = tmp_path / fence.name
+    path.write_text(fence.text, encoding="utf-8")
+    assert read_lab(path).nodes
 
 
 @pytest.mark.parametrize("fence", fences("examples"), ids=str)
