@@ -187,6 +187,24 @@ def test_a_source_that_makes_no_sense(load_suite: LoadSuite, change: Callable[[s
     assert any(message in str(problem) for problem in caught.value.diagnostics), list(map(str, caught.value.diagnostics))
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text.replace("matrix: {", "matrix: {op: [a, b], "), "the matrix key 'op' is the source's (remove it, or rename it)"),
+        (
+            lambda text: text.replace("matrix: {", "matrix: {dt: [int64, float32], ").replace("[float32, int64]", '["{{ dt }}"]'),
+            "a template in the dtypes of a source (write all dtypes in the list: each is a case of its own, and a part of its id)",
+        ),
+    ],
+)
+def test_a_matrix_beside_a_source_is_told_once(load_suite: LoadSuite, change: Callable[[str], str], message: str) -> None:
+    assert change(SPEC) != SPEC
+    with pytest.raises(InvalidSpecs) as caught:
+        load_suite(change(SPEC))
+    (problem,) = caught.value.diagnostics
+    assert str(problem).endswith(message)
+
+
 # -- the judge ------------------------------------------------------------------------------------------------------
 
 

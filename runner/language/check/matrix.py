@@ -1,13 +1,15 @@
 """Checks for unused matrix keys: the cases of such a key would test the same thing several times."""
 
+import contextlib
 from collections.abc import Iterator
 
 from runner.core.diagnostics import Diagnostic
 from runner.language.backends import Backends
 from runner.language.check.python import PARAMS, keys_read
 from runner.language.check.scope import references
+from runner.language.expand.operators import KEYS
 from runner.language.read import substitution, templates
-from runner.language.read.anatomy import Anatomy
+from runner.language.read.anatomy import SOURCE, Anatomy
 from runner.language.read.matrix import REPEAT
 
 _ONLY_TEXT = ("summary", "covers")
@@ -16,7 +18,9 @@ _ONLY_TEXT = ("summary", "covers")
 
 def unused_key_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """Yield the problems of keys that no template, Python or reference uses."""
-    keys = [key for key in anatomy.data.get("matrix", {}) if key != REPEAT]
+    # source_problems refuses a key of the source, and a template in the source
+    others = {REPEAT, *(KEYS if SOURCE in anatomy.data else ())}
+    keys = [key for key in anatomy.data.get("matrix", {}) if key not in others]
     if not keys:
         return
     read = keys_read(anatomy)
@@ -26,7 +30,8 @@ def unused_key_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagno
         return  # an invalid template may use every key
     if read is None:
         return
-    used = read | in_templates | {name.split(".")[1] for name in _references(anatomy) if name.startswith(f"{PARAMS}.")}
+    of_source = {name for _, text in substitution.templates_below(anatomy.data.get(SOURCE), (SOURCE,)) for name in _names(text)}
+    used = read | in_templates | of_source | {name.split(".")[1] for name in _references(anatomy) if name.startswith(f"{PARAMS}.")}
     if PARAMS in _references(anatomy):
         return
     for key in keys:
@@ -42,6 +47,11 @@ def _named_in_templates(data: object, *, skip: tuple[str, ...]) -> Iterator[str]
     for path, text in substitution.occurrences(data):
         if path[0] not in skip:
             yield from templates.parse(text).names
+
+
+def _names(text: str) -> Iterator[str]:
+    with contextlib.suppress(templates.TemplateError):
+        yield from templates.parse(text).names
 
 
 def _references(anatomy: Anatomy) -> set[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from runner.core.diagnostics import Diagnostic
+from runner.core.template_form import is_template
 from runner.language import operators
 from runner.language.backends import Backends
 from runner.language.expand.operators import KEYS
@@ -39,6 +40,9 @@ def _dtype_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     table, _ = operators.table_for(None)
     known = {dtype for operator in table.operators for dtypes in operator.dtypes.values() for dtype in dtypes}
     for index, dtype in enumerate(anatomy.data[SOURCE]["opinfo"]["dtypes"]):
-        if dtype not in known:
+        if is_template(dtype):
+            hint = "write all dtypes in the list: each is a case of its own, and a part of its id"
+            yield anatomy.document.problem((SOURCE, "opinfo", "dtypes", index), "a template in the dtypes of a source", hint)
+        elif dtype not in known:
             message = f"no operator has samples of {dtype}"
             yield anatomy.document.problem((SOURCE, "opinfo", "dtypes", index), message, f"dtypes: {', '.join(sorted(known))}")
