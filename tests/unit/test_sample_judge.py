@@ -47,7 +47,7 @@ def judge(tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch) -> 
     def run(function: Any, answer: Any, *given: Any, rule: str = "close", body: Any = None, count: int = 1, **kinds: Any) -> Judged:
         named = {"takes_gradients": any(one.requires_grad for one in given if isinstance(one, torch.Tensor)), "takes_out": False, **kinds}
         operator = SimpleNamespace(function=function, **named)
-        compiled = SimpleNamespace(of=lambda plain: answer, graphs_run=0)
+        compiled = SimpleNamespace(of=lambda plain: answer, watched=lambda: SimpleNamespace(graphs=0, end=lambda what: None))
         session.compiled_functions = compiled
         done = [samples._run(session, operator, index, Sample(given, {})) for index in range(count)]
         check = EachSample(check=Close.parse(body or {"to": "eager"}), rule=rule)
