@@ -62,11 +62,6 @@ class Step:
         """Whether it is carried out here."""
         return holds(self.when, here)
 
-    @property
-    def is_partial(self) -> bool:
-        """Whether it runs only some samples of its operator."""
-        return bool(self.arguments.get("samples", "all") != "all")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
@@ -252,8 +247,3 @@ class Case:
     """The module that a worker imports for its device; empty for a device that torch brings."""
     left_out: tuple[Step, ...] = ()
     """Its bench steps, where this run times nothing: they stood below ``steps``."""
-
-    @property
-    def is_partial(self) -> bool:
-        """Whether it runs only some samples of its operator: its pass does not show that a waived failure is gone."""
-        return any(step.is_partial for step in self.steps)

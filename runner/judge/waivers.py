@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from runner.core.caches import lasting
+from runner.core.case import Case
 from runner.core.conditions import Surroundings, holds
 from runner.core.diagnostics import Diagnostic, Severity
 from runner.core.expectation import Status
@@ -28,6 +29,7 @@ from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.outcomes import PASSED, WAIVABLE, Outcome
 from runner.core.results import AppliedWaiver, CaseResult, Verdict, WaiverEffect
 from runner.language.waivers import Signature, Waiver, WaiverFiles
+from runner.vocabulary.steps import is_partial
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +101,14 @@ def has_case(waiver: Waiver, ids: Sequence[str]) -> bool:
     return any(name.startswith(begin) and whole.fullmatch(name) is not None for name in ids)
 
 
-def apply(judged: CaseResult, case_id: str, here: Surroundings, waivers: Waivers, *, partial: bool) -> CaseResult:
-    """Return the outcome of a case once it is held against the waivers that are for it.
-
-    ``partial``: the case ran only some samples of its operator, so its pass does not show that the failure of a waiver is gone.
-    """
-    candidates = waivers.of(case_id, here)
+def apply(judged: CaseResult, case: Case, here: Surroundings, waivers: Waivers) -> CaseResult:
+    """Return the outcome of a case once it is held against the waivers that are for it."""
+    candidates = waivers.of(case.id, here)
     if not candidates or judged.outcome not in (*PASSED, *WAIVABLE):
         return judged
     failures = failures_of(judged)
     passed = judged.outcome in PASSED
-    passing = WaiverEffect.PART_PASSED if partial else WaiverEffect.PASSED
+    passing = WaiverEffect.PART_PASSED if any(map(is_partial, case.steps)) else WaiverEffect.PASSED
     effects = (passing if passed and not waivers.is_expired(waiver) else _effect(waiver, failures, waivers) for waiver in candidates)
     notes = tuple(_note(waiver, effect) for waiver, effect in zip(candidates, effects, strict=True))
     if passed:

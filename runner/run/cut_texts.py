@@ -55,7 +55,7 @@ def _told(old: CaseResult, new: CaseResult, then: Then, folder: Path, place: Pat
     )
     if isinstance(before, str) or isinstance(after, str) or not (len(old.verdicts) == len(before.verdicts) == len(after.verdicts)):
         return
-    before, after = (apply(judged, case.id, here, then.waivers, partial=case.is_partial) for judged in (before, after))
+    before, after = (apply(judged, case, here, then.waivers) for judged in (before, after))
     if before.outcome is not old.outcome or not all(map(rejudge.is_same_text, old.verdicts, before.verdicts)):
         return
     verdicts = tuple(map(_with_texts, new.verdicts, after.verdicts))

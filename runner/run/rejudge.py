@@ -118,7 +118,7 @@ def not_excused(case: Case, result: CaseResult, here: Surroundings, waivers: Wai
         return ""
     folded = fold(result.verdicts, result.target)
     judged = replace(result, outcome=folded.outcome, failure_type=folded.failure_type, waivers=())
-    found = apply(judged, case.id, here, replace(waivers, today=date.min), partial=case.is_partial).outcome
+    found = apply(judged, case, here, replace(waivers, today=date.min)).outcome
     return "" if found is result.outcome else f"{case.id}: {result.outcome.label} is recorded, and no waiver gives this outcome"
 
 

@@ -54,7 +54,7 @@ class Results:
         objects = observed.objects(observation)
         if objects.unavailable:
             self._no_objects[objects.unavailable[:500]] = None
-        judged = apply(_judged(case, backend, here, evidence, execution), case.id, here, self._waivers, partial=case.is_partial)
+        judged = apply(_judged(case, backend, here, evidence, execution), case, here, self._waivers)
         benches = observed.Benches() if evidence.problem else observed.benches(folder, observation)
         return _case_result(
             case,

@@ -157,7 +157,7 @@ def _again(case: Case, result: CaseResult, header: RunHeader, then: Then, place:
     judged = rejudge.judged_again(case, backend, here, result, files, Path(result.folder))
     if isinstance(judged, str):
         return result, [*problems, ("verdicts", judged)]
-    now = apply(judged, case.id, here, then.waivers, partial=case.is_partial)
+    now = apply(judged, case, here, then.waivers)
     given = replace(
         result,
         outcome=now.outcome,

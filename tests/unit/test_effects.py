@@ -70,7 +70,7 @@ def compared(change: Callable[..., Any], *arguments: Callable[[], Any], target: 
         torch.manual_seed(5)
         sides.append([target(), *(make() for make in arguments)])
     compiled, eager = sides
-    before, modes = Generators.now(), Modes.now()
+    before, modes = Generators.now(), Modes()
     effects.before(compiled, eager)
     effects.after_eager(eager, change(True, *eager))
     before.restore()

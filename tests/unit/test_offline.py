@@ -431,8 +431,8 @@ def test_a_waived_offline_failure_is_known_and_still_not_executed(tmp_path: Path
     (tmp_path / "known.yaml").write_text(WAIVER)
     waivers = Waivers(load_waivers([tmp_path / "known.yaml"], load_backends()), today=date(2026, 1, 1))
     case = cases_of(tmp_path)[0]
-    failed = apply(result_of(case, (*OF_AMD[:3], AMDGCN.replace("dwordx4", "dword"))), case.id, HERE_AMD, waivers, partial=False)
-    passed = apply(result_of(case), case.id, HERE_AMD, waivers, partial=False)
+    failed = apply(result_of(case, (*OF_AMD[:3], AMDGCN.replace("dwordx4", "dword"))), case, HERE_AMD, waivers)
+    passed = apply(result_of(case), case, HERE_AMD, waivers)
     assert (failed.outcome, failed.is_executed) == (Outcome.XFAIL, False)
     assert (passed.outcome, passed.is_executed, passed.level) == (Outcome.XPASS, False, "")
     for result in (failed, passed):

@@ -20,6 +20,7 @@ from runner.plan.worker_plan import digest_of, make_plan, seed_of
 from runner.system.installed_torch import installed_torch
 from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.expectations.samples import FORM, EachSample
+from runner.vocabulary.steps import is_partial
 from tests.fakes import HERE, case, close_facts, close_leaf, expected, observation, seen, step, verdict_of
 
 LoadSuite = Callable[..., Suite]
@@ -110,8 +111,8 @@ def test_each_case_names_its_operator_and_draws_numbers_of_its_own(load_suite: L
     arguments = cases[0].steps[0].arguments
     assert (arguments["op"], arguments["dtype"], arguments["samples"], arguments["gradients"]) == ("add", "float32", "first", True)
     assert cases[0].params == {"op": "add", "dtype": "float32", "dynamic": False}
-    assert {one.is_partial for one in cases} == {True}
-    assert {one.is_partial for one in load_suite(SPEC.replace("samples: first", "samples: all")).cases} == {False}
+    assert {is_partial(one.steps[0]) for one in cases} == {True}
+    assert {is_partial(one.steps[0]) for one in load_suite(SPEC.replace("samples: first", "samples: all")).cases} == {False}
     assert len({seed_of(one) for one in cases}) == len({digest_of(one) for one in cases}) == len(cases)
     (wanted,) = make_plan(cases[0], HERE, {})["steps"][0]["measure"]
     assert wanted["kind"] == "samples", "each sample is measured as close is"

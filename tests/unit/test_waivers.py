@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -12,6 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from runner.cli.parser import main
+from runner.core.case import Step
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import InvalidSpecs
 from runner.core.expectation import Status
@@ -86,8 +87,13 @@ def known(*entries: KnownFailure, today: date = TODAY) -> Waivers:
     return Waivers(WaiverFiles(waivers=entries, documents=(), given=frozenset({"waivers.yaml"})), today)
 
 
-def waived(judged: CaseResult, *entries: KnownFailure, here: Surroundings = HERE, today: date = TODAY, partial: bool = False) -> CaseResult:
-    return apply(judged, ID, here, known(*entries, today=today), partial=partial)
+def waived(
+    judged: CaseResult, *entries: KnownFailure, here: Surroundings = HERE, today: date = TODAY, steps: Sequence[Step] = ()
+) -> CaseResult:
+    return apply(judged, case(*steps), here, known(*entries, today=today))
+
+
+SOME, ALL = (step(kind="samples", op="add", dtype="float32", samples=samples) for samples in (4, "all"))
 
 
 def effects(judged: CaseResult) -> list[WaiverEffect]:
@@ -193,15 +199,19 @@ def test_a_case_that_passes_fails_the_run_and_names_the_waiver() -> None:
 
 
 def test_a_pass_of_some_samples_alone_does_not_show_that_the_failure_is_gone() -> None:
-    found = waived(PASSED, waiver(MISS), waiver(MISS, line=9, until=date(2026, 1, 1)), partial=True)
+    found = waived(PASSED, waiver(MISS), waiver(MISS, line=9, until=date(2026, 1, 1)), steps=[SOME])
     assert (found.outcome, found.reason) == (Outcome.PASS, PASSED.reason)
     assert effects(found) == [WaiverEffect.PART_PASSED, WaiverEffect.EXPIRED]
     assert list(void_waivers(known(waiver(MISS)), [found])) == []
 
 
 def test_some_samples_that_fail_are_held_against_the_waiver_as_all_are() -> None:
-    assert waived(FAILED, waiver(MISS), partial=True).outcome is Outcome.XFAIL
-    assert waived(FAILED_TWICE, waiver(MISS), partial=True).outcome is Outcome.FAIL
+    assert waived(FAILED, waiver(MISS), steps=[SOME]).outcome is Outcome.XFAIL
+    assert waived(FAILED_TWICE, waiver(MISS), steps=[SOME]).outcome is Outcome.FAIL
+
+
+def test_a_pass_of_all_samples_shows_that_the_failure_is_gone() -> None:
+    assert waived(PASSED, waiver(MISS), steps=[ALL]).outcome is Outcome.XPASS
 
 
 @pytest.mark.parametrize(

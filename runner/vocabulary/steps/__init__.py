@@ -59,6 +59,12 @@ def parsed(step: Step) -> StepKind:
     return STEPS[step.kind].parse(step.arguments)
 
 
+def is_partial(step: Step) -> bool:
+    """Whether a step runs only some samples of its operator: its pass then does not show that a waived failure is gone."""
+    found = parsed(step)
+    return isinstance(found, Samples) and found.most is not None
+
+
 __all__ = [
     "COMPILED",
     "ONLY",
@@ -74,6 +80,7 @@ __all__ = [
     "Inputs",
     "StepKind",
     "Traits",
+    "is_partial",
     "parsed",
     "traits_of",
 ]

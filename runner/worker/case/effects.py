@@ -81,11 +81,11 @@ class Effects:
 
     def after_eager(self, eager: Sequence[Any], result: Any) -> None:
         """Record the generators, the modes, and aliases and histories of the result, while it exists."""
-        self._eager = Left(Generators.now(), Modes.now(), aliases(result, self._leaves(eager)), histories(result))
+        self._eager = Left(Generators.now(), Modes(), aliases(result, self._leaves(eager)), histories(result))
 
     def after(self, compiled: Sequence[Any], eager: Sequence[Any], result: Any) -> dict[str, Any]:
         """Return ``compared`` (a count), ``apart`` (paths), ``leaves`` (facts of what differs), ``generators`` and ``modes``."""
-        now, left = Generators.now(), Modes.now()  # before the comparison
+        now, left = Generators.now(), Modes()  # before the comparison
         ours, theirs = self._leaves(compiled), self._leaves(eager)
         differing = []
         paths = [path for path in {**theirs, **ours} if path not in self._apart]

@@ -56,5 +56,5 @@ class _Phase:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if error is not None and not hasattr(error, "_conformance_phase"):
             with contextlib.suppress(AttributeError):  # an exception with slots has no such attribute: the step's kind is used
-                error._conformance_phase = self.name  # type: ignore[attr-defined]  # an attribute added to any exception
+                error._conformance_phase = self.name  # type: ignore[attr-defined]  # BaseException declares no such attribute: getattr reads it
         self.phases.leave()

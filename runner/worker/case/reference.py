@@ -14,6 +14,7 @@ from runner.vocabulary.steps.session import NotCarriedOut, needed
 from runner.worker.case import copies, hooks, spies
 from runner.worker.case.generators import Generators
 from runner.worker.case.hooks import Witness
+from runner.worker.case.modes import Modes
 from runner.worker.case.parts import follow
 from runner.worker.case.phases import Phases
 from runner.worker.case.sides import Enter, Side
@@ -105,11 +106,11 @@ class Reference:
             )
 
     def call(self, side: Side, name: str, given: list[Any] | None, enter: Enter, *, may_raise: bool, done: Done) -> None:
-        """Call a function of the eager side, then restore the generators. With ``may_raise``, the step has no result after an exception.
+        """Call a function of the eager side, then restore generators and modes.
 
-        ``done`` receives what was called and the result.
+        With ``may_raise``, the step has no result after an exception. ``done`` receives what was called and the result.
         """
-        state = Generators.now()
+        state, modes = Generators.now(), Modes()
         self.latest_call = ReferenceCall(state, enter)
         if self.copied is not None:
             self.latest_call = replace(self.latest_call, inputs=self.copied(side.calling(name, given)))
@@ -123,6 +124,7 @@ class Reference:
             if not may_raise:  # else the spec expects an exception of the compiled call, and eager may raise it too
                 raise
         state.restore()
+        modes.restore()
         if not _has_history(result):
             side.result = None  # no backward can use it, and the copy is sufficient
 

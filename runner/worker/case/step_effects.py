@@ -45,7 +45,7 @@ class StepEffects:
         with self._phases("compare"), _comparing():
             self._running = Effects(self._tolerance, self._settings, is_package)
             self._running.before(compiled, eager)
-            self._begun = Generators.now(), Modes.now()
+            self._begun = Generators.now(), Modes()
 
     def eager_done(self, eager: list[Any], result: Any = None) -> None:
         """Record what the eager side left, and restore generators and modes for the compiled side."""

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, cast
 
 import torch
@@ -21,16 +21,20 @@ Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
 """The reader and the writer of a setting."""
 
 
-class Settings:
-    """The values of all settings at the time of construction."""
+_MOST_TEXT = 200
+"""Characters of a value in a message."""
 
-    def __init__(self) -> None:
+
+class Settings:
+    """The values of settings at the time of construction: of those that are named, or of all."""
+
+    def __init__(self, names: Collection[str] | None = None) -> None:
         self._held: dict[str, Any] = {}
         self.unreadable: dict[str, str] = {}
         """Settings that this torch does not have, and the text of the exception."""
-        for name, (read, _) in SETTINGS.items():
+        for name in SETTINGS if names is None else names:
             try:
-                self._held[name] = read()
+                self._held[name] = SETTINGS[name][0]()
             except (AttributeError, ImportError, RuntimeError) as error:
                 self.unreadable[name] = str(error)
 
@@ -43,6 +47,12 @@ class Settings:
                     SETTINGS[name][1](self._held[name])
         yield from (f"{name} stays {now}" for name, now in self._changed().items())
 
+    def other_than(self, other: "Settings") -> Iterator[tuple[str, str, str]]:
+        """Yield the settings that two times hold and that differ: the name, the text here, and there."""
+        for name, held in self._held.items():
+            if name in other._held and other._held[name] != held:
+                yield name, str(held)[:_MOST_TEXT], str(other._held[name])[:_MOST_TEXT]
+
     def _changed(self) -> dict[str, str]:
         """Return the settings that differ now, and the text of their values."""
         found: dict[str, str] = {}
@@ -50,11 +60,11 @@ class Settings:
             try:
                 now = SETTINGS[name][0]()
                 if now != held:
-                    found[name] = str(now)[:200]
+                    found[name] = str(now)[:_MOST_TEXT]
             except (
                 Exception
             ) as error:  # torch raises after a mix of old and new API for one setting; a case's own object can raise anything
-                found[name] = f"unreadable: {error}"[:200]
+                found[name] = f"unreadable: {error}"[:_MOST_TEXT]
         return found
 
 
