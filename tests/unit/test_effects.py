@@ -9,15 +9,14 @@ import pytest
 
 from runner.core.expectation import Status
 from runner.core.observation import Effects as Seen
-from runner.core.observation import Generator, Mode
+from runner.core.observation import Generator
 from runner.vocabulary.expectations.side_effects import SideEffects
+from tests.compared_effects import DEFAULTS, compared
 from tests.fakes import import_torch
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 torch: Any = import_torch()
-
-DEFAULTS = {"rtol": None, "atol": None, "equal_nan": True}
 
 
 class Box:
@@ -55,35 +54,6 @@ class Module(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow tor
 
     def method(self, x: Any) -> Any:
         return x
-
-
-def compared(change: Callable[..., Any], *arguments: Callable[[], Any], target: Callable[[], Any] = lambda: None, **options: Any) -> Any:
-    """Let eager (``True``) and the compiled side (``False``) change equal copies; return the judgement and the facts."""
-    from runner.worker.case.effects import Effects
-    from runner.worker.case.generators import Generators
-    from runner.worker.case.modes import Modes
-
-    settings = options.pop("settings", {})
-    effects = Effects(DEFAULTS, settings, **options)
-    sides = []
-    for _ in range(2):
-        torch.manual_seed(5)
-        sides.append([target(), *(make() for make in arguments)])
-    compiled, eager = sides
-    before, modes = Generators.now(), Modes()
-    effects.before(compiled, eager)
-    effects.after_eager(eager, change(True, *eager))
-    before.restore()
-    modes.restore()
-    result = change(False, *compiled)
-    facts = effects.after(compiled, eager, result)
-    modes.restore()
-    for one in effects.inexact:
-        one.facts["calibrated"] = {"why_not": "no eager call was made in this step"}
-    generators = tuple(Generator(**one) for one in facts.pop("generators"))
-    left = tuple(Mode(**one) for one in facts.pop("modes"))
-    facts = {**facts, "apart": tuple(facts["apart"]), "leaves": tuple(facts["leaves"])}
-    return SideEffects().judge(Seen(**facts, generators=generators, modes=left)), facts
 
 
 def other(path: Callable[[Any], Any]) -> Callable[..., None]:

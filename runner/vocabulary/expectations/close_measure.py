@@ -28,13 +28,21 @@ def _opened(leaf: Any) -> Any:
     if isinstance(leaf, torch.Tensor):
         if leaf.is_nested:
             return tuple(leaf.unbind())
-        return leaf.to_dense() if leaf.layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc) else leaf
+        return dense(leaf)
     if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
         return {field.name: unnested(getattr(leaf, field.name)) for field in dataclasses.fields(leaf)}
     kind = getattr(getattr(leaf, "dtype", None), "kind", "")
     if type(leaf).__module__ == "numpy" and kind and kind in "biufc":
         return torch.as_tensor(leaf)
     return leaf
+
+
+def dense(tensor: Any) -> Any:
+    """Return a sparse tensor, which has no strides, as a dense one; other tensors unchanged."""
+    import torch
+
+    sparse = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+    return tensor.to_dense() if tensor.layout in sparse else tensor
 
 
 def structure(spec: Any) -> str:

@@ -3,7 +3,7 @@
 Compared are arguments, parameters, buffers, attributes of modules and objects, ``.grad``, version counters, the generators of random
 numbers, the modes of torch, which results share memory with the arguments, and which results require a gradient. Both sides begin with
 equal copies. A value is compared after a call only if it was equal, or close, before the call. A step that runs on one side alone can
-make the two differ; then the call is not the cause, and the path is reported as ``apart``.
+make the two differ; then the call is not the cause, and the path is reported as ``apart``. What eager does not change must keep its bits.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from runner.vocabulary.expectations.close import describe_leaf
+from runner.vocabulary.expectations.close_measure import dense
 from runner.worker.case import generators, modes
 from runner.worker.case.aliases import aliases, histories
 from runner.worker.case.changeable import ARGUMENT, FUNCTION, GRAD, Absent, Leaves, changeable
@@ -20,6 +21,7 @@ from runner.worker.case.copies import frozen, plain, tensor_version
 from runner.worker.case.generators import Generators
 from runner.worker.case.modes import Modes
 from runner.worker.case.repetitions import is_near
+from runner.worker.case.untouched import REFERENCE, Untouched
 from runner.worker.torch_compat import compiling
 
 MOST = 50
@@ -67,6 +69,7 @@ class Effects:
     inexact: list[Inexact] = field(default_factory=list)
     """The values after the call that the calibrated judge decides. Their facts are in those of ``after``, and are completed later."""
     _apart: set[str] = field(default_factory=set)
+    _untouched: Untouched = field(default_factory=Untouched)
     _versions: tuple[Versions, Versions] = field(default=({}, {}))
     _begun: Generators | None = None
     _eager: Left | None = None
@@ -77,11 +80,14 @@ class Effects:
         ours, theirs = self._leaves(compiled), self._leaves(eager)
         self._apart = {path for path in ours if path not in theirs or self._problem(path, ours[path], theirs[path]) is not None}
         self._versions = _versions(ours), _versions(theirs)
+        self._untouched.before({path: leaf for path, leaf in ours.items() if path not in self._apart}, theirs)
         self._begun = Generators.now()
 
     def after_eager(self, eager: Sequence[Any], result: Any) -> None:
         """Record the generators, the modes, and aliases and histories of the result, while it exists."""
-        self._eager = Left(Generators.now(), Modes(), aliases(result, self._leaves(eager)), histories(result))
+        theirs = self._leaves(eager)
+        self._eager = Left(Generators.now(), Modes(), aliases(result, theirs), histories(result))
+        self._untouched.after_eager(theirs)
 
     def after(self, compiled: Sequence[Any], eager: Sequence[Any], result: Any) -> dict[str, Any]:
         """Return ``compared`` (a count), ``apart`` (paths), ``leaves`` (facts of what differs), ``generators`` and ``modes``."""
@@ -90,10 +96,7 @@ class Effects:
         differing = []
         paths = [path for path in {**theirs, **ours} if path not in self._apart]
         for path in paths:
-            one, other = ours.get(path, _ABSENT), theirs.get(path, _ABSENT)
-            facts = self._inexact(path, one, other)
-            if facts is None and (found := self._problem(path, one, other)) is not None:
-                facts = {"path": path, "calibrated": {"why_not": _NOT_JUDGED}, **found}
+            facts = self._differing(path, ours.get(path, _ABSENT), theirs.get(path, _ABSENT))
             if facts is not None:
                 differing.append(facts)
         if not self.is_package:
@@ -107,6 +110,16 @@ class Effects:
     def _leaves(self, called: Sequence[Any]) -> Leaves:
         found = changeable(called, parameters=not self.is_package)
         return found if self.tolerance.get("gradients", True) else {path: leaf for path, leaf in found.items() if not path.endswith(GRAD)}
+
+    def _differing(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
+        """Return the facts of two values that are not equal, by the first rule that applies."""
+        change = None if compiling.is_erased(ours) else self._untouched.problem(path, ours)
+        if change is not None:
+            return _words(path, change, REFERENCE)
+        facts = self._inexact(path, ours, theirs)
+        if facts is None and (found := self._problem(path, ours, theirs)) is not None:
+            facts = {"path": path, "calibrated": {"why_not": _NOT_JUDGED}, **found}
+        return facts
 
     def _inexact(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
         """Return the facts of two tensors that the calibrated judge decides; None where a tolerance is given, and for other values."""
@@ -130,8 +143,10 @@ class Effects:
             facts: dict[str, Any] = describe_leaf(ours, theirs, self.tolerance)
             return None if is_near(facts) else facts
         one, other = plain(ours), plain(theirs)
+        if one.layout is not other.layout:
+            return _words(path, f"layout {one.layout}", f"layout {other.layout}")
         if not _equal(one, other):
-            facts = describe_leaf(one, other, self.tolerance)
+            facts = describe_leaf(dense(one), dense(other), self.tolerance)
             if not is_near(facts):
                 return facts
         return _other_form(path, one, other)
@@ -177,8 +192,8 @@ def _equal(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
     if described != (theirs.shape, theirs.dtype, theirs.device, theirs.layout, theirs.is_nested):
         return False
     try:
-        return bool(torch.equal(ours, theirs))
-    except (RuntimeError, NotImplementedError, AttributeError, TypeError):  # sparse, quantized and wrapper tensors: measured as close does
+        return bool(torch.equal(dense(ours), dense(theirs)))
+    except (RuntimeError, NotImplementedError, AttributeError, TypeError):  # quantized and wrapper tensors: measured as close does
         return False
 
 

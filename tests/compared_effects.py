@@ -1,0 +1,46 @@
+"""The side effects of a change that a test makes in place of the eager call and of the compiled call."""
+
+from collections.abc import Callable
+from typing import Any
+
+from runner.core.observation import Effects as Seen
+from runner.core.observation import Generator, Mode
+from runner.vocabulary.expectations.side_effects import SideEffects
+from tests.fakes import import_torch
+
+torch: Any = import_torch()
+
+DEFAULTS = {"rtol": None, "atol": None, "equal_nan": True}
+
+
+def compared(change: Callable[..., Any], *arguments: Callable[[], Any], target: Callable[[], Any] = lambda: None, **options: Any) -> Any:
+    """Let eager (``True``) and the compiled side (``False``) change equal copies; return the judgement and the facts.
+
+    ``target`` and ``arguments`` make the two copies; ``options`` are ``settings``, ``tolerance``, and those of ``Effects``.
+    """
+    from runner.worker.case.effects import Effects
+    from runner.worker.case.generators import Generators
+    from runner.worker.case.modes import Modes
+
+    settings, tolerance = options.pop("settings", {}), {**DEFAULTS, **options.pop("tolerance", {})}
+    effects = Effects(tolerance, settings, **options)
+    sides = []
+    for _ in range(2):
+        torch.manual_seed(5)
+        sides.append([target(), *(make() for make in arguments)])
+    compiled, eager = sides
+    before, modes = Generators.now(), Modes()
+    effects.before(compiled, eager)
+    effects.after_eager(eager, change(True, *eager))
+    before.restore()
+    modes.restore()
+    result = change(False, *compiled)
+    facts = effects.after(compiled, eager, result)
+    modes.restore()
+    for one in effects.inexact:
+        one.facts["calibrated"] = {"why_not": "no eager call was made in this step"}
+    generators = tuple(Generator(**one) for one in facts.pop("generators"))
+    left = tuple(Mode(**one) for one in facts.pop("modes"))
+    facts = {**facts, "apart": tuple(facts["apart"]), "leaves": tuple(facts["leaves"])}
+    judge = SideEffects(rtol=tolerance["rtol"], atol=tolerance["atol"], equal_nan=tolerance["equal_nan"])
+    return judge.judge(Seen(**facts, generators=generators, modes=left)), facts
