@@ -192,21 +192,34 @@ def test_a_wrong_result_fails_and_names_its_sample(torch: Any, measured: Callabl
     assert "1 of 3 samples failed" in found.detail
 
 
-def test_an_argument_that_only_the_compiled_call_changes_fails(torch: Any, measured: Callable[..., Any], monkeypatch: Any) -> None:
+@pytest.mark.parametrize(("operator", "dtype"), [("mul", "int64"), ("mul", "float32"), ("add_", "float32")])
+def test_an_argument_that_only_the_compiled_call_changes_fails(
+    torch: Any, measured: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, operator: str, dtype: str
+) -> None:
     from runner.vocabulary.steps import samples
 
     def changing(function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(first: Any, *args: Any, **kwargs: Any) -> Any:
-            found = function(first, *args, **kwargs)
-            first.add_(1)
+        def call(first: Any, second: Any, *args: Any, **kwargs: Any) -> Any:
+            found = function(first, second, *args, **kwargs)
+            if isinstance(second, torch.Tensor):
+                bits = second.data.view(torch.int32 if second.dtype == torch.float32 else torch.int64)
+                bits.copy_(bits + 1)
             return found
 
         return call
 
     monkeypatch.setattr(samples, "plain", changing)
-    found = verdict(*measured("mul", "int64"))
+    source = "samples: 3, calls: [inplace]" if operator.endswith("_") else "samples: 3"
+    found = verdict(*measured(operator, dtype, source))
     assert found.status is Status.FAILED
-    assert "output['arguments']['0']" in found.expected
+    assert "output['arguments that eager does not write']['1'] is 'as before the call: eager does not change it'" in found.expected
+    assert "changed" in found.observed
+
+
+def test_an_argument_that_both_change_is_judged_as_a_result(torch: Any, measured: Callable[..., Any]) -> None:
+    case, entries = measured("add_", source="samples: 3, calls: [inplace]")
+    assert verdict(case, entries).status is Status.HELD
+    assert not any("arguments that eager" in path for entry in entries for path in paths(entry))
 
 
 def test_an_exception_of_the_compiled_call_is_that_of_its_sample(measured: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

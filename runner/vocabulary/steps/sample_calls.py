@@ -83,12 +83,17 @@ def _leaves(value: Any) -> list[Any]:
     return found
 
 
-def changed_arguments(own: Given, given: Given) -> Mapping[str, tuple[Any, Any]]:
-    """Return the tensors among the arguments that differ after two calls, by their numbers."""
+def tensors_by_number(*givens: Given) -> Mapping[str, tuple[Any, ...]]:
+    """Return the tensors of several copies of the arguments, by their numbers."""
     import torch
 
-    pairs = zip(_leaves(own), _leaves(given), strict=True)
-    return {str(index): pair for index, pair in enumerate(pairs) if isinstance(pair[0], torch.Tensor) and not _same(*pair)}
+    leaves = zip(*(_leaves(given) for given in givens), strict=True)
+    return {str(index): copies for index, copies in enumerate(leaves) if isinstance(copies[0], torch.Tensor)}
+
+
+def changed_arguments(own: Given, given: Given) -> Mapping[str, tuple[Any, ...]]:
+    """Return the tensors among the arguments that differ after two calls, by their numbers."""
+    return {index: pair for index, pair in tensors_by_number(own, given).items() if not _same(*pair)}
 
 
 def _same(one: Any, other: Any) -> bool:

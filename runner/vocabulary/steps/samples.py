@@ -13,9 +13,12 @@ from runner.core.diagnostics import Diagnostic
 from runner.core.protocol import Json
 from runner.vocabulary.steps.around import Around
 from runner.vocabulary.steps.base import StepKind
-from runner.vocabulary.steps.sample_calls import Caller, Given, changed_arguments, drawn, gradients
+from runner.vocabulary.steps.sample_calls import Caller, Given, changed_arguments, drawn, gradients, tensors_by_number
 from runner.vocabulary.steps.session import NotCarriedOut, Session, needed
 from runner.vocabulary.steps.traits import Traits
+
+UNWRITTEN = "arguments that eager does not write"
+"""The key of what the compiled call did to them."""
 
 _MOST_TEXT = 600
 """Characters of the description of a sample, and of the message of an exception."""
@@ -46,7 +49,8 @@ class Done:
 
     def again(self, called: Sequence[Any], around: AbstractContextManager[Any]) -> dict[str, Any]:
         """Return what eager computes from other inputs, by the keys of ``eager``."""
-        return self.caller.again(list(self.eager.get("arguments", ())), called, around)
+        found = self.caller.again(list(self.eager.get("arguments", ())), called, around)
+        return {**found, UNWRITTEN: self.eager[UNWRITTEN]} if UNWRITTEN in self.eager else found
 
 
 def run(session: Session, arguments: "Samples") -> None:
@@ -99,8 +103,9 @@ def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
         done.raised = {"type": f"{kind.__module__}.{kind.__qualname__}", "message": str(error)[:_MOST_TEXT], "phase": phase}
     else:
         watched.end(f"sample {index}")
-        _add_changed_arguments(done, own, given)
-        done.inputs = [*_own(session, sample), done.fixed]
+        before = _own(session, sample)
+        _add_changed_arguments(session, done, own, given, before)
+        done.inputs = [*before, done.fixed]
     done.graphs = watched.graphs
     return done
 
@@ -152,12 +157,19 @@ def _add_gradients(found: dict[str, Any], given: Given, done: Done, *, is_eager:
         done.fixed = fixed if is_eager else done.fixed
 
 
-def _add_changed_arguments(done: Done, own: Given, given: Given) -> None:
-    """Add the tensors among the arguments that differ after the two calls."""
-    changed = changed_arguments(own, given)
+def _add_changed_arguments(session: Session, done: Done, own: Given, given: Given, before: Given) -> None:
+    """Add the tensors among the arguments that differ after the two calls, and writes to those that eager does not write."""
+    unwanted = {}
+    for index, tensors in tensors_by_number(own, given, before).items():
+        if (found := session.effects.unwanted_write(*tensors)) is not None:
+            unwanted[index] = found
+    changed = {index: pair for index, pair in changed_arguments(own, given).items() if index not in unwanted}
     if changed:
         done.compiled["arguments"] = {index: one for index, (one, _) in changed.items()}
         done.eager["arguments"] = {index: other for index, (_, other) in changed.items()}
+    if unwanted:
+        done.compiled[UNWRITTEN] = {index: found["value"] for index, found in unwanted.items()}
+        done.eager[UNWRITTEN] = {index: found["reference"] for index, found in unwanted.items()}
 
 
 def description(sample: Any) -> str:

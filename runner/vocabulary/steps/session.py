@@ -110,6 +110,13 @@ class Changes(Protocol):
         """Compare the two sides, where the step was begun."""
         ...
 
+    def unwanted_write(self, ours: Any, theirs: Any, before: Any) -> dict[str, str] | None:
+        """Return how the compiled side changed a tensor that eager did not write (``value``, ``reference``); None where it did not.
+
+        ``before`` is a copy of the tensor from before both calls.
+        """
+        ...
+
 
 class DeviceApi(Protocol):
     """Torch's functions for the device of the case: ``worker/torch_compat/devices.py``."""

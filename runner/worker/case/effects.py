@@ -80,7 +80,8 @@ class Effects:
         ours, theirs = self._leaves(compiled), self._leaves(eager)
         self._apart = {path for path in ours if path not in theirs or self._problem(path, ours[path], theirs[path]) is not None}
         self._versions = _versions(ours), _versions(theirs)
-        self._untouched.before({path: leaf for path, leaf in ours.items() if path not in self._apart}, theirs)
+        readable = {path: leaf for path, leaf in ours.items() if path not in self._apart and not compiling.is_erased(leaf)}
+        self._untouched.before(readable, theirs)
         self._begun = Generators.now()
 
     def after_eager(self, eager: Sequence[Any], result: Any) -> None:

@@ -4,7 +4,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
+import torch
+
 from runner.vocabulary.steps.session import Side, needed
+from runner.worker.case import untouched
 from runner.worker.case.calibration import Calibrations
 from runner.worker.case.effects import Effects
 from runner.worker.case.generators import Generators
@@ -63,3 +66,9 @@ class StepEffects:
         with self._phases("compare"), self._unseen(), _comparing():
             self.facts = with_repetition(self.facts, self._running.after(compiled, eager.called, result))
             self._calibrations.defer_effects(self.facts, self._running.inexact, parameters=not self._running.is_package)
+
+    def unwanted_write(self, ours: torch.Tensor, theirs: torch.Tensor, before: torch.Tensor) -> dict[str, str] | None:
+        """Return how the compiled side changed a tensor that eager did not write, and what was expected; None where it did not."""
+        with self._phases("compare"), self._unseen(), _comparing():
+            change = untouched.unwanted_write(ours, theirs, before)
+        return None if change is None else {"value": change, "reference": untouched.REFERENCE}

@@ -68,6 +68,15 @@ class Untouched:
         return f"changed from {kept!r} to {leaf!r}"
 
 
+def unwanted_write(ours: torch.Tensor, theirs: torch.Tensor, before: torch.Tensor) -> str | None:
+    """Return how the compiled side changed a tensor that eager did not write; None where it did not, and where eager did.
+
+    All three were made in one way: ``before`` has the version counter with which the others began.
+    """
+    is_unwritten = tensor_version(theirs) == tensor_version(before) and memory.is_same(plain(theirs), plain(before))
+    return memory.changed(plain(ours), plain(before)) if is_unwritten else None
+
+
 def _recorded(ours: Any, theirs: Any) -> _Before | None:
     if isinstance(ours, _NUMBERS) and isinstance(theirs, _NUMBERS):
         return _Before(theirs, None, None, theirs, ours)
