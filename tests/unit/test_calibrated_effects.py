@@ -166,3 +166,73 @@ def test_an_integer_that_differs_is_refused(judge: Judge) -> None:
     found = judge(TRAINING, counted)[0]
     assert found.status is Status.FAILED
     assert "function.norm.num_batches_tracked within atol=0" in found.expected
+
+
+PARTIAL = """\
+prelude: |
+  class Cache(torch.nn.Module):
+      def __init__(self):
+          super().__init__()
+          self.register_buffer("rows", torch.randn(8, 33, dtype=torch.DTYPE))
+
+      def forward(self, x):
+          self.rows[2] = x.exp()
+          return x + 1
+function: {module: Cache}
+inputs: [{randn: [33], dtype: DTYPE}]
+expect: [{close: {to: eager}}]
+"""
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [("float32", "int32"), ("bfloat16", "int16")])
+def test_a_row_that_eager_does_not_write_must_not_change(judge: Judge, dtype: str, bits: str) -> None:
+    def moved(row: int, by: int) -> Callable[[int, Any], None]:
+        return lambda number, module: module.rows[row].view(getattr(torch, bits)).add_(by)
+
+    text = PARTIAL.replace("DTYPE", dtype)
+    assert judge(text)[0].status is Status.HELD
+    (found,) = judge(text, moved(5, 3))
+    assert (found.status, found.observed.partition(";")[0]) == (
+        Status.FAILED,
+        "33 of 264 elements changed that eager does not write",
+    ), found
+    (found,) = judge(text, moved(2, 1))
+    assert "eager does not write" not in found.observed, "this row is computed"
+
+
+def test_a_computed_number_that_equals_the_one_before_may_round(judge: Judge) -> None:
+    mean = """\
+prelude: |
+  class Mean(torch.nn.Module):
+      def __init__(self):
+          super().__init__()
+          self.register_buffer("kept", torch.arange(-2000, 2000).float())
+
+      def forward(self, x):
+          if torch.compiler.is_compiling():
+              self.kept.copy_((self.kept.double() * 0.7 + x.double() * 0.3).float().nextafter(x + 1))
+          else:
+              self.kept.mul_(0.7).add_(x, alpha=0.3)
+          return x + 1
+function: {module: Mean}
+inputs: [{arange: [-2000, 2000], dtype: float32}]
+expect: [{close: {to: eager}}]
+"""
+    (found,) = judge(mean)
+    assert found.status is Status.HELD, found
+
+
+def test_what_is_changed_beside_a_tensor_in_float64_has_no_second_rule() -> None:
+    from runner.vocabulary.expectations.calibrated_groups import Sample
+    from runner.vocabulary.expectations.calibrated_measure import changed_elements, scale_of
+
+    for dtype, count in ((torch.float32, 1), (torch.float64, None), (torch.float16, 1), (torch.complex64, 1)):
+        eager = torch.ones(16, dtype=dtype)
+        answer = eager.clone()
+        answer[3] = 1.5
+        wide = eager.to(torch.complex128 if dtype.is_complex else torch.float64)
+        scale = scale_of([Sample(eager, wide, 0.0)], eager, wide)
+        found = changed_elements(answer, scale, torch.ones(16, dtype=torch.bool))
+        assert (found and found["count"]) == count, dtype
+        assert changed_elements(answer, scale, torch.arange(16) != 3) is None, "eager wrote this element"
+        assert changed_elements(eager, scale, torch.ones(16, dtype=torch.bool)) is None

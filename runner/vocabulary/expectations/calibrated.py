@@ -210,6 +210,9 @@ def problems(facts: Mapping[str, Any], form: Format, factor: float, outliers: in
         found.append(f"NaN or an infinity in {facts['nonfinite']} of {numel} elements, where neither eager nor float64 has it")
     if numel == 0:
         return found
+    if kept := facts.get("unwritten"):
+        first = f"at {kept['index']}: {kept['value']!r}, before the call {kept['before']!r}"
+        found.append(f"{kept['count']} of {numel} elements changed that eager does not write; {first}")
     worst = facts["worst"]
     bound = element_bound(facts, form, factor)
     if not worst["error"] <= bound and max(int(facts["outside"]), 1) > outliers:

@@ -268,6 +268,30 @@ def compare(actual: Any, scale: Scale, factor: float, *, equal_nan: bool = True,
     return facts
 
 
+def changed_elements(actual: Any, scale: Scale, unwritten: Any) -> dict[str, Json] | None:
+    """Return the elements that eager does not write and that differ in an answer: their number, and the first; None without any.
+
+    ``unwritten`` is a mask of the elements in which eager's number is that of before. Eager may have computed the same number: it did where
+    float64 has another. Where float64 has the same too, as of ``0.9 * x + 0.1 * x``, a right answer is at most 2 ulp from it. A result in
+    float64 has no more precise reference, and is not measured.
+    """
+    import torch
+
+    form = format_of(scale.dtype)
+    if form is None or actual.dtype in (torch.float64, torch.complex128) or not actual.numel():
+        return None
+    answer, mask = wide(actual).to(scale.eager.device), unwritten.reshape(-1).to(scale.eager.device)
+    if mask.shape != answer.shape:
+        return None
+    is_near = (answer - scale.eager).abs() <= 2 * units_of(scale.eager, form)
+    changed = mask & (scale.precise == scale.eager) & (answer != scale.eager) & ~is_near
+    if not changed.any():
+        return None
+    place = int(changed.nonzero()[0])
+    index = [int(one) for one in torch.unravel_index(torch.tensor(place), actual.shape)]
+    return {"count": int(changed.sum()), "index": index, "value": _plain(answer[place]), "before": _plain(scale.eager[place])}
+
+
 def _bias_facts(answer: Any, actual: Any, scale: Scale, factor: float) -> list[dict[str, Json]]:
     if scale.bias is None:
         return []

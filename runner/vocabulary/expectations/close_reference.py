@@ -7,7 +7,15 @@ from typing import Any
 from runner.core.protocol import Json
 from runner.vocabulary.expectations.calibrated import FACTOR
 from runner.vocabulary.expectations.calibrated_groups import Sample
-from runner.vocabulary.expectations.calibrated_measure import NoReference, Scale, bounds_of, compare, is_reordered, scale_of
+from runner.vocabulary.expectations.calibrated_measure import (
+    NoReference,
+    Scale,
+    bounds_of,
+    changed_elements,
+    compare,
+    is_reordered,
+    scale_of,
+)
 from runner.vocabulary.expectations.close_measure import accumulated, accumulation_bounds, differences, leaves_of
 from runner.vocabulary.expectations.close_words import Judge
 from runner.vocabulary.expectations.stand_ins import Comparer, judged_stand_ins
@@ -42,6 +50,8 @@ class Comparison:
     """Filled with what compares other tensors in the same way, by the identity of a leaf's facts."""
     with_stand_ins: bool = True
     """Whether stand-ins are measured, and a histogram of right answers is sent."""
+    unwritten: Sequence[Any] = ()
+    """For each leaf a mask of the elements that eager left as they were before, or None; empty for a result."""
 
     @property
     def fact(self) -> str:
@@ -83,6 +93,9 @@ def _add_leaves(comparison: Comparison, answers: Answers) -> None:
                 _check_other(own["no_worse_than"][index], own["to"][index], comparison.arguments["no_worse_than"])
                 scale = scale_of([Sample(own["no_worse_than"][index], runs[1][index])], own["no_worse_than"][index], runs[1][index])
             _add(comparison, leaf, own["of"][index], scale, runs[-1][index])
+            if comparison.unwritten and comparison.unwritten[index] is not None:
+                changed = changed_elements(own["of"][index], scale, comparison.unwritten[index])
+                leaf[comparison.fact].update({"unwritten": changed} if changed else {})
         except NoReference as why:
             leaf[comparison.fact] = {"why_not": str(why)}
         except Exception as error:  # an operation that this leaf's dtype or layout lacks: the other leaves are judged

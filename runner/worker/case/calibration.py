@@ -87,7 +87,8 @@ class Calibrations:
             self._bytes += 2 * other_inputs.bytes_of([one.ours for one in inexact])
             arguments = {"judge": Judge.CALIBRATED.value, "equal_nan": inexact[0].equal_nan}
             values = {"of": [one.ours for one in inexact], "to": [one.theirs for one in inexact]}
-            comparison = Comparison({"leaves": [one.facts for one in inexact]}, arguments, values, {}, with_stand_ins=False)
+            leaves, unwritten = [one.facts for one in inexact], [one.unwritten for one in inexact]
+            comparison = Comparison({"leaves": leaves}, arguments, values, {}, with_stand_ins=False, unwritten=unwritten)
             runs = EagerRuns(self._unseen, of_state(call, [one.path for one in inexact], parameters=parameters))
             self._deferred.append(functools.partial(add_reference, comparison, functools.partial(runs.answers, values["to"])))
         self._deferred.append(functools.partial(_keep_worst, facts))

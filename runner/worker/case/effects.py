@@ -37,6 +37,8 @@ class Inexact:
     ours: torch.Tensor
     theirs: torch.Tensor
     equal_nan: bool
+    unwritten: torch.Tensor | None = None
+    """A mask of the elements in which eager's tensor has the bits of before the call."""
 
 
 _NOT_JUDGED = "it is no strided tensor of floating-point numbers, or has another form than eager's"
@@ -133,7 +135,8 @@ class Effects:
         if _other_form(path, one, other) is not None:
             return None
         facts = {"path": path, **describe_leaf(one, other, self.tolerance)}
-        self.inexact.append(Inexact(path, facts, frozen(one), frozen(other), self.tolerance["equal_nan"]))
+        kept = self._untouched.elements.get(path)
+        self.inexact.append(Inexact(path, facts, frozen(one), frozen(other), self.tolerance["equal_nan"], kept))
         return facts
 
     def _problem(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:

@@ -50,6 +50,18 @@ def changed(now: torch.Tensor, before: torch.Tensor) -> str | None:
     return next((one for one in found if one is not None), None)
 
 
+def unchanged(now: torch.Tensor, before: torch.Tensor) -> torch.Tensor | None:
+    """Return a mask of the elements of a strided tensor that have the bits of before; None for tensors of two forms."""
+    try:
+        (one,), (other,) = _parts(now), _parts(before)
+    except (RuntimeError, NotImplementedError, AttributeError, ValueError):
+        return None
+    if not _has_one_form(one, other):
+        return None
+    one, other = (_bytes(_dense(part)).view(-1, part.element_size()) for part in (one, other))
+    return (one == other).all(1).view(now.shape) if now.numel() else None
+
+
 def _parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield the strided tensors that hold the values of a tensor; raise ``NotImplementedError`` for a layout without them."""
     with torch._C.DisableTorchFunctionSubclass():

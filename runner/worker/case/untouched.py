@@ -43,17 +43,23 @@ class Untouched:
     def __init__(self) -> None:
         self._begun: dict[str, _Before] = {}
         self._kept: dict[str, Any] = {}
+        self.elements: dict[str, torch.Tensor] = {}
+        """By path, a mask of the elements with the bits of before, in tensors that eager wrote. They may be computed, too."""
 
     def before(self, ours: Leaves, theirs: Leaves) -> None:
         """Record the values of both sides before the step."""
-        self._kept = {}
+        self._kept, self.elements = {}, {}
         self._begun = {
             path: found for path, leaf in ours.items() if path in theirs and (found := _recorded(leaf, theirs[path])) is not None
         }
 
     def after_eager(self, theirs: Leaves) -> None:
         """Find what the eager side has not written; the compiled side has not yet run."""
-        self._kept = {path: begun.our_value for path, begun in self._begun.items() if path in theirs and _is_same(begun, theirs[path])}
+        for path, begun in self._begun.items():
+            if path in theirs and _is_same(begun, theirs[path]):
+                self._kept[path] = begun.our_value
+            elif (found := _unwritten_elements(begun, theirs.get(path))) is not None:
+                self.elements[path] = found
         self._begun = {}
 
     def problem(self, path: str, leaf: Any) -> str | None:
@@ -97,6 +103,12 @@ def _is_same(begun: _Before, now: Any) -> bool:
         return now is begun.eager
     here = plain(now)
     return memory.place(here) == begun.place and tensor_version(now) == begun.version and memory.is_same(here, plain(begun.eager_value))
+
+
+def _unwritten_elements(begun: _Before, now: Any) -> torch.Tensor | None:
+    if not (isinstance(now, torch.Tensor) and isinstance(begun.eager_value, torch.Tensor)):
+        return None
+    return memory.unchanged(plain(now), plain(begun.eager_value))
 
 
 def _same_number(one: Any, other: Any) -> bool:
