@@ -21,7 +21,7 @@ TOLERANCES: dict[str, dict[str, Any]] = {
 }
 
 
-class Module(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow torch
+class Module(torch.nn.Module):  # type: ignore[misc]  # the base class has the type Any: torch is what import_torch returned
     def __init__(self) -> None:
         super().__init__()
         self.inner = torch.nn.Linear(3, 3)

@@ -133,9 +133,16 @@ def _is_strided(tensor: torch.Tensor) -> bool:
 
 def _with_gaps(tensor: torch.Tensor) -> torch.Tensor:
     """Return a copy of a tensor whose elements overlap or have gaps between them: ``clone`` would give it other strides."""
-    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    memory = tensor.as_strided((extent,), (1,), tensor.storage_offset()).clone()
+    memory = tensor.as_strided((extent(tensor),), (1,), tensor.storage_offset()).clone()
     return memory.as_strided(tensor.shape, tensor.stride(), 0)
+
+
+def extent(tensor: torch.Tensor) -> int:
+    """Return the length of a strided tensor's memory from its first element to its last, gaps included, in elements."""
+    if not tensor.numel():
+        return 0
+    found: int = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return found
 
 
 def same_object(one: Any, other: Any) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from runner.worker.case.copies import plain
+from runner.worker.case.copies import extent, plain
 
 Place = tuple[tuple[object, ...], ...]
 """Where the values of a tensor lie: address, offset, shape and strides of each of its parts."""
@@ -97,10 +97,9 @@ def _dense(tensor: torch.Tensor) -> torch.Tensor:
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     """Return the memory of a tensor from its first element to its last, as uint8 of shape ``(bytes,)``; it shares the memory."""
-    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) if tensor.numel() else 0
     size = tensor.element_size()
     found = torch.empty(0, dtype=torch.uint8, device=tensor.device)
-    return found.set_(tensor.untyped_storage(), tensor.storage_offset() * size, (extent * size,), (1,))
+    return found.set_(tensor.untyped_storage(), tensor.storage_offset() * size, (extent(tensor) * size,), (1,))
 
 
 def _changed(now: torch.Tensor, before: torch.Tensor) -> str | None:
