@@ -31,16 +31,20 @@ def compared(change: Callable[..., Any], *arguments: Callable[[], Any], target: 
     compiled, eager = sides
     before, modes = Generators.now(), Modes()
     effects.before(compiled, eager)
-    effects.after_eager(eager, change(True, *eager))
+    assert list(modes.other_than(Modes())) == [], "recording the values changed a mode of torch"
+    eager_result, left = change(True, *eager), Modes()
+    effects.after_eager(eager, eager_result)
+    assert list(left.other_than(Modes())) == [], "recording the values changed a mode of torch"
     before.restore()
     modes.restore()
-    result = change(False, *compiled)
+    result, left = change(False, *compiled), Modes()
     facts = effects.after(compiled, eager, result)
+    assert list(left.other_than(Modes())) == [], "comparing the values changed a mode of torch"
     modes.restore()
     for one in effects.inexact:
         one.facts["calibrated"] = {"why_not": "no eager call was made in this step"}
     generators = tuple(Generator(**one) for one in facts.pop("generators"))
-    left = tuple(Mode(**one) for one in facts.pop("modes"))
+    others = tuple(Mode(**one) for one in facts.pop("modes"))
     facts = {**facts, "apart": tuple(facts["apart"]), "leaves": tuple(facts["leaves"])}
     judge = SideEffects(rtol=tolerance["rtol"], atol=tolerance["atol"], equal_nan=tolerance["equal_nan"])
-    return judge.judge(Seen(**facts, generators=generators, modes=left)), facts
+    return judge.judge(Seen(**facts, generators=generators, modes=others)), facts

@@ -201,7 +201,10 @@ def test_expanded_aliases_count_for_maximum_depth() -> None:
 
 
 def test_hundred_thousand_levels_do_not_exhaust_stack() -> None:
-    assert problems("[" * 100_000) == [f"spec.yaml:1:{MAX_DEPTH + 1}: nested more than 64 deep (no part of the language is that deep)"]
+    too_deep = "nested more than 64 deep (no part of the language is that deep)"
+    assert problems("[" * 100_000) == [f"spec.yaml:1:{MAX_DEPTH + 1}: {too_deep}"]
+    assert problems("[\n" * 100_000) == [f"spec.yaml:{MAX_DEPTH + 1}:1: {too_deep}"]
+    assert problems("{a: " * 100_000) == [f"spec.yaml:1:{4 * MAX_DEPTH + 1}: {too_deep}"]
 
 
 def test_the_largest_file() -> None:

@@ -1,6 +1,7 @@
 """The bounds of ``tests.structure`` hold for ``runner/``, and the measuring sees what exceeds them."""
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,48 @@ def test_what_exceeds_a_bound_is_seen(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "runner" / "b.py").write_text("from runner.a import A\nc = 1\n")
     exceeded = {measure for measure, (_, over) in structure.summed(structure.everything()).items() if over}
     assert exceeded == set(structure.BOUNDS) - {"lines of a class", "entries at the top of runner/"}
+
+
+def within(node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> Iterator[ast.AST]:
+    """Yield the nodes of some kinds below a node, without those of functions that it defines."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, kinds):
+            yield child
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from within(child, kinds)
+
+
+def suspended_contexts(tree: ast.AST) -> list[str]:
+    """Return the generators that yield inside a ``with`` block; functions that are context managers are meant to."""
+    return [
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and not any("contextmanager" in ast.unparse(one) for one in node.decorator_list)
+        and any(True for block in within(node, (ast.With,)) for _ in within(block, (ast.Yield, ast.YieldFrom)))
+    ]
+
+
+@pytest.mark.parametrize("folder", ["worker", "vocabulary"])
+def test_no_generator_of_worker_code_is_suspended_within_a_context(folder: str) -> None:
+    """Two generators that take turns leave a mode of torch otherwise than they found it: each restores what it found on entry."""
+    files = sorted((structure.ROOT / folder).rglob("*.py"))
+    assert len(files) > 20
+    assert {str(path): found for path in files if (found := suspended_contexts(ast.parse(path.read_text())))} == {}
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("with mode():\n        yield 1", ["f"]),
+        ("for _ in x:\n        with mode():\n            yield from x", ["f"]),
+        ("with mode():\n        def g(): yield 1", []),
+        ("yield 1\n    with mode(): pass", []),
+    ],
+)
+def test_a_generator_suspended_within_a_context_is_seen(body: str, found: list[str]) -> None:
+    assert suspended_contexts(ast.parse(f"def f():\n    {body}")) == found
+    assert suspended_contexts(ast.parse(f"@contextlib.contextmanager\ndef f():\n    {body}")) == []
 
 
 @pytest.mark.parametrize(

@@ -131,13 +131,7 @@ def _parse(text: str, *, path: Path, file: str, content: bytes, kind: Kind) -> D
         message = f"the character U+{ord(foreign[0]):04X} is a line end for some parsers only"
         line, column = place(text, foreign.start())
         raise failure(path, message, f'write it as an escape in a double-quoted string: "{ESCAPES[foreign[0]]}"', line, column)
-    builder = Builder(file, kind)
-    try:
-        for event in _events(text):
-            if builder.feed(event):
-                break
-    except yaml.YAMLError as error:
-        builder.fail(syntax_problem(file, text, error))
+    builder = _built(file, kind, text, _LOADER)
     builder.finish()
     return Document(
         path=path,
@@ -157,9 +151,27 @@ _parse_once = lasting(lru_cache(maxsize=16)(_parse))
 the key, so that a changed file is parsed anew."""
 
 
-def _events(text: str) -> Iterator[Any]:
+def _built(file: str, kind: Kind, text: str, loader: Any) -> Builder:
+    """Return a builder that has read the events of a loader, up to the first problem after which the rest cannot be parsed."""
+    builder = Builder(file, kind)
+    try:
+        for event in _events(text, loader):
+            if builder.feed(event):
+                break
+    except yaml.YAMLError as error:
+        if loader is not yaml.SafeLoader and _TOO_DEEP in str(error):
+            # libyaml reads ahead within a line, beyond the position that the builder refuses: the parser in Python has no such limit
+            return _built(file, kind, text, yaml.SafeLoader)
+        builder.fail(syntax_problem(file, text, error))
+    return builder
+
+
+_TOO_DEEP = "exceeded maximum nesting depth"
+
+
+def _events(text: str, made: Any) -> Iterator[Any]:
     # event by event, without recursion that a deeply nested file could exhaust
-    loader = _LOADER(text)
+    loader = made(text)
     try:
         while loader.check_event():
             yield loader.get_event()

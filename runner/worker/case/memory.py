@@ -1,7 +1,5 @@
 """The memory of tensors, compared by its bits. Zeros of different sign differ, and NaN is equal to NaN of the same bits."""
 
-from collections.abc import Iterator
-
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
@@ -21,7 +19,7 @@ _COMPRESSED = {
 def place(tensor: torch.Tensor) -> Place | None:
     """Return where the values of a tensor lie; None where its memory cannot be read."""
     try:
-        parts = list(_parts(tensor))
+        parts = _parts(tensor)
         places = tuple((part.untyped_storage().data_ptr(), part.storage_offset(), part.shape, part.stride()) for part in parts)
         return places if all(one[0] or not part.numel() for one, part in zip(places, parts, strict=True)) else None
     except (RuntimeError, NotImplementedError, AttributeError):  # a wrapper without a storage, a layout without parts
@@ -62,22 +60,20 @@ def unchanged(now: torch.Tensor, before: torch.Tensor) -> torch.Tensor | None:
     return (one == other).all(1).view(now.shape) if now.numel() else None
 
 
-def _parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield the strided tensors that hold the values of a tensor; raise ``NotImplementedError`` for a layout without them."""
+def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """Return the strided tensors that hold the values of a tensor; raise ``NotImplementedError`` for a layout without them."""
+    # no generator: two that take turns would leave torch functions disabled, because each restores what it found
     with torch._C.DisableTorchFunctionSubclass():
         if is_traceable_wrapper_subclass(tensor):
             names, _ = tensor.__tensor_flatten__()
-            for name in names:
-                yield from _parts(getattr(tensor, name))
-        elif tensor.layout is torch.sparse_coo:
-            yield from (tensor._indices(), tensor._values())
-        elif tensor.layout in _COMPRESSED:
-            indices = (getattr(tensor, name)() for name in _COMPRESSED[tensor.layout])
-            yield from (*indices, tensor.values())
-        elif tensor.layout is torch.strided and not tensor.is_nested and tensor.device.type != "meta":
-            yield plain(tensor).detach()
-        else:
-            raise NotImplementedError(str(tensor.layout))
+            return [part for name in names for part in _parts(getattr(tensor, name))]
+        if tensor.layout is torch.sparse_coo:
+            return [tensor._indices(), tensor._values()]
+        if tensor.layout in _COMPRESSED:
+            return [*(getattr(tensor, name)() for name in _COMPRESSED[tensor.layout]), tensor.values()]
+        if tensor.layout is torch.strided and not tensor.is_nested and tensor.device.type != "meta":
+            return [plain(tensor).detach()]
+        raise NotImplementedError(str(tensor.layout))
 
 
 def _has_one_form(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -8,6 +8,7 @@ _NAMES = (
     "inference mode",
     "anomaly detection",
     "default device",  # a function mode, too
+    "torch functions",  # whether __torch_function__ of subclasses and modes is called
     "function modes",
     "dispatch modes",
     "default dtype",

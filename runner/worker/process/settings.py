@@ -234,6 +234,7 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "threads of autograd": (torch._C._is_multithreading_enabled, torch._C._set_multithreading_enabled),
     "hooks of saved tensors": (_saved_hooks, lambda _: None),
+    "torch functions": (torch._C._get_torch_function_state, torch._C._set_torch_function_state),
     "function modes": (torch._C._len_torch_function_stack, lambda _: None),
     "dispatch modes": (torch._C._len_torch_dispatch_stack, lambda _: None),
     "functorch's transforms": (torch._C._functorch.peek_interpreter_stack, lambda _: None),
