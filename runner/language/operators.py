@@ -55,22 +55,32 @@ JUDGED: Mapping[str, Judged] = {
 """By the operator's name, those that are judged otherwise."""
 
 
-ONLY_ON_ACCELERATORS: Mapping[str, str] = dict.fromkeys(
-    [
-        "jiterator_2inputs_2outputs",
-        "jiterator_4inputs_with_extra_args",
-        "jiterator_binary",
-        "jiterator_binary_return_by_ref",
-        "jiterator_unary",
-    ],
-    "jiterator compiles for a GPU alone: eager refuses every sample on the CPU, which the database does not say",
-)
-"""Operators without a case on the CPU, with the reason."""
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Cases that do not exist because eager refuses every sample, which the database does not say."""
 
-ONLY_ON_THE_CPU: Mapping[str, str] = {
-    "sparse.mm-reduce": "torch has no kernel of the reduction for a GPU: eager refuses every sample there, which the database does not say",
+    reason: str
+    on: tuple[bool, ...] = (False, True)
+    """Where eager refuses: on the CPU (False), on accelerators (True)."""
+    takes: frozenset[str] | None = None
+    """The dtypes that eager takes all the same."""
+
+
+_JITERATOR = Refused("jiterator compiles for a GPU alone", on=(False,))
+
+REFUSED: Mapping[str, Refused] = {
+    "_batch_norm_with_update.out": Refused("the overload with out= has other arguments"),
+    "equal.out": Refused("the result is a bool: there is no out="),
+    "float_power_": Refused("the result is float64", takes=frozenset({"float64", "complex128"})),
+    "jiterator_2inputs_2outputs": _JITERATOR,
+    "jiterator_4inputs_with_extra_args": _JITERATOR,
+    "jiterator_binary": _JITERATOR,
+    "jiterator_binary_return_by_ref": _JITERATOR,
+    "jiterator_unary": _JITERATOR,
+    "narrow_copy.out": Refused("torch has no kernel for a GPU", on=(True,)),
+    "sparse.mm-reduce": Refused("torch has no kernel of the reduction for a GPU", on=(True,)),
 }
-"""Operators, with their variant, without a case on accelerators, with the reason."""
+"""By the name that an id has. Apart from these, ``Operator.promotes`` says which in-place calls eager refuses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +92,15 @@ class Operator:
     dtypes: Mapping[str, frozenset[str]]
     """By kind of device."""
     calls: tuple[str, ...]
+    promotes: bool = False
+    """Whether results of integers are floating; then eager refuses the in-place call of integers."""
+
+    def is_refused(self, call: str, dtype: str, device: str) -> bool:
+        """Whether eager refuses every sample of a case."""
+        if self.promotes and call == "inplace" and not dtype.startswith(("float", "bfloat", "complex")):
+            return True
+        found = REFUSED.get(self.label(call))
+        return found is not None and is_accelerator(device) in found.on and dtype not in (found.takes or ())
 
     def label(self, call: str) -> str:
         """Return the operator as an id has it: ``add``, in place ``add_``, with out= ``add.out``; a variant follows a hyphen."""
@@ -100,12 +119,11 @@ class Table:
         """Yield operator, call and dtype of each case on a device, in the order of the table."""
         kind = kind_of(device)
         for operator in self.operators:
-            if (ONLY_ON_THE_CPU if is_accelerator(device) else ONLY_ON_ACCELERATORS).keys() & {operator.op, operator.label("function")}:
-                continue
             supported = operator.dtypes.get(kind, frozenset())
             for call in calls:
                 if call in operator.calls:
-                    yield from ((operator, call, dtype) for dtype in dtypes if dtype in supported)
+                    wanted = (dtype for dtype in dtypes if dtype in supported)
+                    yield from ((operator, call, dtype) for dtype in wanted if not operator.is_refused(call, dtype, device))
 
 
 @functools.cache
@@ -125,6 +143,7 @@ def load(minor: str) -> Table | None:
                 variant=row.get("variant", ""),
                 dtypes={kind: sets[row[kind]] for kind in kinds},
                 calls=("function", *row.get("calls", ())),
+                promotes=row.get("promotes", False),
             )
             for row in data["operators"]
         ),

@@ -146,6 +146,21 @@ def test_the_worst_element_is_named_by_its_index_in_any_layout(torch, layout):
     assert facts["mismatches"] == 2
 
 
+@pytest.mark.parametrize(
+    ("dtype", "values", "shown"),
+    [
+        ("int64", (2**53 + 1, 2**53), "9007199254740993 against 9007199254740992"),
+        ("uint8", (16, 240), "16 against 240"),
+        ("bool", (True, False), "True against False"),
+        ("complex64", (1 + 2j, 1.0), "(1+2j) against (1+0j)"),
+        ("bfloat16", (1.5, 9.0), "1.5 against 9.0"),
+    ],
+)
+def test_numbers_are_shown_as_their_dtype_holds_them(torch, dtype, values, shown):
+    a, b = (torch.tensor([value], dtype=getattr(torch, dtype)) for value in values)
+    assert close(a, b, rtol=0.0, atol=0.0).observed.endswith(f"at [0]: {shown}")
+
+
 def test_the_worst_is_what_exceeds_the_tolerance_most_not_what_differs_most(torch):
     facts = close_measure.differences(torch.tensor([1000.0, 1.0]), torch.tensor([1010.0, 2.0]), rtol=0.01, atol=0.0)
     assert facts["worst_index"] == [1]

@@ -100,6 +100,31 @@ def _without_cuda(table: dict[str, Any]) -> list[Any]:
     return [{name: value for name, value in row.items() if name != "cuda"} for row in rows]
 
 
+def test_eager_refuses_each_call_that_has_no_case(torch: Any) -> None:
+    from runner.worker.torch_compat import operators
+
+    table, _ = tables.table_for(installed_torch().minor)
+    calls = [
+        (row, call, dtype)
+        for row in table.operators
+        for call in row.calls
+        for dtype in ("float32", "int64")
+        if dtype in row.dtypes["cpu"] and row.is_refused(call, dtype, "cpu")
+    ]
+    assert len(calls) > 45
+    accepted = []
+    for row, call, dtype in calls:
+        found = operators.find(row.op, row.variant, dtype=dtype, device="cpu", call=call, gradients=False)
+        for sample in found.samples(4):
+            with contextlib.suppress(RuntimeError, TypeError, AssertionError):
+                result = found.function(*sample.args, **sample.kwargs)
+                if found.takes_out:
+                    out = tuple(map(torch.ones_like, result)) if isinstance(result, tuple) else torch.ones_like(torch.as_tensor(result))
+                    found.function(*sample.args, **sample.kwargs, out=out)
+                accepted.append((row.label(call), dtype))
+    assert accepted == []
+
+
 def test_the_import_of_the_database_leaves_torch_as_it_was(torch: Any) -> None:
     from runner.worker.torch_compat import operators
 

@@ -85,6 +85,37 @@ def test_operators_that_eager_refuses_on_a_device_have_no_case_there(load_suite:
     assert found["cpu"] - found["cuda"] == {"sparse.mm-reduce"}
 
 
+REFUSING = [
+    {"op": "sqrt", "cpu": 0, "cuda": 0, "calls": ["inplace", "out"], "promotes": True},
+    {"op": "equal", "cpu": 0, "cuda": 0, "calls": ["out"]},
+    {"op": "float_power", "cpu": 0, "cuda": 0, "calls": ["inplace", "out"]},
+    {"op": "narrow_copy", "cpu": 0, "cuda": 0, "calls": ["out"]},
+]
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "labels"),
+    [
+        ("cpu", "float32", "sqrt_ sqrt.out float_power.out narrow_copy.out"),
+        ("cuda", "float32", "sqrt_ sqrt.out float_power.out"),
+        ("cuda:1", "float32", "sqrt_ sqrt.out float_power.out"),
+        ("cpu", "float64", "sqrt_ sqrt.out float_power_ float_power.out narrow_copy.out"),
+        ("cpu", "bfloat16", "sqrt_ sqrt.out float_power.out narrow_copy.out"),
+        ("cpu", "int64", "sqrt.out float_power.out narrow_copy.out"),
+        ("cpu", "bool", "sqrt.out float_power.out narrow_copy.out"),
+    ],
+)
+def test_calls_that_eager_refuses_have_no_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, dtype: str, labels: str
+) -> None:
+    monkeypatch.setattr(operators, "TABLES", tmp_path)
+    table = {"torch": "9.2", "dtypes": ["bfloat16 bool float32 float64 int64"], "operators": REFUSING}
+    (tmp_path / "operators-9.2.json").write_text(json.dumps(table))
+    found = operators.load.__wrapped__("9.2")
+    assert found is not None
+    assert " ".join(one.label(call) for one, call, _ in found.rows(device, [dtype], ["inplace", "out"])) == labels
+
+
 @pytest.mark.usefixtures("small")
 def test_each_point_of_the_matrix_has_each_operator(load_suite: LoadSuite) -> None:
     assert len(load_suite(SPEC).cases) == 12
@@ -156,6 +187,7 @@ def test_every_table_gives_each_case_one_id() -> None:
         assert len(labels) == len(set(labels)), "a name would stand for two operators"
         assert all(set(label) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") for label in labels)
         assert set(JUDGED) <= {operator.op for operator in found.operators}, "a rule for an operator that is not there"
+        assert set(operators.REFUSED) <= set(labels), "a call that is not there"
 
 
 def test_the_shipped_specs_are_listed_from_the_table() -> None:

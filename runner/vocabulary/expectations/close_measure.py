@@ -135,11 +135,16 @@ def _add_chunk(total: dict[str, Any], pair: tuple[Any, Any], start: int, shape: 
     if total["worst_value"] is None or float(excess[place]) > total["excess"]:
         total["excess"] = max(float(excess[place]), 0.0)
         total["worst_index"] = [int(i) for i in torch.unravel_index(torch.tensor(start + place), shape)]
-        total["worst_value"], total["worst_reference"] = _plain(a[place]), _plain(b[place])
+        total["worst_value"], total["worst_reference"] = (_shown(part[place]) for part in pair)
 
 
 def _plain(element: Any) -> float | str:
     return str(element.item()) if element.is_complex() else float(element)
+
+
+def _shown(element: Any) -> float | int | str:
+    """Return a number as messages show it: integers with every digit, which float64 does not hold, bools and complex numbers as text."""
+    return str(element.item()) if element.dtype.is_complex or str(element.dtype) == "torch.bool" else element.item()
 
 
 def bits(actual: Any, reference: Any) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def by_tolerance(where: str, leaf: Leaf, rtol: float, atol: float, outliers: int
         return problem
     if leaf["excess"] <= atol or 0 < leaf["mismatches"] <= outliers:
         return None
-    pair = f"{leaf['worst_value']!r} against {leaf['worst_reference']!r}"
+    pair = f"{leaf['worst_value']} against {leaf['worst_reference']}"
     worst = f"greatest difference {leaf['max_abs']:.3g}; at {leaf['worst_index']}: {pair}"
     detail = f"{leaf['mismatches']} of {leaf['numel']} elements differ by more than the tolerance"
     return Judgement.failed(expected=expected, observed=worst, detail=detail)

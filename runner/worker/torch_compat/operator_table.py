@@ -32,6 +32,7 @@ def _entry(entry: Any) -> dict[str, Any]:
         **({"variant": entry.variant_test_name} if entry.variant_test_name else {}),
         **{device: _dtypes(entry, device) for device in DEVICES},
         **({"calls": calls} if calls else {}),
+        **({"promotes": True} if "inplace" in calls and entry.promotes_int_to_float else {}),
     }
 
 
