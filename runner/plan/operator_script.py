@@ -59,7 +59,8 @@ print("equal within the tolerances of the dtype")
 
 _OUT = """
     torch.manual_seed({seed})
-    found["out"] = kwargs["out"] = pytree.tree_map_only(torch.Tensor, torch.ones_like, entry.op(*args, **kwargs))"""
+    like = entry.op(*args, **kwargs)
+    found["out"] = kwargs["out"] = pytree.tree_map_only(torch.Tensor, lambda t: torch.ones(t.shape, dtype=t.dtype, device=t.device), like)"""
 
 _GRADIENTS = "entry.supports_autograd and {dtype} in entry.supported_backward_dtypes({kind!r})"
 

@@ -150,6 +150,25 @@ def test_a_sample_is_compared_with_its_gradients(measured: Callable[..., Any]) -
     assert "stand_ins" not in entries[1]["value"]["leaves"][0]
 
 
+def test_tensors_for_out_are_contiguous_ones(torch: Any) -> None:
+    from runner.vocabulary.steps.sample_calls import Caller
+
+    given: list[Any] = []
+
+    def operator(x: Any, *, out: Any = None) -> Any:
+        if out is None:
+            return x.t(), x.to(torch.int64), x.to_sparse_csr()
+        given.extend(out)
+        assert all(bool((one.to_dense() == 1).all()) for one in out[:2])
+        return out
+
+    found = Caller(operator, takes_out=True, reseed=lambda: None).call(operator, ([torch.rand(2, 3)], {}))
+    assert all(one is other for one, other in zip(found["out"], given, strict=True))
+    assert [(list(one.shape), one.dtype) for one in given] == [([3, 2], torch.float32), ([2, 3], torch.int64), ([2, 3], torch.float32)]
+    assert [one.is_contiguous() for one in given[:2]] == [True, True]
+    assert given[2].layout is torch.sparse_csr
+
+
 def test_a_sample_that_dynamo_does_not_compile_is_named(measured: Callable[..., Any], uncompiled: list[str]) -> None:
     for op in ("mul", "conj"):  # conj of a real tensor has no operation
         measured(op)

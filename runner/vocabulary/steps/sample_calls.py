@@ -47,11 +47,16 @@ class Caller:
 
 
 def _outputs(result: Any) -> Any:
-    """Return tensors of ones like a result, for ``out=``."""
+    """Return tensors of ones for ``out=``, of the shapes and dtypes of a result. They are contiguous: dynamo compiles no other."""
     import torch
     from torch.utils import _pytree as pytree
 
-    return pytree.tree_map_only(torch.Tensor, lambda tensor: torch.ones_like(tensor, requires_grad=False), result)
+    def ones(tensor: Any) -> Any:
+        if tensor.layout is not torch.strided or tensor.is_nested:
+            return torch.ones_like(tensor, requires_grad=False)
+        return torch.ones(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+
+    return pytree.tree_map_only(torch.Tensor, ones, result)
 
 
 def drawn(result: Any, given: Given) -> list[Any]:
