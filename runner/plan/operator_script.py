@@ -59,8 +59,8 @@ print("equal within the tolerances of the dtype")
 
 _OUT = """
     torch.manual_seed({seed})
-    like = entry.op(*args, **kwargs)
-    found["out"] = kwargs["out"] = pytree.tree_map_only(torch.Tensor, lambda t: torch.ones(t.shape, dtype=t.dtype, device=t.device), like)"""
+    result = entry.op(*args, **kwargs)
+    found["out"] = kwargs["out"] = pytree.tree_map_only(torch.Tensor, lambda x: torch.ones_like(x).contiguous(), result)"""
 
 _GRADIENTS = "entry.supports_autograd and {dtype} in entry.supported_backward_dtypes({kind!r})"
 
