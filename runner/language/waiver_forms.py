@@ -24,6 +24,8 @@ def wrong_form(document: Document) -> tuple[Diagnostic | None, Document | None]:
     found = _form(data)
     if found is None:
         return None, document
+    if not document.is_whole:  # the keys after the place that cannot be parsed are unknown
+        return document.problems[-1], None
     path, message = found
     return document.problem(path, message, WAIVERS.form), None
 

@@ -577,3 +577,14 @@ def test_with_errors_no_waiver_is_held_against_the_cases_that_are_left(write: Wr
     code, lines = validated("bad.yaml", "--waivers", "waivers.yaml", capsys=capsys)
     assert (code, lines[-1]) == (2, "1 problem, 1 warning")
     assert "is void" in lines[-2]
+
+
+@pytest.mark.parametrize("before", ["", "# known failures\n", "waivers:\n", "waivers:\n  - cases: b*\n    reason: x\n"])
+def test_a_place_that_cannot_be_parsed_is_told_and_no_wrong_form(tmp_path: Path, before: str) -> None:
+    file = tmp_path / "waivers.yaml"
+    file.write_text(before + "  - cases: a*\n    reason: the second: breaks\n")
+    with pytest.raises(InvalidSpecs) as raised:
+        load_waivers([file], None)
+    line = before.count("\n") + 2
+    assert [problem.position.line for problem in raised.value.diagnostics if "YAML syntax" in problem.message] == [line]
+    assert "a waiver file is a map" not in str(raised.value)
