@@ -229,6 +229,32 @@ def test_the_generator_of_python_is_compared() -> None:
     assert judgement.status is Status.HELD
 
 
+def test_the_generator_of_numpy_is_compared_where_eager_leaves_it_alone() -> None:
+    numpy = pytest.importorskip("numpy")
+    judgement, _ = compared(lambda eager, _: None if eager else (numpy.random.rand(), None)[1])
+    assert (judgement.expected, judgement.observed) == ("RNG state of numpy unchanged, as eager leaves it", "advanced")
+    for draws in (lambda eager, _: (numpy.random.rand(), None)[1], lambda eager, _: (eager and numpy.random.rand(), None)[1]):
+        assert compared(draws)[0].status is Status.HELD, "dynamo may draw by torch what eager draws by numpy"
+
+
+def test_both_sides_begin_with_the_same_generators_of_python_and_numpy() -> None:
+    from runner.worker.case.generators import Generators, reseed
+
+    numpy = pytest.importorskip("numpy")
+
+    def draws() -> list[float]:
+        return [random.random(), float(numpy.random.rand()), float(torch.rand(()))]
+
+    reseed(2**40 + 3)
+    begun, first = Generators.now(), draws()
+    begun.restore()
+    assert draws() == first
+    reseed(2**40 + 3)
+    assert draws() == first
+    reseed(4)
+    assert [one == other for one, other in zip(draws(), first, strict=True)] == [False] * 3
+
+
 MODES: dict[str, tuple[Callable[[], Any], str, str]] = {
     "grad mode": (lambda: torch.set_grad_enabled(False), "grad mode is True, as eager leaves it", "False"),
     "default dtype": (

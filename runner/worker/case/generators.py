@@ -1,6 +1,8 @@
 """Random number generators before and after a call, compiled and eager."""
 
+import pickle
 import random
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +14,9 @@ from runner.worker.torch_compat import compiling, devices
 PYTHON = "python"
 """The generator of the module ``random``. Dynamo runs its functions as Python does."""
 
+NUMPY = "numpy"
+"""The global generator of numpy. Dynamo replaces its functions by those of torch, unless ``use_numpy_random_stream`` is set."""
+
 
 @dataclass(frozen=True)
 class Generators:
@@ -19,22 +24,27 @@ class Generators:
 
     torch: devices.GeneratorState
     python: object
+    numpy: bytes | None
+    """None where numpy is not imported."""
 
     @classmethod
     def now(cls) -> "Generators":
         """Return the current states."""
-        return cls(devices.generator_state(), random.getstate())
+        numpy = sys.modules.get("numpy.random")
+        return cls(devices.generator_state(), random.getstate(), None if numpy is None else pickle.dumps(numpy.get_state(legacy=False)))
 
     def restore(self) -> None:
         """Set every generator to its state of that time."""
         devices.restore_generators(self.torch)
         random.setstate(self.python)  # type: ignore[arg-type]  # what getstate returned
+        if self.numpy is not None:
+            sys.modules["numpy.random"].set_state(pickle.loads(self.numpy))  # noqa: S301  # what this process wrote
 
     def named(self) -> dict[str, Any]:
         """Return the states by the generators' names."""
         cpu, accelerators = self.torch
         found = {f"{module}:{index}": state for module, states in accelerators.items() for index, state in enumerate(states)}
-        return {"cpu": cpu, **found, PYTHON: self.python}
+        return {"cpu": cpu, **found, PYTHON: self.python, **({} if self.numpy is None else {NUMPY: self.numpy})}
 
     def differs_from(self, other: "Generators") -> bool:
         """Whether a generator that both have has another state."""
@@ -42,11 +52,20 @@ class Generators:
         return any(name in theirs and not _same(state, theirs[name]) for name, state in mine.items())
 
 
+def reseed(seed: int) -> None:
+    """Set the generators of torch, of ``random`` and, where it is imported, of numpy to a seed."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    if (numpy := sys.modules.get("numpy.random")) is not None:
+        numpy.seed(seed % 2**32)
+
+
 def compared(before: Generators, eager: Generators, compiled: Generators, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the facts of each generator; a generator of an accelerator that was not used before the call is left out.
 
     ``exact`` is whether the compiled function must leave the state of eager. Unless ``fallback_random`` is set, inductor draws one seed for
-    all random operators of a graph, and removes unused ones: then only a generator that eager does not use can be compared.
+    all random operators of a graph, and removes unused ones: then only a generator that eager does not use can be compared. The same holds
+    for numpy's.
     """
     states = [one.named() for one in (before, eager, compiled)]
     exact = draws_as_eager(settings)
@@ -54,7 +73,7 @@ def compared(before: Generators, eager: Generators, compiled: Generators, settin
     for name in (name for name in states[0] if all(name in state for state in states)):
         first, theirs, ours = (state[name] for state in states)
         facts = {"eager_advanced": not _same(first, theirs), "compiled_advanced": not _same(first, ours), "same": _same(theirs, ours)}
-        found.append({"name": name, "exact": exact or name == PYTHON, **facts})
+        found.append({"name": name, "exact": name != NUMPY and (exact or name == PYTHON), **facts})
     return found
 
 

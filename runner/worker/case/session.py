@@ -12,7 +12,7 @@ from runner.vocabulary import inputs
 from runner.vocabulary.expectations.texts import MOST
 from runner.vocabulary.steps import STEPS
 from runner.vocabulary.steps.session import Call, Changes, needed
-from runner.worker.case import copies, parts, spies
+from runner.worker.case import copies, generators, parts, spies
 from runner.worker.case.answers import OtherAnswers
 from runner.worker.case.calibration import Calibrations
 from runner.worker.case.each_repetition import EachRepetition
@@ -83,7 +83,7 @@ class Session:
 
     def reseed(self) -> None:
         """Set every generator to the case's seed."""
-        torch.manual_seed(self.plan["seed"])
+        generators.reseed(self.plan["seed"])
 
     def close(self) -> None:
         """Close the resources of ``let`` and of steps, the last first, and restore the handlers."""
