@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sources = {module: source_of(module) for module in modules}
     every = [mutant for module, source in sources.items() for mutant in mutants(module, source)]
     if given.out:
-        given.out.mkdir(parents=True, exist_ok=True)
+        Path(given.out).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="mutants-") as temporary:
         folder = Path(tempfile.mkdtemp(prefix="table-", dir=given.out)) if given.out else Path(temporary)
         cases = chosen_cases(cases_of(given.device or ["cpu"]), given.case)
