@@ -162,6 +162,20 @@ def test_a_key_that_changes_nothing_is_refused(more, where, good, problems_of):
 
 
 @pytest.mark.parametrize(
+    "expectation",
+    [
+        "text: {of: stdout, matches: 'size {{ n }}'}",
+        "graph: {stage: dynamo, checks: 'CHECK: {{ n + 1 }}'}",
+        'log: {matches: \'{{ "a" if n == 1 else "b" }}\'}',
+    ],
+)
+def test_a_key_that_only_a_pattern_names_is_refused_with_the_reason(expectation, good, problems_of):
+    found = problems_of(good.replace("expect: [", f"expect: [{{{expectation}}}, ") + "matrix: {n: [1, 2]}\n")
+    why = "nothing uses it, because a regular expression or a FileCheck directive takes no template (write"
+    assert [one for one in found if why in one], found
+
+
+@pytest.mark.parametrize(
     "more",
     [
         "matrix: {repeat: [1, 2]}\n",

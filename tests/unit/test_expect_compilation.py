@@ -163,6 +163,16 @@ def test_graph(body: Any, facts: Any, statuses: dict[str, Status]):
     assert by_leaf(judged("graph", {"stage": "post_grad", **body}, measured=facts)) == statuses
 
 
+def test_an_unknown_operator_is_told_with_those_of_the_graph() -> None:
+    measured = graphs({**graph(), "ops": {"Tensor.softmax": 1, "torch.relu": 2}}, unknown=("softmax", "mm"))
+    first, second = judged("graph", {"stage": "dynamo", "ops": {"softmax": 1, "mm": 1}}, measured=measured)
+    assert (first.observed, first.detail) == (
+        "torch has no operator softmax; the graph has Tensor.softmax",
+        "Tensor.softmax: 1\ntorch.relu: 2",
+    )
+    assert second.observed == "torch has no operator mm; the graph's operators are listed below"
+
+
 def test_a_graph_that_could_not_be_read_is_an_error():
     facts = graphs({**graph(), "problem": "the graph cannot be read"})
     found = judged("graph", {"stage": "joint", "count": 1, "ops": {"aten.mm": 0}}, measured=facts)

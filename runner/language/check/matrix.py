@@ -1,6 +1,7 @@
 """Checks for unused matrix keys: the cases of such a key would test the same thing several times."""
 
 import contextlib
+import re
 from collections.abc import Iterator
 
 from runner.core.diagnostics import Diagnostic
@@ -37,6 +38,8 @@ def unused_key_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagno
     for key in keys:
         if key not in used:
             where = "only summary and covers use it" if key in in_texts else "nothing uses it"
+            if key in set(_named_in_patterns(anatomy.data)):
+                where += ", because a regular expression or a FileCheck directive takes no template"
             message = f"the matrix key '{key}' changes nothing but the seed of its cases: {where}"
             place = f'write "{{{{ {key} }}}}" in place of its value, or params.{key} in Python'
             hint = f"{place}; to only repeat cases, name the key {REPEAT}"
@@ -47,6 +50,15 @@ def _named_in_templates(data: object, *, skip: tuple[str, ...]) -> Iterator[str]
     for path, text in substitution.occurrences(data):
         if path[0] not in skip:
             yield from templates.parse(text).names
+
+
+def _named_in_patterns(data: object) -> Iterator[str]:
+    for text in substitution.patterns(data):
+        for found in _TEMPLATE.findall(text):
+            yield from _names(f"{{{{{found}}}}}")
+
+
+_TEMPLATE = re.compile(r"\{\{(.+?)\}\}")
 
 
 def _names(text: str) -> Iterator[str]:

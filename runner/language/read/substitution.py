@@ -49,17 +49,24 @@ def occurrences(data: Any) -> Iterator[tuple[DataPath, str]]:
             yield from templates_below(value, (section,))
 
 
+def patterns(data: Any) -> Iterator[str]:
+    """Yield the regular expressions and FileCheck directives in the expectations of a spec, which take no templates."""
+    for path, text in _texts(data, ()):
+        if _is_pattern(path):
+            yield text
+
+
+def _texts(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _texts(item, (*path, key))
+
+
 def templates_below(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]:
     """Yield the path and text of every template in the value at ``path``."""
-    if isinstance(value, str):
-        if "{{" in value and not _is_code(path):
-            yield path, value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from templates_below(item, (*path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from templates_below(item, (*path, index))
+    return ((place, text) for place, text in _texts(value, path) if "{{" in text and not _is_code(place))
 
 
 def _is_code(path: DataPath) -> bool:
@@ -67,6 +74,10 @@ def _is_code(path: DataPath) -> bool:
         return True
     if path in _PYTHON_OF_SECTIONS or (path[0] == "steps" and path[2:] in _PYTHON_OF_STEPS):
         return True
+    return _is_pattern(path)
+
+
+def _is_pattern(path: DataPath) -> bool:
     # below expect: [..., expect, INDEX, kind, key]
     return any(path[-len(words) :] == words and path[-len(words) - 2 : -len(words) - 1] == ("expect",) for words in _PATTERNS)
 

@@ -73,7 +73,8 @@ class GraphOfStage(Recorded):
         for name, count in self.ops.items():
             leaf = f"ops {name}"
             if name in facts.measured["unknown"]:
-                yield Judgement.error(f"torch has no operator {name}", expected=leaf, leaf=leaf)
+                judged = Judgement.error(f"torch has no operator {name}{_similar(name, chosen)}", expected=leaf, leaf=leaf)
+                yield replace(judged, detail=_operators(chosen))
             elif why := _of_another_level(self.stage, name, chosen):
                 yield Judgement.error(why, expected=leaf, leaf=leaf)
             else:
@@ -145,6 +146,12 @@ _LOWERED = ("aten", "prims")
 def _text(graphs: Sequence[Graph]) -> str:
     texts: list[str] = [graph["text"] for graph in graphs]
     return texts[0] if len(texts) == 1 else "\n".join(texts)  # join would remove the mark of a text without comments
+
+
+def _similar(name: str, graphs: Sequence[Graph]) -> str:
+    """Return which operators of the graphs have the last part of a name."""
+    found = sorted({one for graph in graphs for one in graph["ops"] if name.rpartition(".")[2] in one.split(".")})
+    return f"; the graph has {', '.join(found)}" if found else "; the graph's operators are listed below"
 
 
 def _operators(graphs: Sequence[Graph]) -> str:
