@@ -14,7 +14,17 @@ from runner.core.conditions import Surroundings, holds
 from runner.core.protocol import Json
 from runner.vocabulary.expectations import calibrated, close_rules, close_words
 from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Judgement, Mutant, StepFacts
-from runner.vocabulary.expectations.close_measure import bits, describe, differences, in_ulp, is_equal, structure, ulp_bounds, unnested
+from runner.vocabulary.expectations.close_measure import (
+    bits,
+    describe,
+    differences,
+    in_ulp,
+    is_equal,
+    kinds,
+    structure,
+    ulp_bounds,
+    unnested,
+)
 from runner.vocabulary.expectations.close_words import Judge
 from runner.vocabulary.expectations.stand_ins import MORE_NAMES, NAMES, Comparer, judged_stand_ins, measure_other_inputs, measure_stand_ins
 from runner.vocabulary.expectations.tolerances import default_tolerance
@@ -191,9 +201,14 @@ def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
     """Measure in the worker. ``value`` returns a named value; tensors may be on any device and have any dtype."""
     from torch.utils import _pytree as pytree
 
-    leaves, form = pytree.tree_flatten_with_path(unnested(value(arguments["of"])))
-    reference_leaves, reference_form = pytree.tree_flatten_with_path(unnested(value(arguments["to"])))
-    facts: dict[str, Any] = {"structure": structure(form), "reference_structure": structure(reference_form), "leaves": []}
+    ours, theirs = value(arguments["of"]), value(arguments["to"])
+    leaves, form = pytree.tree_flatten_with_path(unnested(ours))
+    reference_leaves, reference_form = pytree.tree_flatten_with_path(unnested(theirs))
+    facts: dict[str, Any] = {
+        "structure": structure(form, kinds(ours)),
+        "reference_structure": structure(reference_form, kinds(theirs)),
+        "leaves": [],
+    }
     if len(leaves) == len(reference_leaves):
         for (path, leaf), (_, reference) in zip(leaves, reference_leaves, strict=True):
             if leaf is not None or reference is not None:

@@ -3,12 +3,14 @@
 import dataclasses
 import enum
 import hashlib
+import math
 import types
 from collections.abc import Mapping
 from typing import Any
 
 from runner.vocabulary.expectations.calibrated import format_of
 from runner.vocabulary.expectations.calibrated_tensors import units_of
+from runner.vocabulary.expectations.close_words import Judge
 from runner.vocabulary.expectations.tolerances import default_tolerance
 
 
@@ -37,6 +39,23 @@ def _opened(leaf: Any) -> Any:
     return leaf
 
 
+def kinds(value: Any) -> str:
+    """Return what ``unnested`` does not keep: the layouts of tensors that are not strided, and the classes of dataclasses."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    found = []
+    for path, leaf in pytree.tree_flatten_with_path(value)[0]:
+        where = pytree.keystr(path) or "the value"
+        if isinstance(leaf, torch.Tensor):
+            if leaf.is_nested or leaf.layout is not torch.strided:
+                found.append(f"{where} {'nested' if leaf.is_nested else leaf.layout}")
+        elif dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+            fields = {field.name: getattr(leaf, field.name) for field in dataclasses.fields(leaf)}
+            found.append(f"{where} of class {type(leaf).__qualname__}" + (f" ({within})" if (within := kinds(fields)) else ""))
+    return ", ".join(found)
+
+
 def dense(tensor: Any) -> Any:
     """Return a sparse tensor, which has no strides, as a dense one; other tensors unchanged."""
     import torch
@@ -45,9 +64,9 @@ def dense(tensor: Any) -> Any:
     return tensor.to_dense() if tensor.layout in sparse else tensor
 
 
-def structure(spec: Any) -> str:
-    """Return pytree's description of a structure, cut at 2,000 characters."""
-    text = str(spec)
+def structure(spec: Any, more: str = "") -> str:
+    """Return pytree's description of a structure, and what else is known of it, cut at 2,000 characters."""
+    text = f"{spec}, {more}" if more else str(spec)
     # the digest covers the part that is cut
     return text if len(text) <= 2000 else f"{text[:2000]}... (sha256 {hashlib.sha256(text.encode()).hexdigest()})"
 
@@ -60,9 +79,11 @@ def leaves_of(value: Any) -> list[Any]:
 
 
 def is_equal(value: Any, reference: Any, arguments: Mapping[str, Any]) -> bool:
-    """Whether two plain values of one type are equal. Floats are compared with the tolerance, by default that of float32."""
+    """Whether two plain values of one type are equal. Floats are compared as the judge says, by default with the tolerance of float32."""
     if value is reference:
         return True
+    if isinstance(value, float | complex) and arguments.get("judge") in (Judge.EXACT.value, Judge.ULP.value):
+        return all(_has_near_bits(*pair, arguments.get("ulp", 0.0)) for pair in zip(_parts_of(value), _parts_of(reference), strict=True))
     if type(value) is float:
         rtol, atol = (arguments["rtol"], arguments["atol"]) if arguments["rtol"] is not None else default_tolerance("float32")
         both_nan = value != value and reference != reference
@@ -71,6 +92,17 @@ def is_equal(value: Any, reference: Any, arguments: Mapping[str, Any]) -> bool:
     if by_identity and hasattr(value, "__dict__") and not isinstance(value, enum.Enum | type | types.FunctionType):
         raise TypeError(f"two objects of type {type(value).__name__} cannot be compared; name their parts (of: output.NAME)")
     return bool(value == reference or (value != value and reference != reference))
+
+
+def _parts_of(number: float | complex) -> tuple[float, ...]:
+    return (number.real, number.imag) if isinstance(number, complex) else (number,)
+
+
+def _has_near_bits(value: float, reference: float, ulps: float) -> bool:
+    """Whether two floats are the same, or at most so many units in the last place of float64 apart; for 0 zeros of two signs differ."""
+    if not ulps or not (math.isfinite(value) and math.isfinite(reference)):
+        return value.hex() == reference.hex()
+    return abs(value - reference) <= ulps * math.ulp(reference)
 
 
 def describe(value: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What a result has beside its values: which of its tensors share memory with tensors of the call, and which require a gradient."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,7 +26,7 @@ def aliases(result: Any, given: Mapping[str, Any]) -> dict[str, str]:
         if (storage := storage_of(tensor)) is not None:
             storages.setdefault(storage, path)
     found = {}
-    for path, leaf in pytree.tree_flatten_with_path(result)[0]:
+    for path, leaf in pytree.tree_flatten_with_path(_opened(result))[0]:
         if isinstance(leaf, torch.Tensor):
             found[f"output{pytree.keystr(path)}"] = _relation(leaf, identities, storages)
     return found
@@ -33,8 +34,19 @@ def aliases(result: Any, given: Mapping[str, Any]) -> dict[str, str]:
 
 def histories(result: Any) -> dict[str, str]:
     """Return for each tensor of a result, by its path, whether it requires a gradient."""
-    tensors = ((path, leaf) for path, leaf in pytree.tree_flatten_with_path(result)[0] if isinstance(leaf, torch.Tensor))
+    tensors = ((path, leaf) for path, leaf in pytree.tree_flatten_with_path(_opened(result))[0] if isinstance(leaf, torch.Tensor))
     return {f"output{pytree.keystr(path)}": f"requires_grad {leaf.requires_grad}" for path, leaf in tensors}
+
+
+def _opened(value: Any) -> Any:
+    """Return a value with each dataclass as a map of its fields."""
+
+    def opened(leaf: Any) -> Any:
+        if not dataclasses.is_dataclass(leaf) or isinstance(leaf, type):
+            return leaf
+        return {field.name: _opened(getattr(leaf, field.name)) for field in dataclasses.fields(leaf)}
+
+    return pytree.tree_map(opened, value)
 
 
 def _relation(leaf: torch.Tensor, identities: Mapping[int, str], storages: Mapping[int, str]) -> str:

@@ -1,7 +1,11 @@
 """The values that a call can change, by path: tensors and plain values of arguments, parameters, buffers, attributes and ``.grad``."""
 
+import contextlib
 import enum
+import hashlib
+import random
 import types
+import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -34,7 +38,13 @@ class Absent:
 
 
 _VALUES = (bool, int, float, complex, str, bytes, bytearray, range, slice, enum.Enum, set, frozenset, Absent)
-_TORCH_VALUES = (torch.Tensor, torch.dtype, torch.device, torch.layout, torch.memory_format)
+_WORDS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+_TORCH_VALUES = (torch.Tensor, *_WORDS)
+_LEAF = "*"
+"""The form of what is no container."""
+_NAMED = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
+"""Callables and modules that have a name, and no state of their own that is compared."""
+
 _ITEMS = (Mapping, list, tuple, deque)
 """Containers whose subclasses are leaves for pytree."""
 
@@ -52,12 +62,18 @@ def changeable(called: Sequence[Any], *, parameters: bool) -> Leaves:
     """
     target, *arguments = called
     walk = _Walk(parameters)
-    for path, leaf in pytree.tree_flatten_with_path(list(arguments))[0]:
-        walk.add(f"{ARGUMENT} {pytree.keystr(path)}", leaf, 0)
+    for index, argument in enumerate(arguments):
+        walk.add_below(f"{ARGUMENT} [{index}]", argument, 0)
     owner = getattr(target, "__self__", target)
     if isinstance(owner, torch.nn.Module) or (owner is not target and not isinstance(owner, types.ModuleType | type)):
         walk.add(FUNCTION, owner, 0)
     return walk.found
+
+
+class Form(str):
+    """What a container is: its type, its length or its keys in their order, and the containers within; or the name of a function."""
+
+    __slots__ = ()
 
 
 class _Walk:
@@ -67,6 +83,7 @@ class _Walk:
         self.found: Leaves = {}
         self._parameters = parameters
         self._seen: dict[int, Any] = {}
+        self._keys: dict[int, tuple[int, Any]] = {}
 
     def add(self, name: str, leaf: Any, depth: int) -> None:
         """Add the values of a leaf, with attributes of objects down to ``_DEPTH``."""
@@ -77,14 +94,51 @@ class _Walk:
         elif leaf is None or isinstance(leaf, _VALUES + _TORCH_VALUES):
             self.found[name] = leaf
         elif type(leaf).__module__ == "numpy" and hasattr(leaf, "__array__"):
-            self.found[name] = leaf.tolist()
+            self.found[name] = _of_numpy(leaf)
+        elif isinstance(leaf, random.Random | torch.Generator):
+            state = leaf.getstate() if isinstance(leaf, random.Random) else leaf.get_state().tolist()
+            self.found[name] = Form(f"a generator in the state {hashlib.sha256(repr(state).encode()).hexdigest()[:12]}")
+        elif callable(leaf) and isinstance(leaf, _NAMED):
+            self.found[name] = Form(f"{getattr(leaf, '__module__', '')}.{getattr(leaf, '__qualname__', '')}")
         elif self._is_new(leaf) and depth < _DEPTH:
-            for part, value in _parts(leaf):
-                self._add_below(f"{name}{part}", value, depth + 1)
+            for part, value in self._parts(leaf):
+                self.add_below(f"{name}{part}", value, depth + 1)
 
-    def _add_below(self, name: str, value: Any, depth: int) -> None:
-        for path, part in pytree.tree_flatten_with_path(value)[0]:
-            self.add(f"{name}{pytree.keystr(path)}", part, depth)
+    def add_below(self, name: str, value: Any, depth: int) -> None:
+        """Add the form of a container, and the values of its parts."""
+        parts, form = pytree.tree_flatten_with_path(value)
+        if not form.is_leaf():
+            self.found[f"{name} as a container"] = Form(self._form(value))
+        for path, part in parts:
+            self.add(f"{name}{''.join(map(self._step, path))}", part, depth)
+
+    def _step(self, key: Any) -> str:
+        return f"[{self._key(key.key)}]" if isinstance(key, pytree.MappingKey) else str(key)
+
+    def _key(self, key: Any) -> str:
+        """Return a key of a map as text. A tensor or an object is named by the order of its first use: it has no lasting text."""
+        if key is None or isinstance(key, (*_VALUES, *_WORDS)):
+            return repr(key)
+        if isinstance(key, tuple):
+            return f"({', '.join(map(self._key, key))})"
+        number, _ = self._keys.setdefault(id(key), (len(self._keys), key))
+        return f"{type(key).__name__} #{number}"
+
+    def _form(self, value: Any) -> str:
+        kind = type(value).__name__
+        if isinstance(value, Mapping):
+            return f"{kind}({', '.join(f'{self._key(key)}: {self._form(part)}' for key, part in value.items())})"
+        if isinstance(value, list | tuple | deque):
+            inner = [form for form in map(self._form, value) if form != _LEAF]
+            return f"{kind} of {len(value)}" + (f" with {', '.join(inner)}" if inner else "")
+        return _LEAF if pytree.tree_is_leaf(value) else kind
+
+    def _parts(self, leaf: Any) -> Iterator[tuple[str, Any]]:
+        """Yield the items and the attributes of an object of a class that pytree does not know."""
+        if isinstance(leaf, _ITEMS):
+            items = leaf.items() if isinstance(leaf, Mapping) else enumerate(leaf)
+            yield from ((f"[{self._key(key)}]", value) for key, value in items)
+        yield from _attributes(leaf)
 
     def _is_new(self, leaf: Any) -> bool:
         known = id(leaf) in self._seen
@@ -110,16 +164,19 @@ class _Walk:
                 prefix = f"{name}.{path}" if path else name
                 for attribute, value in vars(part).items():
                     if attribute not in _OF_EVERY_MODULE and not attribute.startswith(_OF_TORCH):
-                        self._add_below(f"{prefix}.{attribute}", value, depth + 1)
+                        self.add_below(f"{prefix}.{attribute}", value, depth + 1)
 
 
-def _parts(leaf: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the items and the attributes of an object of a class that pytree does not know."""
-    if callable(leaf) and isinstance(leaf, type | types.FunctionType | types.BuiltinFunctionType | types.MethodType | types.ModuleType):
-        return
-    if isinstance(leaf, _ITEMS):
-        items = leaf.items() if isinstance(leaf, Mapping) else enumerate(leaf)
-        yield from ((f"[{key!r}]", value) for key, value in items)
+def _of_numpy(value: Any) -> Any:
+    """Return a numeric array as a tensor that shares its memory where torch can; any other value of numpy as lists and plain values."""
+    if value.shape and value.dtype.kind in "biufc":
+        with warnings.catch_warnings(), contextlib.suppress(TypeError, ValueError):
+            warnings.simplefilter("ignore")  # an array that cannot be written
+            return torch.as_tensor(value if all(stride >= 0 for stride in value.strides) else value.copy())
+    return value.tolist()
+
+
+def _attributes(leaf: Any) -> Iterator[tuple[str, Any]]:
     if type(getattr(leaf, "__dict__", None)) is dict:
         yield from ((f".{name}", value) for name, value in vars(leaf).items())
     for kind in type(leaf).__mro__:

@@ -77,8 +77,16 @@ def apart(value: Any) -> Any:
 
 def deep(value: Any) -> Any:
     """Return a deep copy. A tensor that an operation made becomes one without the history before it, but no leaf: it gets no gradient."""
-    made = {id(leaf): _result_copy(leaf) for leaf in pytree.tree_leaves(value) if type(leaf) is torch.Tensor and not leaf.is_leaf}
-    return copy.deepcopy(value, made)
+    made: dict[int, Any] = {
+        id(leaf): _result_copy(leaf) for leaf in pytree.tree_leaves(value) if type(leaf) is torch.Tensor and not leaf.is_leaf
+    }
+    found = copy.deepcopy(value, made)
+    for original in made.get(id(made), ()):  # where deepcopy keeps what it has copied
+        if isinstance(original, torch.nn.Parameter) and isinstance(copied := made.get(id(original)), torch.Tensor):
+            grad = tensor_grad(original)  # the copy of a parameter has none
+            if grad is not None and tensor_grad(copied) is None:
+                copied.grad = made.get(id(grad)) if id(grad) in made else _copy(grad)
+    return found
 
 
 def _result_copy(tensor: torch.Tensor) -> torch.Tensor:
@@ -114,9 +122,18 @@ def _frozen(leaf: Any, memo: dict[int, Any]) -> Any:
     if isinstance(leaf, _IMMUTABLE):
         return leaf
     try:
+        # deepcopy refuses a tensor with a history
+        memo.update({id(one): _copy(one) for one in _tensors_with_history(leaf) if id(one) not in memo})
         return copy.deepcopy(leaf, memo)
     except Exception as error:  # __deepcopy__ and __reduce__ of an object of a spec may raise anything
         return Live(type(leaf), error)
+
+
+def _tensors_with_history(leaf: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors with a history among the attributes of an object, such as a dataclass."""
+    attributes = vars(leaf) if type(getattr(leaf, "__dict__", None)) is dict else {}
+    tensors = (one for one in pytree.tree_leaves(list(attributes.values())) if isinstance(one, torch.Tensor))
+    return (one for one in tensors if not one.is_leaf)
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:

@@ -14,7 +14,8 @@ import torch
 
 from runner.vocabulary.expectations.close import describe_leaf
 from runner.vocabulary.expectations.close_measure import dense
-from runner.worker.case import generators, modes
+from runner.vocabulary.steps.gradients import gradient_leaves
+from runner.worker.case import generators, memory, modes
 from runner.worker.case.aliases import aliases, histories
 from runner.worker.case.changeable import ARGUMENT, FUNCTION, GRAD, Absent, Leaves, changeable
 from runner.worker.case.copies import frozen, plain, tensor_version
@@ -43,7 +44,11 @@ class Inexact:
 
 _NOT_JUDGED = "it is no strided tensor of floating-point numbers, or has another form than eager's"
 
-Versions = Mapping[str, int | None]
+_Version = tuple[torch.Tensor, memory.Place | None, int | None]
+"""The tensor itself, where its values lie, and its version counter. While it is held, no other tensor has its memory."""
+
+Versions = Mapping[str, _Version]
+"""By path."""
 
 
 @dataclass(frozen=True)
@@ -112,13 +117,19 @@ class Effects:
 
     def _leaves(self, called: Sequence[Any]) -> Leaves:
         found = changeable(called, parameters=not self.is_package)
-        return found if self.tolerance.get("gradients", True) else {path: leaf for path, leaf in found.items() if not path.endswith(GRAD)}
+        if self.tolerance.get("gradients", True):
+            return found
+        judged = {f"{path}{GRAD}" for path, leaf in found.items() if any(leaf is one for one in gradient_leaves(called))}
+        return {path: leaf for path, leaf in found.items() if path not in judged}
 
     def _differing(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
         """Return the facts of two values that are not equal, by the first rule that applies."""
         change = None if compiling.is_erased(ours) else self._untouched.problem(path, ours)
         if change is not None:
             return _words(path, change, REFERENCE)
+        if path in self._untouched.alike and isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
+            if (change := memory.other_gaps(plain(ours), plain(theirs))) is not None:
+                return _words(path, change, "as eager leaves the memory between its elements")
         facts = self._inexact(path, ours, theirs)
         if facts is None and (found := self._problem(path, ours, theirs)) is not None:
             facts = {"path": path, "calibrated": {"why_not": _NOT_JUDGED}, **found}
@@ -156,17 +167,22 @@ class Effects:
         return _other_form(path, one, other)
 
     def _unnoticed_writes(self, ours: Leaves, theirs: Leaves) -> Iterator[dict[str, Any]]:
-        """Yield the tensors whose version counter eager advanced, and the compiled call did not: autograd must notice the write.
+        """Yield the tensors that eager wrote, and whose version counter the compiled call did not advance, or that it replaced.
 
-        The opposite is no error: an operator of eager, such as batch norm, may write without advancing the counter.
+        Autograd, and other names of the tensor, must notice the write. The opposite is no error: an operator of eager, such as batch norm,
+        may write without advancing the counter. A tensor that eager replaced by another has no counter of before.
         """
         before, eager_before = self._versions
         now, eager_now = _versions(ours), _versions(theirs)
-        for path, version in now.items():
-            if path in self._apart or version is None or compiling.is_erased(ours[path]) or path.endswith(GRAD):
+        for path in now.keys() & eager_now.keys() & before.keys() & eager_before.keys() - self._apart:
+            if compiling.is_erased(ours[path]) or path.endswith(GRAD) or not _is_one(eager_before[path], eager_now[path]):
                 continue
-            is_written = eager_now.get(path) != eager_before.get(path) and path in eager_before and path in eager_now
-            if is_written and version == before.get(path):
+            (_, _, version), (_, _, version_now), (_, _, eager_version) = before[path], now[path], eager_before[path]
+            if version_now is None or eager_now[path][2] == eager_version:
+                continue
+            if not _is_one(before[path], now[path]):
+                yield _words(path, "replaced by another tensor", "written in place, as by eager")
+            elif version_now == version:
                 yield _words(f"version counter of {path}", "not advanced", "advanced")
 
     def _other_results(self, ours: Leaves, result: Any) -> Iterator[dict[str, Any]]:
@@ -188,7 +204,13 @@ _ABSENT = Absent()
 
 
 def _versions(leaves: Leaves) -> Versions:
-    return {path: tensor_version(leaf) for path, leaf in leaves.items() if isinstance(leaf, torch.Tensor)}
+    tensors = ((path, leaf) for path, leaf in leaves.items() if isinstance(leaf, torch.Tensor))
+    return {path: (tensor, memory.place(plain(tensor)), tensor_version(tensor)) for path, tensor in tensors}
+
+
+def _is_one(before: _Version, now: _Version) -> bool:
+    """Whether a path has the tensor of before; parts of a nested tensor are new objects each time."""
+    return now[0] is before[0] or (now[1] is not None and now[1] == before[1])
 
 
 def _equal(ours: torch.Tensor, theirs: torch.Tensor) -> bool:

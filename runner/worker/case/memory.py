@@ -60,6 +60,22 @@ def unchanged(now: torch.Tensor, before: torch.Tensor) -> torch.Tensor | None:
     return (one == other).all(1).view(now.shape) if now.numel() else None
 
 
+def other_gaps(one: torch.Tensor, other: torch.Tensor) -> str | None:
+    """Return how the memory between the elements of two strided tensors differs; None where it does not, or they have other strides."""
+    if one.layout is not torch.strided or one.is_nested or extent(one) <= one.numel():
+        return None
+    try:
+        (ours,), (theirs,) = _parts(one), _parts(other)
+    except (RuntimeError, NotImplementedError, AttributeError, ValueError):
+        return None
+    if not _has_one_form(ours, theirs) or ours.stride() != theirs.stride():
+        return None
+    is_gap = torch.ones(extent(ours), dtype=torch.bool, device=ours.device)
+    is_gap.as_strided(ours.shape, ours.stride()).zero_()
+    differs = (_bytes(ours) != _bytes(theirs)).view(-1, ours.element_size()).any(1) & is_gap
+    return f"changed between its elements: {int(differs.sum())} elements of its memory" if differs.any() else None
+
+
 def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     """Return the strided tensors that hold the values of a tensor; raise ``NotImplementedError`` for a layout without them."""
     # no generator: two that take turns would leave torch functions disabled, because each restores what it found

@@ -16,6 +16,17 @@ _NAMES = (
     "threads",
     "deterministic algorithms",
     "matmul precision",
+    "threads of autograd",
+    "hooks of saved tensors",
+    "functorch's transforms",
+    "dynamo's stance",
+    "autocast's cache",
+    "filling of new memory",
+    "oneDNN",
+    "flash attention",
+    "memory-efficient attention",
+    "plain attention",
+    "cuDNN's attention",
 )
 """Settings of a process that change what later calls compute. Compiled code must leave each as eager does."""
 

@@ -45,10 +45,12 @@ class Untouched:
         self._kept: dict[str, Any] = {}
         self.elements: dict[str, torch.Tensor] = {}
         """By path, a mask of the elements with the bits of before, in tensors that eager wrote. They may be computed, too."""
+        self.alike: set[str] = set()
+        """The paths of tensors that eager wrote, and that had the same bits on both sides before the step."""
 
     def before(self, ours: Leaves, theirs: Leaves) -> None:
         """Record the values of both sides before the step."""
-        self._kept, self.elements = {}, {}
+        self._kept, self.elements, self.alike = {}, {}, set()
         self._begun = {
             path: found for path, leaf in ours.items() if path in theirs and (found := _recorded(leaf, theirs[path])) is not None
         }
@@ -60,6 +62,7 @@ class Untouched:
                 self._kept[path] = begun.our_value
             elif (found := _unwritten_elements(begun, theirs.get(path))) is not None:
                 self.elements[path] = found
+                self.alike.update([path] if begun.our_value is begun.eager else [])
         self._begun = {}
 
     def problem(self, path: str, leaf: Any) -> str | None:
