@@ -63,6 +63,10 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "no-right-digit": (Outcome.FAIL, "close: expected output within 2 x eager's error against float64"),
     "absent-at-this-stage": (Outcome.ERROR, "and no operator of aten"),
     "autocast-gradients": (Outcome.PASS, ""),
+    "gradient-of-buffer-differs": (Outcome.FAIL, "side-effects: expected function.scale.grad within"),
+    "replaced-state": (Outcome.PASS, ""),
+    "optimizer-in-argument": (Outcome.PASS, ""),
+    "dict-order-differs": (Outcome.FAIL, "observed \"dict('b': *, 'a': *)\""),
     "losing-candidate-is-wrong": (Outcome.FAIL, "candidate off_by_one: error of "),
 }
 
@@ -78,6 +82,8 @@ IN_CI = (
     "mutated-buffer-differs",
     "resized-argument",
     "repeated-effect-differs",
+    "gradient-of-buffer-differs",
+    "replaced-state",
     "output-aliases-input",
     "uncopyable-named-value",
     # code of the case lies to the judge

@@ -1,5 +1,6 @@
 """What the worker measures of tensors, against torch's own answers: differences, equality, strides."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -407,3 +408,45 @@ def test_tensors_are_counted_and_other_values_are_not(torch):
     assert judged("strides", {"output": 2, "equals": [1, 2]}, output=output).status is Status.ERROR
     assert judged("strides", {"equals": [3, 1]}, output=5).status is Status.ERROR
     assert judged("strides", {"equals": []}, output=torch.tensor(1.0)).status is Status.HELD
+
+
+@pytest.mark.parametrize(
+    ("value", "reference", "words", "held"),
+    [
+        (1e-6, 1e-6, {"exact": True}, True),
+        (9e-6, 1e-6, {"exact": True}, False),
+        (9e-6, 1e-6, {}, True),
+        (0.0, -0.0, {"exact": True}, False),
+        (0.0, -0.0, {"ulp": 0}, False),
+        (NAN, NAN, {"exact": True}, True),
+        (INF, -INF, {"ulp": 4}, False),
+        (1 + 2**-52, 1.0, {"ulp": 1}, True),
+        (1 + 2**-51, 1.0, {"ulp": 1}, False),
+        (1 + 1j, 1 + 1.0000000000000002j, {"exact": True}, False),
+        (1 + 1j, 1 + 1.0000000000000002j, {"ulp": 1}, True),
+    ],
+)
+def test_plain_floats_are_judged_by_the_words_of_close(value, reference, words, held):
+    assert (close([value], [reference], **words).status is Status.HELD) is held
+
+
+@dataclasses.dataclass
+class One:
+    value: Any
+
+
+@dataclasses.dataclass
+class Two:
+    value: Any
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's sparse and nested tensors are in beta
+def test_layouts_and_dataclasses_of_results_are_compared(torch):
+    x = torch.eye(3)
+    forms = [x, x.to_sparse(), x.to_sparse_csr(), One(x), Two(x), One(x.to_sparse()), torch.nested.nested_tensor([x]), (x,)]
+    for index, one in enumerate(forms):
+        for other_index, other in enumerate(forms):
+            judgement = close([one], [other], exact=True)
+            assert (judgement.status is Status.HELD) is (index == other_index), (index, other_index)
+    assert "[0] torch.sparse_coo" in close([x], [x.to_sparse()]).expected
+    assert "[0] of class One (['value'] torch.sparse_coo)" in close([forms[4]], [forms[5]]).expected

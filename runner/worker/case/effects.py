@@ -109,6 +109,7 @@ class Effects:
                 differing.append(facts)
         if not self.is_package:
             differing += [*self._unnoticed_writes(ours, theirs), *self._other_results(ours, result)]
+        self._versions = {}, {}  # they hold the tensors: 'dead' may claim that these are freed
         counted = {"compared": len(paths), "apart": sorted(self._apart)[:MOST], "leaves": differing}
         if self._begun is None or self._eager is None:
             return counted
@@ -128,8 +129,9 @@ class Effects:
         if change is not None:
             return _words(path, change, REFERENCE)
         if path in self._untouched.alike and isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
-            if (change := memory.other_gaps(plain(ours), plain(theirs))) is not None:
-                return _words(path, change, "as eager leaves the memory between its elements")
+            change = memory.other_gaps(plain(ours), plain(theirs))
+        if change is not None:
+            return _words(path, change, "as eager leaves the memory between its elements")
         facts = self._inexact(path, ours, theirs)
         if facts is None and (found := self._problem(path, ours, theirs)) is not None:
             facts = {"path": path, "calibrated": {"why_not": _NOT_JUDGED}, **found}
