@@ -49,6 +49,7 @@ def baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Baseli
     """Return what this process is now; afterwards it is in its folder again."""
     imports.import_inductor()
     folder = Path.cwd()
+    gc.unfreeze()  # tests/conftest.py froze what was there, and the caches of a worker must be found
     with warnings.catch_warnings():
         made = Baseline()
         os.chdir(tmp_path)
@@ -359,7 +360,7 @@ def ways(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], str
         "an attribute of a class": (lambda: patch.setattr(hooks.Seen, "entered", 7), "runner.worker.case.hooks.Seen.entered"),
         "a new attribute of a class": (
             lambda: patch.setattr(case.Channel, "__getattr__", another, raising=False),
-            "runner.worker.case.case.Channel",
+            "runner.worker.process.channel.Channel",
         ),
         "a constant": (lambda: patch.setattr(channel, "_MAX_MESSAGE", 0), "runner.worker.process.channel._MAX_MESSAGE"),
         "an entry of a table": (lambda: patch.setitem(steps.STEPS, "call", another), "runner.vocabulary.steps.STEPS.call"),
