@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from runner.core.devices import is_accelerator, kind_of
 
@@ -60,13 +61,13 @@ class Refused:
     """Cases that do not exist because eager refuses every sample, which the database does not say."""
 
     reason: str
-    on: tuple[bool, ...] = (False, True)
-    """Where eager refuses: on the CPU (False), on accelerators (True)."""
+    on: Literal["everywhere", "cpu", "accelerators"] = "everywhere"
+    """Where eager refuses."""
     takes: frozenset[str] | None = None
     """The dtypes that eager takes all the same."""
 
 
-_JITERATOR = Refused("jiterator compiles for a GPU alone", on=(False,))
+_JITERATOR = Refused("jiterator compiles for a GPU alone", on="cpu")
 
 REFUSED: Mapping[str, Refused] = {
     "_batch_norm_with_update.out": Refused("the overload with out= has other arguments"),
@@ -77,8 +78,8 @@ REFUSED: Mapping[str, Refused] = {
     "jiterator_binary": _JITERATOR,
     "jiterator_binary_return_by_ref": _JITERATOR,
     "jiterator_unary": _JITERATOR,
-    "narrow_copy.out": Refused("torch has no kernel for a GPU", on=(True,)),
-    "sparse.mm-reduce": Refused("torch has no kernel of the reduction for a GPU", on=(True,)),
+    "narrow_copy.out": Refused("torch has no kernel for a GPU", on="accelerators"),
+    "sparse.mm-reduce": Refused("torch has no kernel of the reduction for a GPU", on="accelerators"),
 }
 """By the name that an id has. Apart from these, ``Operator.promotes`` says which in-place calls eager refuses."""
 
@@ -100,7 +101,9 @@ class Operator:
         if self.promotes and call == "inplace" and not dtype.startswith(("float", "bfloat", "complex")):
             return True
         found = REFUSED.get(self.label(call))
-        return found is not None and is_accelerator(device) in found.on and dtype not in (found.takes or ())
+        if found is None or dtype in (found.takes or ()):
+            return False
+        return found.on in ("everywhere", "accelerators" if is_accelerator(device) else "cpu")
 
     def label(self, call: str) -> str:
         """Return the operator as an id has it: ``add``, in place ``add_``, with out= ``add.out``; a variant follows a hyphen."""

@@ -79,10 +79,10 @@ def test_computed_numbers_of_an_array_are_judged_as_those_of_a_tensor() -> None:
     assert (judgement.status, len(facts["leaves"])) == (Status.HELD, 1)
 
 
-class State(torch.nn.Module):  # type: ignore[misc]  # the base class has the type Any: torch is what import_torch returned
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("kept", torch.ones(3))
+def state() -> Any:
+    module = torch.nn.Module()
+    module.register_buffer("kept", torch.ones(3))
+    return module
 
 
 def replaced(eager: bool, module: Any) -> None:
@@ -94,15 +94,15 @@ def written(_: bool, module: Any) -> None:
 
 
 def test_a_tensor_that_eager_replaces_has_no_version_counter_of_before() -> None:
-    assert compared(replaced, target=State)[0].status is Status.HELD
-    assert compared(written, target=State)[0].status is Status.HELD
+    assert compared(replaced, target=state)[0].status is Status.HELD
+    assert compared(written, target=state)[0].status is Status.HELD
 
 
 def test_a_tensor_that_eager_writes_must_be_written() -> None:
     def change(eager: bool, module: Any) -> None:
         (written if eager else replaced)(eager, module)
 
-    judgement, _ = compared(change, target=State)
+    judgement, _ = compared(change, target=state)
     assert (judgement.expected, judgement.observed) == ("function.kept is written in place, as by eager", "replaced by another tensor")
 
     def unnoticed(eager: bool, module: Any) -> None:
@@ -111,7 +111,7 @@ def test_a_tensor_that_eager_writes_must_be_written() -> None:
         else:
             module.kept.data.mul_(2)
 
-    judgement, _ = compared(unnoticed, target=State)
+    judgement, _ = compared(unnoticed, target=state)
     assert judgement.expected == "version counter of function.kept is advanced"
 
 
@@ -128,29 +128,27 @@ def test_the_gaps_of_a_tensor_that_eager_writes_in_part_keep_their_bits() -> Non
 
 @pytest.mark.parametrize("where", ["buffer", "attribute", "object"])
 def test_gradients_that_close_does_not_judge_are_compared(where: str) -> None:
-    class Module(torch.nn.Module):  # type: ignore[misc]  # the base class has the type Any: torch is what import_torch returned
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.ones(2))
-            if where == "buffer":
-                self.register_buffer("it", torch.ones(2, requires_grad=True))
-            else:
-                self.it = (
-                    torch.ones(2, requires_grad=True) if where == "attribute" else SimpleNamespace(it=torch.ones(2, requires_grad=True))
-                )
+    def made() -> Any:
+        module, tensor = torch.nn.Module(), torch.ones(2, requires_grad=True)
+        module.weight = torch.nn.Parameter(torch.ones(2))
+        if where == "buffer":
+            module.register_buffer("it", tensor)
+        else:
+            module.it = tensor if where == "attribute" else SimpleNamespace(it=tensor)
+        return module
 
     def change(eager: bool, module: Any) -> None:
         tensor = module.it.it if where == "object" else module.it
         tensor.grad = torch.full((2,), 1.0 if eager else 3.0)
 
-    judgement, _ = compared(change, target=Module, tolerance={"gradients": False})
+    judgement, _ = compared(change, target=made, tolerance={"gradients": False})
     assert judgement.status is Status.FAILED
     assert ".grad " in judgement.expected
 
     def of_a_parameter(eager: bool, module: Any) -> None:
         module.weight.grad = torch.full((2,), 1.0 if eager else 3.0)
 
-    assert compared(of_a_parameter, target=Module, tolerance={"gradients": False})[0].status is Status.HELD, "close judges it"
+    assert compared(of_a_parameter, target=made, tolerance={"gradients": False})[0].status is Status.HELD, "close judges it"
 
 
 def test_a_copy_keeps_the_gradients_of_parameters_in_objects() -> None:

@@ -31,12 +31,19 @@ def _opened(leaf: Any) -> Any:
         if leaf.is_nested:
             return tuple(leaf.unbind())
         return dense(leaf)
-    if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
-        return {field.name: unnested(getattr(leaf, field.name)) for field in dataclasses.fields(leaf)}
+    if (fields := fields_of(leaf)) is not None:
+        return unnested(fields)
     kind = getattr(getattr(leaf, "dtype", None), "kind", "")
     if type(leaf).__module__ == "numpy" and kind and kind in "biufc":
         return torch.as_tensor(leaf)
     return leaf
+
+
+def fields_of(value: Any) -> dict[str, Any] | None:
+    """Return the fields of a dataclass, by their names; None for any other value."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return None
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
 def kinds(value: Any) -> str:
@@ -50,8 +57,7 @@ def kinds(value: Any) -> str:
         if isinstance(leaf, torch.Tensor):
             if leaf.is_nested or leaf.layout is not torch.strided:
                 found.append(f"{where} {'nested' if leaf.is_nested else leaf.layout}")
-        elif dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
-            fields = {field.name: getattr(leaf, field.name) for field in dataclasses.fields(leaf)}
+        elif (fields := fields_of(leaf)) is not None:
             found.append(f"{where} of class {type(leaf).__qualname__}" + (f" ({within})" if (within := kinds(fields)) else ""))
     return ", ".join(found)
 

@@ -1,12 +1,12 @@
 """What a result has beside its values: which of its tensors share memory with tensors of the call, and which require a gradient."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+from runner.vocabulary.expectations.close_measure import fields_of
 from runner.worker.case.changeable import GRAD
 from runner.worker.case.copies import storage_of
 
@@ -42,9 +42,8 @@ def _opened(value: Any) -> Any:
     """Return a value with each dataclass as a map of its fields."""
 
     def opened(leaf: Any) -> Any:
-        if not dataclasses.is_dataclass(leaf) or isinstance(leaf, type):
-            return leaf
-        return {field.name: _opened(getattr(leaf, field.name)) for field in dataclasses.fields(leaf)}
+        fields = fields_of(leaf)
+        return leaf if fields is None else _opened(fields)
 
     return pytree.tree_map(opened, value)
 

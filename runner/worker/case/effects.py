@@ -120,7 +120,8 @@ class Effects:
         found = changeable(called, parameters=not self.is_package)
         if self.tolerance.get("gradients", True):
             return found
-        judged = {f"{path}{GRAD}" for path, leaf in found.items() if any(leaf is one for one in gradient_leaves(called))}
+        identities = {id(tensor) for tensor in gradient_leaves(called)}
+        judged = {f"{path}{GRAD}" for path, leaf in found.items() if id(leaf) in identities}
         return {path: leaf for path, leaf in found.items() if path not in judged}
 
     def _differing(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
@@ -176,7 +177,8 @@ class Effects:
         """
         before, eager_before = self._versions
         now, eager_now = _versions(ours), _versions(theirs)
-        for path in now.keys() & eager_now.keys() & before.keys() & eager_before.keys() - self._apart:
+        known = before.keys() & eager_before.keys() & eager_now.keys() - self._apart
+        for path in (path for path in now if path in known):
             if compiling.is_erased(ours[path]) or path.endswith(GRAD) or not _is_one(eager_before[path], eager_now[path]):
                 continue
             (_, _, version), (_, _, version_now), (_, _, eager_version) = before[path], now[path], eager_before[path]

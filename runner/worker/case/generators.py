@@ -24,27 +24,27 @@ class Generators:
 
     torch: devices.GeneratorState
     python: object
-    numpy: bytes | None
+    numpy: Mapping[str, Any] | None
     """None where numpy is not imported."""
 
     @classmethod
     def now(cls) -> "Generators":
         """Return the current states."""
         numpy = sys.modules.get("numpy.random")
-        return cls(devices.generator_state(), random.getstate(), None if numpy is None else pickle.dumps(numpy.get_state(legacy=False)))
+        return cls(devices.generator_state(), random.getstate(), None if numpy is None else numpy.get_state(legacy=False))
 
     def restore(self) -> None:
         """Set every generator to its state of that time."""
         devices.restore_generators(self.torch)
         random.setstate(self.python)  # type: ignore[arg-type]  # what getstate returned
         if self.numpy is not None:
-            sys.modules["numpy.random"].set_state(pickle.loads(self.numpy))  # noqa: S301  # what this process wrote
+            sys.modules["numpy.random"].set_state(self.numpy)
 
     def named(self) -> dict[str, Any]:
         """Return the states by the generators' names."""
         cpu, accelerators = self.torch
         found = {f"{module}:{index}": state for module, states in accelerators.items() for index, state in enumerate(states)}
-        return {"cpu": cpu, **found, PYTHON: self.python, **({} if self.numpy is None else {NUMPY: self.numpy})}
+        return {"cpu": cpu, **found, PYTHON: self.python, **({} if self.numpy is None else {NUMPY: pickle.dumps(self.numpy)})}
 
     def differs_from(self, other: "Generators") -> bool:
         """Whether a generator that both have has another state."""
