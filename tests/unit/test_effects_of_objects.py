@@ -39,6 +39,7 @@ CHANGES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "an empty container": (held(a=[]), lambda one: delattr(one, "a")),
     "an empty container within": (held(a=[[], 1]), lambda one: one.a.__setitem__(0, {})),
     "a function": (held(a=max), lambda one: setattr(one, "a", min)),
+    "a module of Python": (lambda: SimpleNamespace(a=numpy), lambda one: setattr(one, "a", random)),
     "a generator of random": (held(a=random.Random(3)), lambda one: one.a.random()),
     "a generator of torch": (lambda: SimpleNamespace(a=torch.Generator().manual_seed(3)), lambda one: torch.rand(1, generator=one.a)),
     "an array beside NaN": (lambda: numpy.array([float("nan"), 1.0]), lambda one: one.__setitem__(1, 2.0)),

@@ -42,8 +42,8 @@ _WORDS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 _TORCH_VALUES = (torch.Tensor, *_WORDS)
 _LEAF = "*"
 """The form of what is no container."""
-_NAMED = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
-"""Callables and modules that have a name, and no state of their own that is compared."""
+_NAMED = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+"""Callables of which the name alone is compared."""
 
 _ITEMS = (Mapping, list, tuple, deque)
 """Containers whose subclasses are leaves for pytree."""
@@ -98,8 +98,10 @@ class _Walk:
         elif isinstance(leaf, random.Random | torch.Generator):
             state = leaf.getstate() if isinstance(leaf, random.Random) else leaf.get_state().tolist()
             self.found[name] = Form(f"a generator in the state {hashlib.sha256(repr(state).encode()).hexdigest()[:12]}")
-        elif callable(leaf) and isinstance(leaf, _NAMED):
-            self.found[name] = Form(f"{getattr(leaf, '__module__', '')}.{getattr(leaf, '__qualname__', '')}")
+        elif isinstance(leaf, types.ModuleType):
+            self.found[name] = Form(leaf.__name__)
+        elif isinstance(leaf, _NAMED):
+            self.found[name] = Form(f"{leaf.__module__}.{leaf.__qualname__}")
         elif self._is_new(leaf) and depth < _DEPTH:
             for part, value in self._parts(leaf):
                 self.add_below(f"{name}{part}", value, depth + 1)
