@@ -28,7 +28,6 @@ WIRE = (
         "language/backends",
         "language/waivers",
         "language/profiles",
-        "language/importers",
         "language/authoring",
         "language/waiver_text",
         "language/text_edits",

@@ -8,7 +8,7 @@ from runner.language.read.document import DataPath, Document, Mark
 from runner.language.read.kinds import WAIVERS
 from runner.language.read.source import recognised
 
-KEYS = frozenset(["id", "cases", "when", "failure", "reason", "issue", "until", "origin"])
+KEYS = frozenset(["id", "cases", "when", "failure", "reason", "issue", "until"])
 """The keys of a waiver."""
 
 

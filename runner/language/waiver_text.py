@@ -34,21 +34,16 @@ class Draft:
     issue: str
     until: str
     when: Mapping[str, Json] = field(default_factory=dict)
-    origin: Mapping[str, Json] = field(default_factory=dict)
-    id: str = ""
-    comment: str = ""
-    """What a person should know before it is used."""
 
 
 def entry_of(draft: Draft, indent: int = 2) -> str:
     """Return the lines of a draft, as an entry of the list of waivers."""
     failure = draft.signatures[0] if len(draft.signatures) == 1 else list(draft.signatures)
-    values: dict[str, Json] = {"id": draft.id, "cases": draft.cases, "when": draft.when, "failure": failure}
-    values |= {"reason": draft.reason, "issue": draft.issue, "until": draft.until, "origin": draft.origin}
-    lines = [f"{name}: {_scalar(value)}" for name, value in values.items() if value or name in ("cases", "reason", "issue", "until")]
+    values: dict[str, Json] = {"cases": draft.cases, "when": draft.when, "failure": failure}
+    values |= {"reason": draft.reason, "issue": draft.issue, "until": draft.until}
+    lines = [f"{name}: {_scalar(value)}" for name, value in values.items() if value or name != "when"]
     pad = " " * indent
-    comment = [f"{pad}# {line}" for line in draft.comment.splitlines()]
-    return "\n".join([*comment, f"{pad}- {lines[0]}", *(f"{pad}  {line}" for line in lines[1:])]) + "\n"
+    return "\n".join([f"{pad}- {lines[0]}", *(f"{pad}  {line}" for line in lines[1:])]) + "\n"
 
 
 def _scalar(value: Json) -> str:

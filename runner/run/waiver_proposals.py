@@ -1,4 +1,4 @@
-"""Proposals of waivers from recorded runs: for each failure of torch that no waiver excuses, the smallest condition that explains it. Pure.
+"""What recorded runs say of waivers: for each failure of torch that none excuses a proposal, and which ones are void.
 
 A condition explains failures if it holds where a case failed and does not hold where the same case passed. Conditions of one key come
 before those of two, and the keys in the order of ``KEYS``. Without a run in which the case passed, no condition is proposed, because
@@ -10,17 +10,26 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TypeAlias
 
 from runner.core.conditions import Surroundings, holds
+from runner.core.diagnostics import UsageError, one_line
 from runner.core.globs import glob
 from runner.core.matching.patterns import is_unspecific
+from runner.core.options import WaiveOptions
 from runner.core.outcomes import WAIVABLE, Outcome
 from runner.core.protocol import Json
 from runner.core.results import CaseResult
-from runner.judge.waivers import Failure, failures_of
+from runner.judge.void_waivers import VoidWaiver, void_waivers
+from runner.judge.waivers import Failure, Waivers, failures_of
+from runner.language.read.document import Document
 from runner.language.waiver_text import FILL_IN, Draft
+from runner.language.waivers import load_waivers
+from runner.record.journal import JournalError, Run, read_run
+from runner.record.run_folder import JOURNAL, find_run
+from runner.run.machines_then import by_machine, surroundings_of_record
+from runner.run.recorded import files_of
 
 DAYS = 90
 """How long a proposed waiver holds, where nothing else was asked for."""
@@ -54,6 +63,43 @@ class _Finding:
     signatures: tuple[tuple[str, str], ...]
     when: tuple[tuple[str, Json], ...]
     reason: str
+
+
+def proposals(options: WaiveOptions) -> Proposals:
+    """Return a draft for each failure of the runs that no waiver excuses."""
+    runs = [
+        RecordedRun(name=run.header.run_id, here=surroundings_of_record(facts), results=results)
+        for run in map(_read, options.targets)
+        for facts, results in by_machine(run)
+    ]
+    try:
+        until = date.fromisoformat(options.until) if options.until else None
+    except ValueError as error:
+        raise UsageError(f"--until '{one_line(options.until)}' is no date: write year, month and day: 2027-03-01") from error
+    return propose(runs, issue=options.issue or FILL_IN, reason=options.reason, until=until, today=datetime.now(UTC).date())
+
+
+def to_remove(options: WaiveOptions) -> tuple[list[VoidWaiver], list[Document]]:
+    """Return the waivers that the runs show to be void, and the files that hold them as they are now."""
+    runs = [_read(name) for name in options.targets]
+    extra = dict.fromkeys([*options.waivers, *(path for run in runs for path in files_of(run.header, "waivers"))])
+    files = load_waivers(list(extra), None)
+    digests = {document.file: document.digest for document in files.documents}
+    changed = {name for run in runs for name, digest in run.header.specs.items() if digests.get(name, digest) != digest}
+    if changed:
+        raise UsageError(f"{min(changed)} is not the file that the run read: its positions are others (run again)")
+    results = [result for run in runs for result in run.results]
+    return list(void_waivers(Waivers(files, today=datetime.now(UTC).date()), results)), list(files.documents)
+
+
+def _read(name: str) -> Run:
+    path = find_run(name) / JOURNAL
+    try:
+        return read_run(path)
+    except JournalError as error:
+        raise UsageError(f"{path}:{error.line}: {one_line(error.reason)}") from error
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
 
 
 def propose(runs: Sequence[RecordedRun], *, issue: str = FILL_IN, reason: str = "", until: date | None = None, today: date) -> Proposals:

@@ -1,4 +1,4 @@
-"""Proposals of waivers, the patch that removes void ones, and lists of other projects, from bytes to a file that validates."""
+"""Proposals of waivers, and the patch that removes void ones, from a run to a file that validates."""
 
 import subprocess
 from collections.abc import Callable, Mapping
@@ -12,14 +12,13 @@ import pytest
 from runner.cli.parser import main
 from runner.core.case import CaseId
 from runner.core.conditions import Surroundings
-from runner.core.diagnostics import InvalidSpecs, UsageError
+from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
 from runner.core.matching.patterns import search
 from runner.core.observation import Ending
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.execute.base import Execution, Job
-from runner.language.importers import FORMS
 from runner.language.read.kinds import WAIVERS
 from runner.language.read.source import parse, read
 from runner.language.waiver_text import FILL_IN, Draft, appended, document_of, removal_patch
@@ -333,9 +332,7 @@ def test_a_file_that_changed_after_the_run_gets_no_patch(go: Go, capsys: pytest.
     ("arguments", "says"),
     [
         (["none"], "none"),
-        (["red", "--cases", "a"], "--cases goes with --from"),
         (["red", "--remove", "--to", "x.yaml"], "--remove prints a patch"),
-        (["x.yaml", "--from", "known-bug"], "unknown form 'known-bug' (did you mean 'known-bugs'?)"),
         (["red", "--until", "tomorrow"], "--until 'tomorrow' is no date"),
     ],
 )
@@ -351,182 +348,3 @@ def test_a_file_with_problems_is_not_changed(go: Go) -> None:
     file(broken)
     assert main(["waive", "red", "--to", "known.yaml", "--issue", "J-1"]) == ExitCode.USAGE
     assert Path("known.yaml").read_text() == broken
-
-
-# -- lists of other projects ------------------------------------------------------------------------------------------
-
-KNOWN_BUGS = """\
----
-Known bugs:
-# ROCM-1545
-# REMOVE this entry once it is fixed
-- { name: gemm_bad, function: gemm_ex, a_type: f16_r, transA: N, M: 3, N: [1, 2], K: 8, alpha: 1.5, known_bug_platforms: "gfx950, gfx1250" }
-- function: trsm
-  a_type: f32_r
-  lda: 64
-  batch_count: 2
-"""
-SKIPS = '''\
-"""Tests that fail."""
-skip_dict = {
-    # https://github.com/intel/torch-xpu-ops/issues/253
-    "test_codecache_xpu.py": (
-        "test_cache_load_function_xpu_float32",
-        # https://github.com/intel/torch-xpu-ops/issues/1000
-        "test_other",  # slow
-    ),
-    "test_all.py": None,
-}
-'''
-ISSUE = """\
-Fails on BMG, see #12
-
-Cases:
-op_ut,third_party.torch-xpu-ops.test.TestA,test_one
-op_ut,a.TestB,test_two
-
-More words, here, too
-"""
-CUML = """\
-- reason: Sampling differs
-  marker: cuml_accel_bugs
-  condition: "scikit-learn>=1.7.2,<1.9"
-  tests:
-    - "sklearn/test_a.py::test_one[x]"
-- reason: A defect of torch, https://github.com/pytorch/pytorch/issues/5
-  condition: torch>=2.11,<2.13
-  strict: false
-  tests: ["test_b.py::test_two", "test_b.py::test_three"]
-"""
-LISTS = {"known-bugs": ("known_bugs.yaml", KNOWN_BUGS), "xpu-skip-list": ("skip.py", SKIPS), "xpu-issue": ("issue.txt", ISSUE)}
-LISTS["cuml-xfail-list"] = ("xfail-list.yaml", CUML)
-
-
-def entries(form: str, text: str) -> list[Any]:
-    return FORMS[form].read(file(text, LISTS[form][0]))
-
-
-def test_every_field_of_known_bugs_is_kept() -> None:
-    first, second = entries("known-bugs", KNOWN_BUGS)
-    assert first.fields == {
-        "name": "gemm_bad",
-        "function": "gemm_ex",
-        "a_type": "f16_r",
-        "transA": "N",
-        "M": 3,
-        "N": [1, 2],
-        "K": 8,
-        "alpha": 1.5,
-        "known_bug_platforms": "gfx950, gfx1250",
-    }
-    assert (first.when, first.issue, first.comment) == (
-        {"arch": ["gfx950", "gfx1250"]},
-        "ROCM-1545",
-        "ROCM-1545 REMOVE this entry once it is fixed",
-    )
-    assert (second.fields, second.when) == ({"function": "trsm", "a_type": "f32_r", "lda": 64, "batch_count": 2}, {})
-
-
-def test_the_lists_of_torch_xpu_ops() -> None:
-    first, second = entries("xpu-skip-list", SKIPS)
-    assert first.tests == ("test_codecache_xpu.py::test_cache_load_function_xpu_float32",)
-    assert first.issue == "https://github.com/intel/torch-xpu-ops/issues/253"
-    assert second.fields == {"file": "test_codecache_xpu.py", "test": "test_other"}
-    assert second.issue == "https://github.com/intel/torch-xpu-ops/issues/1000"
-    one, two = entries("xpu-issue", ISSUE)
-    assert one.fields == {"category": "op_ut", "class": "third_party.torch-xpu-ops.test.TestA", "test": "test_one"}
-    assert (one.issue, two.position.line) == ("#12", 5)
-    (parametrized,) = entries("xpu-issue", "Cases:\n```\nop_ut,a.TestB,test_two[x,y]\n```\n")
-    assert parametrized.fields["test"] == "test_two[x,y]"
-
-
-def test_a_condition_that_no_waiver_can_say_is_not_dropped() -> None:
-    first, second = entries("cuml-xfail-list", CUML)
-    assert (first.when, first.unsaid) == ({}, "scikit-learn>=1.7.2,<1.9")
-    assert (second.when, second.unsaid) == ({"torch": ">=2.11,<2.13"}, "")
-    assert first.fields["marker"] == "cuml_accel_bugs"
-    assert second.issue == "https://github.com/pytorch/pytorch/issues/5"
-    assert second.tests == ("test_b.py::test_two", "test_b.py::test_three")
-
-
-@pytest.mark.usefixtures("shipped_once")
-@pytest.mark.parametrize("form", FORMS)
-def test_an_import_writes_waivers_with_the_origin(form: str, capsys: pytest.CaptureFixture[str]) -> None:
-    name, text = LISTS[form]
-    file(text, name)
-    arguments = ["waive", name, "--from", form, "--cases", "ck/*", "--type", "close", "--match", "observed 1 wrong tile", "--issue", "J-1"]
-    assert main([*arguments, "--until", "2099-01-01"]) == ExitCode.OK
-    printed = capsys.readouterr().out
-    data = parse(printed, path=Path("x.yaml"), kind=WAIVERS).data["waivers"]
-    assert [one["origin"]["fields"] for one in data] == [dict(entry.fields) for entry in FORMS[form].read(Path(name))]
-    assert {one["origin"]["form"] for one in data} == {form}
-    if form == "cuml-xfail-list":  # the condition on another package stays open
-        assert data[0]["when"] == {"torch": FILL_IN}
-        assert "# no condition of a waiver says: scikit-learn>=1.7.2,<1.9" in printed
-        assert main([*arguments, "--to", "known.yaml"]) == ExitCode.USAGE
-    else:
-        assert main([*arguments, "--to", "known.yaml"]) == ExitCode.OK
-        assert main(["validate", "--waivers", "known.yaml"]) == ExitCode.OK
-
-
-@pytest.mark.usefixtures("shipped_once")
-def test_tests_are_found_by_what_specs_cover(capsys: pytest.CaptureFixture[str]) -> None:
-    file('skip_dict = {"test_codecache_xpu.py": ("test_cache_load_function_xpu", "test_nothing_like_it")}\n', "skip.py")
-    assert main(["waive", "skip.py", "--from", "xpu-skip-list"]) == ExitCode.OK
-    printed = capsys.readouterr()
-    assert "cases: " in printed.out
-    assert "codecache/fx-cache-hit[*" in printed.out
-    assert "skip.py:1:72: no case covers its tests (name the cases: --cases GLOB)" in printed.err
-
-
-HOSTILE: list[tuple[str, str, str]] = [
-    ("known-bugs", "", "known_bugs.yaml:1:1"),
-    ("known-bugs", "Known bugs: {a: 1}\n", "known_bugs.yaml:1:1: has no list below 'Known bugs'"),
-    ("known-bugs", "Known bugs: [1]\n", "known_bugs.yaml:1:14: an entry is a map of fields"),
-    ("known-bugs", "Known bugs:\n- {function: {a: 1}}\n", "known_bugs.yaml:2:14: the field 'function' is a number"),
-    ("known-bugs", "Known bugs:\n- {known_bug_platforms: 'gfx942; rm -rf'}\n", "known_bugs.yaml:2:25: 'gfx942;' is no platform"),
-    ("known-bugs", "Known bugs:\n- !!python/object/apply:os.system [true]\n", "known_bugs.yaml:2:3"),
-    ("known-bugs", "Known bugs:\n- {M: 1, M: 2}\n", "known_bugs.yaml:2:10"),
-    ("known-bugs", "Known bugs: [" + "[" * 500 + "]" * 500 + "]\n", "known_bugs.yaml:1:"),
-    (
-        "known-bugs",
-        "a: &a [1,1,1,1,1,1,1,1,1]\n"
-        + "".join(f"b{n}: &b{n} [*{'a' if not n else f'b{n - 1}'}{f', *b{n - 1}' * 8 if n else ''}]\n" for n in range(9)),
-        "known_bugs.yaml:",
-    ),
-    ("xpu-skip-list", "import os\n", "skip.py:1:1: a skip list has assignments of dicts alone"),
-    ("xpu-skip-list", 'd = {"a.py": (__import__("os").system("touch owned"),)}\n', "skip.py:1:15: a test is the text of its name"),
-    ("xpu-skip-list", 'd = {f"{1}": ("a",)}\n', "skip.py:1:6: a key is the text of a file's name"),
-    ("xpu-skip-list", 'd = {"a.py": [x for x in "ab"]}\n', "skip.py:1:14: the tests of 'a.py' are a tuple of names"),
-    ("xpu-skip-list", "d = {**{}}\n", "skip.py:1:8: a key is the text"),
-    ("xpu-skip-list", "d = {\n", "skip.py:1:5: is not Python"),
-    ("xpu-skip-list", "x = " + "(" * 1000 + ")" * 1000, "skip.py:1:"),
-    ("xpu-skip-list", "d = " + "-" * 100_000 + "1", "skip.py:1:"),
-    ("xpu-skip-list", "", "skip.py:1:1: has no dict of tests"),
-    ("xpu-issue", "no list\n", "issue.txt:1:1: has no line 'Cases:'"),
-    ("xpu-issue", "Cases:\n", "issue.txt:1:1: has no case below 'Cases:'"),
-    ("xpu-issue", "Cases:\na,b\n", "issue.txt:2:1: is no case"),
-    ("xpu-issue", "Cases:\na,b,\x1b[31m\n", "issue.txt:2:1: is no case"),
-    ("cuml-xfail-list", "tests: []\n", "xfail-list.yaml:1:1: is no list of groups"),
-    ("cuml-xfail-list", "- [a]\n", "xfail-list.yaml:1:3: a group is a map"),
-    ("cuml-xfail-list", "- {reason: x, tests: []}\n", "xfail-list.yaml:1:22: a group needs a list of tests"),
-    ("cuml-xfail-list", "- {reason: 1, tests: [a]}\n", "xfail-list.yaml:1:12: 'reason' is text"),
-    ("cuml-xfail-list", "- {reasn: x, tests: [a]}\n", "xfail-list.yaml:1:4: unknown key 'reasn' (did you mean 'reason'?)"),
-    ("cuml-xfail-list", "- {tests: [{a: 1}]}\n", "xfail-list.yaml:1:12: a test is the text of its name"),
-]
-
-
-@pytest.mark.parametrize(("form", "text", "message"), HOSTILE, ids=range(len(HOSTILE)))
-def test_a_hostile_list_is_refused_with_a_position(form: str, text: str, message: str) -> None:
-    with pytest.raises(InvalidSpecs) as found:
-        entries(form, text)
-    assert message in "\n".join(map(str, found.value.diagnostics))
-    assert not Path("owned").exists()
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("data", [b"\xff\xfe\x00", b"\x80abc", b"a" * (1 << 21)])
-def test_a_list_that_is_no_text_or_too_large_is_refused(form: str, data: bytes) -> None:
-    Path("list").write_bytes(data)
-    with pytest.raises(InvalidSpecs, match="1 problems"):
-        FORMS[form].read(Path("list"))

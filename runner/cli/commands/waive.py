@@ -1,4 +1,4 @@
-"""``waive``: proposals of waivers from runs, the patch that removes void ones, and waivers from lists of other projects."""
+"""``waive``: proposals of waivers from runs, and the patch that removes void ones."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,33 +12,31 @@ from runner.language.read.kinds import WAIVERS
 from runner.language.waiver_text import FILL_IN, Draft, appended, document_of
 from runner.language.waivers import load_waivers
 from runner.report.files import replace
-from runner.run.waiving import imported, proposals, to_remove
+from runner.run.waiver_proposals import proposals, to_remove
 from runner.system import output
 
 
 def main(options: WaiveOptions) -> ExitCode:
     """Print the drafts, write them to ``--to``, or print the patch of ``--remove``."""
     if options.remove:
-        if options.form or options.to:
-            raise UsageError("--remove prints a patch: --from and --to do not go with it")
+        if options.to:
+            raise UsageError("--remove prints a patch: --to does not go with it")
         return _remove(options)
-    if options.cases and not options.form:
-        raise UsageError("--cases goes with --from: a proposal is for the cases that failed")
-    found = imported(options) if options.form else proposals(options)
-    for note in found.notes:
+    proposed = proposals(options)
+    for note in proposed.notes:
         output.note(one_line(note))
     if options.to is None:
-        output.raw(document_of(found.drafts))
+        output.raw(document_of(proposed.drafts))
     else:
-        _write(options.to, found.drafts)
-    output.note(_count(found.drafts, options))
+        _write(options.to, proposed.drafts)
+    output.note(_count(proposed.drafts, options))
     return ExitCode.OK
 
 
 def _remove(options: WaiveOptions) -> ExitCode:
     void, documents = to_remove(options)
-    for one in void:
-        output.note(f"{one.waiver.position}: {one.why} ({one.waiver.issue})")
+    for waiver in void:
+        output.note(f"{waiver.waiver.position}: {waiver.why} ({waiver.waiver.issue})")
     for patch in patches(void, documents):
         output.raw(patch)
     output.note("no waiver is to be removed" if not void else f"{len(void)} to remove: pass the output to 'git apply' or 'patch -p1'")
@@ -50,8 +48,8 @@ def _write(path: Path, drafts: Sequence[Draft]) -> None:
     unfinished = [draft for draft in drafts if FILL_IN in (draft.issue, *draft.when.values(), *draft.signatures[0].values())]
     if unfinished:
         raise UsageError(
-            f"--to {shown_path(path)}: the waiver of '{one_line(unfinished[0].cases)}' would not be valid (give --issue, and with --from "
-            "--type and --match; or print the drafts, and complete them)"
+            f"--to {shown_path(path)}: the waiver of '{one_line(unfinished[0].cases)}' would not be valid (give --issue, "
+            "or print the drafts, and complete them)"
         )
     if not path.exists():
         text = document_of(drafts)
@@ -69,4 +67,4 @@ def _count(drafts: Sequence[Draft], options: WaiveOptions) -> str:
     open_ones = sum(FILL_IN in document_of([draft]) for draft in drafts)
     left = f"; {FILL_IN} stands in {open_ones} of them where a person must write something (--issue ID gives the issue)"
     more = left if open_ones else ""
-    return f"{count} {'imported' if options.form else 'proposed'}{where}{more}"
+    return f"{count} proposed{where}{more}"

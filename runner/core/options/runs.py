@@ -67,18 +67,13 @@ class WaiveOptions:
     """The options of ``waive``."""
 
     targets: tuple[str, ...]
-    """Runs; files with ``--from``."""
-    form: str
-    """``--from``: the form of the files."""
+    """Runs."""
     to: Path | None
     remove: bool
     waivers: tuple[Path, ...]
-    cases: str
     issue: str
     reason: str
     until: str
-    type: str
-    match: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
