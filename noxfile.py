@@ -72,15 +72,15 @@ def build(session: nox.Session) -> None:
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """Plant each fault of the catalogue in torch; arguments after -- go to tests.faults."""
+    """Plant each fault of the catalogue in torch; arguments after -- go to tools.faults."""
     session.install(*PINNED, "-e", ".[test,triton]")
-    session.run("python", "-m", "tests.faults", *session.posargs)
+    session.run("python", "-m", "tools.faults", *session.posargs)
 
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """Plant a sample of small changes in torch; arguments after -- go to tests.mutants."""
+    """Plant a sample of small changes in torch; arguments after -- go to tools.mutants."""
     session.install(*PINNED, "-e", ".[test,triton]")
     folder = session.create_tmp()
     quick = {"QUICK_COMPILER": f"{folder}/headers", "MUTANTS_OBJECT_CACHE": f"{folder}/objects"}
-    session.run("python", "-m", "tests.mutants", *(session.posargs or ("--sample", "60", "--cases", "4")), env=quick)
+    session.run("python", "-m", "tools.mutants", *(session.posargs or ("--sample", "60", "--cases", "4")), env=quick)

@@ -1,116 +1,117 @@
-"""Measure the structure of ``runner/``: ``python -m tests.structure [--json]``; exit 1 when a bound is exceeded."""
+"""Measure the size and the structure of the project: ``python -m tests.structure [--trace] [--json]``; exit 1 when a bound is exceeded.
+
+``--trace`` also runs one small spec and counts what of ``runner/`` the runner's process executes (torch must be installed; about 15 s).
+"""
 
 import argparse
 import ast
 import json
+import os
+import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1] / "runner"
+TOP = Path(__file__).resolve().parents[1]
+ROOT = TOP / "runner"
 
-BOUNDS = {
-    "lines of a function": 40,
-    "lines of a class": 200,
-    "methods of a class": 15,
-    "lines of a file": 350,
-    "entries at the top of runner/": 12,
+BOUNDS: Mapping[str, float] = {
+    "runner/: lines of Python": 52_000,
+    "runner/: files": 460,
+    "tests/: lines of Python": 38_000,
+    "docs/: files": 55,
+    "docs/: KB": 450,
+    "reports/: KB": 300,
+    "subcommands": 18,
     "cycles of imports": 0,
-    "loose parameters": 0,
+    "executed by one run: files": 200,
+    "executed by one run: functions": 1_150,
 }
+"""The most of each measure. What has no bound here is printed for people."""
 
-WIRE = (
-    *(
-        "language/read",
-        "language/names",
-        "language/reference",
-        "language/backends",
-        "language/waivers",
-        "language/profiles",
-        "language/authoring",
-        "language/waiver_text",
-        "language/text_edits",
-        "core/protocol.py",
-        "core/diagnostics.py",
-    ),
-    *(
-        "judge/reading",
-        "record/journal",
-        "system/redaction.py",
-        "system/availability.py",
-        "worker",
-        "vocabulary",
-        "report/html/observed.py",
-    ),
-    *("plan/script", "run/shrinking"),  # the JSON of a plan as code, the YAML of a spec as a document
-)
-"""Where values are untyped by nature: what YAML, JSON, torch and the constants of a Python test give. Elsewhere a parameter has a type."""
+VAGUE = frozenset({"found", "one", "given", "made", "here", "told", "held", "wanted", "some"})
+"""Names that do not say what a value is."""
+
+SPEC = """\
+summary: relu equals eager
+backends: [cpu]
+function: |
+  def fn(x):
+      return x.relu()
+inputs: [{randn: [8, 8]}]
+expect:
+  - close: {to: eager}
+"""
+"""What ``--trace`` runs."""
+
+TRACED = """\
+import json, sys, threading
+from runner.cli.parser import main
+functions = set()
+def note(frame, event, argument):
+    if event == "call" and not frame.f_code.co_name.startswith("<"):
+        functions.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
+sys.setprofile(note), threading.setprofile(note)
+code = main(sys.argv[2:])
+sys.setprofile(None), threading.setprofile(None)
+ours = sorted(place for place in functions if place[0].startswith(sys.argv[1]))
+print(json.dumps({"code": code, "functions": ours}), file=sys.__stdout__)
+"""
 
 
 @dataclass(frozen=True)
-class Found:
-    """One place that exceeds a bound, or the most of a measure."""
+class Measure:
+    """One figure, and places that explain it."""
 
-    measure: str
-    value: int
-    place: str
+    name: str
+    value: float
+    places: tuple[str, ...] = ()
 
-
-def statements(tree: ast.AST) -> Iterator[ast.stmt]:
-    """Yield the statements of a module at every depth; expressions, which hold none, are not walked."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.stmt):
-            yield node
-        if isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
-            yield from statements(node)
+    @property
+    def exceeded(self) -> bool:
+        """Whether the figure has a bound and is above it."""
+        return self.value > BOUNDS.get(self.name, float("inf"))
 
 
-def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Yield the functions of a module, those within others too."""
-    yield from (node for node in statements(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+def python_files(folder: Path) -> list[Path]:
+    """Return the Python files below a folder."""
+    return sorted(path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
 
 
-def length(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
-    """Return the lines of a definition, decorators not counted."""
-    return (node.end_lineno or node.lineno) - node.lineno + 1
+def lines(files: Sequence[Path]) -> int:
+    """Return how many lines some files have together."""
+    return sum(len(path.read_text("utf-8").splitlines()) for path in files)
 
 
-def is_loose(annotation: ast.expr | None) -> bool:
-    """Return whether a parameter may be anything: ``Any``, ``Json``, or a map of such."""
-    text = "" if annotation is None else ast.unparse(annotation)
-    return text in ("Any", "Json", "Mapping[str, Any]", "Mapping[str, Json]", "dict[str, Any]", "dict[str, Json]")
+def tracked(folder: str) -> list[Path]:
+    """Return the files of a folder that git has, or all files where there is no git."""
+    if not (TOP / ".git").exists():
+        return [path for path in (TOP / folder).rglob("*") if path.is_file()]
+    done = subprocess.run(["git", "ls-files", "-z", folder], cwd=TOP, capture_output=True, text=True, check=True, timeout=60)
+    return [path for name in done.stdout.split("\0") if name and (path := TOP / name).is_file()]
 
 
-def loose_parameters(tree: ast.AST, place: str) -> Iterator[Found]:
-    """Yield the parameters that have no type of ours."""
-    for function in functions(tree):
-        arguments = function.args
-        for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-            if is_loose(one.annotation) and one.arg not in ("self", "cls"):
-                yield Found("loose parameters", 1, f"{place}:{function.lineno} {function.name}({one.arg})")
+def kilobytes(files: Sequence[Path]) -> int:
+    """Return the size of some files together, in KB of 1,000 bytes, rounded up."""
+    return -(-sum(path.stat().st_size for path in files) // 1000)
 
 
-def measured(path: Path, tree: ast.Module) -> Iterator[Found]:
-    """Yield every measure of one module."""
-    text = path.read_text("utf-8")
-    place = str(path.relative_to(ROOT.parent))
-    yield Found("lines of a file", len(text.splitlines()), place)
-    for function in functions(tree):
-        yield Found("lines of a function", length(function), f"{place}:{function.lineno} {function.name}")
-    for node in statements(tree):
-        if isinstance(node, ast.ClassDef):
-            methods = sum(isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) for item in node.body)
-            yield Found("lines of a class", length(node), f"{place}:{node.lineno} {node.name}")
-            yield Found("methods of a class", methods, f"{place}:{node.lineno} {node.name}")
-    if not str(path.relative_to(ROOT)).startswith(WIRE):
-        yield from loose_parameters(tree, place)
+def bound_names(tree: ast.Module) -> Iterator[str]:
+    """Yield the names that a module binds to values: variables, parameters, targets of loops."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
 
 
 def edges(trees: Mapping[Path, ast.Module]) -> dict[str, set[str]]:
     """Return which module imports which, at module level."""
     names = {".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__"): path for path in trees}
-    found: dict[str, set[str]] = {}
+    graph: dict[str, set[str]] = {}
     for name, path in names.items():
         imports = (node for node in trees[path].body if isinstance(node, ast.ImportFrom) and node.module)
         targets = {
@@ -118,61 +119,94 @@ def edges(trees: Mapping[Path, ast.Module]) -> dict[str, set[str]]:
             for node in imports
             for alias in node.names
         }
-        found[name] = {target for target in targets if target in names and target != name}
-    return found
+        graph[name] = {target for target in targets if target in names and target != name}
+    return graph
 
 
-def cycles(trees: Mapping[Path, ast.Module]) -> Iterator[Found]:
-    """Yield modules from which an import leads back to them."""
-    graph = edges(trees)
+def cycles(graph: Mapping[str, set[str]]) -> list[str]:
+    """Return the modules from which an import leads back to them."""
+    circular = []
     for name in graph:
         seen: set[str] = set()
         waiting = list(graph[name])
         while waiting:
-            one = waiting.pop()
-            if one not in seen:
-                seen.add(one)
-                waiting.extend(graph[one])
+            module = waiting.pop()
+            if module not in seen:
+                seen.add(module)
+                waiting.extend(graph[module])
         if name in seen:
-            yield Found("cycles of imports", 1, name)
+            circular.append(name)
+    return circular
 
 
-def everything() -> list[Found]:
-    """Return every measure of every module."""
-    entries = [path.name for path in ROOT.iterdir() if not path.name.startswith("__") and path.name != "py.typed"]
-    found = [Found("entries at the top of runner/", len(entries), "runner")]
-    trees = {path: ast.parse(path.read_text("utf-8")) for path in sorted(ROOT.rglob("*.py"))}
-    found += cycles(trees)
-    for path, tree in trees.items():
-        found += measured(path, tree)
-    return found
+def counted() -> Iterator[Measure]:
+    """Yield what can be counted without running anything."""
+    files = python_files(ROOT)
+    trees = {path: ast.parse(path.read_text("utf-8")) for path in files}
+    yield Measure("runner/: lines of Python", lines(files))
+    yield Measure("runner/: files", len(files))
+    yield Measure("tests/: lines of Python", lines(python_files(TOP / "tests")))
+    yield Measure("tools/: lines of Python", lines(python_files(TOP / "tools")))
+    for folder in ("docs", "reports"):
+        yield Measure(f"{folder}/: files", len(tracked(folder)))
+        yield Measure(f"{folder}/: KB", kilobytes(tracked(folder)))
+    yield Measure("subcommands", len(subcommands()))
+    graph = edges(trees)
+    yield Measure("cycles of imports", len(circular := cycles(graph)), tuple(circular))
+    names = Counter(name for tree in trees.values() for name in bound_names(tree))
+    vague = sum(names[name] for name in VAGUE)
+    most = tuple(f"{name} {names[name]}" for name in sorted(VAGUE, key=lambda name: -names[name]))
+    yield Measure("vague names, % of bound names", round(100 * vague / names.total(), 1), most)
+    shared = Counter(path.name for path in files if path.name != "__init__.py")
+    several = tuple(f"{name} {number}" for name, number in shared.most_common() if number > 1)
+    yield Measure("files that share their basename", sum(number for number in shared.values() if number > 1), several)
+    importers = Counter(target for targets in graph.values() for target in targets)
+    small = [path for path in files if len(path.read_text("utf-8").splitlines()) <= 100]
+    modules = {".".join(path.relative_to(ROOT.parent).with_suffix("").parts): path for path in small}
+    yield Measure("files of at most 100 lines with one importer", sum(importers[name] == 1 for name in modules))
 
 
-def summed(found: list[Found]) -> dict[str, tuple[int, list[Found]]]:
-    """Return for each measure its value (the most, or how many) and the places that exceed the bound."""
-    table = {}
-    for measure, bound in BOUNDS.items():
-        of_it = [one for one in found if one.measure == measure]
-        counted = measure in ("cycles of imports", "loose parameters")
-        value = len(of_it) if counted else max((one.value for one in of_it), default=0)
-        table[measure] = (value, [one for one in of_it if one.value > (0 if counted else bound)])
-    return table
+def subcommands() -> list[str]:
+    """Return the names of the commands."""
+    from runner.cli.parser import parser
+
+    (action,) = [action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)]
+    return list(action.choices)
+
+
+def traced() -> Iterator[Measure]:
+    """Run one small spec, and yield how many functions of ``runner/`` its process called, and the files that they are in."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "relu.yaml").write_text(SPEC)
+        command = [sys.executable, "-c", TRACED, f"{ROOT}/", "run", "relu.yaml", "--out", "run"]
+        done = subprocess.run(
+            command, cwd=folder, env={**os.environ, "PYTHONPATH": str(TOP)}, capture_output=True, text=True, check=False, timeout=300
+        )
+    record = json.loads(done.stdout.splitlines()[-1]) if done.stdout else {"code": done.returncode}
+    if record["code"] != 0:
+        raise RuntimeError(f"the traced run ended with {record['code']}:\n{done.stdout}\n{done.stderr}")
+    where = Counter(file.removeprefix(f"{ROOT}/").rpartition("/")[0] for file, _ in record["functions"])
+    yield Measure("executed by one run: files", len({file for file, _ in record["functions"]}))
+    yield Measure("executed by one run: functions", len(record["functions"]), tuple(f"{room} {n}" for room, n in where.most_common(12)))
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the table; return 1 when a bound is exceeded."""
     parser = argparse.ArgumentParser(prog="python -m tests.structure", description=__doc__)
+    parser.add_argument("--trace", action="store_true", help="run one small spec and count what it executes")
     parser.add_argument("--json", action="store_true", help="the table as JSON")
     options = parser.parse_args(arguments)
-    table = summed(everything())
+    measures = [*counted(), *(traced() if options.trace else ())]
     if options.json:
-        print(json.dumps({measure: {"value": value, "bound": BOUNDS[measure]} for measure, (value, _) in table.items()}, indent=1))
+        print(json.dumps({measure.name: {"value": measure.value, "bound": BOUNDS.get(measure.name)} for measure in measures}, indent=1))
     else:
-        for measure, (value, over) in table.items():
-            print(f"{measure:32} {value:5}  bound {BOUNDS[measure]:4}  {'exceeded' if over else 'met'}")
-            for one in sorted(over, key=lambda one: (-one.value, one.place)):
-                print(f"    {one.value:5}  {one.place}")
-    return int(any(over for _, over in table.values()))
+        for measure in measures:
+            bound = BOUNDS.get(measure.name)
+            limit = "" if bound is None else f"at most {bound}{'  EXCEEDED' if measure.exceeded else ''}"
+            print(f"{measure.name:46} {measure.value:8}  {limit}")
+            if measure.places:
+                print(f"    {', '.join(measure.places)}")
+    return int(any(measure.exceeded for measure in measures))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Specs that cannot fail prove nothing: with a fault planted in the workers' torch the cases that its row names turn red, and no others.
 
-The catalogue is ``tests/faults/catalogue.py``; nothing of torch on the disk is touched. All trials of the selected tests are made in one
+The catalogue is ``tools/faults/catalogue.py``; nothing of torch on the disk is touched. All trials of the selected tests are made in one
 run. The faults of ``IN_CI`` are planted by every run of the tests, the others by ``pytest -m nightly``.
 """
 
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.fakes import prestarted
-from tests.faults.catalogue import CATALOGUE, FAULTS, IN_CI
-from tests.faults.running import RED, Sighting, Trial, cpu_cases, matching, sightings
+from tools.faults.catalogue import CATALOGUE, FAULTS, IN_CI
+from tools.faults.running import RED, Sighting, Trial, cpu_cases, matching, sightings
 
 pytestmark = pytest.mark.torch
 

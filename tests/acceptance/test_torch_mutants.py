@@ -1,6 +1,6 @@
 """Small changes of torch's own source are detected: 20 mutants, each with one cheap case that passes without it.
 
-All of them run at once, each in the worker of its case. ``python -m tests.mutants`` draws samples of the others.
+All of them run at once, each in the worker of its case. ``python -m tools.mutants`` draws samples of the others.
 """
 
 from collections.abc import Mapping
@@ -9,9 +9,9 @@ import pytest
 
 from runner.core.outcomes import Outcome
 from tests.fakes import prestarted
-from tests.mutants.named import Caught, in_ci, missing, torch_version
-from tests.mutants.operators import Mutant
-from tests.mutants.running import Tried, cases_of, tried
+from tools.mutants.named import Caught, in_ci, missing, torch_version
+from tools.mutants.operators import Mutant
+from tools.mutants.running import Tried, cases_of, tried
 
 pytestmark = pytest.mark.torch
 

@@ -13,7 +13,7 @@ import pytest
 
 from runner.language.read.source import read
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).resolve().parents[2] / "tools" / "benchmarks"
 
 
 @pytest.fixture
@@ -110,24 +110,6 @@ def test_the_overhead_is_taken_case_by_case(module: Callable[[str], ModuleType])
     assert isolation.overhead({isolation.ONE_AT_A_TIME: [ours], isolation.ONE_PROCESS: [theirs]}) == 0.5
 
 
-def test_what_was_not_sampled_is_no_figure(module: Callable[[str], ModuleType]) -> None:
-    isolation = module("isolation")
-    bare = isolation.Bare(resident=0, own=200_000_000)
-    assert isolation.template_above({isolation.RUNNER: [turn(module, 1.0)]}, bare) is None
-    sampled = [turn(module, 1.0, template_own=size) for size in (390_000_000, 410_000_000)]
-    assert isolation.template_above({isolation.RUNNER: sampled}, bare) == pytest.approx(210)
-
-
-def test_a_gpu_is_held_to_bounds_of_its_own(module: Callable[[str], ModuleType]) -> None:
-    isolation = module("isolation")
-    turns = {isolation.RUNNER: [turn(module, 40.0)], isolation.ONE_PROCESS: [turn(module, 10.0, {"x": 1.0, "y": 1.0})]}
-    bare = isolation.Bare(resident=1, own=1)
-    cpu, cuda = ({bound.name: figure for bound, figure in isolation.judged(turns, bare, device)} for device in ("cpu", "cuda"))
-    assert cpu["runner / pytest in one process, wall"] == 4.0
-    assert "runner / pytest in one process, wall" not in cuda
-    assert cuda["wall of a case over one process, s"] == 15.0
-
-
 ORPHAN = """\
 import os, sys, time
 if os.fork() == 0:
@@ -167,30 +149,3 @@ def test_a_contestant_that_fails_is_no_measurement(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "ended with 3:\nwhy" in done.stderr
-
-
-# -- scale ----------------------------------------------------------------------------------------------------------
-
-
-def growth_of(scale: ModuleType, seconds: Callable[[int], float], sizes: tuple[int, ...] = (1_000, 10_000, 100_000)) -> Any:
-    return scale.growth({n: scale.Reading(name="x", cases=n, seconds=0.0, cpu=seconds(n), resident=0) for n in sizes})
-
-
-def test_growth_is_one_for_a_line_whatever_it_costs_to_begin(module: Callable[[str], ModuleType]) -> None:
-    scale = module("scale")
-    assert growth_of(scale, lambda n: 50.0 + n / 1000) == pytest.approx(1)
-
-
-def test_growth_shows_a_square_and_its_beginning(module: Callable[[str], ModuleType]) -> None:
-    scale = module("scale")
-    assert growth_of(scale, lambda n: n * n / 1e6) == pytest.approx(10)
-    assert growth_of(scale, lambda n: n / 1000 + n * n / 1e8) > scale.GROWTH
-    assert growth_of(scale, float, (1, 2)) is None
-
-
-def test_generated_specs_make_as_many_cases_as_were_asked_for(module: Callable[[str], ModuleType], tmp_path: Path) -> None:
-    from runner.language.load import load
-
-    suite = load([module("scale").generate(tmp_path, 250, available=False)])
-    assert len({case.id for case in suite.cases}) == 250
-    assert all("no_machine_has_this_module" in str(case.requires[0]) for case in suite.cases)

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from tests.fakes import ROOT, environment, program
-from tests.faults.corpus import WITHOUT_SPEC, Why
 from tests.fences import Fence, fences
+from tools.faults.corpus import WITHOUT_SPEC, Why
 
 PAGE = ROOT / "docs" / "reference" / "defects.md"
 SPECS = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in (ROOT / "specs" / "defects").glob("[!_]*.yaml")}

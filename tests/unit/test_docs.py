@@ -63,7 +63,7 @@ def test_every_fence_is_tested(fence: Fence) -> None:
 
 @pytest.mark.parametrize("fence", [fence for fence in FENCES if fence.mark == "shipped-spec"], ids=str)
 def test_a_shipped_spec_is_shown_as_it_is(fence: Fence) -> None:
-    assert (ROOT / fence.name).read_text("utf-8") == fence.text, "run: python docs/generate_gallery.py"
+    assert (ROOT / fence.name).read_text("utf-8") == fence.text, "run: python tools/generate_gallery.py"
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.relative_to(ROOT).as_posix())

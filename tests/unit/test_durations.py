@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import durations as command
 from runner.plan.durations import TABLE, as_table, seconds_of_run, seconds_of_tables
 from tests.fakes import shipped_suite
+from tools.benchmarks import durations as command
 
 
 def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_the_shipped_table_names_shipped_cases() -> None:
     found = seconds_of_tables([Path("specs")])
     ids = {case.id for case in shipped_suite().cases}
     assert len(found) > 300
-    assert not set(found) - ids, "print it again: python -m benchmarks.durations specs/durations.txt JOURNAL..."
+    assert not set(found) - ids, "print it again: python -m tools.benchmarks.durations specs/durations.txt JOURNAL..."
 
 
 def test_the_command_takes_the_longest_of_several_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,5 +48,5 @@ def test_the_command_takes_the_longest_of_several_runs(tmp_path: Path, capsys: p
     assert capsys.readouterr().out.splitlines()[-1] == "2.5 a/b"
     (tmp_path / TABLE).write_text("9.0 a/b\n4.0 a/c\n")  # a duration of a run counts more than that of an earlier table
     assert command.main([str(tmp_path / TABLE), str(tmp_path / "two")]) == 0
-    assert capsys.readouterr().out.splitlines()[2:] == ["4.0 a/c", "1.5 a/b"]
+    assert capsys.readouterr().out.splitlines()[3:] == ["4.0 a/c", "1.5 a/b"]
     assert command.main([str(tmp_path / "missing")]) == 2

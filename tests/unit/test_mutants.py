@@ -10,12 +10,12 @@ import pytest
 
 from runner.core.outcomes import Outcome
 from tests.fakes import ROOT
-from tests.mutants import running
-from tests.mutants.__main__ import _survivors, chosen_cases
-from tests.mutants.named import KINDS_OF_SURVIVORS, SURVIVED_IN, Named, minor, missing, survivors, torch_version
-from tests.mutants.operators import difference, lines_of, mutants, mutated, only, sample, sample_of_each
-from tests.mutants.planting import NOTES, plant
-from tests.mutants.running import Alone, Tried, reached, record_lines, recorded, some
+from tools.mutants import running
+from tools.mutants.__main__ import _survivors, chosen_cases
+from tools.mutants.named import KINDS_OF_SURVIVORS, SURVIVED_IN, Named, minor, missing, survivors, torch_version
+from tools.mutants.operators import difference, lines_of, mutants, mutated, only, sample, sample_of_each
+from tools.mutants.planting import NOTES, plant
+from tools.mutants.running import Alone, Tried, reached, record_lines, recorded, some
 
 SPECS = ROOT / "specs"
 

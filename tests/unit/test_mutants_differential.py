@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from runner.core.outcomes import Outcome
-from tests.mutants import differential
-from tests.mutants.named import Named, Survivor, source_of
-from tests.mutants.operators import Mutant, difference, mutants
-from tests.mutants.table import named
+from tools.mutants import differential
+from tools.mutants.named import Named, Survivor, source_of
+from tools.mutants.operators import Mutant, difference, mutants
+from tools.mutants.table import named
 
 LOWERING = "torch._inductor.lowering"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.named import Named, Survivor
-from tests.mutants.table import as_json, as_markdown, read
+from tools.mutants.named import Named, Survivor
+from tools.mutants.table import rates, read
 
 
 def record(folder: Path, name: str, mutants: dict[str, dict[str, str]], torch: str = "2.13.0", seed: int | None = 1) -> Path:
@@ -35,17 +35,17 @@ def test_each_mutant_is_counted_once_and_in_one_place(tmp_path: Path) -> None:
     sample = read([record(tmp_path, "first.json", first), record(tmp_path, "again.json", again, seed=None)])
     assert sample.seeds == (1,)
     said = [Survivor(mutant("a:3"), "equivalent", "a reason", "")]
-    text = as_markdown("s", sample, said, frozenset([mutant("a:4"), mutant("a:1")]))
+    text = "\n".join(rates(sample, said, frozenset([mutant("a:4"), mutant("a:1")])))
     assert row(text, "a") == ["7", "4", "2", "1", "2", "1", "67 %", "1", "100 %", "0"]
     assert row(text, "b") == ["3", "1", "1", "0", "0", "0", "100 %", "0", "100 %", "1"]
     assert row(text, "all") == ["10", "5", "3", "1", "2", "1", "75 %", "1", "100 %", "1"]
     assert "equivalent: 1, not read yet: 1. Not planted in any case: 1." in text
-    survivors = [one for one in json.loads(as_json(sample))["mutants"] if one["status"] == "survived"]
-    assert [one["cases"] for one in survivors] == [{"x": "PASS", "y": "PASS"}] * 2
+    survived = [row.outcomes for row in sample.rows if row.status == "survived"]
+    assert survived == [{"x": "PASS", "y": "PASS"}] * 2
 
 
 def test_a_rate_of_nothing_is_no_number(tmp_path: Path) -> None:
-    text = as_markdown("s", read([record(tmp_path, "one.json", {"a:1": {}})]), [])
+    text = "\n".join(rates(read([record(tmp_path, "one.json", {"a:1": {}})]), []))
     assert row(text, "all") == ["10", "0", "0", "0", "0", "0", "-", "0", "-", "0"]
 
 

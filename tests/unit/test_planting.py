@@ -11,11 +11,11 @@ from runner.core.case import CaseId
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from tests.fakes import AT
-from tests.faults import __main__ as command
-from tests.faults import planting
-from tests.faults.catalogue import FAULTS
-from tests.faults.planting import Unplantable, edit, edit_all, replace, replace_item
-from tests.faults.running import Sighting, Trial, matching, runs_of
+from tools.faults import __main__ as command
+from tools.faults import planting
+from tools.faults.catalogue import FAULTS
+from tools.faults.planting import Unplantable, edit, edit_all, replace, replace_item
+from tools.faults.running import Sighting, Trial, matching, runs_of
 
 
 def outer():

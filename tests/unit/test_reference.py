@@ -26,19 +26,19 @@ def test_generated_pages_are_fresh(page: str) -> None:
 
 
 def test_the_reference_of_the_command_line_is_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
     generator = importlib.import_module("generate_command_line")
     committed = (folder() / "command-line.md").read_text(encoding="utf-8")
-    assert committed == generator.page(), "run: python docs/generate_command_line.py > docs/reference/command-line.md"
+    assert committed == generator.page(), "run: python tools/generate_command_line.py > docs/reference/command-line.md"
 
 
 def test_the_gallery_is_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
     generator = importlib.import_module("generate_gallery")
     wanted = generator.pages(shipped_suite().cases)
     committed = {path.name: path.read_text("utf-8") for path in (ROOT / "docs" / "gallery").glob("*.md")}
     assert sorted(committed) == sorted(wanted)
-    assert [name for name in wanted if wanted[name] != committed[name]] == [], "run: python docs/generate_gallery.py"
+    assert [name for name in wanted if wanted[name] != committed[name]] == [], "run: python tools/generate_gallery.py"
 
 
 def test_the_pages_of_outcomes_name_every_outcome_and_exit_code() -> None:

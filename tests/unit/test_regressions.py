@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from tests.fakes import ROOT
-from tests.faults.catalogue import FAULTS
-from tests.faults.corpus import NOT_SHOWN, SPECS, WITHOUT_SPEC, issues, page
-from tests.faults.regressions import ROWS
+from tools.faults.catalogue import FAULTS
+from tools.faults.corpus import NOT_SHOWN, SPECS, WITHOUT_SPEC, issues, page
+from tools.faults.regressions import ROWS
 
 SEEN = [spec for _, _, specs in ROWS for spec in specs]
 LINES = 15
@@ -16,7 +16,7 @@ LINES = 15
 
 def test_the_page_is_fresh() -> None:
     committed = (ROOT / "docs" / "reference" / "regressions.md").read_text("utf-8")
-    assert committed == page(), "run: python -m tests.faults.corpus > docs/reference/regressions.md"
+    assert committed == page(), "run: python -m tools.faults.corpus > docs/reference/regressions.md"
 
 
 def test_every_spec_is_seen_or_has_a_reason() -> None:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.fences import ROOT
-from tests.mutants.__main__ import options as mutants_options
+from tools.mutants.__main__ import options as mutants_options
 
 FORMS = sorted(path for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml")
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))

@@ -22,7 +22,7 @@ FAILURE = "first/scaled-softmax.yaml:11:20: graph_breaks failed"
 
 
 def script() -> ModuleType:
-    """Return ``docs/make_pictures.py``."""
+    """Return ``tools/make_pictures.py``."""
     spec = importlib.util.spec_from_file_location("make_pictures", ROOT / "docs" / "make_pictures.py")
     assert spec is not None
     assert spec.loader is not None
@@ -111,7 +111,7 @@ def test_the_script_makes_every_picture(tmp_path: Path) -> None:
             assert len(pixels((tmp_path / "pictures" / name).read_bytes())) > 100, name
         else:
             made, committed = ((folder / name).read_text("utf-8") for folder in (tmp_path / "pictures", MAKER.PICTURES))
-            assert made == committed, "run: python docs/make_pictures.py"
+            assert made == committed, "run: python tools/make_pictures.py"
 
 
 @pytest.mark.nightly(reason="compiles; the pictures above are of observations that were recorded by the same commands")

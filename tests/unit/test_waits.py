@@ -59,7 +59,7 @@ def unbounded(file: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, ast.unparse(node)
 
 
-FILES = [file for folder in ("runner", "tests", "benchmarks") for file in sorted((ROOT / folder).rglob("*.py"))]
+FILES = [file for folder in ("runner", "tests", "tools") for file in sorted((ROOT / folder).rglob("*.py"))]
 
 
 def test_every_wait_has_a_bound() -> None:
