@@ -39,7 +39,6 @@ class GitHub:
     run_id: str = "1"
     caches: dict[str, Path] = field(default_factory=dict)
     artifacts: dict[str, Path] = field(default_factory=dict)
-    sarif: list[Path] = field(default_factory=list)
     results: dict[str, bool] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
     summaries: dict[str, str] = field(default_factory=dict)
@@ -144,10 +143,6 @@ def _download(github: GitHub, place: Path, with_: Mapping[str, str]) -> None:
             shutil.copytree(kept, place / with_["path"] / name)
 
 
-def _scan(github: GitHub, place: Path, with_: Mapping[str, str]) -> None:
-    github.sarif.append(place / with_["sarif_file"])
-
-
 ACTIONS: Mapping[str, Callable[[GitHub, Path, Mapping[str, str]], None]] = {
     "actions/checkout@v4": _checkout,
     "actions/setup-python@v5": lambda *_: None,  # the jobs take the Python of the tests
@@ -155,5 +150,4 @@ ACTIONS: Mapping[str, Callable[[GitHub, Path, Mapping[str, str]], None]] = {
     "actions/cache/save@v4": _save,
     "actions/upload-artifact@v4": _upload,
     "actions/download-artifact@v4": _download,
-    "github/codeql-action/upload-sarif@v3": _scan,
 }

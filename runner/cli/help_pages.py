@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 GROUPS: Mapping[str, Sequence[str]] = {
     "write specs": ("new", "validate", "list", "explain", "watch", "lint", "bless", "schema", "lsp"),
     "run them": ("run", "audit", "merge", "node", "plan"),
-    "read runs": ("report", "export", "diff", "history", "repro", "shrink"),
+    "read runs": ("report", "diff", "repro", "shrink"),
     "for vendors": ("doctor", "waive", "submit", "verify"),
 }
 """The groups of ``--help``, in its order. A command that none names stands under OTHERS."""
@@ -34,10 +34,11 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
     ),
     "explain": (("explain 'padding/*' --json", "for programs"), ("explain 'padding/*cpu*' specs/padding", "the cases whose ids match")),
     "audit": (("audit latest", "a recorded run"), ("audit specs/padding --run", "run the specs, and their controls")),
-    "report": (("report latest", "write the page of the latest run again"),),
-    "export": (("export latest --junit report.xml", "the JUnit report of a recorded run"),),
+    "report": (
+        ("report latest", "write the page of the latest run again"),
+        ("report latest --junit report.xml", "the JUnit report of a recorded run too"),
+    ),
     "diff": (("diff 20260301T120000Z-1a2b3c latest", "what changed between two runs"),),
-    "history": (("history add latest", "keep a run"), ("history show 'padding/*'", "the cases with these ids")),
     "merge": (("merge shard-1 shard-2 --out whole", "two shards of one selection"),),
     "node": (
         ("node join --address head:6379 --lab lab.yaml --as epyc", "join as the node of a lab"),

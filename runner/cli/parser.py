@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from runner import __version__
 from runner.cli import (
     author_options,
-    export_options,
     fleet_options,
     help_pages,
     ledger_options,
@@ -84,7 +83,6 @@ def parser(only: str = "") -> argparse.ArgumentParser:
     for table in (
         recorded_options.COMMANDS,
         report_options.COMMANDS,
-        export_options.COMMANDS,
         repro_options.COMMANDS,
         waive_options.COMMANDS,
         submit_options.COMMANDS,
@@ -139,7 +137,7 @@ def _run(commands: "_Commands") -> None:
     selecting.choice(command)
     selecting.profile(command, "run the cases of this profile and state CONFORMANT (exit 0), NOT CONFORMANT (1) or INCOMPLETE (4)")
     _machine(command)
-    export_options.of_run(command)
+    report_options.of_run(command)
     _verdict(command)
     _attempts(command)
     _services(command)
@@ -310,14 +308,10 @@ def parse(argv: Sequence[str] | None = None) -> "tuple[str, Options]":
     words = sys.argv[1:] if argv is None else argv
     is_command = bool(words) and any(words[0] in names for names in help_pages.GROUPS.values())
     arguments = vars(parser(words[0] if is_command else "").parse_args(words))
-    from dataclasses import fields
-
-    from runner.core.options import OPTIONS, ReportFiles
+    from runner.core.options import OPTIONS
 
     command = arguments.pop("command")
     build: Callable[..., Options] = OPTIONS[command]
-    if "files" in (field.name for field in fields(OPTIONS[command])):
-        arguments["files"] = ReportFiles(**{field.name: arguments.pop(field.name) for field in fields(ReportFiles)})
     return command, build(**{name: tuple(value) if isinstance(value, list) else value for name, value in arguments.items()})
 
 

@@ -1,11 +1,10 @@
-"""The options of the commands that read recorded runs: ``merge``, ``diff``, ``history``."""
+"""The options of the commands that read recorded runs: ``merge`` and ``diff``."""
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 
-from runner.cli import export_options
-from runner.cli.option_types import over_one, times
+from runner.cli import report_options
+from runner.cli.option_types import over_one
 
 MERGE_HELP = "join the runs of shards"
 MERGE_DESCRIPTION = (
@@ -25,7 +24,7 @@ def add_merge(command: argparse.ArgumentParser) -> None:
     """Add the options of ``merge``."""
     add = command.add_argument
     add("runs", nargs="+", metavar="RUN", help="a run of a shard: its folder, its id, or latest")
-    export_options.of_merge(command)
+    report_options.of_merge(command)
     add("--json", action="store_true", help="print one object")
 
 
@@ -63,40 +62,14 @@ def add_diff(command: argparse.ArgumentParser) -> None:
     option("--json", action="store_true", help="print one object")
 
 
-HISTORY_HELP = "keep recorded runs, and show the pass rate, time, flake rate and first bad run of each case"
-HISTORY_DESCRIPTION = (
-    "Keep recorded runs in one SQLite file: add RUN... (again, merged and from other machines too), show [GLOB], flaky, slowest, or html "
-    "FILE. "
-    "Example: torch-conformance history add latest && torch-conformance history show 'padding/*'"
-)
-
-
-def add_history(command: argparse.ArgumentParser) -> None:
-    """Add the options of ``history``."""
-    option = command.add_argument
-    option("action", choices=["add", "show", "flaky", "slowest", "html"], help="what to do")
-    option("targets", nargs="*", metavar="RUN|GLOB|FILE", help="add: runs; show: the ids of cases; html: the file to write")
-    history_file(option)
-    option("--limit", type=times, default=20, metavar="N", help="how many cases the text shows (default: 20)")
-    option("--json", action="store_true", help="print one object, with every case")
-
-
-def history_file(option: Callable[..., object], more: str = "") -> None:
-    """Add the file of the history."""
-    default = "TORCH_CONFORMANCE_HISTORY, or else reports/history.sqlite"
-    option("--history", type=Path, metavar="FILE", help=f"the file of the history{more} (default: {default})")
-
-
 def of_run(command: argparse.ArgumentParser) -> None:
-    """Add what ``run`` takes from recorded runs: the history, the order, and the cases that failed."""
+    """Add what ``run`` takes from recorded runs: the order, and the cases that failed."""
     add = command.add_argument
-    history_file(add, ", to which the run is added where it is named, set or there already")
     add(
         "--order",
-        choices=["longest-first", "failed-first", "history"],
+        choices=["longest-first", "failed-first"],
         default="longest-first",
-        help="the cases that start first: those that took longest (default); those that failed when they were last executed; or those "
-        "that failed most often in the history",
+        help="the cases that start first: those that took longest in the run 'latest' (default), or those that failed in it",
     )
     add("--last-failed", action="store_true", help="select the cases that failed in the run 'latest'")
     add("--failed-in", metavar="RUN", help="select the cases that failed in this run: its folder, its id, or latest")
@@ -105,6 +78,5 @@ def of_run(command: argparse.ArgumentParser) -> None:
 COMMANDS = {
     "merge": (add_merge, MERGE_HELP, MERGE_DESCRIPTION),
     "diff": (add_diff, DIFF_HELP, DIFF_DESCRIPTION),
-    "history": (add_history, HISTORY_HELP, HISTORY_DESCRIPTION),
 }
 """What adds the options of each command, its help and its description."""

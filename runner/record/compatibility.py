@@ -10,17 +10,12 @@ from runner.core import devices
 from runner.record.journal import RunHeader
 
 FREE_OPTIONS: Mapping[str, str] = {
-    "badge": "the path of a report",
-    "code-quality": "the path of a report",
-    "ctrf": "the path of a report",
     "github": "annotations and summaries for GitHub change no outcome",
     "junit-flavour": "the form of a report",
-    "sarif": "the path of a report",
     "address": "where the head of the lab is; what the nodes are is compared",
     "executor": "who runs the cases; what the machine is is compared",
     "lab": "the file of the lab; what the nodes are is compared",
     "against": "the run that is compared with at the end; changes no outcome",
-    "history": "where runs are recorded besides, and where durations come from; changes no outcome",
     "jobs": "the number of parallel cases changes no outcome",
     "junit": "the path of a report",
     "no-kept": "ignores cached probe results; the probes give the same results again",

@@ -16,7 +16,7 @@ from runner.core.results import CaseResult
 from runner.record import report_paths
 from runner.record.compatibility import Difference, option_differences, variable_differences
 from runner.record.journal import JournalError, Run, RunHeader, read_run
-from runner.record.report_paths import lock_of_report, must_be_writable, require_free_reports, special
+from runner.record.report_paths import lock_of_report, must_be_writable, require_free_report, special
 from runner.record.run_lock import FolderInUse, RunLock, holder_of
 from runner.system.streams import naming
 
@@ -48,14 +48,12 @@ class RunFolder:
     is_latest: bool = False
     lock: RunLock | None = None
     """The lock on the folder, while this process writes to it."""
-    report_files: dict[str, Path] = field(default_factory=dict)
-    """The files of further reports, by their option: ``--sarif``."""
-    report_locks: list[RunLock] = field(default_factory=list)
-    """The locks on the files that options name."""
+    report_lock: RunLock | None = None
+    """The lock on the file that ``--junit`` names."""
 
     def release(self) -> None:
-        """Release the locks on the folder and on the reports."""
-        for lock in (*self.report_locks, self.lock):
+        """Release the locks on the folder and on the report."""
+        for lock in (self.report_lock, self.lock):
             if lock is not None:
                 lock.release()
 
@@ -78,16 +76,13 @@ class RunFolder:
         names = [entry.name for entry in self.path.glob("cases/*") if entry.name.isdecimal()]
         return 1 + max(map(int, names), default=0)
 
-    def claim_reports(self, files: Mapping[str, Path]) -> None:
-        """Check that the reports can be written, before anything runs, and lock their files. ``files`` are the paths by their option."""
+    def claim_report(self, junit: Path | None) -> None:
+        """Check that the file of ``--junit`` can be written, before anything runs, and lock it."""
         self.junit_files = [self.path / JUNIT]
-        require_free_reports(files, self.path)
-        for option, path in files.items():
-            if (lock := lock_of_report(option, path, self.path)) is not None:
-                self.report_locks.append(lock)
-        self.report_files = {option: path for option, path in files.items() if option != "--junit"}
-        if "--junit" in files:
-            self.junit_files.append(files["--junit"])
+        require_free_report(junit, self.path)
+        if junit is not None:
+            self.report_lock = lock_of_report(junit, self.path)
+            self.junit_files.append(junit)
             self.is_latest = False
 
 

@@ -15,8 +15,6 @@ class ReportSetup:
     lets_flaky_pass: bool = False
     object_cache: Path | None = None
     """The folder of the object cache."""
-    history: Path | None = None
-    """The file of ``--history``."""
     junit_flavour: str = "default"
     page: str = ""
     """The name of the HTML report in the folder; empty where none is written."""

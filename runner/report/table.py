@@ -21,11 +21,10 @@ from runner.core.events import (
     Waiting,
     Warned,
 )
-from runner.core.options import REPORT_FILES, MergeOptions, RunOptions
+from runner.core.options import MergeOptions, RunOptions
 from runner.record.run_folder import RunFolder
-from runner.report import formats, github
+from runner.report import github
 from runner.report.github import GitHubReporter
-from runner.report.history import HistoryReporter
 from runner.report.html.listener import HtmlReporter
 from runner.report.html.writing import PAGE
 from runner.report.journal import JournalReporter
@@ -60,9 +59,7 @@ REPORTERS: tuple[Reporter, ...] = (
         (RunStarted, Waiting, AttemptFinished, CaseFinished, Note, Warned, ExecutionEnded, RunEnded, RunAbandoned),
     ),
     Reporter("junit", JUnitReporter, (RunStarted, HeaderCompleted, ResultsCompleted, RunAbandoned), writes_files=True),
-    *(Reporter(name.replace("_", "-"), formats.maker(name), formats.EVENTS, writes_files=True) for name in REPORT_FILES),
     Reporter("github", GitHubReporter, (RunStarted, RunEnded, RunAbandoned), writes_files=True),
-    Reporter("history", HistoryReporter, (RunEnded,)),
 )
 """In the order in which they receive each event. The journal is the first: a result that cannot be recorded is not reported."""
 
@@ -110,8 +107,7 @@ def _setup(options: RunOptions, folder: RunFolder) -> ReportSetup:
         min_executed=options.min_executed,
         lets_flaky_pass=options.lets_flaky_pass,
         object_cache=options.object_cache,
-        history=options.history,
-        junit_flavour=options.files.junit_flavour,
+        junit_flavour=options.junit_flavour,
         github=github.is_wanted(options.github, os.environ),
         github_summary=github.summary_file(os.environ),
     )
@@ -121,7 +117,7 @@ def of_merge(options: MergeOptions, folder: RunFolder) -> Reporters:
     """Return the listeners of ``merge``: those that write files."""
     setup = ReportSetup(
         folder=folder,
-        junit_flavour=options.files.junit_flavour,
+        junit_flavour=options.junit_flavour,
         page=PAGE,
         github=github.is_wanted(options.github, os.environ),
         github_summary=github.summary_file(os.environ),

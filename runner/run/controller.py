@@ -18,7 +18,7 @@ from runner.judge.void_waivers import lines_of, void_waivers
 from runner.judge.waivers import warnings
 from runner.record.evidence import alterations
 from runner.record.journal import totals
-from runner.record.report_paths import require_free_reports
+from runner.record.report_paths import require_free_report
 from runner.record.run_folder import RunFolder
 from runner.run import resume
 from runner.run.coverage import Coverage
@@ -48,11 +48,10 @@ def run(options: RunOptions, open_reporters: OpenReporters) -> ExitCode:
 
 def run_prepared(prepared: Prepared, open_reporters: OpenReporters) -> ExitCode:
     """Run cases that are selected already; return the exit code for CI systems."""
-    files = prepared.options.files.by_option()
-    require_free_reports(files)
+    require_free_report(prepared.options.junit)
     folder = resume.open_folder(prepared)
     try:
-        folder.claim_reports(files)
+        folder.claim_report(prepared.options.junit)
         _print_warnings(prepared)
         with closing(open_reporters(prepared.options, folder)) as listener, Interrupts() as interrupts:
             return Controller(prepared, folder, listener, interrupts).run()

@@ -14,7 +14,6 @@ from runner.plan.durations import seconds_of_run, seconds_of_tables
 from runner.plan.schedule import SchedulingOptions
 from runner.record.journal import JournalError, read_run
 from runner.record.run_folder import JOURNAL, LATEST, REPORTS, find_run, require_still
-from runner.run.history import expectations
 from runner.system import output
 
 
@@ -100,15 +99,9 @@ def why_none(failed: Failed) -> str:
 
 def scheduling_of(options: RunOptions, *, seed: int | None, memory_limit: int | None) -> SchedulingOptions:
     """Return the scheduling options with what is known of earlier runs. Call it before the new run becomes ``latest``."""
-    known = expectations(options.history)
-    latest = seconds_of_run(REPORTS / LATEST, JOURNAL)
-    ranks: Mapping[str, float] = {}
-    if options.order == "history":
-        ranks = known.failure_rate
-    elif options.order == "failed-first":
-        ranks = {**dict.fromkeys(known.failing, 1.0), **_ranks_of_latest()}
-    shipped = seconds_of_tables(roots_of(options.paths))
-    return SchedulingOptions(seconds={**shipped, **known.seconds, **latest}, ranks=ranks, seed=seed, memory_limit=memory_limit)
+    ranks = _ranks_of_latest() if options.order == "failed-first" else {}
+    seconds = {**seconds_of_tables(roots_of(options.paths)), **seconds_of_run(REPORTS / LATEST, JOURNAL)}
+    return SchedulingOptions(seconds=seconds, ranks=ranks, seed=seed, memory_limit=memory_limit)
 
 
 def _ranks_of_latest() -> dict[str, float]:

@@ -87,7 +87,7 @@ class Execution:
 
             return fleet_runner(prepared, self._folder, cases, recorded, glance)
         state = state_of(installed_torch())
-        sharing = of_run(self._options.isolation, self._options.history, state, cases, self._folder.run_id)
+        sharing = of_run(self._options.isolation, None, state, cases, self._folder.run_id)
         return CaseRunner(
             self._options, suite, waivers, cases, self._folder, prepared.workers, glance, scheduling, recorded, executors, sharing
         )

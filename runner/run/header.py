@@ -11,7 +11,7 @@ from runner import __version__
 from runner.core.case import Case
 from runner.core.conformance import ProfileRecord
 from runner.core.header import RunHeader
-from runner.core.options import ReportFiles, RunOptions
+from runner.core.options import RunOptions
 from runner.judge.waivers import Waivers
 from runner.language.load import Suite
 from runner.plan.worker_plan import digest_of
@@ -55,14 +55,8 @@ def option_texts(options: RunOptions) -> dict[str, str]:
 
     ``--resume`` and ``merge`` compare these texts with those of other runs.
     """
-    values = _values(options)
-    del values["files"]
-    values |= _values(options.files)
-    return redacted_texts({name.replace("_", "-"): option_text(values[name]) for name in sorted(values)})
-
-
-def _values(options: RunOptions | ReportFiles) -> dict[str, object]:
-    return {field.name: getattr(options, field.name) for field in fields(options)}
+    names = sorted(field.name for field in fields(options))
+    return redacted_texts({name.replace("_", "-"): option_text(getattr(options, name)) for name in names})
 
 
 def option_text(value: object) -> str:

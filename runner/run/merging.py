@@ -15,7 +15,7 @@ from runner.record.consistency import of_machine
 from runner.record.evidence import alterations
 from runner.record.journal import JournalError, lines_of, read_run
 from runner.record.merge import Joined, Part, folders_of, join, moved, problems, shifts
-from runner.record.report_paths import require_free_reports
+from runner.record.report_paths import require_free_report
 from runner.record.run_folder import JOURNAL, RunFolder, copy_evidence, find_run, open_run, require_still
 from runner.run.recorded import Unjudged, judge_again
 from runner.system import output
@@ -66,11 +66,10 @@ def read_parts(names: Sequence[str]) -> tuple[list[PlacedPart], list[str]]:
 
 def merge(parts: Sequence[PlacedPart], options: MergeOptions, open_reporters: OpenReporters) -> Merged:
     """Write the merged run into a folder of its own."""
-    files = options.files.by_option()
-    require_free_reports(files)
+    require_free_report(options.junit)
     folder = open_run(options.out)
     try:
-        folder.claim_reports(files)
+        folder.claim_report(options.junit)
         joined = join([placed.part for placed in parts], run_id=folder.run_id, command=redacted_command(sys.argv))
         with closing(open_reporters(options, folder)) as listener:
             _emit(joined, listener, lambda: _copy(parts, folder))

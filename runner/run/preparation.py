@@ -25,7 +25,6 @@ from runner.plan.shards import member_of
 from runner.run.coverage import Expected, expected
 from runner.run.earlier_runs import Failed, among, scheduling_of, why_none, with_failed
 from runner.run.header import header_of, with_recorded_profile
-from runner.run.history import check_history
 from runner.run.profile import cases_of, with_profile
 from runner.system import cache_dirs, output, scratch
 
@@ -96,7 +95,6 @@ def check(options: RunOptions) -> Checked:
     if options.shuffle is not None and options.order != "longest-first":
         raise UsageError(f"--shuffle with --order {options.order}: both order the cases (use one of them)")
     options, failed = with_failed(options)
-    check_history(options.history)
     reach(named_servers(options.service))
     scratch.check()
     options = replace(options, object_cache=cache_dirs.object_folder(options.object_cache))

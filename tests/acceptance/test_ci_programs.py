@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from runner.core.outcomes import JUnitTag, Outcome
-from runner.report.formats import FORMATS, text_of
 from tests.fences import ROOT, every_fence
-from tests.unit.test_ci_formats import NOT_GREEN, hostile_case, run
 from tests.unit.test_junit import result
 from tests.unit.test_junit_readers import FLAVOURS, every_outcome, report
 
@@ -58,19 +56,6 @@ def test_xunit_viewer_counts_what_the_report_has(tmp_path: Path, flavour: str) -
     counts = {"failure": JUnitTag.FAILURE, "error": JUnitTag.ERROR, "passed": JUnitTag.NONE, "skipped": JUnitTag.SKIPPED}
     assert ", ".join(f"{tags.count(tag)} {word}" for word, tag in counts.items()) in text
     assert (tmp_path / "page.html").stat().st_size > 10_000
-
-
-def test_sarif_multitool_finds_no_error(tmp_path: Path) -> None:
-    program = npm(tmp_path / "npm", "@microsoft/sarif-multitool", "sarif-multitool")
-    for binary in (tmp_path / "npm").rglob("Sarif.Multitool"):
-        binary.chmod(0o755)  # its installer does so, where npm lets it run
-    reports = [run(*(result(number, outcome) for number, outcome in enumerate(Outcome))), *NOT_GREEN.values()]
-    reports.append(run(hostile_case("<b>&\n::error::x %0A\x1b[0m")))
-    for number, one in enumerate(reports):
-        (tmp_path / f"{number}.sarif").write_bytes(text_of(FORMATS["sarif"], one))
-    text = said([str(program), "validate", *(str(path) for path in sorted(tmp_path.glob("*.sarif")))])
-    assert f"{len(reports)} files scanned" in text
-    assert ": error " not in text
 
 
 def test_actionlint_finds_nothing_in_the_workflows(tmp_path: Path) -> None:

@@ -1,11 +1,10 @@
-"""The pipelines of the guide, executed whole on real torch: shards with one red case, the merge, the history, and what is published.
+"""The pipelines of the guide, executed whole on real torch: shards with one red case, the merge, and what is published.
 
 GitLab's jobs run in gitlab-ci-local. ``tests/github_runner.py`` stands in place of GitHub's runner, and
 ``tests/data/jenkins/pipeline.groovy``, executed by Groovy, in place of Jenkins: neither is in a registry. The lines that install become
 a link to this program.
 """
 
-import json
 import os
 import shutil
 import subprocess
@@ -14,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from runner.record.history import queries
-from runner.record.history.database import opened
 from tests.acceptance.test_ci_programs import npm, said
 from tests.fakes import prestarted
 from tests.fences import ROOT, Fence, every_fence
@@ -70,22 +67,12 @@ def reads_as_red(place: Path) -> None:
     assert (place / "reports/latest/index.html").is_file()
 
 
-def runs_of(history: Path) -> list[int]:
-    """Return of how many shards each run of the history consists."""
-    with opened(history) as connection:
-        return [len(one.merged) for one in queries.runs(connection)]
-
-
 def test_github(project: Path, tmp_path: Path) -> None:
     linked = {"-m venv": "mkdir -p .venv/bin", "bin/pip": "cp program .venv/bin/torch-conformance"}
     github = GitHub(project, tmp_path / "github", prestarted(), linked)
     assert github.workflow(pipeline("workflow").text) == {"run": False, "report": False}
     artifact = github.artifacts["report"]
     reads_as_red(artifact)
-    assert json.loads((artifact / "badge.json").read_text())["color"] == "red"
-    (sarif,) = github.sarif
-    (alert,) = json.loads(sarif.read_text())["runs"][0]["results"]
-    assert alert["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == ANNOTATED
     annotations = [one for one in github_commands(github.logs["report"]) if one.name == "error"]
     assert [one.properties["file"] for one in annotations] == [ANNOTATED]
     assert "red" in github.summaries["report"]
@@ -93,12 +80,9 @@ def test_github(project: Path, tmp_path: Path) -> None:
         "the shards say --github off"
     )
     assert not github.warnings
-    assert runs_of(github.caches["history-1"]) == [2]
     (project / ANNOTATED).unlink()
     again = GitHub(project, tmp_path / "github-2", prestarted(), linked, run_id="2", caches=github.caches)
     assert again.workflow(pipeline("workflow").text) == {"run": True, "report": True}
-    assert json.loads((again.artifacts["report"] / "badge.json").read_text())["color"] == "brightgreen"
-    assert len(runs_of(again.caches["history-2"])) == 2, "the second workflow continues the history of the first"
 
 
 def test_gitlab(project: Path, tmp_path: Path) -> None:
@@ -125,9 +109,6 @@ def test_gitlab(project: Path, tmp_path: Path) -> None:
     reads_as_red(project)
     (published,) = project.glob(".gitlab-ci-local/artifacts/report*/reports/latest/run.jsonl")
     assert published.is_file()
-    (alert,) = json.loads((project / "gl-code-quality-report.json").read_text())
-    assert alert["location"]["path"] == ANNOTATED
-    assert runs_of(project / "history.sqlite") == [2], "after_script runs after a red script"
 
 
 def test_jenkins(project: Path, tmp_path: Path) -> None:
@@ -149,4 +130,3 @@ def test_jenkins(project: Path, tmp_path: Path) -> None:
     assert done.stdout.rstrip().endswith("Finished: FAILURE"), done.stdout[-3000:] + done.stderr[-3000:]
     reads_as_red(home / "published")
     assert XSD.validate(etree.parse(home / "published" / "junit.xml"))
-    assert runs_of(home / "report" / "history.sqlite") == [2], "post runs after a red step"

@@ -1,10 +1,9 @@
-"""``run --last-failed`` and ``--failed-in``: what failed in an earlier run is selected; the history beside a run; ``--order``.
+"""``run --last-failed`` and ``--failed-in``: what failed in an earlier run is selected; ``--order``.
 
 The executor is a fake: every case that can run here crashes.
 """
 
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,6 @@ from runner.core.options import RunOptions
 from runner.core.outcomes import Outcome
 from runner.execute.base import Execution, Job
 from runner.plan import schedule
-from runner.record.history import database, queries
-from runner.record.history.database import opened
 from runner.record.run_folder import REPORTS
 from runner.run.earlier_runs import with_failed
 from tests.conftest import GOOD
@@ -36,7 +33,6 @@ def crash(job: Job) -> Execution:
 @pytest.fixture
 def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeExecutor:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv(database.VARIABLE, raising=False)
     (tmp_path / "specs").mkdir()
     for name, text in SPECS.items():
         (tmp_path / "specs" / f"{name}.yaml").write_text(text)
@@ -128,7 +124,7 @@ def test_shards_of_failed_cases_are_the_whole_selection(executor: FakeExecutor) 
         ("--last-failed --resume old", "--last-failed with --resume: the latest run may be another one than then"),
         ("--failed-in broken", "--failed-in broken: cannot read broken/run.jsonl: line 1: "),
         ("--failed-in old --profile inductor-cpu", "--failed-in does not go with it: the profile selects its cases"),
-        ("--shuffle 7 --order history", "--shuffle with --order history: both order the cases"),
+        ("--shuffle 7 --order failed-first", "--shuffle with --order failed-first: both order the cases"),
     ],
 )
 def test_what_cannot_be_selected(line: str, message: str, executor: FakeExecutor, capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,79 +143,12 @@ def test_a_truncated_run_says_so(executor: FakeExecutor, capsys: pytest.CaptureF
     assert "earlier was cut off: what it would have run later is not known" in capsys.readouterr().err
 
 
-# the history beside a run
-
-
-def in_history(path: str) -> list[str]:
-    with opened(Path(path)) as connection:
-        return [run.id for run in queries.runs(connection)]
-
-
-def test_a_run_is_added_to_the_named_history(executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = ["run", "specs", "--select", "one*"]
-    assert main([*run, "--history", "h.sqlite"]) == ExitCode.FAILED
-    assert in_history("h.sqlite") == [latest()[0]["run_id"]]
-    assert main(run) == ExitCode.FAILED
-    assert len(in_history("h.sqlite")) == 1
-    assert not Path("reports/history.sqlite").exists()
-    monkeypatch.setenv(database.VARIABLE, "h.sqlite")
-    assert main(run) == ExitCode.FAILED
-    assert len(in_history("h.sqlite")) == 2
-
-
-def test_a_history_that_cannot_be_written_loses_no_run(
-    executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("reports").mkdir()
-    Path("reports/history.sqlite").write_text("no database\n" * 100)
-    assert main(["run", "specs", "--select", "one*"]) == ExitCode.FAILED
-    assert [line["kind"] for line in latest()] == ["header", "case", "footer"]
-    err = capsys.readouterr().err
-    assert "warning: this run is not in the history: reports/history.sqlite: this is no history: not a SQLite file" in err
-    assert "later: torch-conformance history add reports/" in err
-    assert "warning: the order of the cases ignores the history" in err
-
-
-def test_a_named_file_that_is_no_history_is_refused_before_anything_runs(executor: FakeExecutor) -> None:
-    Path("h.sqlite").write_text("no database\n" * 100)
-    assert main(["run", "specs", "--history", "h.sqlite"]) == ExitCode.USAGE
-    assert executor.rounds == []
-
-
-def test_a_locked_history_does_not_stop_a_run(
-    executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with opened(Path("h.sqlite"), writes=True):
-        pass
-    monkeypatch.setattr("runner.record.history.database._WAIT_SECONDS", 0.05)
-    other = sqlite3.connect("h.sqlite", isolation_level=None)
-    other.execute("BEGIN EXCLUSIVE")
-    assert main(["run", "specs", "--select", "one*", "--history", "h.sqlite"]) == ExitCode.FAILED
-    other.close()
-    assert "another process is writing this history; try again when it has ended; later: " in capsys.readouterr().err
-    assert in_history("h.sqlite") == []
-
-
 # the order
 
 
 def order(*arguments: str) -> list[str]:
     main(["run", "specs", "--backend", "cpu", "--select", "one*", "--select", "two*", *arguments])
     return [line["case_id"].partition("[")[0] for line in latest() if line["kind"] == "case"]
-
-
-def test_the_order_follows_the_history(executor: FakeExecutor) -> None:
-    for number, (one, two) in enumerate(((Outcome.FAIL, Outcome.FAIL), (Outcome.FAIL, Outcome.PASS), (Outcome.PASS, Outcome.FAIL)), 1):
-        made = [
-            recorded(name, outcome, case_id=f"{name}[backend=cpu]", area="", seconds=seconds)
-            for name, outcome, seconds in (("one", one, 1.0), ("two", two, 9.0))
-        ]
-        write_run(Path(f"r{number}"), run_of(*made, run_id=f"run-{number}", started=f"2026-10-0{number}T12:00:00+00:00"))
-    assert main(["history", "add", "r1", "r2", "--history", "h.sqlite"]) == 0
-    assert order("--history", "h.sqlite", "--order", "history") == ["one", "two"]
-    assert main(["history", "add", "r1", "r3", "--history", "g.sqlite"]) == 0
-    assert order("--history", "g.sqlite", "--order", "history") == ["two", "one"]
-    assert order("--history", "nowhere.sqlite") != []
 
 
 def test_ranks_come_before_durations_and_exclusive_cases_stay_last() -> None:

@@ -19,10 +19,10 @@ from runner.report.github import MOST_ANNOTATIONS, SUMMARY_LIMIT, GitHubReporter
 from runner.report.run_report import RunReport
 from runner.report.setup import ReportSetup
 from runner.system import output
+from tests.ended_runs import NOT_GREEN, PASSES, TEXTS, run
 from tests.fakes import ROOT
 from tests.hostile import HOSTILE
 from tests.readers import Command, github_commands
-from tests.unit.test_ci_formats import NOT_GREEN, PASSES, TEXTS, run
 from tests.unit.test_junit import COUNTER, HEADER, result, several
 
 MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable("table")
@@ -303,8 +303,7 @@ def test_merge_tells_github_by_itself(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
-    assert main(["merge", str(ROOT / "reports/sample"), "--out", "merged", "--badge", "b.json"]) == ExitCode.OK
+    assert main(["merge", str(ROOT / "reports/sample"), "--out", "merged"]) == ExitCode.OK
     said = capfd.readouterr()
     assert list(github_commands(said.out + said.err)) == []
     assert Path("summary.md").read_text("utf-8").startswith("## torch-conformance: passed, 44 executed\n")
-    assert '"color": "brightgreen"' in Path("b.json").read_text("utf-8")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runner.cli.parser import parse
-from runner.core.options import OPTIONS, AuditOptions, ExecutionOptions, MergeOptions, ReportFiles, RunOptions
+from runner.core.options import OPTIONS, AuditOptions, ExecutionOptions, MergeOptions, RunOptions
 from runner.run.header import option_texts
 
 LINES = {
@@ -22,13 +22,11 @@ LINES = {
     "lint": "lint --fix --ignore spec-name",
     "merge": "merge one",
     "diff": "diff one two",
-    "history": "history show",
     "doctor": "doctor",
     "report": "report latest --open",
     "waive": "waive one",
     "submit": "submit one",
     "verify": "verify one.tar.zst",
-    "export": "export one",
     "new": "new area one-claim",
     "schema": "schema",
     "lsp": "lsp",
@@ -74,7 +72,7 @@ def test_run_and_audit_say_alike_how_cases_are_executed() -> None:
 
 def test_merge_and_its_files() -> None:
     _, options = parse(["merge", "one", "two", "--out", "whole", "--junit", "r.xml", "--json"])
-    assert options == MergeOptions(runs=("one", "two"), out=Path("whole"), files=ReportFiles(junit=Path("r.xml")), github="auto", json=True)
+    assert options == MergeOptions(runs=("one", "two"), out=Path("whole"), junit=Path("r.xml"), github="auto", json=True)
 
 
 def test_the_journal_records_every_option_under_its_name() -> None:
@@ -84,16 +82,12 @@ def test_the_journal_records_every_option_under_its_name() -> None:
         "against": "",
         "backend": "",
         "backends": "",
-        "badge": "",
         "bench": "",
-        "code-quality": "",
-        "ctrf": "",
         "executor": "local",
         "fail-fast": "",
         "failed-in": "",
         "flaky": "fail",
         "github": "auto",
-        "history": "",
         "isolation": "case",
         "jobs": "auto",
         "junit": "",
@@ -112,7 +106,6 @@ def test_the_journal_records_every_option_under_its_name() -> None:
         "require": "",
         "resume": "",
         "retries": "0",
-        "sarif": "",
         "select": "",
         "service": "",
         "shard": "",

@@ -24,7 +24,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def claim(path: str) -> None:
-    RunFolder(path=Path("run"), run_id="run").claim_reports({"--junit": Path(path)})
+    RunFolder(path=Path("run"), run_id="run").claim_report(Path(path))
 
 
 def test_a_report_goes_to_the_target_of_a_link_and_the_link_stays() -> None:
@@ -118,7 +118,7 @@ import sys, time
 from pathlib import Path
 from runner.record.run_folder import open_run
 folder = open_run(Path("first"))
-folder.claim_reports({"--junit": Path(sys.argv[1])})
+folder.claim_report(Path(sys.argv[1]))
 print(1, flush=True)
 time.sleep(600)
 """
@@ -162,7 +162,7 @@ def test_a_report_of_a_run_that_was_killed_is_free(live) -> None:
     process.kill()
     process.wait(timeout=60)
     folder = open_run(Path("second"))
-    folder.claim_reports({"--junit": Path("same.xml")})
+    folder.claim_report(Path("same.xml"))
     folder.release()
     assert not list(Path().glob(".*.lock"))
 
@@ -171,9 +171,8 @@ def test_a_run_may_name_its_own_report_and_another_one_another_file(live) -> Non
     live("same.xml")
     folder = open_run(Path("second"))
     for name in ("second/junit.xml", "other.xml", "/dev/null"):
-        folder.claim_reports({"--junit": Path(name)})
-        assert bool(folder.report_locks) == (name != "/dev/null")
-        for lock in folder.report_locks:
-            lock.release()
-        folder.report_locks.clear()
+        folder.claim_report(Path(name))
+        assert (folder.report_lock is not None) == (name != "/dev/null")
+        if folder.report_lock is not None:
+            folder.report_lock.release()
     folder.release()

@@ -98,7 +98,7 @@ def test_a_run_without_a_name_lies_in_reports_and_is_the_latest():
 
 def test_the_latest_report_is_told_by_its_short_name():
     folder = open_run(None)
-    folder.claim_reports({})
+    folder.claim_report(None)
     assert folder.shown_junit == "reports/latest/junit.xml"
     assert folder.junit_files == [folder.path / "junit.xml"]
 
@@ -106,7 +106,7 @@ def test_the_latest_report_is_told_by_its_short_name():
 def test_a_report_that_is_asked_for_elsewhere_is_the_one_that_is_told():
     folder = open_run(None)
     Path("more").mkdir()
-    folder.claim_reports({"--junit": Path("more/report.xml")})
+    folder.claim_report(Path("more/report.xml"))
     assert folder.junit_files == [folder.path / "junit.xml", Path("more/report.xml")]
     assert folder.shown_junit == "more/report.xml"
 
@@ -161,9 +161,9 @@ def test_a_report_that_cannot_be_written_is_a_usage_error():
     folder = open_run(Path("out"))
     Path("file").write_text("")
     with pytest.raises(UsageError, match=r"cannot write to .*file"):
-        folder.claim_reports({"--junit": Path("file/report.xml")})
+        folder.claim_report(Path("file/report.xml"))
     with pytest.raises(UsageError, match="name a file"):
-        folder.claim_reports({"--junit": Path("out")})
+        folder.claim_report(Path("out"))
 
 
 def test_a_run_is_found_by_folder_by_id_and_as_latest():

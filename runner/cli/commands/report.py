@@ -1,4 +1,4 @@
-"""``report``: write the HTML report of a recorded run again."""
+"""``report``: write the reports of a recorded run again."""
 
 import webbrowser
 
@@ -6,14 +6,18 @@ from runner.core.diagnostics import shown_path
 from runner.core.escaping import one_line
 from runner.core.exit_codes import ExitCode
 from runner.core.options import ReportOptions
-from runner.report.html.again import write_again
+from runner.report.again import write_again
 from runner.system import output
 
 
 def main(options: ReportOptions) -> ExitCode:
-    """Write the page and print its path. The exit code says nothing about the outcomes of the run."""
-    page = write_again(options.run)
+    """Write the page and print its path. The exit code says nothing about the outcomes of the run; what is wrong with it is a note."""
+    page, report = write_again(options.run, options.junit, options.junit_flavour)
     output.raw(f"{one_line(shown_path(page))}\n")
+    if options.junit is not None:
+        output.line(f"junit: {shown_path(options.junit)}")
+    for problem in report.problems:
+        output.note(f"{problem.kind}: {problem.text}")
     if options.open and not webbrowser.open(page.as_uri()):
         output.note("no browser could be opened; open the page yourself")
     return ExitCode.OK

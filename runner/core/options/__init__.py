@@ -1,6 +1,6 @@
 """The command line as frozen values, one class for each command. Only ``cli/parser.py`` builds them; no other room sees argparse.
 
-A field has the name of its option, with underscores; the options of report files are one value, ``files``. The parser owns the defaults.
+A field has the name of its option, with underscores. The parser owns the defaults.
 """
 
 from collections.abc import Mapping
@@ -8,12 +8,9 @@ from typing import TypeAlias
 
 from runner.core.options.executing import AuditOptions, ExecutionOptions, RunOptions, ShrinkOptions, WatchOptions
 from runner.core.options.fleet import NodeOptions, PlanOptions
-from runner.core.options.report_files import REPORT_FILES, ReportFiles, option_of
 from runner.core.options.runs import (
     DiffOptions,
     DoctorOptions,
-    ExportOptions,
-    HistoryOptions,
     MergeOptions,
     ReportOptions,
     SubmitOptions,
@@ -34,15 +31,12 @@ from runner.core.options.specs import (
 
 __all__ = [
     "OPTIONS",
-    "REPORT_FILES",
     "AuditOptions",
     "BlessOptions",
     "DiffOptions",
     "DoctorOptions",
     "ExecutionOptions",
     "ExplainOptions",
-    "ExportOptions",
-    "HistoryOptions",
     "LintOptions",
     "ListOptions",
     "LspOptions",
@@ -51,7 +45,6 @@ __all__ = [
     "NodeOptions",
     "Options",
     "PlanOptions",
-    "ReportFiles",
     "ReportOptions",
     "ReproOptions",
     "RunOptions",
@@ -62,7 +55,6 @@ __all__ = [
     "VerifyOptions",
     "WaiveOptions",
     "WatchOptions",
-    "option_of",
 ]
 
 Options: TypeAlias = (
@@ -72,7 +64,6 @@ Options: TypeAlias = (
     | LintOptions
     | MergeOptions
     | DiffOptions
-    | HistoryOptions
     | ValidateOptions
     | ListOptions
     | ExplainOptions
@@ -83,7 +74,6 @@ Options: TypeAlias = (
     | WaiveOptions
     | SubmitOptions
     | VerifyOptions
-    | ExportOptions
     | NewOptions
     | SchemaOptions
     | LspOptions
@@ -104,13 +94,11 @@ OPTIONS: Mapping[str, type[Options]] = {
     "lint": LintOptions,
     "merge": MergeOptions,
     "diff": DiffOptions,
-    "history": HistoryOptions,
     "doctor": DoctorOptions,
     "report": ReportOptions,
     "waive": WaiveOptions,
     "submit": SubmitOptions,
     "verify": VerifyOptions,
-    "export": ExportOptions,
     "new": NewOptions,
     "schema": SchemaOptions,
     "lsp": LspOptions,

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.core.options.report_files import ReportFiles
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionOptions:
@@ -37,7 +35,9 @@ class RunOptions(ExecutionOptions):
     shuffle: int | str | None
     """A seed, or ``random``."""
     out: Path | None
-    files: ReportFiles
+    junit: Path | None = None
+    """None is ``junit.xml`` in the run's folder."""
+    junit_flavour: str = "default"
     github: str = "auto"
     """``on``, ``off``, or ``auto``: on where ``GITHUB_ACTIONS`` is ``true``."""
     require: tuple[str, ...]
@@ -52,8 +52,6 @@ class RunOptions(ExecutionOptions):
     """The name of a shipped profile, or the file of one."""
     against: str | None = None
     """A run whose executed cases are compared with this one's."""
-    history: Path | None = None
-    """The file of the history; None for the default."""
     order: str = "longest-first"
     last_failed: bool = False
     """Select what failed in the run ``latest``; ``check`` turns it into ``failed_in`` with that run's id."""

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.core.options.report_files import ReportFiles
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeOptions:
@@ -12,7 +10,9 @@ class MergeOptions:
 
     runs: tuple[str, ...]
     out: Path | None
-    files: ReportFiles
+    junit: Path | None = None
+    """None is ``junit.xml`` in the run's folder."""
+    junit_flavour: str = "default"
     github: str = "auto"
     json: bool
 
@@ -34,31 +34,13 @@ class DiffOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryOptions:
-    """The options of ``history``."""
-
-    action: str
-    targets: tuple[str, ...]
-    """Runs to add, a glob of cases to show, or the file of the page."""
-    history: Path | None
-    """The file of the history; None for the default."""
-    limit: int
-    json: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportOptions:
-    """The options of ``export``."""
-
-    run: str
-    files: ReportFiles
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions:
     """The options of ``report``."""
 
     run: str
+    junit: Path | None
+    """Where the JUnit report is written besides; None for nowhere."""
+    junit_flavour: str
     open: bool
 
 

@@ -1,0 +1,77 @@
+"""What ``report RUN`` writes again from a journal: the same JUnit as the run wrote, and never a green one of a run that was cut off."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from runner.cli.parser import main
+from runner.core.exit_codes import ExitCode
+from runner.core.outcomes import Outcome
+from runner.record.journal import read_run
+from tests.conftest import GOOD
+from tests.fakes import ROOT
+from tests.readers import XSD, jenkins_junit
+from tests.unit.test_events import Go, evident, go
+from tests.unit.test_junit import etree
+
+SAMPLE = ROOT / "reports" / "sample"
+
+__all__ = ["go"]  # a fixture of test_events
+
+
+@pytest.mark.parametrize("flavour", ["default", "strict"])
+def test_a_red_run_is_written_again_as_it_was(go: Go, flavour: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def fails(runner, case):
+        yield evident(runner, case, Outcome.FAIL if case.name == "two" else Outcome.PASS)
+
+    assert go(fails, "--junit", "j.xml", "--junit-flavour", flavour) == ExitCode.FAILED
+    then = Path("j.xml").read_text()
+    assert (XSD.validate(etree.parse("j.xml")), XSD.validate(etree.parse("out/junit.xml"))) == ((flavour == "strict"),) * 2
+    Path("j.xml").unlink()
+    capsys.readouterr()
+    assert main(["report", "out", "--junit", "j.xml", "--junit-flavour", flavour]) == ExitCode.OK
+    assert capsys.readouterr().out.splitlines() == ["out/index.html", "junit: j.xml"]
+    assert Path("j.xml").read_text() == then
+    journal = Path("out/run.jsonl")
+    text = journal.read_text()
+    journal.write_text(text.replace('"outcome": "FAIL"', '"outcome": "PASS"'))
+    assert main(["report", "out", "--junit", "new.xml"]) == ExitCode.USAGE
+    assert "out/run.jsonl:" in capsys.readouterr().err
+    assert not Path("new.xml").exists()
+    journal.write_text("".join(line for line in text.splitlines(keepends=True)[:-1] if '"FAIL"' not in line))
+    assert read_run(journal).truncated
+    assert main(["report", "out", "--junit", "j.xml"]) == ExitCode.OK
+    assert 'type="truncated"' in Path("j.xml").read_text()
+    assert "truncated: the run did not reach its end" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["report", "none", "--junit", "b"], "no run 'none'"),
+        (["report", "RUN", "--junit", "specs"], "--junit specs: this is a folder; name a file"),
+        (["report", "RUN", "--junit", "old/run.jsonl"], "--junit old/run.jsonl: run.jsonl is the name of journals; name another file"),
+        (["run", "specs", "--out", "new", "--junit", "specs"], "--junit specs: this is a folder; name a file"),
+        (["run", "specs", "--out", "new", "--github", "maybe"], "invalid choice: 'maybe'"),
+        (["run", "specs", "--out", "new", "--junit-flavour", "loose"], "invalid choice: 'loose'"),
+    ],
+)
+def test_a_mistake_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("specs").mkdir()
+    Path("specs/one.yaml").write_text(GOOD)
+    assert main([str(SAMPLE) if word == "RUN" else word for word in words]) == ExitCode.USAGE
+    assert said in capsys.readouterr().err
+    assert {name for name in os.listdir() if name != "old"} == {"specs"}
+
+
+def test_the_recorded_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a real run, copied: a report is written into the folder of its run."""
+    monkeypatch.chdir(tmp_path)
+    Path("sample").mkdir()
+    Path("sample/run.jsonl").write_bytes((SAMPLE / "run.jsonl").read_bytes())
+    assert main(["report", "sample", "--junit", "j.xml"]) == ExitCode.OK
+    assert {one.status for one in jenkins_junit(Path("j.xml").read_bytes())} == {"passed", "skipped"}
