@@ -64,7 +64,7 @@ def test_exact_lines(path: Path, validate: Validate, update_goldens: bool, monke
     assert lines == golden.read_text("utf-8").splitlines()
 
 
-@pytest.mark.nightly(reason="1,300 validations; test_spec_cache has one in forty of them each time")
+@pytest.mark.nightly(reason="1,300 validations")
 @pytest.mark.parametrize("path", [path for path in CASES if path.is_file()], ids=lambda path: path.name)
 def test_exact_lines_through_the_cache_of_specs(path: Path, validate: Validate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TORCH_CONFORMANCE_CACHE", str(tmp_path / "cache"))
