@@ -4,10 +4,12 @@ import functools
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
+from runner.core.folded_ids import folded_by_reason
+from runner.core.header import RunFooter
 from runner.core.outcomes import JUnitTag, Outcome
 from runner.core.results import CaseResult
 from runner.core.targets import evidence_of
@@ -68,20 +70,20 @@ def print_report(
     if page:
         lines.append(f"page: {one_line(page, MESSAGE_LIMIT)}")
     lines.append(_last_line(results, selected, report_path))
-    write(stream, "\n".join(lines) + "\n")
+    paint(stream, "\n".join(lines) + "\n")
 
 
 def _expected(results: Iterable[CaseResult], *, color: bool) -> Iterable[str]:
     """Yield one line for each XFAIL and OFFLINE_PASS: outcomes that are reported one by one although they do not fail the run."""
     for result in results:
         if result.outcome.junit is JUnitTag.SKIPPED and result.outcome not in _GROUPED:
-            yield f"{_painted(result.outcome, color=color)}  {shown_id(result.case_id)}: {one_line(result.reason)}"
+            yield f"{painted(result.outcome, color=color)}  {shown_id(result.case_id)}: {one_line(result.reason)}"
 
 
 def _blocks(results: Iterable[CaseResult], folder: Path | None, source: Source, *, color: bool) -> Iterable[str]:
     for result in results:
         if result.outcome.is_failure and result.outcome not in _GROUPED:
-            yield f"\n{_painted(result.outcome, color=color)}  {shown_id(result.case_id)}"
+            yield f"\n{painted(result.outcome, color=color)}  {shown_id(result.case_id)}"
             yield verdict_text(result, limit=BLOCK_LIMIT, folder=folder, source=source)
             yield from _last_words(result, folder)
 
@@ -112,7 +114,7 @@ def _groups(results: Sequence[CaseResult], *, color: bool) -> Iterable[str]:
     for outcome in _GROUPED:
         reasons = Counter(one_line(result.reason) for result in results if result.outcome is outcome)
         if reasons:
-            yield f"\n{_painted(outcome, color=color)}"
+            yield f"\n{painted(outcome, color=color)}"
         for reason, count in reasons.most_common():
             yield f"  {count:5}  {reason}"
 
@@ -143,7 +145,7 @@ def _totals(results: Sequence[CaseResult], *, color: bool) -> Iterable[str]:
     yield ""
     for outcome in Outcome:
         if counts[outcome] or outcome is Outcome.PASS:
-            yield f"{counts[outcome]:7}  {_painted(outcome, color=color)}{_levels(results, outcome)}"
+            yield f"{counts[outcome]:7}  {painted(outcome, color=color)}{_levels(results, outcome)}"
 
 
 def _levels(results: Iterable[CaseResult], outcome: Outcome) -> str:
@@ -198,7 +200,8 @@ def why_nothing(results: Sequence[CaseResult], least: int, selected: int) -> str
     return f"{executed} of {selected} selected were executed, fewer than --min-executed {least}{because}"
 
 
-def _painted(outcome: Outcome, *, color: bool) -> str:
+def painted(outcome: Outcome, *, color: bool) -> str:
+    """Return the label of an outcome, in its colour if that is wanted."""
     return f"\x1b[{color_of(outcome)}m{outcome.label}\x1b[0m" if color else outcome.label
 
 
@@ -212,6 +215,19 @@ def shown_id(case_id: str) -> str:
     return shlex.quote(one_line(case_id, limit=10_000))
 
 
-def write(stream: TextIO, text: str) -> None:
-    """Write a text; characters that the stream's encoding lacks are escaped."""
-    paint(stream, text)
+def lines_of_ledgers(footer: RunFooter) -> Iterator[str]:
+    """Yield what was not executed: of the ledgers, and of the run of ``--against``. Nothing where there is neither."""
+    for count in footer.ledgers:
+        missing = count.cases - count.executed
+        yield f"\n{missing} of {_cases(count.cases)} in {one_line(count.file)} were not executed{':' if missing else ''}"
+        yield from (f"  {number:5}  {one_line(reason)}" for reason, number in count.not_executed.items())
+    for earlier in footer.against:
+        end = ":" if earlier.missed else ""
+        yield f"\n{len(earlier.missed)} of {_cases(earlier.executed)} that run {one_line(earlier.run)} executed did not run now{end}"
+        for reason, ids in folded_by_reason(earlier.missed).items():
+            yield f"  {one_line(reason)}"
+            yield from (f"    {one_line(line, limit=10_000)}" for line in ids)
+
+
+def _cases(count: int) -> str:
+    return "1 case" if count == 1 else f"{count} cases"

@@ -17,8 +17,7 @@ from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.report import clip, one_line, plain, verdict_text, visible_name
 from runner.report.files import is_special, replace
-from runner.report.junit_elements import forget_files
-from runner.report.run_report import NAME, RunReport, failure_type, file_of, first_words, reason_of, shown_file
+from runner.report.run_report import NAME, RunReport, failure_type, file_of, first_words, forget_files, reason_of, shown_file
 from runner.report.setup import ReportSetup
 from runner.system import output
 

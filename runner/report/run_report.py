@@ -1,12 +1,14 @@
 """A whole run as the reports for CI systems see it: its cases, and what is wrong with the run itself.
 
-A list of cases alone can look green: a run that was killed has few of them, and a run in which nothing was executed has no failure. So each
-format also shows ``problems``.
+A list of cases alone can look green: a run that was killed has few of them, and a run in which nothing was executed has no failure. So a
+report also shows ``problems``.
 """
 
+import functools
+import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from runner.core.conformance import Conformance
@@ -14,11 +16,10 @@ from runner.core.exit_codes import ExitCode
 from runner.core.header import RunFooter, RunHeader
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, executed
-from runner.report import clip, one_line, slug, statement, visible_name
+from runner.report import one_line, slug, statement, visible_name
 from runner.report.console import why_nothing
-from runner.report.junit_elements import REPORT_NAME, seconds_of, spec_file
 
-NAME = REPORT_NAME
+NAME = "torch-conformance"
 TRUNCATED = "the run did not reach its end; cases that are not in this report were not judged"
 
 _TEXT = 2_000
@@ -70,27 +71,6 @@ class RunReport:
         """What is wrong with the run itself."""
         return _problems(self)
 
-    @property
-    def is_success(self) -> bool:
-        """Whether the run ended, executed something, and nothing is wrong."""
-        return not self.problems and not self.red and self.executed > 0
-
-    @property
-    def started_ms(self) -> int:
-        """When the run began, in milliseconds since 1970."""
-        return milliseconds(self.header.started)
-
-    @property
-    def ended_ms(self) -> int:
-        """When the run ended, or the time that its cases took after its begin."""
-        if self.footer is not None:
-            return max(milliseconds(self.footer.ended), self.started_ms)
-        return self.started_ms + round(1000 * sum(map(seconds_of, self.results)))
-
-    def first_file(self) -> str:
-        """Return a file for what has none: the first spec that was read."""
-        return shown_file(next(iter(self.header.specs), "specs"))
-
 
 def _problems(report: RunReport) -> list[Problem]:
     footer = report.footer
@@ -119,15 +99,6 @@ def _nothing(report: RunReport, footer: RunFooter) -> list[Problem]:
     return [Problem("too-few-executed", f"no executed case uses what --require names: {required}")]
 
 
-def milliseconds(moment: str) -> int:
-    """Return a moment in ISO 8601 as milliseconds since 1970; 0 for anything else."""
-    try:
-        found = datetime.fromisoformat(moment)
-    except ValueError:
-        return 0
-    return max(round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000), 0)
-
-
 def failure_type(result: CaseResult) -> str:
     """Return what failed as one word: ``counter``, ``crash``, ``flaky``."""
     word = "" if result.outcome is Outcome.FLAKY else one_line(result.failure_type)
@@ -149,18 +120,30 @@ def file_of(result: CaseResult) -> str:
     return shown_file(result.position.file or result.spec)
 
 
-def artifact(report: RunReport, result: CaseResult, name: str) -> str:
-    """Return the path of a file in the folder of a case, from the root of the repository."""
-    inner = f"{result.folder}/{name}"
-    return shown_file(str(report.folder / inner)) if report.folder is not None else visible_name(inner)
-
-
-def lines(text: str, limit: int) -> list[str]:
-    """Return a plain text as lines, within a limit in bytes."""
-    return clip(text, limit).split("\n") if text.strip() and limit > 0 else []
-
-
 def first_words(results: Sequence[CaseResult], most: int) -> str:
     """Return the first ids of some cases, and how many more there are."""
     shown = ", ".join(visible_name(result.case_id) for result in results[:most])
     return f"{shown} and {len(results) - most} more" if len(results) > most else shown
+
+
+def seconds_of(result: CaseResult) -> float:
+    """Return the duration of a case; 0 for a value that cannot be summed."""
+    return result.seconds if math.isfinite(result.seconds) and result.seconds > 0 else 0.0
+
+
+def spec_file(shown: str) -> str:
+    """Return a file relative to the repository's root, as CI systems need it, or else as shown."""
+    here = Path.cwd()
+    root = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
+    whole = Path(os.path.abspath(here / shown))
+    # a path of another folder or machine is not changed, nor a name that no file can have
+    return whole.relative_to(root).as_posix() if whole.is_relative_to(root) and os.path.exists(whole) else shown
+
+
+cached_file = functools.lru_cache(maxsize=1 << 16)(spec_file)
+"""Cached during one report: many cases share few files."""
+
+
+def forget_files() -> None:
+    """Clear the cache of ``spec_file``: files may have appeared since the last report."""
+    cached_file.cache_clear()

@@ -1,4 +1,4 @@
-"""The table of reporters. A new reporter is a module with a listener, and an entry here."""
+"""The table of reporters, and the listener that writes the journal. A new reporter is a module with a listener, and an entry here."""
 
 import contextlib
 import os
@@ -22,15 +22,42 @@ from runner.core.events import (
     Warned,
 )
 from runner.core.options import MergeOptions, RunOptions
+from runner.record.journal import JournalWriter
 from runner.record.run_folder import RunFolder
 from runner.report import github
 from runner.report.github import GitHubReporter
 from runner.report.html.listener import HtmlReporter
 from runner.report.html.writing import PAGE
-from runner.report.journal import JournalReporter
 from runner.report.junit import JUnitReporter
 from runner.report.setup import ReportSetup
 from runner.report.terminal import TerminalReporter
+
+
+class JournalReporter:
+    """Writes the journal. Raises ``JournalAltered`` where anything else wrote to it, and ``OSError`` where there is no space left."""
+
+    def __init__(self, setup: ReportSetup) -> None:
+        self._journal = JournalWriter(setup.folder.journal)
+
+    def on_event(self, event: RunEvent) -> None:
+        """Write the line of an event."""
+        match event:
+            case HeaderCompleted(is_resumed=False):
+                self._journal.write_header(event.header)
+            case AttemptFinished():
+                self._journal.write_attempt(event.result)
+            case CaseFinished() | CaseUnfinished():
+                self._journal.write_case(event.result)
+            case ExecutionEnded():
+                self._journal.verify()
+            case RunEnded():
+                self._journal.write_footer(event.footer)
+            case RunAbandoned():
+                self._journal.set_aside()
+
+    def close(self) -> None:
+        """Close the file; without a footer the run reads as truncated."""
+        self._journal.close()
 
 
 @dataclass(frozen=True, slots=True)

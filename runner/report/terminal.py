@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 
 from runner.core.conformance import Conformance
@@ -20,10 +19,8 @@ from runner.core.events import (
     Warned,
 )
 from runner.core.exit_codes import ExitCode
-from runner.core.results import CaseResult
 from runner.report import one_line, plain, statement
-from runner.report.console import print_report, wants_bar, wants_color, why_nothing
-from runner.report.coverage import lines_of
+from runner.report.console import lines_of_ledgers, print_report, wants_bar, wants_color, why_nothing
 from runner.report.excerpts import Excerpts
 from runner.report.progress import Progress, can_draw
 from runner.report.setup import ReportSetup
@@ -57,22 +54,18 @@ class TerminalReporter:
             case ExecutionEnded() | RunAbandoned():
                 self._is_executing = False
                 self._progress.close()
-            case Note() | Warned():
-                self._say(event)
+            case Warned():
+                output.note(f"warning: {one_line(event.text, _LONGEST_WARNING)}")
+            case Note() if self._is_executing:
+                self._progress.note(event.text)
+            case Note():
+                output.note(event.text)
             case RunEnded():
                 self._report(event)
 
     def close(self) -> None:
         """Remove the live status."""
         self._progress.close()
-
-    def _say(self, message: Note | Warned) -> None:
-        if isinstance(message, Warned):
-            output.note(f"warning: {one_line(message.text, _LONGEST_WARNING)}")
-        elif self._is_executing:
-            self._progress.note(message.text)
-        else:
-            output.note(message.text)
 
     def _report(self, ended: RunEnded) -> None:
         folder, results = self._setup.folder, ended.results
@@ -87,19 +80,15 @@ class TerminalReporter:
             folder=Path(shown_path(folder.path)),
             not_requested=ended.header.not_requested,
             source=Excerpts(ended.header.specs),
-            coverage=[*lines_of(ended.footer), *map(plain, ended.void_waivers), *statement.lines_of(ended.footer)],
+            coverage=[*lines_of_ledgers(ended.footer), *map(plain, ended.void_waivers), *statement.lines_of(ended.footer)],
             page=folder.page,
         )
         for stated in ended.footer.statement:
             if stated.conformance is not Conformance.CONFORMANT:
                 output.note(statement.why(stated))
         is_nothing = ended.footer.exit_code == ExitCode.NOTHING and not ended.footer.statement
-        if is_nothing and results and not self._executes_enough(results):
+        # where --min-executed is met, exit code 4 has another reason, which is printed already
+        if is_nothing and results and sum(result.is_executed for result in results) < max(self._setup.min_executed, 1):
             output.note(why_nothing(results, self._setup.min_executed, len(results)))
         if ended.footer.interrupted:
             output.note(f"to resume: the same command with --resume {shlex.quote(shown_path(folder.path))}")
-
-    def _executes_enough(self, results: Sequence[CaseResult]) -> bool:
-        """Return whether ``--min-executed`` is met. If it is, exit code 4 has another reason, which is printed already."""
-        executed = sum(result.is_executed for result in results)
-        return executed >= max(self._setup.min_executed, 1)

@@ -24,8 +24,7 @@ from runner.record.journal import digest_of_selection, read_run
 from runner.record.submission import attestation, manifest, tape
 from runner.record.submission.layout import ATTESTATION, ENVELOPE, ENVIRONMENT, JOURNAL, JUNIT, MANIFEST, BadArchive
 from runner.record.submission.packing import members_of, recorded
-from runner.report.junit import document_of
-from runner.report.junit_check import difference
+from runner.report.junit import difference, document_of
 from runner.run import rejudge
 from runner.run.verification import verified
 from runner.run.verification_files import stolen

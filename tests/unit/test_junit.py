@@ -736,44 +736,6 @@ def test_when_nothing_fits_every_attempt_still_has_its_verdict(report: Path, mon
     assert [(one.get("message"), len(one)) for one in case.findall("flakyFailure")] == [("FAIL number 1", 0), ("CRASH number 2", 0)]
 
 
-# -- how much text, and in which pieces -----------------------------------------------------------------------------
-
-
-class Documents:
-    """Documents whose sizes are given by their limit; keeps which were asked for."""
-
-    def __init__(self, sizes: dict[int, int]) -> None:
-        self.sizes = sizes
-        self.asked: list[int] = []
-
-    def __call__(self, *, limit: int, most: int | None) -> bytes:
-        self.asked.append(limit)
-        size = self.sizes[limit]
-        return b"" if most is not None and size > most else bytes(size)
-
-
-LIMITS = junit._TEXT_LIMITS
-
-
-@pytest.mark.parametrize(
-    ("sizes", "taken", "asked"),
-    [
-        ((10, 9, 8, 7, 6, 5), 10, [LIMITS[0]]),
-        ((99, 9, 8, 7, 6, 5), 9, [LIMITS[0], LIMITS[-1], LIMITS[1]]),
-        ((99, 98, 97, 10, 6, 5), 10, [LIMITS[0], LIMITS[-1], *LIMITS[1:4]]),
-        ((99, 98, 97, 96, 95, 5), 5, [LIMITS[0], LIMITS[-1], *LIMITS[1:-1]]),
-        ((99, 98, 97, 96, 95, 94), 94, [LIMITS[0], LIMITS[-1]]),
-    ],
-)
-def test_the_first_limit_that_fits_is_taken_and_none_is_tried_in_vain(
-    sizes: tuple[int, ...], taken: int, asked: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(junit, "FILE_LIMIT", 10)
-    documents = Documents(dict(zip(LIMITS, sizes, strict=True)))
-    assert len(junit._fitting(documents)) == taken
-    assert documents.asked == asked
-
-
 @pytest.mark.parametrize("count", [0, 1, 3])
 @pytest.mark.parametrize("truncated", [False, True])
 def test_suites_one_by_one_are_the_bytes_of_one_tree(report: Path, count: int, *, truncated: bool) -> None:

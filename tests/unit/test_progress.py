@@ -11,8 +11,7 @@ from runner.core.activity import Activity, RunningCase
 from runner.core.case import CaseId
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
-from runner.report import status as module
-from runner.report.progress import FIRST_HEARTBEAT, LAST_HEARTBEAT, Progress, can_draw
+from runner.report.progress import FIRST_HEARTBEAT, LAST_HEARTBEAT, MOST_RUNNING, Progress, can_draw
 from tests.unit.test_console import Terminal, result
 
 SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -54,7 +53,7 @@ class Shown:
         """Return the lines that were drawn last."""
         self.clock.now += 1
         begin = len(self.stream.getvalue())
-        self.progress.show(self.progress.status.activity)
+        self.progress.show(self.progress.activity)
         text = SEQUENCE.sub("", self.stream.getvalue()[begin:]).replace("\r", "")
         return [line.rstrip() for line in text.split("\n")]
 
@@ -241,9 +240,9 @@ def test_the_status_never_wraps(monkeypatch: pytest.MonkeyPatch, columns: int, n
 
 def test_more_cases_than_are_shown_are_counted() -> None:
     shown = Shown(live=True)
-    shown.progress.show(running(*(f"case-{n}" for n in range(module._SHOWN + 5))))
+    shown.progress.show(running(*(f"case-{n}" for n in range(MOST_RUNNING + 5))))
     assert shown.drawn[-1].endswith("and 5 more")
-    assert len(shown.drawn) == module._SHOWN + 2
+    assert len(shown.drawn) == MOST_RUNNING + 2
 
 
 def test_the_status_is_drawn_no_more_often_than_is_seen() -> None:
