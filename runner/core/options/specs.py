@@ -13,6 +13,8 @@ class ValidateOptions:
     waivers: tuple[Path, ...]
     json: bool
     profile: str | None = None
+    cache: bool = True
+    """Whether what unchanged specs gave may come from the cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,8 @@ class ListOptions:
     """A ledger that is brought up to date."""
     because: str = ""
     """Why cases of it are gone."""
+    cache: bool = True
+    """Whether what unchanged specs gave may come from the cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

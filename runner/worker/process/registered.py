@@ -9,6 +9,8 @@ import types
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
+from runner.core.collector import collector_paused
+
 OURS = frozenset({"runner"})
 """This program. All members of its modules and classes are compared, also constants and containers, and no name may be added."""
 
@@ -37,7 +39,8 @@ class Places:
     """
 
     def __init__(self, roots: frozenset[str] = TORCH) -> None:
-        self.replaced: Callable[[], Iterator[str]] = _check_of(roots)
+        with collector_paused():
+            self.replaced: Callable[[], Iterator[str]] = _check_of(roots)
         """Yields the paths of members that were removed, replaced or added."""
 
 
