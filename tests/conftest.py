@@ -11,13 +11,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from runner.core.diagnostics import Diagnostic, InvalidSpecs
-from runner.core.listed import ListedCase
-from runner.language import listing as listing_module
 from runner.language import load as load_module
 from runner.language.load import Suite, load
 from runner.language.read.files import SpecPath
@@ -173,21 +171,7 @@ def shipped_once(monkeypatch: pytest.MonkeyPatch) -> None:
             LOADED[key] = real(specs, backend_files, known, problems)
         return LOADED[key]
 
-    listed = listing_module._Reading.cases
-
-    def cases(reading: Any, specs: Sequence[SpecPath], problems: list[Diagnostic]) -> list[ListedCase]:
-        key = ("listed", tuple(specs), tuple((name, str(one.document.file)) for name, one in reading._backends.by_name.items()))
-        if problems or any(spec.root != ROOT / "specs" for spec in specs):
-            return listed(reading, specs, problems)
-        if key not in LOADED:
-            found = listed(reading, specs, problems)
-            if problems:
-                return found
-            LOADED[key] = tuple(found)
-        return list(cast(tuple[ListedCase, ...], LOADED[key]))
-
     monkeypatch.setattr(load_module, "_inspect", inspect)
-    monkeypatch.setattr(listing_module._Reading, "cases", cases)
 
 
 LOADED: dict[object, object] = {}

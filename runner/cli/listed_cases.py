@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runner.core import escaping
-from runner.core.case import Availability
+from runner.core.case import Availability, Case
 from runner.core.diagnostics import one_line
 from runner.core.exit_codes import ExitCode
-from runner.core.listed import ListedCase
 from runner.core.options import ListOptions
 from runner.core.protocol import encode
 from runner.language.backends import Backends
-from runner.plan.selection import AnyCase, Shard, select, unmatched, why_nothing_selected
+from runner.plan.operator_script import is_of_operator
+from runner.plan.selection import Shard, select, unmatched, why_nothing_selected
 from runner.system import availability, output
 from runner.system.availability import Verdict
 from runner.system.capabilities import Machine
@@ -23,7 +23,7 @@ _NONE: Mapping[str, Mapping[str, Any]] = {}
 
 def show(
     options: ListOptions,
-    read: Sequence[ListedCase],
+    read: Sequence[Case],
     backends: Backends,
     levels: Mapping[str, Mapping[str, Any]] = _NONE,
     more: Callable[[Machine], Iterable[str]] = lambda machine: (),
@@ -45,7 +45,7 @@ def show(
     return ExitCode.OK if cases else ExitCode.NOTHING
 
 
-def selected(options: ListOptions, read: Sequence[AnyCase], backends: Backends) -> list[AnyCase]:
+def selected(options: ListOptions, read: Sequence[Case], backends: Backends) -> list[Case]:
     """Return the selected cases, and print a hint for each glob that selects none."""
     shard = Shard.parse(options.shard) if options.shard else None
     cases = select(read, backends, names=options.backend, globs=options.select, tags=options.tag, shard=shard)
@@ -64,7 +64,7 @@ def _array(values: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     yield "[]\n" if before.startswith("[") else "\n]\n"
 
 
-def as_json(case: ListedCase, verdict: Verdict) -> Mapping[str, Any]:
+def as_json(case: Case, verdict: Verdict) -> Mapping[str, Any]:
     """Return a case as ``list --json`` prints it."""
     return {
         "id": case.id,
@@ -84,12 +84,12 @@ def as_json(case: ListedCase, verdict: Verdict) -> Mapping[str, Any]:
     }
 
 
-def _lines(judged: Sequence[tuple[ListedCase, Verdict]], *, whole: bool) -> Iterator[str]:
+def _lines(judged: Sequence[tuple[Case, Verdict]], *, whole: bool) -> Iterator[str]:
     """Yield a line for each case; unless ``whole``, one line for all cases of a source, which are thousands."""
     folded: Counter[str] = Counter()
     endings: dict[int, str] = {}
     for case, verdict in judged:
-        if whole or not case.of_source:
+        if whole or not is_of_operator(case):
             ending = endings.get(id(verdict))
             if ending is None:
                 ending = endings[id(verdict)] = _ending(verdict)
@@ -111,7 +111,7 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _totals(judged: Sequence[tuple[ListedCase, Verdict]]) -> Iterator[str]:
+def _totals(judged: Sequence[tuple[Case, Verdict]]) -> Iterator[str]:
     """Yield how many cases and specs there are, how many can run here, and why the others cannot."""
     verdicts = {id(verdict): verdict for _, verdict in judged}
     found = [(verdicts[one], count) for one, count in Counter([id(verdict) for _, verdict in judged]).items()]

@@ -108,7 +108,6 @@ def _validate(commands: "_Commands") -> None:
     selecting.waiver_files(command)
     selecting.profile(command, "also check this profile, with the specs, backends and waivers that it names")
     command.add_argument("--json", action="store_true", help="print the problems as JSON")
-    selecting.spec_cache(command)
 
 
 def _list(commands: "_Commands") -> None:
@@ -124,7 +123,6 @@ def _list(commands: "_Commands") -> None:
     )
     command.add_argument("--json", action="store_true", help="print an array of objects; with --coverage one object")
     ledger_options.of_list(command)
-    selecting.spec_cache(command)
 
 
 def _run(commands: "_Commands") -> None:

@@ -42,16 +42,6 @@ def choice(command: argparse.ArgumentParser, *, shard: bool = True) -> None:
         command.add_argument("--shard", metavar="I/N", help="select the I-th of N parts, by a hash of the id")
 
 
-def spec_cache(command: argparse.ArgumentParser) -> None:
-    """Add the switch of the cache of specs."""
-    command.add_argument(
-        "--no-cache",
-        dest="cache",
-        action="store_false",
-        help="read and check every spec, and neither use nor write the cache of unchanged specs",
-    )
-
-
 def profile(command: argparse.ArgumentParser, does: str) -> None:
     """Add the profile; ``does`` says what the command does with it."""
     command.add_argument("--profile", metavar="NAME|FILE", help=f"{does}: the name of a shipped profile, or a file")

@@ -1,14 +1,12 @@
-"""``list`` with a profile, a ledger or the coverage: these read every spec, and no cache answers for one."""
+"""``list`` with a profile, a ledger or the coverage."""
 
 from runner.cli import ledger_listing
 from runner.cli.listed_cases import selected, show
 from runner.cli.profiles import Loaded, levels_of, lines_of, load_profile, prospect_of
 from runner.core.exit_codes import ExitCode
-from runner.core.listed import listed
 from runner.core.options import ListOptions
 from runner.language import coverage_report, upstream
 from runner.language.load import load
-from runner.plan.operator_script import is_of_operator
 from runner.system import output
 
 
@@ -32,5 +30,10 @@ def main(options: ListOptions) -> ExitCode:
 
 def _of_profile(options: ListOptions, profile: Loaded) -> ExitCode:
     record = profile.resolved.record
-    cases = [listed(case, of_source=is_of_operator(case)) for case in profile.resolved.cases]
-    return show(options, cases, profile.suite.backends, levels_of(record), lambda machine: lines_of(record, prospect_of(profile, machine)))
+    return show(
+        options,
+        profile.resolved.cases,
+        profile.suite.backends,
+        levels_of(record),
+        lambda machine: lines_of(record, prospect_of(profile, machine)),
+    )

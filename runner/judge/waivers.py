@@ -18,7 +18,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
-from runner.core.caches import lasting
 from runner.core.case import Case
 from runner.core.conditions import Surroundings, holds
 from runner.core.diagnostics import Diagnostic, Severity
@@ -63,7 +62,6 @@ class Failure:
     """Where it happened; empty for a failed expectation."""
 
 
-@lasting
 @functools.cache
 def _glob(pattern: str) -> re.Pattern[str]:
     return glob(pattern)

@@ -2,17 +2,15 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from runner.core.case import Case
-from runner.core.collector import collector_paused
 from runner.core.conditions import BadRange, Surroundings
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, did_you_mean, errors
-from runner.core.listed import duplicate_ids
 from runner.core.targets import BACKEND, SIMULATED
 from runner.language.backends import Backends, read_backends
 from runner.language.check.covers import covers_problems
@@ -76,8 +74,7 @@ def load(
     problems: list[Diagnostic] = []
     token = OTHER_TORCH.set(torch)
     try:
-        with collector_paused():
-            return load_specs(discover(paths, problems), backend_files, known, problems)
+        return load_specs(discover(paths, problems), backend_files, known, problems)
     finally:
         OTHER_TORCH.reset(token)
 
@@ -85,8 +82,7 @@ def load(
 def inspect(paths: Sequence[Path], backend_files: Sequence[Path] = ()) -> "Inspection":
     """Like ``load``, but never raises ``InvalidSpecs``."""
     problems: list[Diagnostic] = []
-    with collector_paused():
-        return _inspect(discover(paths, problems), backend_files, None, problems)
+    return _inspect(discover(paths, problems), backend_files, None, problems)
 
 
 def inspect_buffer(path: Path, content: bytes, backend_files: Sequence[Path] = ()) -> "Inspection":
@@ -96,16 +92,14 @@ def inspect_buffer(path: Path, content: bytes, backend_files: Sequence[Path] = (
     root = shipped if absolute.resolve().is_relative_to(shipped) else absolute.parent
     token = BUFFERS.set({**BUFFERS.get(), absolute: content})
     try:
-        with collector_paused():
-            return _inspect([SpecPath(path=absolute, root=root)], backend_files, None, [])
+        return _inspect([SpecPath(path=absolute, root=root)], backend_files, None, [])
     finally:
         BUFFERS.reset(token)
 
 
 def inspect_placed(specs: Sequence[SpecPath], backend_files: Sequence[Path] = ()) -> "Inspection":
     """Like ``inspect``, for files with known areas."""
-    with collector_paused():
-        return _inspect(specs, backend_files, None, [])
+    return _inspect(specs, backend_files, None, [])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,3 +329,17 @@ def _expand_into(cases: list[Case], anatomy: Anatomy, shared: Shared) -> list[Di
         return []
     cases.extend(expanded)
     return list(covers_problems(anatomy.document, expanded))
+
+
+def duplicate_ids(cases: Iterable[Case]) -> list[Diagnostic]:
+    """Return a problem for each pair of files that share an id."""
+    problems: list[Diagnostic] = []
+    first: dict[str, Case] = {}
+    reported: set[tuple[str, str]] = set()
+    for case in cases:
+        other = first.setdefault(case.id, case)
+        if other.spec != case.spec and (other.spec, case.spec) not in reported:
+            reported.add((other.spec, case.spec))
+            message = f"the case id '{case.id}' stands in {other.spec} too"
+            problems.append(Diagnostic(position=case.position, message=message, hint="rename one of the files"))
+    return problems

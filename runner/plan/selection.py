@@ -7,15 +7,11 @@ import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from runner.core.case import Case, Step
 from runner.core.diagnostics import UsageError, one_line, unknown
 from runner.core.globs import glob as glob
-from runner.core.listed import Selectable
 from runner.language.backends import Backends
-
-AnyCase = TypeVar("AnyCase", bound=Selectable)
 
 NOT = "!"
 """Stands before a tag that excludes cases."""
@@ -36,7 +32,7 @@ class Shard:
             raise UsageError(f"'{text}' is no shard: write I/N with I from 1 to N, for example 2/4")
         return cls(int(match[1]), int(match[2]))
 
-    def holds(self, case: Selectable) -> bool:
+    def holds(self, case: Case) -> bool:
         """Whether the case belongs to this shard. Only its id decides, so adding other cases does not change its shard."""
         import hashlib  # loads OpenSSL: not for commands that do not shard
 
@@ -44,7 +40,7 @@ class Shard:
         return number % self.count == self.index - 1
 
 
-def unmatched(globs: Sequence[str], cases: Sequence[Selectable]) -> list[str]:
+def unmatched(globs: Sequence[str], cases: Sequence[Case]) -> list[str]:
     """Return a hint for each glob that matches no case."""
     ids = [case.id for case in cases]
     return [_hint(pattern, ids) for pattern in globs if not any(map(glob(pattern).fullmatch, ids))]
@@ -92,14 +88,14 @@ def _begun(text: str, ids: Sequence[str]) -> list[str]:
 
 
 def select(
-    cases: Sequence[AnyCase],
+    cases: Sequence[Case],
     backends: Backends,
     *,
     names: Sequence[str] = (),
     globs: Sequence[str] = (),
     tags: Sequence[str] = (),
     shard: Shard | None = None,
-) -> list[AnyCase]:
+) -> list[Case]:
     """Return the cases that match every given criterion; raise ``UsageError`` for a backend or a tag that does not exist.
 
     A tag after ``!`` excludes the cases that have it.

@@ -10,7 +10,6 @@ from typing import Any
 from runner.core import devices
 from runner.core.case import Availability, Case
 from runner.core.diagnostics import UsageError
-from runner.core.listed import Requiring
 from runner.system.capabilities import CAPABILITIES, Machine
 from runner.system.installed_torch import InstalledTorch, no_torch_reason, release
 
@@ -30,7 +29,7 @@ class Verdict:
     capability: str = ""
 
 
-def of_case(case: Requiring, machine: Machine) -> Verdict:
+def of_case(case: Case, machine: Machine) -> Verdict:
     """Return the first missing requirement; else the first one that only a worker can decide; else YES."""
     if machine.torch is None and not case.target:  # what is only compiled for a target needs no torch
         return Verdict(Availability.NO, machine.no_torch, "torch")
@@ -47,7 +46,7 @@ def of_case(case: Requiring, machine: Machine) -> Verdict:
     return unknown or Verdict(Availability.YES)
 
 
-def of_cases(cases: Iterable[Requiring], machine: Machine) -> list[Verdict]:
+def of_cases(cases: Iterable[Case], machine: Machine) -> list[Verdict]:
     """Return ``of_case`` of each case. What many cases have in common is asked once."""
     known: dict[object, Verdict] = {}
     found: list[Verdict] = []

@@ -19,7 +19,6 @@ import pytest
 from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
 from runner.core.expectation import Status
-from runner.language import listing
 from runner.vocabulary.expectations.base import Raised, StepFacts
 from runner.vocabulary.expectations.raises import Raises
 from tests.conftest import GOOD
@@ -62,18 +61,6 @@ def test_exact_lines(path: Path, validate: Validate, update_goldens: bool, monke
     if update_goldens:
         golden.write_text("\n".join(lines) + "\n", "utf-8")
     assert lines == golden.read_text("utf-8").splitlines()
-
-
-@pytest.mark.nightly(reason="1,300 validations; test_spec_cache has one in forty of them each time")
-@pytest.mark.parametrize("path", [path for path in CASES if path.is_file()], ids=lambda path: path.name)
-def test_exact_lines_through_the_cache_of_specs(path: Path, validate: Validate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TORCH_CONFORMANCE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(listing, "LEAST", 1)
-    monkeypatch.chdir(ROOT)
-    expected = path.with_suffix(".txt").read_text("utf-8").splitlines()
-    good = "tests/specs/valid/minimal-spec.yaml"
-    for _ in range(3):
-        assert validate(path.relative_to(ROOT), good) == expected
 
 
 @pytest.mark.parametrize("golden", sorted(INVALID.glob("*.txt")), ids=lambda path: path.stem)

@@ -1,7 +1,5 @@
 """From specs to cases: ids, the order in which options are merged, and what is left to the machine that runs."""
 
-import contextlib
-import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -362,15 +360,3 @@ def test_cases_have_options_of_their_own_where_a_template_sets_one(load_suite: L
 def test_backends_share_no_options(load_suite: LoadSuite, good: str) -> None:
     cases = load_suite(good.replace("[cpu]", "[rocm]"), backends=VENDOR).cases
     assert {case.backend: case.body.settings.config for case in cases} == {"rocm": {}, "vendor": {"max_autotune": True}}
-
-
-@pytest.mark.parametrize("is_enabled", [True, False])
-@pytest.mark.parametrize("more", ["", "nonsense: 1\n"])
-def test_the_collector_of_cycles_is_left_as_it_was(load_suite: LoadSuite, good: str, more: str, *, is_enabled: bool) -> None:
-    (gc.enable if is_enabled else gc.disable)()
-    try:
-        with contextlib.suppress(InvalidSpecs):
-            load_suite(good + more)
-        assert gc.isenabled() is is_enabled
-    finally:
-        gc.enable()

@@ -10,7 +10,6 @@ from runner.core.case import Availability, Case, Step
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import UsageError, one_line
 from runner.core.exit_codes import ExitCode
-from runner.core.listed import ListedCase, listed
 from runner.core.options import ExplainOptions
 from runner.core.protocol import Json, encode
 from runner.judge.waivers import Waivers
@@ -46,9 +45,7 @@ def main(options: ExplainOptions) -> ExitCode:
     machine = availability.inspect_files(installed_torch())
     found = [(case, availability.of_case(case, machine)) for case in cases]
     if options.json:
-        output.document(
-            encode([{**as_json(_as_listed(case), verdict), **_details(case), **levels.get(case.id, {})} for case, verdict in found])
-        )
+        output.document(encode([{**as_json(case, verdict), **_details(case), **levels.get(case.id, {})} for case, verdict in found]))
     else:
         files = load_waivers(() if profile is None else profile.profile.waivers, suite.backends)
         waivers, known = Waivers(files, today=datetime.now(UTC).date()), surroundings_of(machine.torch, machine)
@@ -59,10 +56,6 @@ def main(options: ExplainOptions) -> ExitCode:
             output.lines(_text(case, verdict, suite, _waivers(case, waivers, here), level))
             output.lines(_sample(case, options.sample))
     return ExitCode.OK
-
-
-def _as_listed(case: Case) -> ListedCase:
-    return listed(case, of_source=is_of_operator(case))
 
 
 def _level(profile: Profile, level: Mapping[str, Any] | None) -> str:

@@ -5,13 +5,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from runner.core.collector import collector_paused
+from runner.core.case import Case
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Severity, UsageError, errors
 from runner.core.exit_codes import ExitCode
-from runner.core.listed import ListedCase
 from runner.core.options import ValidateOptions
 from runner.judge.waivers import Waivers, remarks
-from runner.language.listing import Listing, listing
+from runner.language.load import Inspection, inspect
 from runner.language.read.files import names_shipped
 from runner.language.waivers import load_waivers, read_waivers
 from runner.system import output
@@ -26,21 +25,14 @@ def main(options: ValidateOptions) -> ExitCode:
         options, profile = _with_profile(options)
     except InvalidSpecs as error:  # which specs it names is not known
         return _report(options, (), error.diagnostics)
-    with collector_paused():
-        return _checked(options, profile)
-
-
-def _checked(options: ValidateOptions, profile: "Profile | None") -> ExitCode:
-    found = listing(options.paths, options.backends, use_cache=options.cache)
-    for note in found.notes:
-        output.note(note)
-    problems = _with_waivers(options, found)
+    inspection = inspect(options.paths, options.backends)
+    problems = _with_waivers(options, inspection)
     if profile is not None and not errors(problems):
         problems = sorted({*problems, *_profile_problems(profile, options)})
-    return _report(options, found.cases if not errors(found.problems) else (), problems)
+    return _report(options, inspection.suite.cases if not errors(inspection.problems) else (), problems)
 
 
-def _report(options: ValidateOptions, cases: Sequence[ListedCase], problems: Sequence[Diagnostic]) -> ExitCode:
+def _report(options: ValidateOptions, cases: Sequence[Case], problems: Sequence[Diagnostic]) -> ExitCode:
     """Print the problems and the count; return the exit code. There are no ``cases`` where a spec is invalid."""
     wrong = errors(problems)
     files = len({case.spec for case in cases})
@@ -80,12 +72,12 @@ def _profile_problems(profile: "Profile", options: ValidateOptions) -> Sequence[
     return ()
 
 
-def _with_waivers(options: ValidateOptions, found: Listing) -> list[Diagnostic]:
+def _with_waivers(options: ValidateOptions, inspection: Inspection) -> list[Diagnostic]:
     """Return every problem once, including those of waivers, in the order of the files."""
-    problems = [*found.problems]
-    files = read_waivers(options.waivers, found.backends, problems)
+    problems = [*inspection.problems]
+    files = read_waivers(options.waivers, inspection.suite.backends, problems)
     # specs with errors have no cases, so a waiver without a case is not reported then
-    ids = None if errors(found.problems) else [case.id for case in found.cases]
+    ids = None if errors(inspection.problems) else [case.id for case in inspection.suite.cases]
     waivers = Waivers(files, today=datetime.now(UTC).date())
     problems.extend(remarks(waivers, ids, shipped=names_shipped(options.paths)))
     return sorted(set(problems))

@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from runner.core.caches import lasting
 from runner.core.matching.time_limit import PatternTooSlow, time_limit
 
 _TRIAL = "import json, re, sys; pattern, texts = json.load(sys.stdin); [re.search(pattern, text) for text in texts]"
@@ -52,7 +51,6 @@ def is_unspecific(pattern: str, frames: Sequence[str] = ("{0}",)) -> bool:
         return False
 
 
-@lasting
 @functools.cache
 def _fits_unrelated(pattern: str, frames: tuple[str, ...]) -> bool:
     """Whether the pattern matches two unrelated fillings of one frame and length.
@@ -64,7 +62,6 @@ def _fits_unrelated(pattern: str, frames: tuple[str, ...]) -> bool:
         return any(sum(re.search(pattern, text) is not None for text in group) > 1 for group in groups)
 
 
-@lasting
 @functools.cache
 def _fillings(frame: str, length: int) -> tuple[str, ...]:
     fillings = [(characters * (length // len(characters) + 1))[:length] for characters in _UNRELATED]

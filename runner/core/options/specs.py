@@ -13,8 +13,6 @@ class ValidateOptions:
     waivers: tuple[Path, ...]
     json: bool
     profile: str | None = None
-    cache: bool = True
-    """Whether what unchanged specs gave may come from the cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +34,6 @@ class ListOptions:
     """A ledger that is brought up to date."""
     because: str = ""
     """Why cases of it are gone."""
-    cache: bool = True
-    """Whether what unchanged specs gave may come from the cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

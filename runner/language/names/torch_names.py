@@ -18,8 +18,6 @@ from runner.core.diagnostics import UsageError, did_you_mean, one_of, unknown
 from runner.language.names._counter_hints import counter_hint, likely_typo
 from runner.language.names._name_table import CounterNames, Names
 from runner.language.names._scan_types import KINDS, fits, shown
-from runner.language.names._source_state import source_state
-from runner.language.read import outside
 from runner.system.installed_torch import InstalledTorch, release
 
 if TYPE_CHECKING:
@@ -77,7 +75,7 @@ class NameTables:
         self._installed = installed
         self._folder = folder
         self._source = _InstalledSource(installed.root) if installed else None
-        self._found: dict[tuple[NameKind, str], tuple[Lookup, outside.Questions]] = {}
+        self._found: dict[tuple[NameKind, str], Lookup] = {}
 
     @classmethod
     def load(cls, installed: InstalledTorch | None) -> "NameTables":
@@ -94,11 +92,8 @@ class NameTables:
     def lookup(self, kind: NameKind, name: str) -> Lookup:
         """Look a name up; results are cached."""
         if (kind, name) not in self._found:
-            with outside.recorded() as asked:
-                self._found[kind, name] = self._look_up(kind, name), asked
-        found, questions = self._found[kind, name]
-        outside.repeat(questions)
-        return found
+            self._found[kind, name] = self._look_up(kind, name)
+        return self._found[kind, name]
 
     def _look_up(self, kind: NameKind, name: str) -> Lookup:
         fits = {minor: _fit(table, kind, name) for minor, table in self._tables.items()}
@@ -203,7 +198,6 @@ class _InstalledSource:
 
     def fit(self, kind: NameKind, name: str, *, patterns: bool) -> Fit:
         """Look a name up. Without ``patterns`` a counter's name must be in the source literally, which is fast to check."""
-        source_state(str(self._root))
         if kind is not NameKind.COUNTER:
             return Fit.NAME if name in self.plain(kind) else Fit.NO
         fit = _counter_fit(self._mentioning(name), name)
@@ -211,7 +205,6 @@ class _InstalledSource:
 
     def plain(self, kind: NameKind) -> frozenset[str]:
         """Return the options of a config module, or the metrics."""
-        source_state(str(self._root))
         if kind not in self._known:
             from runner.language.names._scan import scan_metrics, scan_options
 
@@ -221,7 +214,6 @@ class _InstalledSource:
 
     def counters(self) -> Mapping[str, CounterNames]:
         """Return all counters. This takes seconds."""
-        source_state(str(self._root))
         if self._every_counter is None:
             from runner.language.names._scan_counters import scan_counters
 

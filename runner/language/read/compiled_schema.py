@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from runner.core.caches import lasting
-
 Predicate = Callable[[Any], bool]
 
 _ANNOTATIONS = frozenset(["$schema", "title", "description", "examples", "$defs", "then", "else"])
@@ -116,7 +114,6 @@ def _pattern(argument: Any, node: Any) -> Predicate:
     return lambda value: not isinstance(value, str) or search(value) is not None
 
 
-@lasting
 @functools.cache
 def searcher(pattern: str) -> Callable[[str], re.Match[str] | None]:
     """Return the search function of a schema's pattern. ``$`` matches only at the end, as in JSON Schema, not before a last newline."""

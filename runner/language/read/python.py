@@ -16,7 +16,6 @@ from pathlib import Path
 from runner.core.case import CodeBlock
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, did_you_mean, one_of
 from runner.language.read.document import DataPath, Document, Mark
-from runner.language.read.outside import question
 from runner.language.read.source import read_bytes
 
 
@@ -209,7 +208,6 @@ def find_name(path: str, prelude: set[str]) -> tuple[str, str] | None:
 _GIVEN = {"torch", "params"}
 
 
-@question("package")
 def is_installed(name: str) -> bool:
     """Whether a top-level package is installed. Nothing is imported."""
     return _folders(name, tuple(sys.path)) is not None
@@ -225,7 +223,6 @@ def _folders(package: str, search: tuple[str, ...]) -> tuple[str, ...] | None:
     return None if spec is None else tuple(spec.submodule_search_locations or ())
 
 
-@question("module")
 def missing_module(path: str) -> tuple[str, str] | None:
     """Return what is wrong with the path of a module, by the files of its package; None where nothing is, or without the package."""
     first, *rest = path.split(".")
@@ -249,7 +246,6 @@ def missing_module(path: str) -> tuple[str, str] | None:
     return None
 
 
-@question("name")
 def _find_in_files(path: str) -> tuple[str, str] | None:
     folders = _folders(path.partition(".")[0], tuple(sys.path))
     if not folders:

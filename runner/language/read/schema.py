@@ -5,7 +5,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from runner.core.caches import lasting
 from runner.core.diagnostics import Diagnostic
 from runner.language.read.compiled_schema import Predicate, compile_schema, is_whole, searcher
 from runner.language.read.document import DataPath, Document
@@ -13,21 +12,18 @@ from runner.language.read.schema_words import TEMPLATE_PATTERN, Problem, in_word
 from runner.system import data_dirs
 
 
-@lasting
 @functools.cache
 def load(name: str) -> Any:
     """Return the schema ``name`` as data."""
     return json.loads((data_dirs.folder("schemas") / f"{name}.schema.json").read_bytes())
 
 
-@lasting
 @functools.cache
 def validator(name: str) -> Any:
     """Return the validator of the schema ``name``."""
     return _strict()(resolved(name))
 
 
-@lasting
 @functools.cache
 def _strict() -> Any:
     """Return the validator class: draft 2020-12, but ``4.0`` is not an integer and ``$`` matches only at the end."""
@@ -42,14 +38,12 @@ def _strict() -> Any:
     return extend(Draft202012Validator, {"pattern": pattern}, type_checker=whole)  # type: ignore[no-untyped-call]  # the stub in types-jsonschema declares extend without annotations
 
 
-@lasting
 @functools.cache
 def fits(name: str) -> Predicate:
     """Return a predicate that checks a value against the schema ``name`` without messages, many times as fast as ``validator``."""
     return compile_schema(resolved(name))
 
 
-@lasting
 @functools.cache
 def resolved(name: str) -> Any:
     """Return the schema ``name`` with all references resolved. No schema is recursive, and resolving on each use is slow.
@@ -112,7 +106,6 @@ def describe_as(value: Any, file: str, definition: str) -> list[Problem]:
     return _without_duplicates([problem for error in _validator_of(part).iter_errors(value) for problem in in_words(error)])
 
 
-@lasting
 @functools.cache
 def _definition(file: str, name: str) -> Any:
     return resolve_definition(file, name)

@@ -16,7 +16,6 @@ from typing import Any
 
 import yaml
 
-from runner.core.caches import lasting
 from runner.core.diagnostics import InvalidSpecs, shown_path
 from runner.language.read.builder import Builder
 from runner.language.read.document import Document
@@ -146,7 +145,7 @@ def _parse(text: str, *, path: Path, file: str, content: bytes, kind: Kind) -> D
     )
 
 
-_parse_once = lasting(lru_cache(maxsize=16)(_parse))
+_parse_once = lru_cache(maxsize=16)(_parse)
 """Backends, waivers and defaults are read for each check of a spec: ``watch`` and ``lsp`` check again and again. The content is part of
 the key, so that a changed file is parsed anew."""
 

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from runner.core.caches import is_lasting
 from runner.system.data_dirs import folder
 from runner.system.installed_torch import installed_torch
 
@@ -37,14 +36,11 @@ def state(backends: Iterable[Path], environ: Mapping[str, str] = os.environ) -> 
 
 
 def forget_cached() -> None:
-    """Forget what this process has cached of files, so that each run reads them as a new process would.
-
-    Caches of what no file of the user can change stay: to compile the schemas again takes longer than all the rest of a try's reading.
-    """
+    """Forget what this process has cached of files, so that each run reads them as a new process would."""
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] == "runner":
             for value in list(vars(module).values()):
-                if isinstance(value, functools._lru_cache_wrapper) and not is_lasting(value):  # noqa: SLF001 - functools exports no public name for its type
+                if isinstance(value, functools._lru_cache_wrapper):  # noqa: SLF001 - functools exports no public name for its type
                     value.cache_clear()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runner.core.diagnostics import UsageError
-from runner.system import cache_dirs, hardware, scratch, spec_cache
+from runner.system import cache_dirs, hardware, scratch
 from runner.system.doctor.findings import Finding, ok, problem, warning
 from runner.system.doctor.scene import Scene
 
@@ -27,19 +27,7 @@ def check(scene: Scene) -> Iterator[Finding]:
         yield ok("resources.memory", text)
     yield from _scratch()
     yield from _cache(scene)
-    yield _spec_cache()
     yield from _named_folders(scene)
-
-
-def _spec_cache() -> Finding:
-    """Report the cache of specs without making it."""
-    folder = spec_cache.folder()
-    refused = spec_cache.refusal()
-    if refused:
-        return warning("folders.specs", refused, "list and validate read every spec each time", f"delete {folder}")
-    count, size = spec_cache.usage()
-    held = f"{count} file{'' if count == 1 else 's'}, {size / 2**20:.1f} MiB"
-    return ok("folders.specs", f"{folder}: the cache of list and validate, {held}")
 
 
 def _scratch() -> Iterator[Finding]:

@@ -9,8 +9,6 @@ import types
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from runner.core.collector import collector_paused
-
 OURS = frozenset({"runner"})
 """This program. All members of its modules and classes are compared, also constants and containers, and no name may be added."""
 
@@ -39,8 +37,7 @@ class Places:
     """
 
     def __init__(self, roots: frozenset[str] = TORCH) -> None:
-        with collector_paused():
-            self.replaced: Callable[[], Iterator[str]] = _check_of(roots)
+        self.replaced: Callable[[], Iterator[str]] = _check_of(roots)
         """Yields the paths of members that were removed, replaced or added."""
 
 
