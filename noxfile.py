@@ -14,6 +14,8 @@ PINNED = ("-c", "constraints.txt")
 """The tested torch, in every session that imports it."""
 
 PROJECT = nox.project.load_toml("pyproject.toml")["project"]
+RUNTIME = [requirement for requirement in PROJECT["dependencies"] if not requirement.startswith("torch")]
+"""What the runner's own process needs."""
 
 
 def named(*names: str) -> list[str]:
@@ -47,15 +49,15 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Check types with mypy. torch is left out: mypy does not follow its types."""
-    others = [requirement for requirement in PROJECT["dependencies"] if not requirement.startswith("torch")]
-    session.install(*others, *named("mypy", "types-PyYAML", "types-jsonschema"), *PROJECT["optional-dependencies"]["remote"])
+    session.install(*RUNTIME, *named("mypy", "types-PyYAML", "types-jsonschema"), *PROJECT["optional-dependencies"]["remote"])
     session.run("mypy")
 
 
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the site; a broken link or anchor is an error."""
-    session.install(*PROJECT["optional-dependencies"]["docs"])
+    session.install(*RUNTIME, *PROJECT["optional-dependencies"]["docs"])
+    session.run("python", "-m", "tools.generate_docs")
     site = pathlib.Path(session.create_tmp()) / "site"
     session.run("mkdocs", "build", "--strict", "--site-dir", str(site), env={"NO_MKDOCS_2_WARNING": "1"})
 

@@ -2,7 +2,6 @@
 
 ``<!-- spec: NAME.yaml -->``       a whole spec, a file of its page
 ``<!-- red-spec: NAME.yaml -->``   the same, whose case fails: the tutorial shows the failure
-``<!-- shipped-spec: PATH -->``    a shipped spec, as its file has it
 ``<!-- defaults: NAME.yaml -->``   a ``_defaults.yaml``, a file of its page
 ``<!-- backends: NAME.yaml -->``   a file for ``--backends``
 ``<!-- waivers: NAME.yaml -->``    a file for ``--waivers``
@@ -60,9 +59,17 @@ class Fence:
 
 
 def pages() -> list[Path]:
-    """Return README.md and the pages of the site, without the source that a page is generated from."""
-    docs = sorted(path for path in (ROOT / "docs").rglob("*.md") if not path.name.endswith(".in.md"))
-    return [ROOT / "README.md", *docs]
+    """Return README.md and the pages of the site that git has: of a generated page the source, where git has not the page."""
+    docs = sorted((ROOT / "docs").rglob("*.md"))
+    sources = {path.with_name(path.name.replace(".in.md", ".md")): path for path in docs if path.name.endswith(".in.md")}
+    whole = {path for path in docs if path not in sources.values() and not is_generated(path)}
+    return [ROOT / "README.md", *sorted(whole | {source for page, source in sources.items() if page not in whole})]
+
+
+def is_generated(path: Path) -> bool:
+    """Return whether ``tools.generate_docs`` makes a page when the site is built: .gitignore lists these pages and folders."""
+    ignored = [line for line in (ROOT / ".gitignore").read_text("utf-8").splitlines() if line.startswith("/docs/")]
+    return f"/{_name(path)}".startswith(tuple(ignored))
 
 
 def fences(page: Path) -> list[Fence]:

@@ -1,7 +1,7 @@
 """Changes of YAML files as text: only the characters of a changed value are replaced, so comments, order and form stay as they are.
 
 A changed text is parsed again and compared with the data that the change should give. So no text that comes from a run can add a key, end
-a value or become a comment: such a change is refused. ``docs/design/text-edits.md`` says why no library writes the files.
+a value or become a comment: such a change is refused. ``docs/design/judging.md`` says why no library writes the files.
 """
 
 import difflib

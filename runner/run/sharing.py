@@ -1,6 +1,6 @@
 """``--isolation auto``: which cases share a worker, learnt from comparisons of shared workers with own processes.
 
-``docs/design/sharing-learnt.md`` has the rules, ``core/sharing`` what they are made of.
+``docs/design/process-per-case.md`` has the rules, ``core/sharing`` what they are made of.
 """
 
 import hashlib

@@ -15,7 +15,7 @@ from runner.system.streams import guarded
 from tests.fakes import ROOT
 
 WRITERS = ("system/output.py", "system/streams.py")
-OTHER_PROGRAMS = ("worker/", "execute/services/serve.py", "language/names/", "language/reference.py", "language/lint/reference.py")
+OTHER_PROGRAMS = ("worker/", "execute/services/serve.py", "language/names/", "language/lint/reference.py")
 """Run as processes of their own: workers and servers whose output is captured, and commands of developers."""
 
 FORBIDDEN_NAMES = ("print", "pprint", "input")

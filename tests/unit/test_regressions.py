@@ -4,19 +4,13 @@ from collections import Counter
 
 import pytest
 
-from tests.fakes import ROOT
 from tools.faults.catalogue import FAULTS
-from tools.faults.corpus import NOT_SHOWN, SPECS, WITHOUT_SPEC, issues, page
+from tools.faults.corpus import NOT_SHOWN, SPECS, WITHOUT_SPEC, issues
 from tools.faults.regressions import ROWS
 
 SEEN = [spec for _, _, specs in ROWS for spec in specs]
 LINES = 15
 """How long a spec of the corpus may be, comments aside."""
-
-
-def test_the_page_is_fresh() -> None:
-    committed = (ROOT / "docs" / "reference" / "regressions.md").read_text("utf-8")
-    assert committed == page(), "run: python -m tools.faults.corpus > docs/reference/regressions.md"
 
 
 def test_every_spec_is_seen_or_has_a_reason() -> None:

@@ -9,7 +9,7 @@ These rules must hold:
 - In bfloat16 and float16 the mean of the signed deviations, over the tensor and over parts of it: the same.
 
 The worker sends the element that is nearest to its bound, or farthest outside, with the figures of its group, and the quantiles. The bounds
-are computed here from these figures. ``docs/design/calibrated-judge.md`` has the measurements.
+are computed here from these figures. ``docs/design/numbers.md`` has the measurements.
 """
 
 import functools

@@ -1,0 +1,315 @@
+"""The generated pages of the documentation: ``python -m tools.generate_docs`` writes them below ``docs``.
+
+- The reference: the prose is ``docs/reference/PAGE.in.md``. Directives (HTML comments on lines of their own) are replaced by the contents
+  of the schemas and of the tables in the code.
+- The command line, from its parser; the rules of ``lint``; the regressions of ``tools.faults.corpus``.
+- The gallery: a page for each area of the shipped specs, with its shortest spec whole and a row for each spec.
+
+The pages of ``COMMITTED`` are in git, because people read them without a site; the others are made when the site is built.
+"""
+
+import argparse
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.cli.help_pages import EXAMPLES, PROGRAM
+from runner.cli.parser import parser
+from runner.core.case import Case
+from runner.language.backends import load_backends
+from runner.language.lint import reference as lint
+from runner.language.load import load
+from runner.language.read import schema, schema_words
+from runner.system.capabilities import CAPABILITIES
+from tools.faults import corpus
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+COMMITTED = ("reference/language.md", "reference/command-line.md")
+
+
+def generated(cases: Iterable[Case]) -> dict[str, str]:
+    """Return the text of each generated page by its path below ``docs``."""
+    names = sorted(path.name.removesuffix(".in.md") for path in folder().glob("*.in.md"))
+    return {
+        **{f"reference/{name}.md": reference(name) for name in names},
+        "reference/command-line.md": command_line(),
+        "reference/lint.md": lint.page(),
+        "reference/regressions.md": corpus.page(),
+        **{f"gallery/{name}": text for name, text in gallery(cases).items()},
+    }
+
+
+def main() -> None:
+    """Write the pages."""
+    for name, text in generated(load([]).cases).items():
+        path = DOCS / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, "utf-8")
+
+
+# -- the reference ----------------------------------------------------------------------------------------------------
+
+_DIRECTIVE = re.compile(r"<!-- (table|kinds|inputs|capabilities|backends)((?: [\w./$]+)*) -->")
+
+
+def folder() -> Path:
+    """Return ``docs/reference`` of the checkout."""
+    return DOCS / "reference"
+
+
+def reference(page: str = "language") -> str:
+    """Return a page of the reference as Markdown."""
+    source = (folder() / f"{page}.in.md").read_text(encoding="utf-8")
+    return "\n".join(_lines(source)).rstrip() + "\n"
+
+
+def _lines(source: str) -> Iterator[str]:
+    for line in source.splitlines():
+        found = _DIRECTIVE.fullmatch(line)
+        if found is None:
+            yield line
+        else:
+            yield from _DIRECTIVES[found[1]](*found[2].split())
+
+
+def _table(path: str) -> Iterator[str]:
+    """``table FILE/KEY/KEY``: the keys of the object at a path of a schema."""
+    node = _node(path)
+    needed = set(node.get("required", []))
+    if needed == set(node["properties"]):
+        needed = set()  # if all keys are required, the mark is omitted
+    yield "| key | type | meaning |"
+    yield "|---|---|---|"
+    for key, value in node["properties"].items():
+        star = " (required)" if key in needed else ""
+        yield f"| `{key}`{star} | {_type(value)} | {_line(value.get('description', ''))} |"
+
+
+def _node(path: str) -> Any:
+    file, *keys = path.split("/")
+    node = schema.resolve_definition(file, keys[1]) if keys[:1] == ["$defs"] else schema.resolved(file)
+    for key in keys[2:] if keys[:1] == ["$defs"] else keys:
+        node = node[key]
+    return node
+
+
+def _type(node: Any) -> str:
+    words_of_it = node.get("enum") or [word for branch in node.get("anyOf", []) for word in branch.get("enum", [])]
+    if 0 < len(words_of_it) <= _MOST_WORDS or "enum" in node:
+        return "one of " + ", ".join(f"`{word}`" for word in words_of_it)
+    if "const" in node:
+        return f"`{json.dumps(node['const'])}`"
+    kinds = node.get("type", "any")
+    words = [kinds] if isinstance(kinds, str) else list(kinds)
+    if node.get("pattern") == schema_words.TEMPLATE_PATTERN and len(words) > 1:
+        words.remove("string")  # the string is a template, whose value may have any type
+    return " or ".join(words)
+
+
+_MOST_WORDS = 6
+"""The most words that a cell lists where a template may stand in their place."""
+
+
+def _kinds(file: str, member: str) -> Iterator[str]:
+    """``kinds FILE MEMBER``: a section for each kind of step or expectation."""
+    raw = schema.load(file)["$defs"]
+    for name in raw[member]["properties"]:
+        if name in raw:
+            yield from _kind(file, name, raw[name])
+
+
+def _kind(file: str, name: str, raw: Any) -> Iterator[str]:
+    node = schema.resolve_definition(file, name)
+    yield f"### `{name}`"
+    yield ""
+    yield node["description"]
+    yield ""
+    inner = f"{file}/$defs/{name}" + ("" if "properties" in node else "/then")
+    if node.get("properties") or node.get("then", {}).get("properties"):
+        yield from _table(inner)
+        yield ""
+    yield from _examples(file, name, [{name: example} for example in raw.get("examples", [])])
+    yield ""
+
+
+def _inputs() -> Iterator[str]:
+    """``inputs``: the keys of an input, and examples."""
+    yield from _table("inputs/$defs/input")
+    yield ""
+    yield from _examples("inputs", "input", schema.load("inputs")["$defs"]["input"]["examples"])
+
+
+def _examples(file: str, name: str, entries: list[Any]) -> Iterator[str]:
+    yield f"<!-- examples: {file}/{name} -->"
+    yield "```yaml"
+    for entry in entries:
+        ((key, value),) = entry.items() if isinstance(entry, dict) and len(entry) == 1 and file != "inputs" else (("", entry),)
+        text = json.dumps(value, ensure_ascii=False)
+        yield f"- {key}: {text}" if key else f"- {text}"
+    yield "```"
+
+
+def _capabilities() -> Iterator[str]:
+    yield "| capability | argument | the machine has it when |"
+    yield "|---|---|---|"
+    for name, capability in CAPABILITIES.items():
+        yield f"| `{name}` | {'`' + capability.takes + '`' if capability.takes else ''} | {capability.summary} |"
+
+
+def _backends() -> Iterator[str]:
+    yield "| backend | device | joins | what it is |"
+    yield "|---|---|---|---|"
+    for backend in load_backends().by_name.values():
+        joins = ", ".join(sorted(backend.names - {backend.name}))
+        if backend.only_tags:
+            joins += f", for specs tagged {' or '.join(sorted(backend.only_tags))}"
+        yield f"| `{backend.name}` | {backend.device} | {joins} | {backend.summary} |"
+
+
+_DIRECTIVES: Mapping[str, Callable[..., Iterator[str]]] = {
+    "table": _table,
+    "kinds": _kinds,
+    "inputs": _inputs,
+    "capabilities": _capabilities,
+    "backends": _backends,
+}
+
+
+# -- the command line -------------------------------------------------------------------------------------------------
+
+COMMAND_LINE = """\
+# Command line
+
+`torch-conformance` and `python -m runner` are the same program. This page is generated from the parser by
+`python -m tools.generate_docs`; do not edit it.
+
+- PATH is a spec file or a folder of specs. Without one, the shipped specs are used.
+- GLOB and CASE match case ids. Only `*` and `?` are special: brackets are literal, so an id matches itself. For a glob that matches nothing
+  the nearest ids are printed.
+- RUN is the folder of a run, its id, or `latest`.
+- Results go to standard output, progress and messages to standard error. `NO_COLOR` is respected.
+- [Outcomes and exit codes](exit-codes.md) has the exit codes of all commands.
+"""
+
+
+def command_line() -> str:
+    """Return the page as Markdown."""
+    return COMMAND_LINE + "\n".join(line for name, command in _commands().items() for line in _command(name, command)) + "\n"
+
+
+def _commands() -> dict[str, argparse.ArgumentParser]:
+    (found,) = [action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)]
+    return dict(found.choices)
+
+
+def _command(name: str, command: argparse.ArgumentParser) -> Iterator[str]:
+    yield ""
+    yield f"## `{name}`"
+    yield ""
+    yield _escaped(command.description or "")
+    yield ""
+    yield "| argument | meaning |"
+    yield "|---|---|"
+    for action in command._actions:
+        if action.dest != "help":
+            yield f"| {_argument(action)} | {_escaped(action.help or '')} |"
+    if examples := EXAMPLES.get(name):
+        yield ""
+        yield "| example | does |"
+        yield "|---|---|"
+        yield from (f"| `{PROGRAM} {_escaped(arguments)}` | {does} |" for arguments, does in examples)
+
+
+def _argument(action: argparse.Action) -> str:
+    value = "" if action.nargs == 0 else str(action.metavar or "{" + ",".join(map(str, action.choices or ())) + "}")
+    value = _FORMS.get(str(action.nargs), "{}").format(value)
+    return "`" + " ".join(filter(None, [", ".join(action.option_strings), value])).replace("|", "\\|") + "`"
+
+
+_FORMS = {"?": "[{}]", "*": "[{} ...]", "+": "{} ..."}
+"""How an argument is written, by how often it can be given."""
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+# -- the gallery ------------------------------------------------------------------------------------------------------
+
+GALLERY = """\
+# Gallery
+
+The shipped specs, a page for each area. The pages are generated from the specs by `python -m tools.generate_docs`; do not edit them.
+
+| area | specs | cases | what it claims |
+|---|---|---|---|
+"""
+
+
+def gallery(cases: Iterable[Case]) -> dict[str, str]:
+    """Return the pages by their names, as Markdown."""
+    areas: dict[str, dict[str, list[Case]]] = {}
+    for case in cases:
+        areas.setdefault(case.area, {}).setdefault(case.spec, []).append(case)
+    rows = "".join(_row_of_area(area, areas[area]) for area in sorted(areas))
+    return {"index.md": GALLERY + rows, **{f"{area}.md": _area(area, areas[area]) for area in sorted(areas)}}
+
+
+def _row_of_area(area: str, specs: Mapping[str, Sequence[Case]]) -> str:
+    count = sum(map(len, specs.values()))
+    return f"| [{_title(area)}]({area}.md) | {len(specs)} | {count} | {_cell(_first_sentence(_introduction(area)))} |\n"
+
+
+def _area(area: str, specs: Mapping[str, Sequence[Case]]) -> str:
+    files = {spec: _spec_text(spec) for spec in specs}
+    shortest = min(files, key=lambda spec: (files[spec].count("\n"), spec))
+    parts = [
+        f"# {_title(area)}\n",
+        _introduction(area) + "\n",
+        f"`torch-conformance run specs/{area}` runs it. One of its specs, `{shortest}`:\n",
+        f"<!-- shipped-spec: {shortest} -->\n```yaml\n{files[shortest]}```\n",
+        f"## Its {len(specs)} specs\n",
+        "| spec | claim | backends | cases | judged by |\n|---|---|---|---|---|\n"
+        + "".join(_row(spec, specs[spec]) for spec in sorted(specs)),
+    ]
+    return "\n".join(parts)
+
+
+def _row(spec: str, cases: Sequence[Case]) -> str:
+    backends = ", ".join(dict.fromkeys(case.backend for case in cases))
+    judges = ", ".join(sorted({f"`{expected.kind}`" for case in cases for step in case.steps for expected in step.expectations}))
+    asked = " (on request)" if cases[0].on_request else ""
+    return f"| `{Path(spec).stem}`{asked} | {_cell(cases[0].summary)} | {backends} | {len(cases)} | {judges} |\n"
+
+
+def _spec_text(spec: str) -> str:
+    return (ROOT / spec).read_text("utf-8").rstrip("\n") + "\n"
+
+
+def _title(area: str) -> str:
+    return (ROOT / "specs" / area / "README.md").read_text("utf-8").splitlines()[0].removeprefix("# ")
+
+
+def _introduction(area: str) -> str:
+    paragraphs = (ROOT / "specs" / area / "README.md").read_text("utf-8").split("\n\n")
+    found = next(paragraph.strip() for paragraph in paragraphs if paragraph.strip() and not paragraph.startswith(("#", "|", "-", "`", "<")))
+    return found.replace("](../../docs/", "](../")
+
+
+def _first_sentence(text: str) -> str:
+    return " ".join(text.split()).partition(". ")[0].rstrip(".:") + "."
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+
+
+def _line(text: str) -> str:
+    return _escaped(text).replace("\n", " ")
+
+
+if __name__ == "__main__":
+    main()
