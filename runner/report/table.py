@@ -26,8 +26,7 @@ from runner.record.journal import JournalWriter
 from runner.record.run_folder import RunFolder
 from runner.report import github
 from runner.report.github import GitHubReporter
-from runner.report.html.listener import HtmlReporter
-from runner.report.html.writing import PAGE
+from runner.report.html.writing import PAGE, HtmlReporter
 from runner.report.junit import JUnitReporter
 from runner.report.setup import ReportSetup
 from runner.report.terminal import TerminalReporter

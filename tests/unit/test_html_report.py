@@ -24,13 +24,10 @@ from runner.core.results import CaseResult, Verdict
 from runner.record.evidence import digest
 from runner.record.journal import RunHeader
 from runner.record.run_folder import RunFolder
-from runner.report.html import listener, observed
-from runner.report.html.details import Budget, Details
-from runner.report.html.index import index_of
-from runner.report.html.scripts import script, shown
-from runner.report.html.sources import sources_of
-from runner.report.html.trace import intervals_of, trace_of
-from runner.report.html.writing import write_page
+from runner.report.html import cases, script, shown, writing
+from runner.report.html.cases import Budget, Details, sources_of
+from runner.report.html.overview import index_of, intervals_of, trace_of
+from runner.report.html.writing import HtmlReporter, write_page
 from runner.report.setup import ReportSetup
 from runner.report.table import REPORTERS
 from runner.report.terminal import TerminalReporter
@@ -253,7 +250,7 @@ def observation(**calibrated: Any) -> dict[str, Any]:
 
 def test_errors_histogram_and_census_come_from_the_observation() -> None:
     histogram = {"first": -4, "compiled": [1, 2, 0], "eager": [3, 0, 0]}
-    found = observed.facts_of(observation(max_ulp=2.5, eager_max_ulp=0.5, outside=1, numel=4, histogram=histogram))
+    found = cases.facts_of(observation(max_ulp=2.5, eager_max_ulp=0.5, outside=1, numel=4, histogram=histogram))
     assert found["numbers"][0] | {} == {
         "step": 0,
         "expectation": "0",
@@ -271,7 +268,7 @@ def test_errors_histogram_and_census_come_from_the_observation() -> None:
 
 def test_numbers_outside_of_their_bounds_come_first_and_those_left_out_are_counted() -> None:
     steps = [observation(max_ulp=float(number), outside=int(number == 39))["steps"][0] for number in range(40)]
-    found = observed.facts_of({"steps": steps})
+    found = cases.facts_of({"steps": steps})
     assert [one["max_ulp"] for one in found["numbers"]] == [39.0, *map(float, range(23))]
     assert (found["numbers_left"], "tunings_left" in found) == (16, False)
 
@@ -286,7 +283,7 @@ def test_numbers_outside_of_their_bounds_come_first_and_those_left_out_are_count
     + [observation(max_ulp=float("inf"), worst={"index": [[[1]]]})],
 )
 def test_a_lying_observation_is_data(tmp_path: Path, lie: Any) -> None:
-    found = observed.facts_of(lie)
+    found = cases.facts_of(lie)
     assert len(json.dumps(found, allow_nan=False)) < 2_000
     assert "histogram" not in json.dumps(found)
 
@@ -309,25 +306,25 @@ def test_the_line_where_filecheck_stopped_is_marked(tmp_path: Path) -> None:
         kind="filecheck", status=Status.FAILED, position=AT, expected="line 1: CHECK: x", detail="      2 | two\n>     3 |     three\n"
     )
     result = case(verdicts=(verdict,), evidence=digests, code=tuple(digests))
-    pieces = observed.pieces_of(folder, result, observed.names_of(result), 10_000)
+    pieces = cases.pieces_of(folder, result, cases.names_of(result), 10_000)
     assert [(piece["name"], piece.get("marks")) for piece in pieces] == [("code-0-0.txt", [[3, 0]]), ("code-0-1.txt", None)]
 
 
 def test_code_has_a_limit_and_no_secret(tmp_path: Path) -> None:
     folder, digests = folder_with(tmp_path, code_0_0="password=hunter22 " + "x" * 500, code_0_1="y" * 500)
     result = case(evidence=digests, code=tuple(digests))
-    first, second = observed.pieces_of(folder, result, list(digests), 100)
+    first, second = cases.pieces_of(folder, result, list(digests), 100)
     assert "hunter22" not in first["text"]
     assert "left out" in first["text"]
     assert second == {"name": "code-0-1.txt"}
-    assert observed.pieces_of(folder, result, ["../../secret.txt", "plan.json"], 100) == []
+    assert cases.pieces_of(folder, result, ["../../secret.txt", "plan.json"], 100) == []
 
 
 def test_a_link_in_the_place_of_code_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     folder, _ = folder_with(tmp_path)
     (folder / "cases" / "00001" / "code-0-0.txt").symlink_to(tmp_path / "secret")
-    assert observed.pieces_of(folder, case(), ["code-0-0.txt"], 100) == [{"name": "code-0-0.txt"}]
+    assert cases.pieces_of(folder, case(), ["code-0-0.txt"], 100) == [{"name": "code-0-0.txt"}]
 
 
 def test_files_of_cases_are_read_within_a_budget(tmp_path: Path) -> None:
@@ -422,9 +419,9 @@ def test_a_second_report_replaces_the_first(tmp_path: Path) -> None:
     assert not (run / "report" / "cases-9.js").exists()
 
 
-def reporter(folder: Path) -> listener.HtmlReporter:
+def reporter(folder: Path) -> HtmlReporter:
     folder.mkdir(exist_ok=True)
-    return listener.HtmlReporter(ReportSetup(folder=RunFolder(path=folder, run_id="x")))
+    return HtmlReporter(ReportSetup(folder=RunFolder(path=folder, run_id="x")))
 
 
 def ended(*results: CaseResult) -> RunEnded:
@@ -434,7 +431,7 @@ def ended(*results: CaseResult) -> RunEnded:
 def test_a_run_names_the_page_on_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     folder = RunFolder(path=tmp_path / "a\n::error::b", run_id="x", junit_files=[Path("junit.xml")])
     folder.path.mkdir()
-    for make in (listener.HtmlReporter, TerminalReporter):
+    for make in (HtmlReporter, TerminalReporter):
         make(ReportSetup(folder=folder)).on_event(ended(case()))
     *_, page, last = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"page: \S.*a \\x3a:error::b/index\.html", page), page
@@ -454,7 +451,7 @@ def test_a_page_that_cannot_be_written_is_a_warning(
     def fail(*_: object) -> Path:
         raise error
 
-    monkeypatch.setattr(listener, "write_page", fail)
+    monkeypatch.setattr(writing, "write_page", fail)
     capsys.readouterr()
     one.on_event(ended(case()))
     assert capsys.readouterr().err.startswith("warning: the HTML report was not written: ")

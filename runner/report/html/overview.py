@@ -1,18 +1,102 @@
-"""The page of the run: what ran where, what it covered, and what its footer says. All from the journal."""
+"""The index, a column for each thing that the page filters by; the page of the run: what ran where, what it covered; and its timeline.
 
+A column holds numbers of small tables, so 150,000 cases take some MB. The timeline is also a Chrome trace, which Perfetto opens.
+"""
+
+import heapq
+import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 
-from runner.core.header import MissedCases, RunFooter, RunHeader
+from runner.core.escaping import one_line
+from runner.core.header import RunFooter, RunHeader
+from runner.core.outcomes import Outcome
 from runner.core.protocol import Json
-from runner.core.results import CaseResult
-from runner.report.html.index import totals_of
-from runner.report.html.scripts import shown
+from runner.core.results import Attempt, CaseResult
+from runner.report.html import shown
 from runner.report.statement import remark
+
+_WORKERS, _GPUS, _WARM_UPS = 1, 2, 3
+"""The processes of the trace."""
+
+_SLACK = 0.002
+"""Seconds that two intervals of one lane may overlap: the journal's moments have milliseconds."""
 
 _LISTED = 1_000
 """Cases that an earlier run executed and this one did not."""
+
+_REASON = 240
+"""Characters of a reason in a list; the page of the case has all of it."""
+
+_FIRST = (
+    Outcome.CRASH,
+    Outcome.FAIL,
+    Outcome.FELL_BACK,
+    Outcome.ERROR,
+    Outcome.TIMEOUT,
+    Outcome.OFFLINE_FAIL,
+    Outcome.XPASS,
+    Outcome.FLAKY,
+    Outcome.NOT_RUN,
+    Outcome.XFAIL,
+    Outcome.UNAVAILABLE,
+    Outcome.OFFLINE_PASS,
+    Outcome.PASS,
+)
+"""The order of the page: what needs a person first."""
+
+
+def index_of(results: Sequence[CaseResult], chunks: Sequence[int]) -> dict[str, Json]:
+    """Return the index; ``chunks`` has the number of the first case of each chunk of details."""
+    tables: dict[str, dict[object, int]] = {name: {} for name in ("spec", "backend", "point", "reason", "tags")}
+    columns: dict[str, list[int]] = {name: [] for name in ("outcome", *tables, "ms")}
+    places = {outcome: place for place, outcome in enumerate(_FIRST)}
+    odd: dict[str, str] = {}
+    for number, result in enumerate(results):
+        if (point := _point(result)) is None:
+            odd[str(number)] = shown(result.case_id)
+        values: dict[str, object] = {
+            "spec": (result.spec, result.area, result.name),
+            "backend": result.backend,
+            "point": point or "",
+            "reason": (result.failure_type, one_line(result.reason, _REASON)),
+            "tags": tuple(result.tags),
+        }
+        for name, value in values.items():
+            columns[name].append(tables[name].setdefault(value, len(tables[name])))
+        columns["outcome"].append(places[result.outcome])
+        columns["ms"].append(round(result.seconds * 1000))
+    return {
+        "outcomes": [[one.label, one.is_failure, one.is_executed, one.glyph] for one in _FIRST],
+        "specs": _shown(list(tables["spec"])),
+        "backends": _shown(list(tables["backend"])),
+        "points": _shown(list(tables["point"])),
+        "reasons": _shown(list(tables["reason"])),
+        "tags": _shown(list(tables["tags"])),
+        "odd": odd,
+        "chunks": list(chunks),
+        "columns": columns,
+    }
+
+
+def _point(result: CaseResult) -> str | None:
+    """Return the part of an id behind its backend; None for an id of another form."""
+    head = f"{result.area}/{result.name}" if result.area else result.name
+    begin = f"{head}[backend={result.backend}"
+    rest = result.case_id.removeprefix(begin)
+    if len(rest) == len(result.case_id) or not rest.endswith("]") or (rest != "]" and not rest.startswith(",")):
+        return None
+    return rest[1:-1]
+
+
+def totals_of(results: Sequence[CaseResult]) -> Mapping[Outcome, int]:
+    """Count the results, in the order of the page."""
+    counts = dict.fromkeys(_FIRST, 0)
+    for result in results:
+        counts[result.outcome] += 1
+    return counts
 
 
 def head_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None) -> dict[str, Json]:
@@ -30,7 +114,7 @@ def head_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter 
         "conformance": statement.conformance.value if statement else "",
         "remark": shown(remark(statement)) if statement else "",
         "totals": {outcome.label: count for outcome, count in totals_of(results).items()},
-        "environment": shown_texts(header.environment),
+        "environment": _shown(dict(header.environment)),
         "truncated": footer is None,
         "interrupted": bool(footer and footer.interrupted),
         "exit_code": footer.exit_code if footer else None,
@@ -42,53 +126,50 @@ def head_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter 
 def facts_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None) -> dict[str, Json]:
     """Return what the view of the run shows besides."""
     return {
-        "command": [*map(shown, header.command)],
-        "variables": shown_texts(header.variables),
-        "options": shown_texts(header.options),
+        "command": _shown(header.command),
+        "variables": _shown(dict(header.variables)),
+        "options": _shown(dict(header.options)),
         "shard": shown(header.shard),
         "shuffle": shown(header.shuffle),
-        "merged": [*map(shown, header.merged)],
+        "merged": _shown(header.merged),
         "not_requested": header.not_requested,
-        "coverage": [*_coverage(results)],
-        "operators": [*_operators(results)],
+        "coverage": _by_outcome(results, _covered),
+        "operators": _by_outcome(results, _operators),
         "ledgers": [_shown(asdict(ledger)) for ledger in footer.ledgers] if footer else [],
-        "against": [_against(earlier) for earlier in footer.against] if footer else [],
+        "against": [
+            _shown(
+                {
+                    "run": earlier.run,
+                    "executed": earlier.executed,
+                    "missed": list(earlier.missed.items())[:_LISTED],
+                    "count": len(earlier.missed),
+                }
+            )
+            for earlier in (footer.against if footer else ())
+        ],
         "statement": [_statement(footer)] if footer and footer.statement else [],
         "audit": [_shown(asdict(score)) for score in footer.audit] if footer else [],
     }
 
 
-def shown_texts(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return texts by name, with visible escapes."""
-    return {shown(name): shown(text) for name, text in texts.items()}
-
-
-def _coverage(results: Sequence[CaseResult]) -> Iterator[Json]:
-    """Yield each upstream test that cases restate, with its cases by outcome."""
+def _by_outcome(results: Iterable[CaseResult], names_of: Callable[[CaseResult], Iterable[str]]) -> list[Json]:
+    """Return each name that cases have, with its cases by outcome."""
     found: dict[str, Counter[str]] = {}
     for result in results:
-        for name in dict.fromkeys(covered.partition("[")[0] for covered in result.covers):
+        for name in dict.fromkeys(names_of(result)):
             found.setdefault(name, Counter())[result.outcome.label] += 1
-    for name in sorted(found):
-        yield [shown(name), dict(found[name])]
+    return [[shown(name), dict(found[name])] for name in sorted(found)]
 
 
-def _operators(results: Sequence[CaseResult]) -> Iterator[Json]:
-    """Yield each operator of torch's database that cases were made of, with its cases by outcome."""
-    found: dict[str, Counter[str]] = {}
-    for result in results:
-        if "[" not in result.case_id:
-            continue
-        for part in result.case_id.partition("[")[2].rstrip("]").split(","):
-            if part.startswith("op="):
-                found.setdefault(part.removeprefix("op="), Counter())[result.outcome.label] += 1
-    for name in sorted(found):
-        yield [shown(name), dict(found[name])]
+def _covered(result: CaseResult) -> Iterable[str]:
+    """Yield the upstream tests that a case restates."""
+    return (name.partition("[")[0] for name in result.covers)
 
 
-def _against(earlier: MissedCases) -> Json:
-    listed = [[name, reason] for name, reason in list(earlier.missed.items())[:_LISTED]]
-    return _shown({"run": earlier.run, "executed": earlier.executed, "missed": listed, "count": len(earlier.missed)})
+def _operators(result: CaseResult) -> Iterable[str]:
+    """Yield the operator of torch's database that a case was made of."""
+    point = result.case_id.partition("[")[2].rstrip("]").split(",")
+    return [part.removeprefix("op=") for part in point if part.startswith("op=")][:1]
 
 
 def _statement(footer: RunFooter) -> Json:
@@ -120,3 +201,108 @@ def _shown(value: object) -> Json:
             return {shown(str(name)): _shown(item) for name, item in value.items()}
         case _:
             return value
+
+
+# -- the timeline: which case ran when, on which worker and GPU -----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """One execution of a case."""
+
+    case: int
+    """The number of its case in the run."""
+    begun: float
+    """Seconds since the first interval of the run, or since the first warm-up of a worker."""
+    seconds: float
+    outcome: str
+    worker: int
+    gpus: tuple[int, ...]
+    warmup_begun: float = 0.0
+    """When its worker began to warm up; meaningless without ``warmup``."""
+    warmup: float = 0.0
+    """Seconds of that; 0 where the worker did not warm up for it."""
+    lane: int = 0
+    """Its row: at one moment a row has one case."""
+
+
+def intervals_of(results: Sequence[CaseResult]) -> list[Interval]:
+    """Return the executions whose beginning the journal has, by their beginning, each in a lane."""
+    found = [
+        (moment, number, attempt)
+        for number, result in enumerate(results)
+        for attempt in (result.attempts or (result,))
+        if (moment := _moment(attempt.begun)) is not None
+    ]
+    found.sort(key=lambda one: one[:2])
+    warm = [moment for _, _, attempt in found if (moment := _moment(attempt.warmup_begun)) is not None]
+    start = min([moment for moment, _, _ in found] + warm, default=0.0)
+    return list(_in_lanes([_interval(number, moment - start, attempt, start) for moment, number, attempt in found]))
+
+
+def _interval(number: int, begun: float, attempt: Attempt, start: float) -> Interval:
+    warm = _moment(attempt.warmup_begun)
+    return Interval(
+        warmup_begun=0.0 if warm is None else warm - start,
+        warmup=0.0 if warm is None else max(attempt.warmup, 0.0),
+        case=number,
+        begun=begun,
+        seconds=max(attempt.seconds, 0.0),
+        outcome=attempt.outcome.label,
+        worker=attempt.worker,
+        gpus=attempt.gpus,
+    )
+
+
+def _moment(text: str) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _in_lanes(intervals: Sequence[Interval]) -> Iterator[Interval]:
+    """Yield each interval in the lowest lane that is free when it begins."""
+    busy: list[tuple[float, int]] = []
+    free: list[int] = []
+    for one in intervals:
+        while busy and busy[0][0] <= one.begun + _SLACK:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        lane = heapq.heappop(free) if free else len(busy)
+        heapq.heappush(busy, (one.begun + one.seconds, lane))
+        yield replace(one, lane=lane)
+
+
+def columns_of(intervals: Sequence[Interval]) -> dict[str, Json]:
+    """Return the timeline for the page."""
+    return {
+        "case": [one.case for one in intervals],
+        "begun": [round(one.begun * 1000) for one in intervals],
+        "ms": [round(one.seconds * 1000) for one in intervals],
+        "lane": [one.lane for one in intervals],
+        "worker": [one.worker for one in intervals],
+        "gpus": [list(one.gpus) for one in intervals],
+        "outcome": [one.outcome for one in intervals],
+    }
+
+
+def trace_of(intervals: Sequence[Interval], results: Sequence[CaseResult]) -> Iterator[bytes]:
+    """Yield the Chrome trace as JSON, a line for each event."""
+    yield b'{"displayTimeUnit":"ms","traceEvents":[\n'
+    yield b",\n".join(json.dumps(event, ensure_ascii=True, allow_nan=False).encode("ascii") for event in _events(intervals, results))
+    yield b"\n]}\n"
+
+
+def _events(intervals: Sequence[Interval], results: Sequence[CaseResult]) -> Iterator[dict[str, Json]]:
+    for process, name in ((_WORKERS, "workers"), (_GPUS, "GPUs"), (_WARM_UPS, "warm-ups of workers")):
+        yield {"ph": "M", "pid": process, "name": "process_name", "args": {"name": name}}
+    for one in intervals:
+        result = results[one.case]
+        details = {"outcome": one.outcome, "worker": one.worker, "gpus": list(one.gpus), "spec": shown(result.spec)}
+        for process, row in ((_WORKERS, one.lane), *((_GPUS, gpu) for gpu in one.gpus)):
+            times = {"ts": round(one.begun * 1e6), "dur": round(one.seconds * 1e6)}
+            yield {"ph": "X", "pid": process, "tid": row, **times, "name": shown(result.case_id), "cat": one.outcome, "args": details}
+        if one.warmup:
+            times = {"ts": round(one.warmup_begun * 1e6), "dur": round(one.warmup * 1e6)}
+            name, row = f"warm-up of worker {one.worker}", one.worker
+            yield {"ph": "X", "pid": _WARM_UPS, "tid": row, **times, "name": name, "args": {"worker": one.worker}}

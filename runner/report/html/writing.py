@@ -1,21 +1,23 @@
-"""Writes the report: first into a new folder, which then replaces the former one, and last the page."""
+"""Writes the report: first into a new folder, which then replaces the former one, and last the page; and the listener that does so."""
 
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from runner.core.diagnostics import shown_path
+from runner.core.escaping import one_line
+from runner.core.events import RunAbandoned, RunEnded, RunEvent
 from runner.core.header import RunFooter, RunHeader
 from runner.core.results import CaseResult
-from runner.report.html.details import Details
-from runner.report.html.index import index_of, totals_of
-from runner.report.html.overview import facts_of, head_of
-from runner.report.html.scripts import script, shown
-from runner.report.html.sources import files_of, sources_of
-from runner.report.html.trace import columns_of, intervals_of, trace_of
-from runner.system import data_dirs
+from runner.record.run_folder import LATEST, REPORTS
+from runner.report.html import script, shown
+from runner.report.html.cases import Details, files_of, sources_of
+from runner.report.html.overview import columns_of, facts_of, head_of, index_of, intervals_of, totals_of, trace_of
+from runner.report.setup import ReportSetup
+from runner.system import data_dirs, output
 from runner.system.streams import naming
 
 PAGE, PARTS = "index.html", "report"
@@ -25,6 +27,40 @@ _STYLES, _PROGRAMS = "report/*.css", "report/app/*.js"
 _SOURCES_OF_CHUNK = 40
 _NAMED = 50
 """How many cases the page names where no script runs."""
+
+
+class HtmlReporter:
+    """Writes the page; the terminal names it. The run has ended by then: a page that cannot be written is a warning."""
+
+    def __init__(self, setup: ReportSetup) -> None:
+        self._folder = setup.folder
+
+    def on_event(self, event: RunEvent) -> None:
+        """Write the page of a run that ended; remove that of a run whose records cannot be believed."""
+        match event:
+            case RunEnded():
+                self._write(event)
+            case RunAbandoned():
+                remove_page(self._folder.path)
+
+    def close(self) -> None:
+        """Release nothing: every file is written at once."""
+
+    def _write(self, ended: RunEnded) -> None:
+        try:
+            write_page(self._folder.path, ended.header, ended.results, ended.footer)
+            self._folder.page = shown_path((REPORTS / LATEST if self._folder.is_latest else self._folder.path) / PAGE)
+        except OSError as error:
+            where = f" {error.filename}" if error.filename else ""
+            self._warn(f"cannot write{where}: {error.strerror or error}")
+        except Exception as error:
+            # the journal is complete and says how the run ended: a defect of the page must not change the exit code
+            self._warn(f"{type(error).__name__}: {error}; this is a bug of torch-conformance, please report it")
+
+    def _warn(self, why: str) -> None:
+        """Remove a page of an earlier part of the run, which has other results."""
+        remove_page(self._folder.path)
+        output.note(f"warning: the HTML report was not written: {one_line(why)}")
 
 
 def write_page(folder: Path, header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None) -> Path:
@@ -58,7 +94,7 @@ def _write_parts(parts: Path, folder: Path, header: RunHeader, results: Sequence
         _write(parts / f"sources-{number}.js", script(f"sources-{number}", sources_of(group, header.specs)))
     intervals = intervals_of(results)
     if intervals:
-        _write_all(parts / "trace.json", trace_of(intervals, results))
+        _write(parts / "trace.json", *trace_of(intervals, results))
     _write(parts / "run.js", script("run", {**facts_of(header, results, footer), "timeline": columns_of(intervals)}))
     places = {shown(file): number for number, group in enumerate(groups) for file in group}
     index = {**index_of(results, details.first), "head": head_of(header, results, footer), "sources": places}
@@ -92,11 +128,7 @@ def _page(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | 
     )
 
 
-def _write(path: Path, data: bytes) -> None:
-    _write_all(path, [data])
-
-
-def _write_all(path: Path, pieces: Iterable[bytes]) -> None:
+def _write(path: Path, *pieces: bytes) -> None:
     with path.open("xb") as stream:
         for piece in pieces:
             stream.write(piece)

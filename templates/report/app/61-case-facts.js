@@ -65,7 +65,7 @@ const facts = (i, { c, s }) => {
     c.phases && part("Phases", phases(c.phases.map(([name, seconds]) => [s(name), seconds]))),
     c.options && part("Options in force", T.el("ul", { class: "ids mono" }, c.options.map((option) => T.el("li", {}, s(option))))),
     c.covers && part("Restates", T.el("ul", { class: "ids" }, c.covers.map((name) => T.el("li", {}, s(name))))),
-    (c.notes || c.company) && part("Notes", T.el("ul", { class: "ids" }, c.company && T.el("li", {}, `in a shared worker: ${s(c.company)}; then run alone, and only that counts`), (c.notes || []).map((note) => T.el("li", {}, s(note))))),
+    c.notes && part("Notes", T.el("ul", { class: "ids" }, c.notes.map((note) => T.el("li", {}, s(note))))),
     c.folder && part("Files", T.el("div", { class: "dim" }, s(c.folder)), T.el("ul", { class: "ids" }, [...(c.files || []).map(s), "plan.json", "stdout.txt", "stderr.txt", ...(c.attachments || []).map(s)].map((name) => T.el("li", {}, T.file(s(c.folder), name))))),
     part("Environment", rows([["torch", env.torch], ["triton", env.triton], ["device", env.device], ["arch", env.arch], ["CUDA", env.cuda], ["HIP", env.hip], ["Python", env.python], ["CPU", env.cpu]])));
 };
