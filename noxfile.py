@@ -33,9 +33,9 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def full(session: nox.Session) -> None:
-    """Run every test, those marked ``nightly`` too."""
+    """Run every test, those marked ``nightly`` and those of ``tools`` too."""
     session.install(*PINNED, "-e", ".[test,triton]")
-    session.run("python", "-m", "pytest", "-n", "auto", "-m", "", *session.posargs)
+    session.run("python", "-m", "pytest", "-n", "auto", "-m", "", "tests", "tools/tests", *session.posargs)
 
 
 @nox.session
@@ -84,5 +84,5 @@ def mutants(session: nox.Session) -> None:
     """Plant a sample of small changes in torch; arguments after -- go to tools.mutants."""
     session.install(*PINNED, "-e", ".[test,triton]")
     folder = session.create_tmp()
-    quick = {"QUICK_COMPILER": f"{folder}/headers", "MUTANTS_OBJECT_CACHE": f"{folder}/objects"}
+    quick = {"QUICK_COMPILER": f"{folder}/headers"}
     session.run("python", "-m", "tools.mutants", *(session.posargs or ("--sample", "60", "--cases", "4")), env=quick)

@@ -1,3 +1,3 @@
 """A conformance runner for torch.compile: cases are data, verdicts are facts."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -1,6 +1,5 @@
 """The files of the repository that no program of ours reads: workflow, issue forms, hooks, package metadata."""
 
-import ast
 import subprocess
 import sys
 import tomllib
@@ -10,7 +9,6 @@ import pytest
 import yaml
 
 from tests.fences import ROOT
-from tools.mutants.__main__ import options as mutants_options
 
 FORMS = sorted(path for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml")
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -36,35 +34,6 @@ def test_issue_forms_are_valid_and_there() -> None:
         ids = [field["id"] for field in form["body"]]
         assert len(ids) == len(set(ids)), path
         assert all(field["attributes"]["label"] for field in form["body"]), path
-
-
-def test_ci_runs_every_session_that_checks_and_the_commands_of_the_readme() -> None:
-    ci = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8"))
-    assert ci["env"]["PIP_EXTRA_INDEX_URL"] == "https://download.pytorch.org/whl/cpu"
-    assert set(ci["jobs"]["checks"]["strategy"]["matrix"]["session"]) == {"lint", "types", "docs", "build"}
-    assert any(step.get("run") == ".ci/run" for step in ci["jobs"]["tests"]["steps"])
-
-
-def test_each_night_the_slow_tests_and_a_sample_of_mutants_run() -> None:
-    nightly = yaml.safe_load((ROOT / ".github" / "workflows" / "nightly.yml").read_text("utf-8"))
-    runs = {name: [step["run"] for step in job["steps"] if step.get("run", "").startswith("nox")] for name, job in nightly["jobs"].items()}
-    assert runs["tests"] == ["nox -s full"]
-    (command,) = runs["mutants"]
-    session, _, arguments = command.partition(" -- ")
-    assert session == "nox -s mutants"
-    assert mutants_options().parse_args(arguments.replace("${{ github.run_number }}", "7").split()).seed == 7
-
-
-def test_the_noxfile_has_the_sessions_that_are_documented() -> None:
-    tree = ast.parse((ROOT / "noxfile.py").read_text("utf-8"))
-    sessions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list}
-    assert sessions == {"tests", "lint", "types", "docs", "build", "faults", "full", "mutants"}
-
-
-def test_hooks_run_what_the_project_runs() -> None:
-    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))
-    hooks = {hook["id"] for repository in config["repos"] for hook in repository["hooks"]}
-    assert {"ruff", "ruff-format", "forbid-built-files", "fresh-reference"} <= hooks
 
 
 def test_the_package_is_typed_and_has_links() -> None:

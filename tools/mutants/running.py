@@ -19,9 +19,6 @@ from tools.mutants.planting import LINES, NOTES
 
 SITE = Path(__file__).with_name("site")
 
-OBJECTS = "MUTANTS_OBJECT_CACHE"
-"""The variable that names a folder for the C++ compiler's objects: code that a mutant does not change is then built once."""
-
 QUICK = "QUICK_COMPILER"
 """The variable that names a folder for precompiled headers: kernels are then built without optimization (``compiler/g++``)."""
 
@@ -210,11 +207,10 @@ def _run(
     plan.write_text(json.dumps(wanted, indent=1), "utf-8")
     path = os.pathsep.join([str(SITE), environment()["PYTHONPATH"]])
     variables = start(PLANTED_MUTANTS=str(plan), PYTHONPATH=path)
-    reused = ["--object-cache", os.environ[OBJECTS]] if os.environ.get(OBJECTS) else []
     if variables.get(QUICK):
         variables["PATH"] = os.pathsep.join([str(SITE.with_name("compiler")), variables["PATH"]])
     selection = [word for name in assigned for word in ("--select", name)]
-    options = ["--timeout", limit, "--waivers", shipped_waivers(folder), "--jobs", jobs, "--out", folder / "out", *reused]
+    options = ["--timeout", limit, "--waivers", shipped_waivers(folder), "--jobs", jobs, "--out", folder / "out"]
     done = program("run", folder / "specs", *selection, *options, env=variables, timeout=2 * limit * len(assigned))
     journal = folder / "out" / "run.jsonl"
     results = {result.case_id: result for result in read_run(journal).results} if journal.exists() else {}

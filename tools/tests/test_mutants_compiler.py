@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes import ROOT
 
-COMPILER = ROOT / "tests" / "mutants" / "compiler"
+COMPILER = ROOT / "tools" / "mutants" / "compiler"
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 
 
