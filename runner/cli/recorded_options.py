@@ -58,7 +58,7 @@ def add_diff(command: argparse.ArgumentParser) -> None:
         "out (default: 2)",
     )
     option("--code", action="store_true", help="print what differs in the generated code and the graphs of changed cases")
-    option("--html", type=Path, metavar="FILE", help="also write one HTML page, with generated code and graphs side by side")
+    option("--html", type=Path, metavar="FILE", help="also write one HTML page, with what differs in generated code and graphs")
     option("--json", action="store_true", help="print one object")
 
 

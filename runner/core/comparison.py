@@ -1,6 +1,6 @@
 """What two runs say of the same cases: how each case changed, and how the runs differ as a whole. Frozen values, without JSON of their own.
 
-``run/comparison`` makes them of two journals; ``report/comparison_*`` print them.
+``run/comparison`` makes them of two journals; ``report/comparison`` prints them.
 """
 
 from collections import Counter
@@ -36,12 +36,15 @@ class Change(Enum):
 class Mark(Enum):
     """What is said of a case besides its change."""
 
-    SLOWER = ("slower", "took longer than noise explains")
-    SPEC_CHANGED = ("spec-changed", "is not the same case in both runs: its spec or its expansion changed")
+    SLOWER = "slower"
+    """It took longer than noise explains."""
+    SPEC_CHANGED = "spec-changed"
+    """It is not the same case in both runs: its spec or its expansion changed."""
 
-    def __init__(self, word: str, meaning: str) -> None:
-        self.word = word
-        self.meaning = meaning
+    @property
+    def word(self) -> str:
+        """The mark as reports and ``--fail-on`` name it."""
+        return self.value
 
 
 FAIL_ON: tuple[str, ...] = (*(change.word for change in Change if change is not Change.SAME), *(mark.word for mark in Mark))

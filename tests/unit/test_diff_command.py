@@ -209,15 +209,14 @@ def test_the_page_needs_no_network_and_no_script() -> None:
     assert re.findall(r"https?://|@import|url\(", text) == []
 
 
-def test_code_stands_side_by_side_and_equal_parts_are_left_out() -> None:
+def test_the_page_has_what_differs_in_the_code() -> None:
     common = "".join(f"line {number}\n" for number in range(100))
     write_run(Path("c"), run_of(recorded("one")), {"code-0-0.txt": f"{common}x = 1\n"})
     write_run(Path("d"), run_of(recorded("one", FAIL)), {"code-0-0.txt": f"{common}x = 2\ny = 3\n"})
     assert main(["diff", "c", "d", "--html", "x.html"]) == 0
     text = Path("x.html").read_text("utf-8")
-    assert '<td class="n">101</td><td class="left">x = 1</td><td class="n">101</td><td class="right">x = 2</td>' in text
-    assert '<td class="n"></td><td class="left"></td><td class="n">102</td><td class="right">y = 3</td>' in text
-    assert "96 equal lines" in text
+    assert '<span class="then">-x = 1</span>\n<span class="now">+x = 2</span>\n<span class="now">+y = 3</span>' in text
+    assert "line 99<" in text
     assert "line 3<" not in text
 
 
@@ -232,4 +231,4 @@ def test_captured_graphs_are_compared(capsys: pytest.CaptureFixture[str]) -> Non
     text = capsys.readouterr().out
     assert "generated code and graphs: graph 0 of step 0, expectation 0 differs, 0 the same" in text
     assert "      -relu\n      +gelu\n" in text
-    assert '<td class="right">gelu</td>' in Path("x.html").read_text("utf-8")
+    assert '<span class="now">+gelu</span>' in Path("x.html").read_text("utf-8")

@@ -6,12 +6,8 @@ from runner.core.comparison import FAIL_ON, Comparison
 from runner.core.diagnostics import UsageError, shown_path, unknown
 from runner.core.exit_codes import ExitCode
 from runner.core.options import DiffOptions
-from runner.report.comparison_html import page_of
-from runner.report.comparison_json import document_of
-from runner.report.comparison_text import lines_of
-from runner.report.pages import write_page
-from runner.run.comparison import compare
-from runner.run.comparison_runs import read_placed, texts_of
+from runner.report.comparison import document_of, lines_of, page_of, write_page
+from runner.run.comparison import compare, read_placed, texts_of
 from runner.system import output
 
 
