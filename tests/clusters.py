@@ -13,8 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from runner.core.results import CaseResult
-from runner.execute.ray.labels import labels_of, resources_of
-from runner.execute.ray.link import AGENT
+from runner.execute.ray.link import AGENT, LABEL, NAME, RESOURCE
 from runner.record.journal import Run, read_run
 from tests.fakes import environment
 
@@ -64,12 +63,11 @@ class Cluster:
         words = ["node", "join", "--address", self.address, "--as", name, "--once", *more]
         self._start(name, [python, "-m", "runner", *words], **variables)
 
-    def join_with_labels(self, name: str, shares: int = 1, **facts: str) -> None:
+    def join_with_labels(self, name: str, **facts: str) -> None:
         """Start a node with these labels. 'node join' would compare them with the machine; this does not."""
-        labels = ",".join(f"{label}={value}" for label, value in labels_of(name, shares, "cpu", facts).items())
-        resources = ",".join(f'"{resource}": {count}' for resource, count in resources_of(shares).items())
+        labels = ",".join([f"{NAME}={name}", *(f"{LABEL}{fact}={value}" for fact, value in facts.items())])
         words = ["start", "--address", self.address, "--block", "--disable-usage-stats", "--labels", labels]
-        self._start(name, [sys.executable, "-P", "-c", _RAY, *words, "--resources", f"{{{resources}}}"])
+        self._start(name, [sys.executable, "-P", "-c", _RAY, *words, "--resources", f'{{"{RESOURCE}": 1}}'])
 
     def group(self, name: str) -> int:
         return self._processes[name].pid

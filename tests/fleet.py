@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from runner.execute.base import Execution, Job
-from runner.execute.ray import bundle
+from runner.execute.ray import source as own_source
 from runner.execute.ray.frames import Frame, FrameReader, pack, unpack
 from runner.execute.ray.link import Came, Event, Joined, Lost, Node, Opened
 from runner.execute.ray.node_facts import machine_as_json
 from runner.run.fleet import options as fleet_options
-from runner.run.fleet import start
+from runner.run.fleet import runner as fleet_runner
 from runner.system import availability
 from runner.system.installed_torch import installed_torch, release
 from tests.fakes import ENDED, FACTS, close_facts, close_leaf, observation, seen
@@ -59,7 +59,6 @@ class FakeNode:
     ran: list[str] = field(default_factory=list)
     """The ids of the cases that it ended, without canaries."""
     speaks_after_death: bool = False
-    shares: int = 1
     torch: str = ""
     """The version of its torch, where that is not the one of this machine."""
     adds: Mapping[str, str] = field(default_factory=dict)
@@ -94,14 +93,13 @@ class FakeNode:
         if self.torch:
             machine = replace(machine, torch=self.torch, release=release(self.torch))
         provenance = {"host": f"host-of-{self.name}", "image": f"image-of-{self.name}"}
-        source = self.source or bundle.digest()
+        source = self.source or own_source.digest()
         return {
             "kind": "hello",
             "machine": machine_as_json(machine),
             "provenance": provenance,
             "source": source,
             "jobs": 2,
-            **self._state(),
         }
 
     def _state(self) -> dict[str, Any]:
@@ -129,10 +127,7 @@ class FakeNode:
 class FakeLink:
     """Delivers what nodes answer, in turn."""
 
-    lease_seconds = 0.0
-
     def __init__(self, nodes: Sequence[FakeNode]) -> None:
-        self.is_lost = False
         self.fakes = {node.name: node for node in nodes}
         self._readers: dict[str, FrameReader] = {}
         self._events: list[Event] = []
@@ -143,11 +138,11 @@ class FakeLink:
     def nodes(self) -> Sequence[Node]:
         ended = sum(len(fake.ran) for fake in self.fakes.values())
         there = {name: fake for name, fake in self.fakes.items() if fake.joins_after <= ended}
-        return [Node(key=f"key-{name}", name=name, labels=fake.labels, shares=fake.shares) for name, fake in there.items()]
+        return [Node(key=f"key-{name}", name=name, labels=fake.labels) for name, fake in there.items()]
 
-    def open(self, node: Node, variables: Mapping[str, str]) -> None:
-        self._readers[node.key] = FrameReader()
-        self._events.append(Opened(node.key))
+    def open(self, key: str) -> None:
+        self._readers[key] = FrameReader()
+        self._events.append(Opened(key))
 
     def send(self, key: str, data: bytes) -> None:
         if key not in self._readers:
@@ -170,6 +165,11 @@ class FakeLink:
         events, self._events = self._events, []
         return events
 
+    def lose(self, key: str, why: str) -> None:
+        """Lose a node that was opened, in place of what it would say."""
+        self._events = [event for event in self._events if isinstance(event, Joined) or event.key != key]
+        self._events.append(Lost(key, why))
+
     def close_node(self, key: str) -> None:
         self._readers.pop(key, None)
 
@@ -185,7 +185,7 @@ def use_fleet(monkeypatch: pytest.MonkeyPatch, *nodes: FakeNode) -> FakeLink:
     monkeypatch.setitem(FACTS, "torch", installed.version)  # what a fake executor of this machine reports
     monkeypatch.setattr(fleet_options, "require_ray", lambda: None)
     monkeypatch.setattr(fleet_options, "require_head", lambda address: None)
-    monkeypatch.setattr(start, "link_of", lambda options: link)
+    monkeypatch.setattr(fleet_runner, "link_of", lambda options: link)
     return link
 
 

@@ -4,13 +4,8 @@ from pathlib import Path
 
 from runner.cli.parser import main
 from runner.core.results import CaseResult
-from runner.execute.ray.peers import FleetSettings
 from runner.record.journal import read_run
 from tests.fleet import RAY
-
-FLEET = FleetSettings(
-    isolation="case", timeout_factor=1.0, jobs="1", memory_limit="none", servers={}, object_cache=False, caches=False, packages=()
-)
 
 
 def spec_of(cases: int) -> str:

@@ -139,8 +139,6 @@ class Execution:
     """Contamination: the measuring code that the case changed in a shared worker. The case is retried alone."""
     node: str = ""
     """The node of a fleet that ran it; empty for the runner's machine."""
-    unrun: str = ""
-    """Why it was not run at all: the nodes that could have run it are gone. Empty for every job that was run."""
 
     def to_json(self) -> str:
         """Return the execution as JSON."""

@@ -1,4 +1,4 @@
-"""The file of a lab as data: how many nodes of which kind, and what a node must have."""
+"""The file of a lab: how many nodes of which kind, and what a node must have; compared with the machine of a node that joined."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,9 +11,10 @@ from runner.language.backends import read_named
 from runner.language.read.document import Document
 from runner.language.read.kinds import LAB
 from runner.language.read.repair import readable
+from runner.system.capabilities import Machine
 
-_RANGES = ("python", "gpus")
-_SIGNS = "<>=!~"
+CPU = "cpu"
+"""The vendor of a node without an accelerator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,16 +28,25 @@ class LabNode:
     vendor: str = ""
     arch: str = ""
     gpus: str = ""
-    environment: str = ""
     image: str = ""
-    split: str = "none"
-    shares: int = 1
     positions: Mapping[str, Position]
     """Where each key stands in the file; the empty key for the node itself."""
 
-    def position(self, key: str) -> Position:
-        """Return where a key stands."""
-        return self.positions.get(key, self.positions[""])
+    def differences(self, machine: Machine) -> Iterator[str]:
+        """Yield how a machine differs from what the lab says of it."""
+        torch = machine.torch or "none"
+        vendor = machine.vendor if machine.gpus and machine.vendor else CPU
+        same_torch = _in_range(self.torch, machine.release or ()) if _is_range(self.torch) else self.torch == torch
+        for key, actual, is_right in (
+            ("torch", torch, same_torch),
+            ("python", ".".join(map(str, machine.python)), _in_range(self.python, machine.python)),
+            ("vendor", vendor, self.vendor == vendor),
+            ("arch", machine.arch or "none", self.arch == machine.arch),
+            ("gpus", str(machine.gpus or 0), _in_range(self.gpus, (machine.gpus or 0,))),
+        ):
+            required = getattr(self, key)
+            if required and not is_right:
+                yield f"{self.positions[key]}: {key} is {required} there, and {actual} on the node"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,27 +69,28 @@ def read_lab(path: Path) -> Lab:
     return Lab(name=document.data["lab"], nodes=nodes, document=document)
 
 
-def is_range(text: str) -> bool:
-    """Whether a text is a range of versions, and not one version."""
-    return text[:1] in _SIGNS
-
-
 def _problems(document: Document) -> Iterator[Diagnostic]:
-    """Yield what is wrong with the ranges and the shares of a lab."""
-    for name, given in document.data.get("nodes", {}).items():
-        for key in (*_RANGES, "torch"):
-            text = given.get(key)
-            if isinstance(text, str) and (key != "torch" or is_range(text)):
+    """Yield what is wrong with the ranges of a lab."""
+    for name, node in document.data.get("nodes", {}).items():
+        for key in ("python", "gpus", "torch"):
+            text = node.get(key)
+            if isinstance(text, str) and (key != "torch" or _is_range(text)):
                 try:
                     VersionRange.parse(text)
                 except BadRange as error:
                     yield document.problem(("nodes", name, key), str(error))
-        if given.get("shares", 1) > 1 and given.get("split", "none") == "none":
-            hint = "add split: gpu or split: cpu, or remove shares"
-            yield document.problem(("nodes", name, "shares"), "shares without a split: one actor has the whole node", hint)
 
 
 def _node(document: Document, name: str) -> LabNode:
-    given: Mapping[str, Any] = document.data["nodes"][name] or {}
-    positions = {key: document.position(("nodes", name, key)) for key in given}
-    return LabNode(name=name, **given, positions={**positions, "": document.position(("nodes", name), key=True)})
+    values: Mapping[str, Any] = document.data["nodes"][name] or {}
+    positions = {key: document.position(("nodes", name, key)) for key in values}
+    return LabNode(name=name, **values, positions={**positions, "": document.position(("nodes", name), key=True)})
+
+
+def _is_range(text: str) -> bool:
+    """Whether a text is a range of versions, and not one version."""
+    return text[:1] in ("<", ">", "=", "!", "~")
+
+
+def _in_range(text: str, value: tuple[int, ...]) -> bool:
+    return bool(text and value) and VersionRange.parse(text).holds(value)

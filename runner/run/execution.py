@@ -83,9 +83,9 @@ class Execution:
         prepared = self._prepared
         scheduling, executors = prepared.scheduling, prepared.executors
         if self._options.executor == RAY:
-            from runner.run.fleet.start import fleet_runner
+            from runner.run.fleet.runner import FleetRunner
 
-            return fleet_runner(prepared, self._folder, cases, recorded, glance)
+            return FleetRunner(prepared, self._folder, cases, recorded, glance)
         state = state_of(installed_torch())
         sharing = of_run(self._options.isolation, None, state, cases, self._folder.run_id)
         return CaseRunner(

@@ -61,7 +61,6 @@ EXECUTION = Execution(
     left_over="a process",
     contaminated="torch.add",
     node="epyc",
-    unrun="no node is left",
 )
 
 

@@ -1,7 +1,8 @@
-"""Runs on a fleet whose nodes are fakes: placement, tokens, losses, health checks, provenance, resume. Real nodes: test_fleet_on_ray."""
+"""Runs on a fleet whose nodes are fakes: placement, tokens, losses, health checks, late nodes, resume. Real nodes: test_fleet_on_ray."""
 
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,12 @@ from runner.cli.parser import main
 from runner.core.diagnostics import InvalidSpecs
 from runner.core.exit_codes import ExitCode
 from runner.execute.base import Execution, Job
-from runner.execute.ray.labels import labels_of
-from runner.execute.ray.peers import State
-from runner.execute.ray.roster import Roster
-from runner.execute.ray.source import PinnedSource
+from runner.execute.ray.link import NAME, Lost, Opened, named
 from runner.language.lab import read_lab
+from runner.run.fleet import options as fleet_options
 from tests.fakes import FACTS, use_executor
-from tests.fleet import FakeLink, FakeNode, all_graphs, passes, use_fleet
-from tests.fleet_runs import FLEET, outcomes, results, run, spec_of
+from tests.fleet import RAY, FakeLink, FakeNode, all_graphs, passes, use_fleet
+from tests.fleet_runs import outcomes, results, run, spec_of
 
 SPEC = spec_of(8)
 
@@ -181,22 +180,14 @@ def _dies_with_a_case(node: FakeNode) -> Any:
     return answer
 
 
-@pytest.mark.nightly(reason="what one of two nodes can run is always tested")
-def test_what_no_node_can_run_is_unavailable_before_anything_is_sent(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (here / "spec.yaml").write_text(f"requires: [{{gpus: '>=2'}}]\n{SPEC}")
-    one = FakeNode("one")
-    use_fleet(monkeypatch, one)
-    assert run() == ExitCode.NOTHING
-    assert set(outcomes()) == {"UNAVAILABLE"}
-    assert one.ran == []
-    assert all("0 GPUs visible, >=2 required" in result.reason for result in results().values())
-
-
-def test_a_case_goes_to_the_node_that_has_what_it_requires(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_case_goes_to_the_node_that_has_what_it_requires_or_is_unavailable(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "spec.yaml").write_text(f"requires: [{{mkldnn: float16}}]\n{SPEC}")
+    (here / "none.yaml").write_text(f"requires: [{{gpus: '>=2'}}]\n{SPEC}")
     use_fleet(monkeypatch, FakeNode("old", facts={"mkldnn": "float32"}), FakeNode("new", facts={"mkldnn": "float32 float16"}))
-    assert run() == ExitCode.OK
-    assert {result.node["name"] for result in results().values()} == {"new"}
+    assert main(["run", "spec.yaml", "none.yaml", *RAY, "--out", "out"]) == ExitCode.OK
+    assert {result.node.get("name") for result in results().values() if result.name == "spec"} == {"new"}
+    unavailable = {(result.outcome.label, result.reason) for result in results().values() if result.name == "none"}
+    assert unavailable == {("UNAVAILABLE", "0 GPUs visible, >=2 required")}
 
 
 LAB = """\
@@ -229,7 +220,6 @@ def test_nodes_that_are_not_what_the_lab_says_are_not_used(
     [
         ("lab: a\nnodes: {b: {cont: 2}}\n", "lab.yaml:2:13: unknown key 'cont' in node"),
         ("lab: a\nnodes: {b: {torch: '>=x'}}\n", "lab.yaml:2:20: "),
-        ("lab: a\nnodes: {b: {shares: 2}}\n", "lab.yaml:2:21: shares without a split"),
         ("lab: a\n", "lab.yaml:1:1: "),
         ("lab: a\nnodez: {b: {}}\n", "lab.yaml:2:1: unknown key 'nodez' in lab (did you mean 'nodes'?)"),
         ("lab: a\nnodes: {b: {torch: 2.13}}\n", "lab.yaml:2:20: expected text, found the number 2.13 (put it in quotes: it is text)"),
@@ -249,7 +239,6 @@ def test_problems_of_a_lab_have_positions(here: Path, text: str, problem: str) -
         (["--executor", "ray"], "--executor ray: which cluster?"),
         (["--address", "a:1"], "--address has no effect with --executor local"),
         (["--lab", "lab.yaml"], "--lab has no effect with --executor local"),
-        (["--executor", "ray", "--address", "a:1", "--isolation", "auto"], "--executor ray with --isolation auto"),
     ],
 )
 def test_options_of_a_fleet_that_contradict_each_other(
@@ -309,35 +298,6 @@ def test_attempts_of_a_case_run_on_nodes_that_are_alike(here: Path, monkeypatch:
         assert {part.node["name"] for part in (result, *result.attempts)} == {"bad" if result.outcome.label == "FAIL" else "good"}
 
 
-def test_a_run_opens_further_nodes_when_it_has_the_first() -> None:
-    """Two runs that each held a part of a lab would wait for each other. A first node that is lost is followed by the next one."""
-    link = FakeLink([FakeNode(name) for name in ("c", "a", "b")])
-    opened: list[str] = []
-    link.open = lambda node, variables: opened.append(node.name)  # type: ignore[method-assign] # another run holds every node
-    roster = Roster(FLEET, link)
-    roster.open()
-    assert opened == ["a"]
-    roster.give_up(roster["a"], State.LOST, "another run held this node for 600 s", PinnedSource({}))
-    assert opened == ["a", "b"]
-    roster.begin(roster["b"])
-    assert opened == ["a", "b", "c"]
-
-
-@pytest.mark.nightly(reason="which of two nodes can run a case is always tested")
-def test_a_case_of_two_gpus_names_the_split_of_a_node_that_has_them(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A share of one GPU cannot run it. The gpus of the lab's entry are those of the whole node."""
-    (here / "spec.yaml").write_text(f"requires: [{{gpus: '>=2'}}]\n{SPEC}")
-    (here / "lab.yaml").write_text("lab: gpus\nnodes: {h200: {gpus: '==2', split: gpu, shares: 2}}\n")
-    labels = labels_of("h200", 2, "gpu", {})
-    one_gpu = {"gpus": 1, "gpu_memory": 1 << 30, "device": "fake", "arch": "sm_90"}
-    shares = [FakeNode(f"h200.{share}", facts=one_gpu, labels=labels, shares=2) for share in range(2)]
-    use_fleet(monkeypatch, *shares)
-    assert run("--lab", "lab.yaml") == ExitCode.NOTHING
-    hint = "h200 has 2, and 'split: gpu' gives each case one (write 'split: none' for h200 in the file of the lab)"
-    assert {result.reason for result in results().values()} == {f"1 GPUs visible, >=2 required: {hint}"}
-    assert not any(share.ran for share in shares)
-
-
 def test_an_audit_judges_each_result_by_the_torch_of_its_node(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The header names one torch, and a claim that depends on the version is another one on the node with the other torch."""
     claim = "[{when: {torch: '<2.13'}, value: 2}, {value: 1}]"
@@ -350,3 +310,203 @@ def test_an_audit_judges_each_result_by_the_torch_of_its_node(here: Path, monkey
     assert run() == ExitCode.OK
     assert {result.node["torch"] for result in results().values()} == {FACTS["torch"], "2.12.0"}
     assert main(["audit", "out"]) == ExitCode.OK
+
+
+# -- nodes that join late -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def twenty(here: Path) -> Path:
+    (here / "spec.yaml").write_text(spec_of(20))
+    return here
+
+
+def slowly(job: Job) -> Execution | None:
+    """Answer like a node that takes seconds for a case: it has few cases waiting, and others remain for a node that joins."""
+    found = passes(job)
+    assert found is not None
+    return replace(found, seconds=9.0)
+
+
+def early(name: str = "old", **more: Any) -> FakeNode:
+    return FakeNode(name, answer=slowly, hello={"jobs": 1}, **more)
+
+
+def test_a_node_that_joins_while_a_run_goes_on_gets_cases_after_its_check(
+    twenty: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was UNAVAILABLE for want of it stays so: each case has one result, and this one is in the journal already."""
+    (twenty / "need.yaml").write_text(f"requires: [{{mkldnn: float16}}]\n{spec_of(20)}")
+    before: list[str] = []
+
+    def first_checked(job: Job) -> Execution | None:
+        before.append(job.name.split(" ")[0])
+        return passes(job)
+
+    old, late = early(), FakeNode("late", answer=first_checked, joins_after=2, facts={"mkldnn": "float32 float16", "driver": "7"})
+    old.facts = {"mkldnn": "float32"}
+    use_fleet(monkeypatch, old, late)
+    assert main(["run", "spec.yaml", "need.yaml", *RAY, "--out", "out"]) == ExitCode.OK
+    assert sorted(outcomes()) == ["PASS"] * 20 + ["UNAVAILABLE"] * 20
+    assert {result.name for result in results().values() if result.outcome.label == "UNAVAILABLE"} == {"need"}
+    assert late.ran
+    assert before[:2] == ["canary", "canary"]
+    (found,) = {
+        (node["name"], node["host"], node["driver"]) for result in results().values() if (node := result.node).get("name") == "late"
+    }
+    assert found == ("late", "host-of-late", "7")
+    printed = capsys.readouterr()
+    stay = "20 cases that it can run stay UNAVAILABLE (begin a new run for them)"
+    assert f"node late joined while the run went on; {stay}" in printed.out + printed.err
+
+
+def sick(job: Job) -> Execution | None:
+    return all_graphs(2)(job)
+
+
+@pytest.mark.parametrize(
+    ("late", "problem"),
+    [
+        (FakeNode("late", joins_after=2, answer=sick), "health check: the canary"),
+        (FakeNode("late", joins_after=2, clock=3600), "health check: its clock differs by +3600 s from the runner's"),
+        (FakeNode("late", joins_after=2, hello={"source": "0"}), "it runs another source of this program than the runner"),
+        (FakeNode("late", joins_after=2, labels={"torch-conformance/name": "late"}), "it is not in lab.yaml (nodes there: old)"),
+    ],
+    ids=["canary", "clock", "source", "lab"],
+)
+def test_a_node_that_joins_late_and_is_not_as_it_should_be_gets_no_case(
+    twenty: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], late: FakeNode, problem: str
+) -> None:
+    (twenty / "lab.yaml").write_text("lab: one\nnodes: {old: {}, late: {}}\n" if not late.labels else "lab: one\nnodes: {old: {}}\n")
+    late.labels = {"torch-conformance/name": "late"}
+    use_fleet(monkeypatch, early(labels={"torch-conformance/name": "old"}), late)
+    assert run("--lab", "lab.yaml") == ExitCode.OK
+    assert outcomes() == ["PASS"] * 20
+    assert late.ran == []
+    assert f"node late is quarantined: {problem}" in capsys.readouterr().err
+
+
+def test_a_node_that_joins_takes_over_from_one_that_is_lost(
+    twenty: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use_fleet(monkeypatch, early("doomed", dies_after=3), FakeNode("late", joins_after=1))
+    assert run() == ExitCode.OK
+    assert outcomes() == ["PASS"] * 20
+    assert {result.node["name"] for result in results().values()} == {"late"}
+    assert "node doomed was lost: its plug was pulled" in capsys.readouterr().err
+
+
+def test_a_node_that_joins_and_is_lost_before_it_has_a_case_changes_nothing(
+    twenty: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use_fleet(monkeypatch, early(), FakeNode("late", joins_after=1, dies_after=0))
+    assert run() == ExitCode.OK
+    assert outcomes() == ["PASS"] * 20
+    assert {result.node["name"] for result in results().values()} == {"old"}
+    assert "node late was lost: its plug was pulled" in capsys.readouterr().err
+
+
+def test_a_further_attempt_runs_on_a_node_that_joined_only_if_that_is_like_the_first(twenty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [FakeNode(name, joins_after=1, facts={"driver": driver}) for name, driver in (("other", "9"), ("like", "1"))]
+    use_fleet(monkeypatch, early(facts={"driver": "1"}), *nodes)
+    assert run("--repeat", "2") == ExitCode.OK
+    attempts = [part.node["name"] for result in results().values() for part in (result, *result.attempts)]
+    assert set(attempts) == {"old", "like"}
+
+
+def test_nodes_have_names_of_their_own_whenever_they_join() -> None:
+    def listed(**labels: str) -> list[dict[str, Any]]:
+        return [{"node": key, "labels": {NAME: label}} for key, label in labels.items()]
+
+    names: dict[str, str] = {}
+    assert {node.key: node.name for node in named(listed(a="x", b="x", c="y", d="x-2"), names)} == {
+        "a": "x",
+        "b": "x-2",
+        "c": "y",
+        "d": "x-2-2",
+    }
+    # c is gone, and two further ones came: a name is not used twice, for the journal names nodes
+    later = {node.key: node.name for node in named(listed(a="x", b="x", e="y", f="x"), names)}
+    assert later == {"a": "x", "b": "x-2", "e": "y-2", "f": "x-3"}
+
+
+def test_a_name_whose_nodes_are_lost_again_and_again_is_not_used_any_more(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cases whose results were held would run again without an end."""
+    (here / "spec.yaml").write_text(spec_of(80))
+    odd = [FakeNode(f"x-{number}", labels={NAME: "x"}, joins_after=10 * number, clock=3600) for number in range(1, 8)]
+    link = use_fleet(monkeypatch, early(), *odd)
+    opened = opens_of(link)
+    assert run() == ExitCode.OK
+    assert opened == ["key-old", *(f"key-x-{number}" for number in range(1, 6))]
+
+
+def opens_of(link: FakeLink) -> list[str]:
+    """Return the list of the nodes that a run opens, which grows."""
+    opened: list[str] = []
+    open_node = link.open
+
+    def record(key: str) -> None:
+        opened.append(key)
+        open_node(key)
+
+    link.open = record  # type: ignore[method-assign]
+    return opened
+
+
+def test_a_run_opens_further_nodes_when_it_has_the_first(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two runs that each held a part of a lab would wait for each other. A first node that is lost is followed by the next one."""
+    link = use_fleet(monkeypatch, *(FakeNode(name) for name in ("c", "a", "b")))
+    opened = opens_of(link)
+    open_node = link.open
+    seen: list[tuple[str, int]] = []
+
+    def hold(key: str) -> None:
+        open_node(key)
+        if key == "key-a":
+            link.lose(key, "another run held this node for 600 s")
+
+    link.open = hold  # type: ignore[method-assign]
+    wait = link.wait
+
+    def count(seconds: float, wake: int | None) -> Any:
+        events = wait(seconds, wake)
+        seen.extend((event.key, len(opened)) for event in events if isinstance(event, Opened | Lost))
+        return events
+
+    link.wait = count  # type: ignore[method-assign]
+    assert run() == ExitCode.OK
+    assert opened == ["key-a", "key-b", "key-c"]
+    assert seen[:3] == [("key-a", 1), ("key-b", 2), ("key-c", 3)], "each was opened after the one before it was lost or opened"
+    assert outcomes() == ["PASS"] * 8
+
+
+@pytest.mark.parametrize(
+    ("address", "problem"),
+    [
+        ("head", "--address head: no host and port"),
+        (":6379", "--address :6379: no host and port"),
+        ("head:", "--address head:: '' is no port (a number from 1 to 65535"),
+        ("head:65536", "--address head:65536: '65536' is no port"),
+        ("head:\u0663", "--address head:\u0663: '\u0663' is no port"),
+        ("http://user:hunter2@head:8265", "--address http://head:8265: a URL"),
+        ("no-such-host.invalid:6379", "--address no-such-host.invalid:6379: no Ray cluster answers"),
+        ("127.0.0.1:1", "--address 127.0.0.1:1: no Ray cluster answers (Connection refused)"),
+    ],
+)
+def test_an_address_without_a_head_is_refused_before_a_folder_is_made(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], address: str, problem: str
+) -> None:
+    monkeypatch.setattr(fleet_options, "require_ray", lambda: None)
+    assert main(["run", "spec.yaml", "--executor", "ray", "--address", address, "--out", "out"]) == ExitCode.USAGE
+    printed = capsys.readouterr().err
+    assert problem in printed
+    assert "hunter2" not in printed
+    assert not (here / "out").exists()
+
+
+def test_a_run_that_was_killed_before_its_first_line_says_how_to_go_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run on a fleet writes its header when its nodes have answered; a kill before that leaves an empty journal."""
+    (here / "out").mkdir()
+    (here / "out" / "run.jsonl").touch()
+    assert main(["run", "spec.yaml", "--resume", "out"]) == ExitCode.USAGE
+    assert "ended before anything was recorded; write the same command with --out out in place of --resume" in capsys.readouterr().err

@@ -24,15 +24,10 @@ RUNS = ("run", "call", "check_call", "check_output", "getoutput", "getstatusoutp
 BOUND_ELSEWHERE = {
     ("runner/execute/services/manage.py", "self.process.wait()"): "after SIGKILL",
     ("runner/execute/local/workers.py", "self.process.wait()"): "it has ended: its descriptor is readable",
-    ("runner/execute/ray/gateway_link.py", "self._process.wait()"): "after SIGKILL",
-    ("runner/execute/ray/link.py", "process.wait()"): "after SIGKILL",
+    ("runner/execute/ray/link.py", "self._process.wait()"): "after SIGKILL",
     ("runner/execute/ray/relay.py", "process.wait()"): "after SIGKILL",
     ("runner/execute/ray/relay.py", "self._pipe().wait()"): "its output is at an end",
     ("runner/run/fleet/joining.py", "process.wait()"): "a node stays until it is stopped; after SIGTERM 'ray start' ends by itself",
-    (
-        "runner/run/fleet/joining.py",
-        "subprocess.run([python, '-P', '-m', 'runner', *sys.argv[1:]], check=False)",
-    ): "the node, in its environment",
     ("runner/system/doctor/programs.py", "child.wait()"): "its process group was killed, or it has ended",
     ("runner/vocabulary/steps/spawn.py", "child.join()"): "by the deadline of the case",
     ("runner/vocabulary/steps/programs.py", "child.wait()"): "by the deadline of the case",

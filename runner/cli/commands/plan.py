@@ -1,16 +1,102 @@
-"""``plan``: print the shards of a selection as a work order."""
+"""``plan``: print the shards of a selection as a work order, for Slurm arrays and CI matrices. ``run --shard I/N`` executes one of them."""
 
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from runner.core.case import Case
+from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
 from runner.core.options import PlanOptions
-from runner.run.fleet import work_order
+from runner.language.load import load
+from runner.plan.on_request import requested
+from runner.plan.selection import Shard, select, why_nothing_selected, without_benches
+from runner.plan.shards import BY_LABEL, label_shards, member_of
 from runner.system import output
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderedShard:
+    """One shard of a work order."""
+
+    shard: str
+    cases: int
+    label: str
+    """What its cases require of their machine; empty where shards are made by id."""
+    out: str
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkOrder:
+    """The shards of a selection."""
+
+    cases: int
+    by: str
+    shards: tuple[OrderedShard, ...]
+    merge: tuple[str, ...]
 
 
 def main(options: PlanOptions) -> ExitCode:
     """Print JSON, or a Slurm script."""
-    order = work_order.work_order(options)
+    order = work_order(options)
     if options.slurm:
-        output.lines(work_order.slurm_script(order).splitlines())
+        output.lines(slurm_script(order).splitlines())
     else:
-        output.document(order.as_json())
+        output.document({"format": FORMAT, **asdict(order)})
     return ExitCode.OK
+
+
+def work_order(options: PlanOptions) -> WorkOrder:
+    """Return the work order; raise ``UsageError`` for a selection of nothing, or more labels than shards."""
+    suite = load(options.paths, options.backends)
+    matching = select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag)
+    whole = [
+        without_benches(case) for case in requested(matching, suite.cases, paths=options.paths, globs=options.select, tags=options.tag)
+    ]
+    if not whole:
+        why = why_nothing_selected(len(suite.cases), names=options.backend, globs=options.select, tags=options.tag, shard=None, of=0)
+        raise UsageError(f"plan: {why}")
+    if options.shards < 1:
+        raise UsageError("--shards 0: write a number from 1")
+    shards = tuple(_shard(options, whole, index) for index in range(1, options.shards + 1))
+    merge = ("torch-conformance", "merge", *(shard.out for shard in shards), "--out", "whole")
+    return WorkOrder(cases=len(whole), by=options.by, shards=shards, merge=merge)
+
+
+def _shard(options: PlanOptions, whole: Sequence[Case], index: int) -> OrderedShard:
+    name = f"{index}/{options.shards}"
+    holds = member_of(whole, Shard.parse(name), options.by)
+    label = label_shards(whole, options.shards)[index - 1].label if options.by == BY_LABEL else ""
+    command = ("torch-conformance", "run", *_selection(options), "--shard", name, "--out", f"shard-{index}")
+    return OrderedShard(shard=name, cases=sum(map(holds, whole)), label=label, out=f"shard-{index}", command=command)
+
+
+def _selection(options: PlanOptions) -> list[str]:
+    named = [("--backends", options.backends), ("--backend", options.backend), ("--select", options.select), ("--tag", options.tag)]
+    words = [str(path) for path in options.paths]
+    for option, values in named:
+        for value in values:
+            words += [option, str(value)]
+    return [*words, *(["--shard-by", options.by] if options.by == BY_LABEL else [])]
+
+
+def slurm_script(order: WorkOrder) -> str:
+    """Return a script for ``sbatch``: an array with one task for each shard."""
+    shards = order.shards
+    command = shards[0].command
+    common = shlex.join(command[: command.index("--shard")])
+    lines = [
+        "#!/bin/bash",
+        "#SBATCH --job-name=torch-conformance",
+        f"#SBATCH --array=1-{len(shards)}",
+        f"# {order.cases} cases in {len(shards)} shards.",
+        "# With labels: submit each shard alone, with --array=I and its own --constraint.",
+        *(f"# {shard.shard}: {shard.cases} cases{f', which require: {shard.label}' if shard.label else ''}" for shard in shards),
+        f'{common} --shard "$SLURM_ARRAY_TASK_ID/{len(shards)}" --out "shard-$SLURM_ARRAY_TASK_ID"',
+        "# after the array:",
+        f"# {shlex.join(order.merge)}",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,6 +1,8 @@
 """Frames between runner, gateway, relay and agent: one JSON message, followed by blobs of bytes. No object is pickled."""
 
 import json
+import os
+import selectors
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,10 +12,10 @@ from runner.core.protocol import Json
 
 _HEAD = struct.Struct(">4sIQ")
 _MAGIC = b"TCF1"
+CHUNK = 1 << 20
 
 MOST_BYTES = 512 << 20
 """The maximum size of a frame. A larger one is refused by its sender and by its reader."""
-
 
 Message: TypeAlias = dict[str, Json]
 """A map with the key ``kind``; its other keys go with the kind."""
@@ -23,9 +25,13 @@ class BadFrame(ValueError):
     """Bytes that are no frame: another program wrote into the pipe, or a limit is exceeded."""
 
 
+class Ended(Exception):
+    """The other side hung up."""
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A message: a map with the key ``kind``, and blobs."""
+    """A message and its blobs."""
 
     message: Message
     blobs: tuple[bytes, ...] = ()
@@ -45,6 +51,24 @@ def pack(message: Message, blobs: Sequence[bytes] = ()) -> bytes:
     return b"".join([_HEAD.pack(_MAGIC, len(text), total), text, *blobs])
 
 
+def unpack(data: bytes) -> Frame:
+    """Return the frame of its bytes; raise ``BadFrame``."""
+    try:
+        _, length, total = _HEAD.unpack_from(data)
+        content = json.loads(data[_HEAD.size : _HEAD.size + length])
+        sizes = [int(size) for size in content["sizes"]]
+        message = content["message"]
+    except (struct.error, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise BadFrame(f"a frame that cannot be read: {type(error).__name__}: {error}") from error
+    if sum(sizes) != total or min(sizes, default=0) < 0 or not isinstance(message, dict):
+        raise BadFrame("the sizes in a frame are not those of its bytes")
+    blobs, start = [], _HEAD.size + length
+    for size in sizes:
+        blobs.append(data[start : start + size])
+        start += size
+    return Frame(message, tuple(blobs))
+
+
 class FrameReader:
     """Makes frames of the bytes of a pipe, as they come."""
 
@@ -54,33 +78,45 @@ class FrameReader:
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Add bytes, and yield each frame that is complete; raise ``BadFrame``."""
         self._bytes += data
-        while (size := self._size()) is not None and len(self._bytes) >= size:
+        while len(self._bytes) >= _HEAD.size:
+            magic, length, total = _HEAD.unpack_from(self._bytes)
+            if magic != _MAGIC or length + total > MOST_BYTES:
+                raise BadFrame(f"no frame begins with {bytes(self._bytes[:16])!r}")
+            size = _HEAD.size + length + total
+            if len(self._bytes) < size:
+                return
             frame = unpack(bytes(self._bytes[:size]))
             del self._bytes[:size]
             yield frame
 
-    def _size(self) -> int | None:
-        if len(self._bytes) < _HEAD.size:
-            return None
-        magic, text, total = _HEAD.unpack_from(self._bytes)
-        if magic != _MAGIC or text + total > MOST_BYTES:
-            raise BadFrame(f"no frame begins with {bytes(self._bytes[:16])!r}")
-        return _HEAD.size + int(text) + int(total)
+
+class Inlet:
+    """Frames from a descriptor."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._reader = FrameReader()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(descriptor, selectors.EVENT_READ)
+
+    def frames(self, seconds: float | None) -> list[Frame]:
+        """Return the frames that came; wait so long for one, with None without an end. Raise ``Ended`` at the end."""
+        frames: list[Frame] = []
+        while self._selector.select(0 if frames else seconds):
+            data = os.read(self.descriptor, CHUNK)
+            if not data:
+                raise Ended
+            frames += self._reader.feed(data)
+        return frames
 
 
-def unpack(data: bytes) -> Frame:
-    """Return the frame of its bytes; raise ``BadFrame``."""
-    try:
-        _, text, total = _HEAD.unpack_from(data)
-        found = json.loads(data[_HEAD.size : _HEAD.size + text])
-        sizes = [int(size) for size in found["sizes"]]
-        message = found["message"]
-    except (struct.error, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise BadFrame(f"a frame that cannot be read: {type(error).__name__}: {error}") from error
-    if sum(sizes) != total or min(sizes, default=0) < 0 or not isinstance(message, dict):
-        raise BadFrame("the sizes in a frame are not those of its bytes")
-    blobs, at = [], _HEAD.size + text
-    for size in sizes:
-        blobs.append(data[at : at + size])
-        at += size
-    return Frame(message, tuple(blobs))
+def write(descriptor: int, data: bytes) -> None:
+    """Write all bytes to a descriptor."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def is_name(name: str) -> bool:
+    """Whether the name of a file, which a node may have made up, stays in its folder."""
+    return bool(name) and "/" not in name and "\0" not in name and name not in (".", "..") and len(os.fsencode(name)) < 256

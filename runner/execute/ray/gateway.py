@@ -1,10 +1,10 @@
-"""The process that speaks to Ray: one actor for each share of a node, and threads that pass bytes on.
+"""The process that speaks to Ray: one actor for each node that a run opens, and threads that pass bytes on.
 
-It is a process of its own because Ray ends a driver whose head is gone, and the run and its journal must outlive that. Every call of Ray
-has a time limit. Commands come as frames on standard input, and events go as frames to standard output.
+Every call of Ray has a time limit. Commands come as frames on standard input, and events go as frames to standard output.
 """
 
 import contextlib
+import hashlib
 import os
 import queue
 import sys
@@ -13,16 +13,15 @@ import time
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from runner.execute.ray import bundle, relay
-from runner.execute.ray.agent import Ended, Inlet
-from runner.execute.ray.frames import Frame, Message, pack
-from runner.execute.ray.labels import NAME, RESOURCE, SHARES
+from runner.execute.ray import relay, source
+from runner.execute.ray.frames import Ended, Frame, Inlet, Message, pack, write
+from runner.execute.ray.link import AGENT, LEASE_SECONDS, NAME, RESOURCE, SILENCE_SECONDS
 
 Ray: TypeAlias = Any
 """The module of Ray, and what it makes: it is an extra, and its types are not read."""
 
 _POLL_SECONDS = 2.0
-_ALIVE_SECONDS = 5.0
+_ALIVE_EVERY = 5.0
 _LIST_EVERY = 5.0
 """How many seconds pass between two looks at the nodes of the cluster."""
 _STOP_SECONDS = 40.0
@@ -38,23 +37,20 @@ class _Outlet:
     def put(self, message: Message, *blobs: bytes) -> None:
         """Write an event; end the process when its reader is gone."""
         with self._lock:
-            data = memoryview(pack(message, blobs))
             try:
-                while data:
-                    data = data[os.write(self._descriptor, data) :]
+                write(self._descriptor, pack(message, blobs))
             except BrokenPipeError:
                 os._exit(1)
 
 
 class _Peer:
-    """The actor of one share, from its creation to its end."""
+    """The actor of one node, from its creation to its end."""
 
-    def __init__(self, ray: Ray, relay_class: Ray, order: Message, source: bytes, outlet: _Outlet) -> None:
-        self.key = str(order["key"])
+    def __init__(self, ray: Ray, relay_class: Ray, key: str, bundle: bytes, outlet: _Outlet) -> None:
         self._ray = ray
         self._class = relay_class
-        self._order = order
-        self._source = source
+        self._key = key
+        self._bundle = bundle
         self._outlet = outlet
         self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._actor: Any = None
@@ -80,64 +76,57 @@ class _Peer:
         try:
             self._open()
             threading.Thread(target=self._send_all, daemon=True).start()
-            self._receive_all()
+            seen = 0
+            while not self._is_closing.is_set():
+                seen, data, ended = self._call("receive", seen, _POLL_SECONDS)
+                if data:
+                    self._outlet.put({"kind": "data", "key": self._key}, data)
+                if ended:
+                    self._lose(ended)
+                    break
         except Exception as error:  # what Ray and gRPC raise has no common class below Exception; each means that this node is lost
             self._lose(f"{type(error).__name__}: {error}")
         finally:
             self._end()
 
     def _open(self) -> None:
-        """Create the actor and start its agent; raise ``TimeoutError`` where the share does not get free in time."""
+        """Create the actor and start its agent; raise ``TimeoutError`` where the node does not get free in time."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        order = self._order
         self._actor = self._class.options(
             num_cpus=0,
-            resources={f"{RESOURCE}{order['share']}": 1},
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=order["node"], soft=False),
+            resources={RESOURCE: 1},
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=self._key, soft=False),
             max_restarts=0,
             max_task_retries=0,
             max_concurrency=4,
         ).remote()
-        started = self._actor.start.remote(self._source, order["digest"], order["module"], order["variables"])
-        until = time.monotonic() + float(order["lease_seconds"])
+        started = self._actor.start.remote(self._bundle, hashlib.sha256(self._bundle).hexdigest(), AGENT)
+        until = time.monotonic() + LEASE_SECONDS
         while not self._is_closing.is_set():
             ready, _ = self._ray.wait([started], timeout=1.0)
             if ready:
-                self._ray.get(started, timeout=float(order["silence"]))
+                self._ray.get(started, timeout=SILENCE_SECONDS)
                 self._is_open = True
-                self._outlet.put({"kind": "opened", "key": self.key})
+                self._outlet.put({"kind": "opened", "key": self._key})
                 return
             if time.monotonic() > until:
-                raise TimeoutError(f"another run held this node for {order['lease_seconds']:g} s, or the node does not answer")
+                raise TimeoutError(f"another run held this node for {LEASE_SECONDS:g} s, or the node does not answer")
 
     def _send_all(self) -> None:
         number = 0
         try:
             while (data := self._outgoing.get()) is not None:
-                more = [data]
-                while not self._outgoing.empty() and (next_one := self._outgoing.get()) is not None:
-                    more.append(next_one)
                 number += 1
-                self._again("send", number, b"".join(more))
+                self._call("send", number, data)
         except Exception as error:  # as in _live: exceptions of Ray and gRPC have no common class below Exception
             self._lose(f"{type(error).__name__}: {error}")
 
-    def _receive_all(self) -> None:
-        seen = 0
-        while not self._is_closing.is_set():
-            seen, data, ended = self._again("receive", seen, _POLL_SECONDS)
-            if data:
-                self._outlet.put({"kind": "data", "key": self.key}, data)
-            if ended:
-                self._lose(ended)
-                return
-
-    def _again(self, name: str, *arguments: Any) -> Any:
+    def _call(self, name: str, *arguments: Any) -> Any:
         """Make a numbered call until it answers; calls are repeated within the silence that is allowed, and have no second effect."""
         from ray.exceptions import ActorUnavailableError
 
-        until = time.monotonic() + float(self._order["silence"])
+        until = time.monotonic() + SILENCE_SECONDS
         while True:
             try:
                 return self._ray.get(getattr(self._actor, name).remote(*arguments), timeout=max(1.0, until - time.monotonic()))
@@ -148,7 +137,7 @@ class _Peer:
 
     def _lose(self, why: str) -> None:
         if not self._is_closing.is_set():
-            self._outlet.put({"kind": "lost", "key": self.key, "why": why[:2000]})
+            self._outlet.put({"kind": "lost", "key": self._key, "why": why[:2000]})
 
     def _end(self) -> None:
         if self._actor is None:
@@ -160,84 +149,57 @@ class _Peer:
             self._ray.kill(self._actor)
 
 
-class Gateway:
-    """Serves one runner."""
+def serve(inlet: int, outlet: int, address: str) -> None:
+    """Connect, then serve one runner until it hangs up."""
+    import ray
 
-    def __init__(self, inlet: int, outlet: int, address: str) -> None:
-        self._inlet = Inlet(inlet)
-        self._outlet = _Outlet(outlet)
-        self._address = address
-        self._peers: dict[str, _Peer] = {}
-        self._source = bundle.bundle()
-
-    def serve(self) -> None:
-        """Connect, then serve until the runner hangs up."""
-        import ray
-
-        ray.init(address=self._address, log_to_driver=False, configure_logging=False, ignore_reinit_error=True)
-        relay_class = ray.remote(_relay_class())
-        threading.Thread(target=self._say_alive, daemon=True).start()
-        threading.Thread(target=self._report_nodes, args=(ray,), daemon=True).start()
-        try:
-            while True:
-                for frame in self._inlet.frames(None):
-                    self._obey(ray, relay_class, frame)
-        except Ended:
-            pass
-        for peer in self._peers.values():
-            peer.close()
-        for peer in self._peers.values():
-            peer.wait_for_end()
-
-    def _obey(self, ray: Ray, relay_class: Ray, frame: Frame) -> None:
-        order, key = frame.message, str(frame.message.get("key", ""))
-        match frame.kind:
-            case "nodes":
-                self._outlet.put({"kind": "nodes", "nodes": _nodes(ray)})
-            case "open":
-                order["digest"] = _sha256(self._source)
-                self._peers[key] = _Peer(ray, relay_class, order, self._source, self._outlet)
-            case "send" if key in self._peers:
-                self._peers[key].send(frame.blobs[0])
-            case "close" if key in self._peers:
-                self._peers[key].close()
-
-    def _report_nodes(self, ray: Ray) -> None:
-        """Report the nodes of the cluster whenever one is among them that was not there before."""
-        known: set[str] = set()
-        while True:
-            with contextlib.suppress(Exception):  # Ray ends this process where the head stays away
-                found = _nodes(ray)
-                if new := {str(node["node"]) for node in found} - known:
-                    known |= new
-                    self._outlet.put({"kind": "joined", "nodes": found})
-            time.sleep(_LIST_EVERY)
-
-    def _say_alive(self) -> None:
-        while True:
-            self._outlet.put({"kind": "alive"})
-            time.sleep(_ALIVE_SECONDS)
-
-
-def _relay_class() -> Any:
-    """Return the class of the actor, made of its text: Ray sends it by value, so a node needs nothing of ours."""
+    ray.init(address=address, log_to_driver=False, configure_logging=False, ignore_reinit_error=True)
+    # Ray sends a class by value only if its module cannot be imported, and a node needs nothing of ours
     space: dict[str, Any] = {"__name__": "torch_conformance_relay"}
-    exec(compile(Path(relay.__file__).read_text("utf-8"), "relay.py", "exec"), space)  # noqa: S102 - the text is a file of this package; Ray sends the class by value only if its module cannot be imported
-    return space["Relay"]
+    exec(compile(Path(relay.__file__).read_text("utf-8"), "relay.py", "exec"), space)  # noqa: S102 - the text is a file of this package
+    relay_class = ray.remote(space["Relay"])
+    bundle, events = source.bundle(), _Outlet(outlet)
+    peers: dict[str, _Peer] = {}
+
+    def obey(frame: Frame) -> None:
+        key = str(frame.message["key"])
+        match frame.kind:
+            case "open":
+                peers[key] = _Peer(ray, relay_class, key, bundle, events)
+            case "send":
+                peers[key].send(frame.blobs[0])
+            case "close":
+                peers[key].close()
+
+    threading.Thread(target=_say_alive, args=(events,), daemon=True).start()
+    threading.Thread(target=_report_nodes, args=(ray, events), daemon=True).start()
+    commands = Inlet(inlet)
+    with contextlib.suppress(Ended):
+        while True:
+            for frame in commands.frames(None):
+                obey(frame)
+    for peer in peers.values():
+        peer.close()
+    for peer in peers.values():
+        peer.wait_for_end()
 
 
-def _nodes(ray: Ray) -> list[dict[str, Any]]:
-    return [
-        {"node": node["NodeID"], "labels": dict(node["Labels"]), "shares": int(node["Labels"][SHARES])}
-        for node in ray.nodes()
-        if node["Alive"] and NAME in node.get("Labels", {}) and str(node["Labels"].get(SHARES, "")).isdecimal()
-    ]
+def _say_alive(events: _Outlet) -> None:
+    while True:
+        events.put({"kind": "alive"})
+        time.sleep(_ALIVE_EVERY)
 
 
-def _sha256(data: bytes) -> str:
-    import hashlib
-
-    return hashlib.sha256(data).hexdigest()
+def _report_nodes(ray: Ray, events: _Outlet) -> None:
+    """Report the nodes that joined the lab: first all, then whenever one is among them that was not there before."""
+    known: set[str] | None = None
+    while True:
+        with contextlib.suppress(Exception):  # Ray ends this process where the head stays away
+            alive = [node for node in ray.nodes() if node["Alive"] and NAME in node.get("Labels", {})]
+            if known is None or not known.issuperset(node["NodeID"] for node in alive):
+                known = {*(known or ()), *(node["NodeID"] for node in alive)}
+                events.put({"kind": "joined", "nodes": [{"node": node["NodeID"], "labels": dict(node["Labels"])} for node in alive]})
+        time.sleep(_LIST_EVERY)
 
 
 def main() -> None:
@@ -245,7 +207,7 @@ def main() -> None:
     inlet, outlet = os.dup(0), os.dup(1)
     os.dup2(2, 1)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    Gateway(inlet, outlet, sys.argv[1]).serve()
+    serve(inlet, outlet, sys.argv[1])
 
 
 if __name__ == "__main__":

@@ -1,47 +1,64 @@
-"""The seam between the executor of a fleet and what carries its bytes: a few calls, none of which waits without an end.
+"""What carries bytes between a run and the agents of its nodes: the seam (``Link``), and the link through Ray.
 
-``GatewayLink`` (``gateway_link.py``) speaks to Ray through a process of its own. ``ProcessLink`` starts agents as processes of this
-machine: tests and benchmarks use it, and nothing of the executor differs.
+Ray ends a driver whose head is gone, and the run and its journal must outlive that, so a process of its own speaks to Ray (``gateway.py``).
+No call waits without an end.
 """
 
 import contextlib
 import os
-import queue
+import re
 import selectors
 import subprocess
-import sys
 import tempfile
-import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from runner.execute.ray.frames import BadFrame, Frame, FrameReader
+from runner.core.diagnostics import UsageError
+from runner.execute.ray.frames import CHUNK, BadFrame, Frame, FrameReader, Message, pack
 from runner.system import child_python
+from runner.system.safe_open import tail
 
 AGENT = "runner.execute.ray.agent"
-_CHUNK = 1 << 20
-_HANG_UP_SECONDS = 20.0
+
+LABEL = "torch-conformance/"
+"""What the labels of a node begin with."""
+NAME = LABEL + "name"
+RESOURCE = "torch_conformance_node"
+"""The resource of each node: a run that holds it has the node alone."""
+
+LEASE_SECONDS = 600.0
+"""How long a node that another run holds is waited for."""
+SILENCE_SECONDS = 60.0
+"""A node that answers no call for so long is lost."""
+_CONNECT_SECONDS = 120.0
+"""How long the head of a cluster may take to answer."""
+_ALIVE_SECONDS = 60.0
+"""A gateway that reports nothing for so long is lost."""
+_CLOSE_SECONDS = 60.0
+
+
+def as_label(value: str) -> str:
+    """Return a text as the value of a label: Ray allows 63 letters, digits, dots, dashes and underscores."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", value)[:63].strip("-._")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node of the cluster that joined a lab, or one of several shares of it."""
+    """A node of the cluster that joined a lab."""
 
     key: str
     """Unique in the cluster."""
     name: str
     """The name that it joined with, made unique."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    share: int = 0
-    shares: int = 1
-    """Into how many shares the node is divided; each has an actor of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The agent of a node started: its lease is this run's."""
+    """The agent of a node started: no other run holds it."""
 
     key: str
 
@@ -75,22 +92,14 @@ Event = Opened | Came | Lost | Joined
 class Link(Protocol):
     """Carries bytes between the runner and the agents of nodes."""
 
-    @property
-    def lease_seconds(self) -> float:
-        """How long a node that another run holds is waited for."""
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether all nodes are lost because the head of the cluster is; ``nodes`` connects again."""
-
     def nodes(self) -> Sequence[Node]:
-        """Return the nodes that joined; raise ``UsageError`` where no cluster answers."""
+        """Connect, and return the nodes that joined; raise ``UsageError`` where no cluster answers."""
 
-    def open(self, node: Node, variables: Mapping[str, str]) -> None:
+    def open(self, key: str) -> None:
         """Start the agent of a node, once no other run holds it. ``Opened`` or ``Lost`` follows."""
 
     def send(self, key: str, data: bytes) -> None:
-        """Send a frame to a node. What a lost node was sent is dropped."""
+        """Send frames to a node. What a lost node was sent is dropped."""
 
     def wait(self, seconds: float, wake: int | None) -> Sequence[Event]:
         """Return what happened; wait so long for something, or until ``wake`` is readable."""
@@ -102,98 +111,146 @@ class Link(Protocol):
         """End every agent."""
 
 
-class ProcessLink:
-    """Agents that are processes of this machine; ``python`` is the interpreter of each node by its name."""
+class GatewayLink:
+    """Carries bytes through Ray."""
 
-    lease_seconds = 0.0
-    is_lost = False
-
-    def __init__(self, nodes: Sequence[Node], python: Mapping[str, str] | None = None, module: str = AGENT) -> None:
-        self._nodes = tuple(nodes)
-        self._python = dict(python or {})
-        self._module = module
-        self._scratch = tempfile.TemporaryDirectory(prefix="torch-conformance-link-")
-        self._selector = selectors.DefaultSelector()
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._scratch = tempfile.TemporaryDirectory(prefix="torch-conformance-gateway-")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader = FrameReader()
         self._readers: dict[str, FrameReader] = {}
-        self._outgoing: dict[str, queue.SimpleQueue[bytes | None]] = {}
-        self._events: list[Event] = []
+        self._selector = selectors.DefaultSelector()
+        self._heard = time.monotonic()
+        self._names: dict[str, str] = {}
+        """The name of each node that was ever listed, by its key."""
 
     def nodes(self) -> Sequence[Node]:
-        """Return the nodes."""
-        return self._nodes
+        """Start the gateway, and return the nodes that joined."""
+        self._start()
+        until = time.monotonic() + _CONNECT_SECONDS
+        while time.monotonic() < until and self._process is not None:
+            for frame in self._frames(1.0, None):
+                if frame.kind == "joined":
+                    return named(frame.message["nodes"], self._names)
+        raise UsageError(f"--address {self._address}: no Ray cluster answers ({self._last_words() or f'waited {_CONNECT_SECONDS:g} s'})")
 
-    def open(self, node: Node, variables: Mapping[str, str]) -> None:
-        """Start an agent."""
-        environ = {**child_python.variables(os.environ, Path(self._scratch.name)), **variables}
-        command = [self._python.get(node.name, sys.executable), "-P", "-m", self._module]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ, start_new_session=True)
-        self._processes[node.key] = process
-        self._readers[node.key] = FrameReader()
-        assert process.stdout is not None
-        self._selector.register(process.stdout, selectors.EVENT_READ, node.key)
-        # a thread, because an agent that writes a large answer reads nothing meanwhile
-        outgoing = self._outgoing[node.key] = queue.SimpleQueue()
-        threading.Thread(target=_write_all, args=(process, outgoing), daemon=True).start()
-        self._events.append(Opened(node.key))
+    def open(self, key: str) -> None:
+        """Start the agent of a node."""
+        self._readers[key] = FrameReader()
+        self._write({"kind": "open", "key": key})
 
     def send(self, key: str, data: bytes) -> None:
-        """Write to an agent."""
-        if key in self._outgoing:
-            self._outgoing[key].put(data)
+        """Send frames to a node."""
+        if key in self._readers:
+            self._write({"kind": "send", "key": key}, data)
 
     def wait(self, seconds: float, wake: int | None) -> Sequence[Event]:
-        """Return what happened."""
-        if wake is not None and wake not in self._selector.get_map():
-            self._selector.register(wake, selectors.EVENT_READ, None)
-        for found, _ in self._selector.select(0 if self._events else seconds):
-            if found.data is not None:
-                self._read(str(found.data), found.fd)
-        events, self._events = self._events, []
+        """Return what happened; with a gateway that is gone, the loss of every node."""
+        events: list[Event] = []
+        for frame in self._frames(seconds, wake):
+            key = str(frame.message.get("key", ""))
+            if frame.kind == "joined":
+                events.append(Joined(tuple(named(frame.message["nodes"], self._names))))
+            elif key not in self._readers:
+                continue
+            elif frame.kind == "opened":
+                events.append(Opened(key))
+            elif frame.kind == "data":
+                try:
+                    events += [Came(key, answer) for answer in self._readers[key].feed(frame.blobs[0])]
+                except BadFrame as error:
+                    self.close_node(key)
+                    events.append(Lost(key, str(error)))
+            elif frame.kind == "lost":
+                del self._readers[key]
+                events.append(Lost(key, str(frame.message["why"])))
+        if self._process is None or time.monotonic() - self._heard > _ALIVE_SECONDS:
+            self._kill()
+            why = f"the connection to the head of the cluster was lost {self._last_words()}".strip()
+            events += [Lost(key, why) for key in self._readers]
+            self._readers.clear()
         return events
 
-    def pid(self, key: str) -> int:
-        """Return the process of an agent."""
-        return self._processes[key].pid
-
     def close_node(self, key: str) -> None:
-        """Hang up on an agent, and kill one that does not end."""
-        process = self._processes.pop(key, None)
-        if process is None:
-            return
-        assert process.stdout is not None
-        self._selector.unregister(process.stdout)
-        self._outgoing.pop(key).put(None)
-        try:
-            process.wait(_HANG_UP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        process.stdout.close()
+        """End the agent of a node."""
+        if self._readers.pop(key, None) is not None:
+            self._write({"kind": "close", "key": key})
 
     def close(self) -> None:
-        """End every agent."""
-        for key in list(self._processes):
-            self.close_node(key)
+        """Hang up: the gateway ends every agent."""
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_CLOSE_SECONDS)
+        self._kill()
         self._selector.close()
         self._scratch.cleanup()
 
-    def _read(self, key: str, descriptor: int) -> None:
-        data = os.read(descriptor, _CHUNK)
-        try:
-            self._events += [Came(key, frame) for frame in self._readers[key].feed(data)]
-            why = "" if data else "its agent ended"
-        except BadFrame as error:
-            why = str(error)
-        if why:
-            self.close_node(key)
-            self._events.append(Lost(key, why))
+    def _start(self) -> None:
+        environ = child_python.variables(os.environ, Path(self._scratch.name))
+        command = child_python.command("runner.execute.ray.gateway", self._address)
+        with (Path(self._scratch.name) / "printed.txt").open("wb") as stream:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stream, env=environ, start_new_session=True
+            )
+        self._heard = time.monotonic()
+        assert self._process.stdout is not None
+        self._selector.register(self._process.stdout, selectors.EVENT_READ)
+
+    def _frames(self, seconds: float, wake: int | None) -> list[Frame]:
+        frames: list[Frame] = []
+        if wake is not None and wake not in self._selector.get_map():
+            self._selector.register(wake, selectors.EVENT_READ)
+        for ready, _ in self._selector.select(seconds):
+            if self._process is None or ready.fileobj is not self._process.stdout:
+                continue
+            data = os.read(ready.fd, CHUNK)
+            self._heard = time.monotonic()
+            try:
+                frames += self._reader.feed(data)
+            except BadFrame:
+                data = b""
+            if not data:
+                self._kill()
+        return frames
+
+    def _write(self, message: Message, *blobs: bytes) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError):  # its end is read from its output
+                self._process.stdin.write(pack(message, blobs))
+                self._process.stdin.flush()
+
+    def _kill(self) -> None:
+        if self._process is None:
+            return
+        assert self._process.stdout is not None
+        self._selector.unregister(self._process.stdout)
+        self._process.kill()
+        self._process.wait()
+        self._process.stdout.close()
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+        self._process = None
+
+    def _last_words(self) -> str:
+        lines = tail(Path(self._scratch.name) / "printed.txt", 4000).strip().splitlines()
+        return lines[-1][:500] if lines else ""
 
 
-def _write_all(process: "subprocess.Popen[bytes]", outgoing: "queue.SimpleQueue[bytes | None]") -> None:
-    """Write what is queued for an agent, and hang up at the end."""
-    assert process.stdin is not None
-    with contextlib.suppress(OSError), process.stdin:  # the end of an agent is read from its output
-        while (data := outgoing.get()) is not None:
-            process.stdin.write(data)
-            process.stdin.flush()
+def named(listed: Sequence[Message], names: dict[str, str]) -> list[Node]:
+    """Return the nodes of a cluster, each with the name that it joined with; a number follows where another node has or had this name.
+
+    ``names`` has the names of all nodes that were ever listed, by key: the journal names nodes, so no name is used twice.
+    """
+    for node in sorted(listed, key=lambda node: str(node["node"])):
+        label, number = str(node["labels"][NAME]), 1
+        while node["node"] not in names:
+            name = label if number == 1 else f"{label}-{number}"
+            if name not in names.values():
+                names[str(node["node"])] = name
+            number += 1
+    nodes = [Node(key=str(node["node"]), name=names[str(node["node"])], labels=node["labels"]) for node in listed]
+    return sorted(nodes, key=lambda node: node.name)

@@ -36,8 +36,8 @@ class Relay:
         self._news = threading.Condition()
         self._sending = threading.Lock()
 
-    def start(self, source: bytes, digest: str, module: str, variables: "dict[str, str]") -> "dict[str, object]":
-        """Unpack the source, which must have this sha256, and start the agent; return its process and Python."""
+    def start(self, source: bytes, digest: str, module: str) -> None:
+        """Unpack the source, which must have this sha256, and start the agent."""
         if hashlib.sha256(source).hexdigest() != digest:
             raise RuntimeError("the source that arrived has another digest than the one that was sent")
         self._folder = tempfile.mkdtemp(prefix="torch-conformance-node-")
@@ -51,7 +51,6 @@ class Relay:
             else:
                 environ[name] = os.environ["TORCH_CONFORMANCE_NODE_" + name]
         environ.update({"PYTHONPATH": search, "PYTHONSAFEPATH": "1"})
-        environ.update(variables)
         with open(os.path.join(self._folder, "printed.txt"), "wb") as printed:
             command = [sys.executable, "-P", "-m", module]
             self._process = subprocess.Popen(
@@ -64,7 +63,6 @@ class Relay:
                 cwd=self._folder,
             )
         threading.Thread(target=self._read, daemon=True).start()
-        return {"pid": self._process.pid, "python": sys.version.split()[0], "executable": sys.executable}
 
     def send(self, number: int, data: bytes) -> int:
         """Write bytes to the agent; a number that was seen is ignored."""

@@ -1,4 +1,4 @@
-"""The health of nodes: when each is checked, what a check compares, and which results a failed check takes back. Pure.
+"""The health of nodes: when each is checked, what a check compares, and which results a failed check takes back.
 
 A check is the state that a node reports (clock, space, memory of its GPUs) and two canaries: a case that must PASS and one that must
 FAIL. A node gets no case before its first check passed. Its results are held until a check that began after them passed.
@@ -6,49 +6,48 @@ FAIL. A node gets no case before its first check passed. Its results are held un
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from runner.core.case import Case
+from runner.core.case import Availability, Case
+from runner.core.devices import is_accelerator
+from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.execute.ray.frames import Message
+from runner.language.load import Suite, load_specs
+from runner.language.read.files import SpecPath
+from runner.system import availability
+from runner.system.capabilities import Machine
+from runner.system.data_dirs import folder
 
-CHECK_EVERY_SECONDS = 120.0
+_CHECK_EVERY_SECONDS = 120.0
 """How old a check may be before the next one begins: what a failed check, or a lost node, can take back is no more than that."""
-
-CHECK_EVERY_RESULTS = 500
+_CHECK_EVERY_RESULTS = 500
 """How many results may be held."""
-
-MOST_CLOCK_SECONDS = 30.0
+_MOST_CLOCK_SECONDS = 30.0
 """By how much the clock of a node may differ from the runner's, besides the time that the answer took."""
-
-LEAST_FREE_BYTES = 256 << 20
-MOST_GPU_BYTES = 2 << 30
+_LEAST_FREE_BYTES = 256 << 20
+_MOST_GPU_BYTES = 2 << 30
 """How much more memory of a GPU may be used than at the first check, when no case but the canaries runs."""
 
+STATE = "state"
 
-@dataclass
+_KNOWN_VERDICTS: Mapping[str, tuple[Outcome, str]] = {"passes": (Outcome.PASS, ""), "fails": (Outcome.FAIL, "counter")}
+"""Outcome and type of failure of each canary, by the name of the spec."""
+
+
+@dataclass(eq=False)
 class Entry:
-    """A case that waits for a node."""
+    """A case that waits for a node, or that one has."""
 
     case: Case
     alone: bool
     places: frozenset[str]
-    """The nodes that can run it."""
+    """The nodes that may run it."""
     number: int
     """Its place in the order of the run."""
-    retry_of: str = ""
-    """Why it runs again, alone: what a shared worker made of it."""
     losses: list[str] = field(default_factory=list)
     """The nodes that were lost before its result counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A result that waits for the next check of its node."""
-
-    entry: Entry
-    result: CaseResult
 
 
 @dataclass
@@ -59,20 +58,16 @@ class Health:
     """When the last good check ended."""
     was_good: bool = False
     why_bad: str = ""
-    held: list[Held] = field(default_factory=list)
+    held: list[tuple[Entry, CaseResult]] = field(default_factory=list)
+    """The results that wait for the next check."""
     covered: int = 0
-    """How many of the held results ended before the current check began."""
+    """How many of them ended before the current check began."""
     waits_for: set[str] = field(default_factory=set)
-    """What the current check still lacks: the state, and the canaries by name."""
-    orders: "deque[str]" = field(default_factory=deque)
+    """What the current check still lacks: the state, and the canaries by id."""
+    orders: deque[str] = field(default_factory=deque)
     """What the node gets next for the check."""
     first: Message = field(default_factory=dict)
     """The state at the first check."""
-
-    @property
-    def is_checking(self) -> bool:
-        """Whether a check is not complete."""
-        return bool(self.waits_for)
 
     def begin(self, canaries: Sequence[str]) -> None:
         """Begin a check."""
@@ -82,49 +77,69 @@ class Health:
 
     def is_due(self) -> bool:
         """Whether a check begins although cases wait."""
-        if self.is_checking:
+        if self.waits_for:
             return False
-        is_old = time.monotonic() - self.since > CHECK_EVERY_SECONDS and bool(self.held)
-        return not self.was_good or is_old or len(self.held) >= CHECK_EVERY_RESULTS
+        is_old = time.monotonic() - self.since > _CHECK_EVERY_SECONDS and bool(self.held)
+        return not self.was_good or is_old or len(self.held) >= _CHECK_EVERY_RESULTS
 
-    def took(self, part: str, problem: str) -> None:
-        """Take one part of the check; a problem fails it."""
+    def took(self, part: str, problem: str) -> list[CaseResult]:
+        """Take one part of the check; return the results that it releases, once it is complete and good."""
         if problem:
             self.why_bad = self.why_bad or f"health check: {problem}"
         self.waits_for.discard(part)
-
-    def released(self) -> list[Held]:
-        """Return the results that the check, which is complete and good, releases."""
+        if self.waits_for or self.why_bad:
+            return []
         self.was_good, self.since = True, time.monotonic()
-        found, self.held = self.held[: self.covered], self.held[self.covered :]
+        released, self.held = self.held[: self.covered], self.held[self.covered :]
         self.covered = 0
-        return found
-
-    def forget(self) -> list[Held]:
-        """Return what is held, of a node that is gone: these cases run again."""
-        found, self.held, self.covered = self.held, [], 0
-        self.waits_for.clear()
-        self.orders.clear()
-        self.was_good = False
-        return found
-
-
-STATE = "state"
+        return [result for _, result in released]
 
 
 def problem_of_state(state: Message, first: Message, seconds: float, now: float) -> str:
     """Return what is wrong with the state of a node; ``seconds`` is how long the answer took, ``now`` the runner's clock."""
-    off = float(state["clock"]) - now
-    if abs(off) > MOST_CLOCK_SECONDS + seconds:
-        return f"its clock differs by {off:+.0f} s from the runner's"
-    if int(state["free"]) < LEAST_FREE_BYTES:
-        return f"{int(state['free']) >> 20} MiB are free for files"
-    before = {gpu["serial"]: gpu for gpu in first.get("gpus", [])}
-    now_there = {gpu["serial"]: gpu for gpu in state["gpus"]}
-    for serial, gpu in before.items():
-        if serial not in now_there:
-            return f"the GPU {serial} is gone"
-        used, then = now_there[serial]["used"], gpu["used"]
-        if used is not None and then is not None and used - then > MOST_GPU_BYTES:
-            return f"{(used - then) >> 20} MiB more of the memory of GPU {serial} are used than at the first check"
+    try:
+        off = float(state["clock"]) - now
+        if abs(off) > _MOST_CLOCK_SECONDS + seconds:
+            return f"its clock differs by {off:+.0f} s from the runner's"
+        if int(state["free"]) < _LEAST_FREE_BYTES:
+            return f"{int(state['free']) >> 20} MiB are free for files"
+        used = {gpu["serial"]: gpu["used"] for gpu in state["gpus"]}
+        for gpu in first.get("gpus", []):
+            serial, before = gpu["serial"], gpu["used"]
+            if serial not in used:
+                return f"the GPU {serial} is gone"
+            if used[serial] is not None and before is not None and used[serial] - before > _MOST_GPU_BYTES:
+                return f"{(used[serial] - before) >> 20} MiB more of the memory of GPU {serial} are used than at the first check"
+    except (KeyError, TypeError, ValueError) as error:
+        return f"its state cannot be read: {type(error).__name__}: {error}"
     return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Canaries:
+    """The canaries of health checks, by id: two small cases with known verdicts, for each backend that a node may have."""
+
+    suite: Suite
+    cases: Mapping[str, Case]
+
+    def of(self, machine: Machine) -> tuple[str, ...]:
+        """Return those for a node: of its accelerator, or of its CPU."""
+        possible = [case for case in self.cases.values() if availability.of_case(case, machine).availability is Availability.YES]
+        preferred = [case for case in possible if is_accelerator(case.device)] or possible
+        return tuple(case.id for case in preferred if case.backend == preferred[0].backend)
+
+
+def read_canaries() -> Canaries:
+    """Read the canaries of the package."""
+    root = folder("templates") / "canaries"
+    suite = load_specs([SpecPath(path=root / f"{name}.yaml", root=root.parent) for name in _KNOWN_VERDICTS], (), None)
+    return Canaries(suite=suite, cases={case.id: case for case in suite.cases})
+
+
+def problem_of_canary(case: Case, result: CaseResult) -> str:
+    """Return how the result of a canary differs from its known verdict; empty if it does not."""
+    outcome, kind = _KNOWN_VERDICTS[case.name.rpartition("/")[2].partition("[")[0]]
+    failed = {verdict.kind for verdict in result.failed}
+    if result.outcome is outcome and result.failure_type == kind and failed == ({kind} if kind else set()):
+        return ""
+    return f"the canary '{case.id}' must be {outcome.label}, and it was {result.outcome.label}: {result.reason}"[:600]

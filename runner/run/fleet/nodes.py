@@ -1,171 +1,296 @@
-"""The nodes of a run: their facts are asked once, and a node that is not what it should be is quarantined before it has a case."""
+"""What each node of a fleet offers: facts, asked once, from which it follows which cases it can run, and how they are planned."""
 
+import dataclasses
+import itertools
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+from runner.core import devices
 from runner.core.case import Availability, Case
-from runner.core.diagnostics import UsageError
+from runner.core.conditions import Surroundings
+from runner.core.diagnostics import InvalidSpecs, UsageError
 from runner.core.options import RunOptions
+from runner.core.results import CaseResult
 from runner.execute.base import Execution, Job
-from runner.execute.ray.executor import FleetExecutor
+from runner.execute.ray.frames import Message
+from runner.execute.ray.link import NAME, Node, as_label
 from runner.execute.ray.node_facts import machine_from_json
-from runner.execute.ray.peers import Peer, State
-from runner.execute.ray.source import PinnedSource
-from runner.language.load import Suite
+from runner.language.lab import Lab
+from runner.language.load import Suite, load, surroundings_of
 from runner.plan.schedule import SchedulingOptions
+from runner.plan.selection import without_benches
+from runner.plan.worker_plan import digest_of
 from runner.record.compatibility import machine_differences
 from runner.record.run_folder import RunFolder
-from runner.run.fleet.canaries import Canaries
-from runner.run.fleet.health import Health
-from runner.run.fleet.lab_check import LabCheck
-from runner.run.fleet.offers import Offer, Suites, best, offer_of, requires
-from runner.run.jobs import Jobs
+from runner.run.fleet.health import read_canaries
+from runner.run.jobs import Jobs, exclusive
 from runner.run.pipeline import informed
 from runner.system import availability
 from runner.system.availability import Verdict
 from runner.system.capabilities import Machine
+from runner.system.installed_torch import InstalledTorch, installed_torch, minor
+from runner.system.redaction import redacted_texts
+
+_NOT_RECORDED = ("torch_root", "answers", "cpu")
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One node that can be used."""
+
+    node: Node
+    machine: Machine
+    known: Surroundings
+    cases: Mapping[str, Case] | None
+    """The cases as its torch expands them, by id; None where it has the torch that the runner read the specs for."""
+    record: Mapping[str, str]
+    """What results say of it."""
+    environment: Mapping[str, str]
+    """The facts of its machine as the header of a run has them."""
+
+    def is_like(self, facts: Mapping[str, str]) -> bool:
+        """Whether its machine is like that of a node, by the facts that results record."""
+        both = self.environment.keys() & facts.keys()
+        return not machine_differences({name: self.environment[name] for name in both}, {name: facts[name] for name in both})
+
+    def case(self, case: Case) -> Case | None:
+        """Return a case as this node runs it; None where that is another case than the one that was selected."""
+        if self.cases is None:
+            return case
+        mine = self.cases.get(case.id)
+        return mine if mine is not None and digest_of(mine) == digest_of(case) else None
+
+    def verdict(self, case: Case) -> Verdict:
+        """Return whether it can run a case, and why not."""
+        mine = self.case(case)
+        if mine is None:
+            return Verdict(Availability.NO, f"it is another case with torch {self.machine.torch}", "torch")
+        return availability.of_case(mine, self.machine)
+
+
 class Nodes:
     """The nodes that a run uses, by name."""
 
-    options: RunOptions
-    suite: Suite
-    selected: Sequence[Case]
-    different: Sequence[Case]
-    """One of all selected cases that require the same, in the same environment."""
-    recorded: Sequence[Case]
-    folder: RunFolder
-    scheduling: SchedulingOptions
-    canaries: Canaries
-    lab: LabCheck
-    executor: FleetExecutor
-    offers: dict[str, Offer] = field(default_factory=dict)
-    jobs: dict[str, Jobs] = field(default_factory=dict)
-    """What makes the jobs of each node, with its facts."""
-    _answers: dict[Hashable, tuple[Verdict, frozenset[str]]] = field(default_factory=dict)
-    _alike: dict[Hashable, frozenset[str]] = field(default_factory=dict)
-    _reference: str = ""
-    health: dict[str, Health] = field(default_factory=dict)
+    def __init__(
+        self,
+        options: RunOptions,
+        suite: Suite,
+        cases: Sequence[Case],
+        recorded: Sequence[Case],
+        folder: RunFolder,
+        scheduling: SchedulingOptions,
+        lab: Lab | None,
+    ) -> None:
+        self.canaries = read_canaries()
+        self.offers: dict[str, Offer] = {}
+        self._options = options
+        self._suite = suite
+        self._cases = tuple(cases)
+        self._recorded = tuple(recorded)
+        self._folder = folder
+        self._scheduling = scheduling
+        self._lab = lab
+        self._machines: dict[str, Machine] = {}
+        self._jobs: dict[str, Jobs] = {}
+        """What makes the jobs of each node, with its facts."""
+        self._numbers = itertools.count(folder.next_number())
+        self._cases_of_torch: dict[tuple[str, str], Mapping[str, Case]] = {}
+        self._verdicts: dict[Hashable, tuple[Verdict, frozenset[str]]] = {}
+        there = folder.header.environment if folder.header is not None else {}
+        self._first_attempts: dict[str, Mapping[str, str]] = {
+            case_id: attempts[0].node or there for case_id, attempts in folder.attempts.items() if attempts
+        }
+        """The machine of the first attempt of cases, by id: attempts of one case are compared, so they run on nodes that are alike."""
 
-    def __post_init__(self) -> None:
-        self._suites = Suites(self.options, self.suite)
+    # -- asking -----------------------------------------------------------------------------------------------------
 
-    def ask(self) -> None:
-        """Ask every node for its facts; raise ``UsageError`` where none can be used."""
-        peers = [peer for peer in self.executor.roster if peer.state is State.READY]
-        machines = self._facts(peers)
-        for peer in peers:
-            if peer.state is State.READY:
-                self._take_offer(peer, machines[peer.name], self._suites)
-        if not self.offers:
-            raise UsageError("no node of the lab can be used: " + "; ".join(self.executor.warnings))
+    def questions(self, name: str, hello: Message) -> list[Job]:
+        """Return the jobs by which a node reports its facts; raise ``UsageError`` where no case can run there."""
+        machine = machine_from_json(hello["machine"])
+        # one of all cases that require the same, in the same environment: what they need is asked once
+        different = {(_requires(case), case.device, case.body.compiles, repr(case.body.settings.env)): case for case in self._cases}
+        cases = [*different.values(), *self.canaries.cases.values()]
+        backends = self._suite.backends.by_name
+        self._machines[name] = machine
+        self._jobs[name] = Jobs(self._options, self._scheduling, backends, self._folder, cases, machine, self._recorded)
+        jobs = self._jobs[name].for_facts()
+        if not jobs:
+            raise UsageError("no case and no canary can run there")
+        return jobs
 
-    def facts_jobs(self, name: str) -> tuple[Machine, list[Job]]:
-        """Return what files show of a node that joined, and the jobs that report its facts."""
-        machine = machine_from_json(self.executor.roster[name].hello["machine"])
-        self.jobs[name] = self._jobs_for(machine)
-        return machine, self.jobs[name].for_facts()
+    def take_facts(self, name: str, execution: Execution) -> None:
+        """Take facts of a node; raise ``UsageError`` where it reported none that can be read."""
+        try:
+            self._machines[name] = informed(self._machines[name], execution)
+        except (AttributeError, TypeError, ValueError) as error:  # not the form that facts.collect writes
+            raise UsageError(f"its facts cannot be read: {type(error).__name__}: {error}") from error
 
-    def admit(self, name: str, machine: Machine) -> Offer | None:
-        """Take the offer of a node that joined while the run went on; None for one that is quarantined."""
-        self._take_offer(self.executor.roster[name], machine, self._suites)
-        self._answers.clear()
-        self._alike.clear()
-        return self.offers.get(name)
+    def admit(self, node: Node, provenance: Mapping[str, str]) -> Machine:
+        """Use a node that reported all of its facts; raise ``UsageError`` where it is not what the lab, or a run that is resumed, needs."""
+        machine = self._machines[node.name]
+        known = replace(surroundings_of(machine.torch, machine), python=machine.python)
+        facts = {fact: value for fact, value in _texts(machine).items() if fact not in _NOT_RECORDED}
+        record = {**redacted_texts(facts), **{fact: str(value) for fact, value in provenance.items()}, "name": node.name}
+        environment = redacted_texts({**facts_of_files(machine), **_texts(machine)})
+        offer = Offer(node=node, machine=machine, known=known, cases=self._for_torch(machine), record=record, environment=environment)
+        if self._lab is not None:
+            entry = next((entry for name, entry in self._lab.nodes.items() if as_label(name) == node.labels.get(NAME, "")), None)
+            if entry is None:
+                raise UsageError(f"it is not in {self._lab.document.file} (nodes there: {', '.join(self._lab.nodes)})")
+            for difference in entry.differences(machine):
+                raise UsageError(difference)
+        self._require_like(offer)
+        if not self.canaries.of(machine):
+            verdict = _best(availability.of_case(case, machine) for case in self.canaries.cases.values())
+            raise UsageError(f"no canary can run there: {verdict.reason}")
+        self._jobs[node.name].inform(machine)
+        self.offers[node.name] = offer
+        self._verdicts.clear()
+        return machine
 
-    def reference(self) -> Offer:
-        """Return the node that can run the most cases, the first by name of several."""
-        if not self._reference:
-            counts = Counter(name for case in self.selected for name in self.places(case))
-            self._reference = max(sorted(self.offers), key=lambda name: counts[name])
-        return self.offers[self._reference]
+    def missing(self) -> Iterator[str]:
+        """Yield which nodes of the lab did not join, or cannot be used."""
+        joined = Counter(offer.node.labels.get(NAME, "") for offer in self.offers.values())
+        for name, entry in self._lab.nodes.items() if self._lab is not None else ():
+            if joined[as_label(name)] < entry.count:
+                yield f"{entry.positions['']}: the lab has {entry.count} of {name}, and {joined[as_label(name)]} can be used"
+
+    def _require_like(self, offer: Offer) -> None:
+        """Raise ``UsageError`` for a node that is like no machine of the run that is resumed."""
+        header = self._folder.header
+        if header is None:
+            return
+        recorded = [*self._folder.finished, *(result for attempts in self._folder.attempts.values() for result in attempts)]
+        nodes = {tuple(sorted(result.node.items())) for result in recorded if result.node}
+        differences = machine_differences(offer.environment, header.environment)
+        if differences and not any(offer.is_like(dict(node)) for node in nodes):
+            words = "; ".join(difference.between("on the node", "in the run") for difference in differences[:3])
+            raise UsageError(f"it is like no machine of the run that is resumed: {words}")
+
+    def _for_torch(self, machine: Machine) -> Mapping[str, Case] | None:
+        """Return the cases as the torch of a machine expands them, by id; None where it is the runner's."""
+        version, git = machine.torch or "", str(machine.facts.get("torch_git", ""))
+        mine = installed_torch()
+        if mine is not None and mine.version == version and mine.git in ("", git or mine.git):
+            return None
+        if (version, git) not in self._cases_of_torch:
+            # its source is not here: names come from the table of its minor version
+            torch = InstalledTorch(version=version, minor=minor(version), root=Path("/nonexistent"), builds=machine.builds, git=git)
+            try:
+                suite = load(self._options.paths, self._options.backends, surroundings_of(version, None), torch)
+            except (InvalidSpecs, OSError) as error:
+                raise UsageError(f"the specs cannot be read for torch {version}: {str(error).splitlines()[0]}") from error
+            bench = self._options.bench
+            self._cases_of_torch[version, git] = {case.id: case if bench else without_benches(case) for case in suite.cases}
+        return self._cases_of_torch[version, git]
+
+    # -- placing ----------------------------------------------------------------------------------------------------
+
+    def reference(self) -> Machine:
+        """Return the machine of the node that can run the most cases, the first by name of several."""
+        counts = Counter(name for case in self._cases for name in self._answer(case)[1])
+        return self.offers[max(sorted(self.offers), key=lambda name: counts[name])].machine
 
     def verdict(self, case: Case) -> Verdict:
         """Return whether any node can run a case, and why none can."""
         return self._answer(case)[0]
 
     def places(self, case: Case) -> frozenset[str]:
-        """Return the nodes that can run a case."""
-        return self._answer(case)[1]
+        """Return the nodes for a case that begins to wait."""
+        places = self._answer(case)[1]
+        if case.id in self._first_attempts:
+            return places & self._like(self._first_attempts[case.id])
+        if self._options.repeat == 1 or not places:
+            return places
+        kinds = sorted({tuple(sorted(places & self._like(self.offers[name].environment))) for name in places})
+        return frozenset(kinds[sum(case.id.encode()) % len(kinds)])
 
-    def like(self, facts: Mapping[str, str]) -> frozenset[str]:
-        """Return the nodes that are like a machine: attempts of one case are compared with each other, so they run on like nodes."""
-        key = tuple(sorted(facts.items()))
-        if key not in self._alike:
-            self._alike[key] = frozenset(name for name, offer in self.offers.items() if offer.is_like_node(facts))
-        return self._alike[key]
+    def with_newcomer(self, name: str, case: Case, places: frozenset[str]) -> frozenset[str]:
+        """Return the nodes for a case that has waited for these, with one that joined meanwhile if it may run there too."""
+        if name not in self._answer(case)[1]:
+            return places
+        newcomer, may = self.offers[name], True
+        if case.id in self._first_attempts:
+            may = newcomer.is_like(self._first_attempts[case.id])
+        elif self._options.repeat != 1:
+            may = any(newcomer.is_like(self.offers[place].environment) for place in places)
+        return places | {name} if may else places
+
+    def counted(self, result: CaseResult) -> None:
+        """Record the machine of a result that counts."""
+        if result.node:
+            self._first_attempts.setdefault(result.case_id, result.node)
+
+    def cases_only_for(self, names: Iterable[str]) -> Counter[str]:
+        """Return how many cases each of these nodes can run that no other node can."""
+        late = frozenset(names)
+        return Counter(name for case in self._cases if (places := self._answer(case)[1]) <= late for name in places)
+
+    def _like(self, facts: Mapping[str, str]) -> frozenset[str]:
+        return frozenset(name for name, offer in self.offers.items() if offer.is_like(facts))
 
     def _answer(self, case: Case) -> tuple[Verdict, frozenset[str]]:
-        """Return what the nodes say of a case; once for all cases that require the same, where no node reads specs for another torch."""
-        key = None if any(offer.cases is not None for offer in self.offers.values()) else requires(case)
-        if key is None or key not in self._answers:
+        """Return what the nodes say of a case, and which can run it; once for all cases that require the same."""
+        key = case.id if any(offer.cases is not None for offer in self.offers.values()) else _requires(case)
+        if key not in self._verdicts:
             verdicts = {name: offer.verdict(case) for name, offer in self.offers.items()}
-            places = frozenset(name for name, found in verdicts.items() if found.availability is not Availability.NO)
-            found = best(verdicts.values()), places
-            if key is None:
-                return found
-            self._answers[key] = found
-        return self._answers[key]
+            places = frozenset(name for name, verdict in verdicts.items() if verdict.availability is not Availability.NO)
+            self._verdicts[key] = _best(verdicts.values()), places
+        return self._verdicts[key]
 
-    def canaries_of(self, offer: Offer) -> tuple[str, ...]:
-        """Return the canaries of a node; raise ``UsageError`` where it can run none."""
-        found = self.canaries.of(offer)
-        if not found:
-            verdict = best(availability.of_case(case, offer.machine) for case in self.canaries.cases.values())
-            raise UsageError(f"no canary can run there: {verdict.reason}")
-        return found
+    # -- planning ---------------------------------------------------------------------------------------------------
 
-    def _facts(self, peers: Sequence[Peer]) -> dict[str, Machine]:
-        """Let a worker of each node report the facts of its machine, at the same time."""
-        machines = {peer.name: machine_from_json(peer.hello["machine"]) for peer in peers}
-        self.jobs = {name: self._jobs_for(machine) for name, machine in machines.items()}
-        problems: dict[str, str] = {}
-        for execution in self.executor.run(PinnedSource({name: jobs.for_facts() for name, jobs in self.jobs.items()})):
-            if execution.unrun:
-                continue
-            try:
-                machines[execution.node] = informed_by(machines[execution.node], execution)
-            except UsageError as error:
-                problems[execution.node] = str(error)
-        for name, problem in problems.items():
-            self.executor.quarantine(name, problem)
-        return machines
+    def job_of(self, case: Case, name: str, *, alone: bool) -> Job:
+        """Return the job of a case for a node, planned with its facts; raise ``TemplateError`` for a fact that it lacks."""
+        offer = self.offers[name]
+        mine = offer.case(case)
+        assert mine is not None
+        job = self._jobs[name].for_case(mine, offer.known, number=next(self._numbers), alone=alone)
+        return exclusive(job) if alone else job
 
-    def _jobs_for(self, machine: Machine) -> Jobs:
-        cases = [*self.different, *self.canaries.cases.values()]
-        return Jobs(self.options, self.scheduling, self.suite.backends.by_name, self.folder, cases, machine, self.recorded)
-
-    def _take_offer(self, peer: Peer, machine: Machine, suites: Suites) -> None:
-        """Take the offer of a node; one that is not what the lab, or a run that is resumed, needs is quarantined."""
-        try:
-            offer = offer_of(peer.node, machine, peer.hello["provenance"], suites)
-            self.lab.require(offer, peer.node.labels)
-            self._require_like(offer)
-            self.canaries_of(offer)
-        except UsageError as error:
-            self.executor.quarantine(peer.name, str(error))
-            return
-        self.jobs[peer.name].inform(machine)
-        gpus = {"kind": "gpus", "gpus": machine.gpus or 0, "gpu_memory": machine.gpu_memory or 0}
-        self.executor.roster.send(peer, gpus)
-        self.offers[peer.name], self.health[peer.name] = offer, Health()
-
-    def _require_like(self, offer: Offer) -> None:
-        """Raise ``UsageError`` for a node that is like no machine of the run that is resumed."""
-        header = self.folder.header
-        recorded = [*self.folder.finished, *(result for made in self.folder.attempts.values() for result in made)]
-        if header is not None and not offer.is_like(header, recorded):
-            differs = machine_differences(offer.environment, header.environment)
-            words = "; ".join(difference.between("on the node", "in the run") for difference in differs[:3])
-            raise UsageError(f"it is like no machine of the run that is resumed: {words}")
+    def canary(self, case_id: str, name: str) -> Job:
+        """Return the job of a canary for a node."""
+        case = self.canaries.cases[case_id]
+        job = self._jobs[name].for_case(case, self.offers[name].known, number=next(self._numbers), alone=True)
+        return dataclasses.replace(job, name=f"canary {name} {job.name}")
 
 
-def informed_by(machine: Machine, execution: Execution) -> Machine:
-    """Return the machine of a node with the facts of a job; raise ``UsageError`` where it reported none that can be read."""
-    try:
-        return informed(machine, execution)
-    except (AttributeError, TypeError, ValueError) as error:  # not the form that facts.collect writes
-        raise UsageError(f"its facts cannot be read: {type(error).__name__}: {error}") from error
+def facts_of_files(machine: Machine) -> dict[str, str]:
+    """Return the facts of a machine that its files show."""
+    python = ".".join(map(str, machine.python))
+    facts = {"python": python, "torch": machine.torch or "", **{name: version or "" for name, version in machine.builds.items()}}
+    return {name: value for name, value in facts.items() if value}
+
+
+def packages_of(cases: Sequence[Case]) -> list[str]:
+    """Return the top-level packages that cases require."""
+    packages: set[str] = set()
+    for requirement in itertools.chain.from_iterable(case.requires for case in cases):
+        argument = requirement.argument or ""
+        if requirement.name in ("module", "call"):
+            packages.add(argument.replace(":", ".").split(".")[0])
+        elif requirement.name == "device":
+            packages.add(devices.VendorDevice.parse(argument).module.partition(".")[0])
+    return sorted(filter(None, packages))
+
+
+def _texts(machine: Machine) -> dict[str, str]:
+    return {str(fact): str(value) for fact, value in machine.facts.items() if value is not None}
+
+
+def _best(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return whether any node can run a case; else why none can: each reason once."""
+    known = list(verdicts)
+    for possible in (Availability.YES, Availability.UNKNOWN):
+        for verdict in known:
+            if verdict.availability is possible:
+                return verdict
+    reasons = "; ".join(dict.fromkeys(verdict.reason for verdict in known))
+    return Verdict(Availability.NO, reasons or "no node of the lab is usable", known[0].capability if known else "")
+
+
+def _requires(case: Case) -> Hashable:
+    """Return what decides whether a machine can run a case: equal for cases that require the same."""
+    return case.target, case.missing_names, tuple((requirement.name, requirement.argument) for requirement in case.requires)

@@ -1,0 +1,461 @@
+"""The nodes of a fleet at work: each reports its facts, passes health checks, and gets cases; one result of each case counts.
+
+A job has a token for each node that it is given to. Only the execution that carries the token of the node that has the job now is
+accepted, once; what a node sends that was lost meanwhile is dropped. A crash of a worker is an execution like any other. Only where a
+node is lost, or quarantined, before the result of a case counted, is the case given to another one.
+"""
+
+import bisect
+import math
+import os
+import secrets
+import shutil
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from runner.core.activity import Activity, RunningCase
+from runner.core.case import Case
+from runner.core.diagnostics import UsageError
+from runner.core.results import CaseResult
+from runner.execute.base import Execution, Job
+from runner.execute.ray import source
+from runner.execute.ray.frames import Frame, Message, is_name, pack
+from runner.execute.ray.link import LABEL, LEASE_SECONDS, NAME, Event, Joined, Link, Lost, Node, Opened
+from runner.language.read.templates import TemplateError
+from runner.run.fleet.health import STATE, Entry, Health, problem_of_state
+from runner.run.fleet.nodes import Nodes
+from runner.system.streams import naming
+
+_WAIT_SECONDS = 1.0
+_HELLO_SECONDS = 300.0
+_STALLED_SECONDS = 900.0
+"""Beyond twice the longest deadline of its jobs: starting torch from a slow disk takes minutes."""
+_AHEAD_SECONDS = 1.0
+"""A node has so much work waiting beside what it runs: more than a message takes to arrive, and little enough that the end is even."""
+_MOST_AHEAD = 32
+"""For each parallel job of a node, the jobs that may wait there."""
+_MOST_LOSSES = 2
+"""How many nodes a case may be lost with. A case that takes nodes with it must not take all of them."""
+_MOST_GONE = 5
+"""How many nodes that joined with one name may be lost or quarantined in a run before a further one with that name is not used."""
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class State(Enum):
+    """The states of a node."""
+
+    OPENING = "opening"
+    ASKED = "asked"
+    """It reports its facts."""
+    READY = "ready"
+    LOST = "lost"
+    QUARANTINED = "quarantined"
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """A job that a node has: that of a case, of a canary, or one that reports facts."""
+
+    job: Job
+    sent: float
+    entry: Entry | None = None
+    canary: str = ""
+
+
+@dataclass(eq=False)
+class Peer:
+    """One node."""
+
+    node: Node
+    is_late: bool = False
+    """Whether it joined while the run went on."""
+    state: State = State.OPENING
+    is_open: bool = False
+    """Whether its agent started: then no other run holds it."""
+    slots: int = 1
+    """How many jobs run there in parallel."""
+    provenance: Message = field(default_factory=dict)
+    questions: deque[Job] = field(default_factory=deque)
+    """The jobs by which it reports its facts, which it did not get yet."""
+    in_flight: dict[str, Dispatch] = field(default_factory=dict)
+    """By token."""
+    heard: float = field(default_factory=time.monotonic)
+    check_sent: float = 0.0
+    mean_seconds: float = 1.0
+    health: Health = field(default_factory=Health)
+    canaries: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the node."""
+        return self.node.name
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was given up."""
+        return self.state in (State.LOST, State.QUARANTINED)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it gets a further job: so that it has a second of work waiting, and no more."""
+        ahead = math.ceil(self.slots * _AHEAD_SECONDS / max(self.mean_seconds, 1e-3))
+        return not self.check_sent and len(self.in_flight) < self.slots + min(max(1, ahead), _MOST_AHEAD * self.slots)
+
+    def stalled(self, factor: float) -> str:
+        """Return why it must be considered lost although its connection is there; empty while it may only be slow."""
+        now = time.monotonic()
+        silent = now - self.heard
+        if self.state is State.OPENING and silent > _HELLO_SECONDS + LEASE_SECONDS:
+            return f"its agent did not answer for {silent:.0f} s"
+        if self.check_sent and now - self.check_sent > _STALLED_SECONDS * factor:
+            return f"it did not answer a health check for {silent:.0f} s"
+        longest = max((dispatch.job.timeout for dispatch in self.in_flight.values()), default=None)
+        if longest is not None and silent > 2 * longest + _STALLED_SECONDS * factor:
+            return f"it has {len(self.in_flight)} jobs, and none ended for {silent:.0f} s"
+        return ""
+
+
+class Fleet:
+    """Runs cases on the nodes of a lab. It does what ``runner.execute.base.Executor`` does, with cases in place of jobs."""
+
+    def __init__(
+        self,
+        link: Link,
+        nodes: Nodes,
+        folder: Path,
+        begin: Message,
+        result_of: Callable[[Case, Execution], CaseResult],
+        problem_of_canary: Callable[[str, Execution], str],
+        unavailable: Callable[[Case, str], CaseResult],
+    ) -> None:
+        """``begin`` is the first message to each agent; ``unavailable`` makes the result of a case that lacks a fact of every node."""
+        self._link = link
+        self._nodes = nodes
+        self._folder = folder
+        self._begin = begin
+        self._factor = float(begin["timeout_factor"])
+        self._result_of = result_of
+        self._problem_of_canary = problem_of_canary
+        self._unavailable = unavailable
+        self.peers: dict[str, Peer] = {}
+        self._by_key: dict[str, Peer] = {}
+        """The nodes that are not given up."""
+        self._unopened: list[Peer] = []
+        """The nodes that are opened when the first one is: two runs that each hold a part of a lab would wait for each other."""
+        self._waiting: list[Entry] = []
+        """In the order of the run."""
+        self._released: list[CaseResult] = []
+        """Results that count, and were not yielded yet."""
+        self._is_connected = False
+        self._is_cancelled = False
+        self._places_changed = False
+        self._workers: dict[tuple[str, int], int] = {}
+        """The numbers of workers in this run, by node and number there."""
+        self._check: Callable[[], None] = lambda: None
+        self._wake: int | None = None
+        self._gone: dict[str, str] = {}
+        """Why nodes are gone."""
+        self.unrun: dict[str, str] = {}
+        """Why cases were not run, by id."""
+        self.admitted_late: list[str] = []
+        self.warnings: list[str] = []
+
+    def connect(self) -> None:
+        """Open every node that joined, and let each report its facts; raise ``UsageError`` where none can be used."""
+        nodes = self._link.nodes()
+        if not nodes:
+            raise UsageError("no node joined this cluster (start 'torch-conformance node join' on each node)")
+        self.peers = {node.name: Peer(node) for node in nodes}
+        self._unopened = sorted(self.peers.values(), key=lambda peer: peer.node.key)
+        self._open(self._unopened.pop(0))
+        while any(peer.state in (State.OPENING, State.ASKED) and not peer.is_late for peer in self.peers.values()):
+            self._turn()
+        if not self._nodes.offers:
+            raise UsageError("no node of the lab can be used: " + "; ".join(self.warnings))
+        self._is_connected = True
+
+    def run(self, entries: Iterable[Entry]) -> Iterator[CaseResult]:
+        """Run every case on a node that may run it, and yield each result when a health check of its node passed after it."""
+        self._waiting, self._places_changed = list(entries), True
+        while True:
+            self._feed()
+            self._drop_unrunnable()
+            released, self._released = self._released, []
+            yield from released
+            if self._is_done():
+                return
+            self._turn()
+
+    def cancel_waiting(self) -> int:
+        """Drop the cases that wait, and return the number of jobs that nodes have. Checks go on, because results wait for them."""
+        self._is_cancelled = True
+        self._waiting.clear()
+        return sum(len(peer.in_flight) for peer in self.peers.values())
+
+    def on_interrupt(self, wake: int, check: Callable[[], None]) -> None:
+        """Call ``check`` before jobs are given, and when ``wake`` is readable."""
+        self._wake, self._check = wake, check
+
+    @property
+    def activity(self) -> Activity:
+        """The jobs that nodes have."""
+        peers = self.peers.values()
+        opening = [peer for peer in peers if peer.state is State.OPENING and not peer.is_late]
+        dispatches = [d for peer in peers for d in peer.in_flight.values() if d.job.plan is not None or not peer.is_late]
+        return Activity(
+            starting=min((peer.heard for peer in opening if peer.is_open), default=None),
+            held=min((peer.heard for peer in opening if not peer.is_open), default=None),
+            running=tuple(RunningCase(name=dispatch.job.name, since=dispatch.sent, phase="") for dispatch in dispatches),
+        )
+
+    def case_of(self, job: str) -> Case | None:
+        """Return the case of a job that a node has."""
+        dispatches = (dispatch for peer in self.peers.values() for dispatch in peer.in_flight.values())
+        return next((dispatch.entry.case for dispatch in dispatches if dispatch.entry is not None and dispatch.job.name == job), None)
+
+    def close(self) -> None:
+        """End every agent, with its workers."""
+        self._link.close()
+
+    # -- giving work ------------------------------------------------------------------------------------------------
+
+    def _feed(self) -> None:
+        """Give jobs to the nodes with room, one to each in turn."""
+        self._check()
+        waiting = [peer for peer in self.peers.values() if peer.state in (State.ASKED, State.READY)]
+        batches: dict[str, list[bytes]] = {}
+        while waiting:
+            for peer in list(waiting):
+                message = self._next(peer) if peer.has_room else None
+                if message is None:
+                    waiting.remove(peer)
+                else:
+                    batches.setdefault(peer.node.key, []).append(pack(message))
+        for key, batch in batches.items():
+            self._link.send(key, b"".join(batch))
+
+    def _next(self, peer: Peer) -> Message | None:
+        """Return what a node gets next: a question about its facts, a part of its health check, or a case."""
+        if peer.state is State.ASKED:
+            return _given(peer, peer.questions.popleft()) if peer.questions else None
+        health = peer.health
+        if not self._is_connected or health.why_bad:
+            return None
+        has_cases = any(peer.name in entry.places for entry in self._waiting)
+        is_last = bool(health.held) and not has_cases and not peer.in_flight and not health.waits_for
+        if is_last or (health.is_due() and (has_cases or health.was_good)):
+            health.begin(peer.canaries)
+        if health.orders:
+            part = health.orders.popleft()
+            if part != STATE:
+                return _given(peer, self._nodes.canary(part, peer.name), canary=part)
+            peer.check_sent = time.monotonic()
+            return {"kind": "check"}
+        if health.waits_for and not health.was_good:
+            return None
+        return self._next_case(peer)
+
+    def _next_case(self, peer: Peer) -> Message | None:
+        while (index := next((i for i, entry in enumerate(self._waiting) if peer.name in entry.places), None)) is not None:
+            entry = self._waiting.pop(index)
+            try:
+                return _given(peer, self._nodes.job_of(entry.case, peer.name, alone=entry.alone), entry=entry)
+            except TemplateError as error:
+                entry.places -= {peer.name}
+                if entry.places:
+                    self._wait_again(entry)
+                else:
+                    self._released.append(self._unavailable(entry.case, f"node {peer.name} lacks a fact: {error}"))
+        return None
+
+    def _wait_again(self, entry: Entry) -> None:
+        if not self._is_cancelled:
+            bisect.insort(self._waiting, entry, key=lambda entry: entry.number)
+
+    def _drop_unrunnable(self) -> None:
+        """Record the cases that no node is left for, unless a node that joined may be one for them: its facts are not there yet."""
+        left = [peer for peer in self.peers.values() if not peer.is_gone]
+        if not self._places_changed or not all(peer.state is State.READY for peer in left):
+            return
+        self._places_changed = False
+        names = {peer.name for peer in left}
+        stuck = [entry for entry in self._waiting if entry.places.isdisjoint(names)]
+        self._waiting = [entry for entry in self._waiting if not entry.places.isdisjoint(names)]
+        for entry in stuck:
+            gone = "; ".join(f"{node}: {self._gone.get(node, 'gone')}" for node in sorted(entry.places))
+            why = f"no node is left that can run it ({gone})" if gone else "no node is like the one that its first attempt ran on"
+            self.unrun[entry.case.id] = why
+
+    def _is_done(self) -> bool:
+        """Whether nothing waits, no result waits for a check, and no node is busy but those that joined and report their facts."""
+        ready = [peer for peer in self.peers.values() if peer.state is State.READY]
+        return not self._waiting and not any(peer.in_flight or peer.health.held or peer.health.waits_for for peer in ready)
+
+    # -- taking answers ---------------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        """Wait for events, and take them."""
+        for event in self._link.wait(_WAIT_SECONDS, self._wake):
+            if isinstance(event, Joined):
+                self._join(event.nodes)
+            elif (peer := self._by_key.get(event.key)) is not None:
+                peer.heard = time.monotonic()
+                self._take(peer, event)
+        for peer in list(self._by_key.values()):
+            if why := peer.stalled(self._factor):
+                self._give_up(peer, State.LOST, why)
+        if not self._is_connected:
+            self._feed()
+
+    def _take(self, peer: Peer, event: Event) -> None:
+        if isinstance(event, Opened):
+            self._greet(peer)
+        elif isinstance(event, Lost):
+            self._give_up(peer, State.LOST, event.why)
+        elif not isinstance(event, Joined):
+            try:
+                self._came(peer, event.frame)
+            except UsageError as error:
+                self._give_up(peer, State.QUARANTINED, str(error))
+
+    def _came(self, peer: Peer, frame: Frame) -> None:
+        """Take an answer; raise ``UsageError`` for a node that cannot be used."""
+        message = frame.message
+        match frame.kind:
+            case "hello" if peer.state is State.OPENING:
+                if message.get("source") != source.digest():
+                    raise UsageError("it runs another source of this program than the runner")
+                try:
+                    peer.provenance, peer.slots = dict(message["provenance"]), max(1, int(message["jobs"]))
+                    peer.questions = deque(self._nodes.questions(peer.name, message))
+                except (AttributeError, KeyError, TypeError, ValueError) as error:
+                    raise UsageError(f"its facts cannot be read: {type(error).__name__}: {error}") from error
+                peer.state = State.ASKED
+            case "refused" if peer.state is State.OPENING:
+                raise UsageError(str(message.get("why", ""))[:500])
+            case "checked" if peer.check_sent:
+                seconds, peer.check_sent = time.monotonic() - peer.check_sent, 0.0
+                problem = problem_of_state(message, peer.health.first, seconds, time.time())
+                peer.health.first = peer.health.first or dict(message)
+                self._take_check(peer, STATE, problem)
+            case "ended" if dispatch := peer.in_flight.get(str(message.get("token", ""))):
+                execution = self._accepted(peer, dispatch, frame)
+                del peer.in_flight[str(message["token"])]
+                self._take_execution(peer, dispatch, execution)
+            case kind:  # a second answer: what of it is true cannot be decided
+                raise UsageError(f"it sent {kind[:50]!r} and was not asked for it")
+
+    def _accepted(self, peer: Peer, dispatch: Dispatch, frame: Frame) -> Execution:
+        """Return the execution, with its files in the folder of the run; raise ``UsageError`` where it cannot be read."""
+        try:
+            fields = dict(frame.message["execution"])
+            files = dict(zip(map(str, fields["files"]), frame.blobs, strict=True))
+            local = int(fields["worker"])
+            number = self._workers.setdefault((peer.name, local), len(self._workers) + 1) if local else 0
+            execution = Execution.of_job(dispatch.job, {**fields, "node": peer.name, "worker": number})
+            peer.mean_seconds += 0.2 * (float(execution.seconds) - peer.mean_seconds)
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(f"an answer of it cannot be read: {type(error).__name__}: {error}") from error
+        if dispatch.job.folder:
+            folder = self._folder / dispatch.job.folder
+            shutil.rmtree(folder, ignore_errors=True)  # an earlier node may have left files
+            folder.mkdir(parents=True)
+            for name in filter(is_name, files):
+                with naming(folder / name), os.fdopen(os.open(folder / name, _FLAGS, 0o644), "wb") as stream:
+                    stream.write(files[name])
+        return execution
+
+    def _take_execution(self, peer: Peer, dispatch: Dispatch, execution: Execution) -> None:
+        if dispatch.entry is not None:
+            peer.health.held.append((dispatch.entry, self._result_of(dispatch.entry.case, execution)))
+        elif dispatch.canary:
+            self._take_check(peer, dispatch.canary, self._problem_of_canary(dispatch.canary, execution))
+        else:
+            self._nodes.take_facts(peer.name, execution)
+            if not peer.questions and not peer.in_flight:
+                self._admit(peer)
+
+    def _take_check(self, peer: Peer, part: str, problem: str) -> None:
+        """Take one part of a health check: results are released, or the node is quarantined."""
+        self._released += peer.health.took(part, problem)
+        if peer.health.why_bad:
+            raise UsageError(peer.health.why_bad)
+
+    def _admit(self, peer: Peer) -> None:
+        """Use a node whose facts are complete and as they should be. A health check is the first that it gets."""
+        machine = self._nodes.admit(peer.node, peer.provenance)
+        peer.canaries = self._nodes.canaries.of(machine)
+        peer.state, peer.health, self._places_changed = State.READY, Health(), True
+        self._link.send(peer.node.key, pack({"kind": "gpus", "gpus": machine.gpus or 0, "gpu_memory": machine.gpu_memory or 0}))
+        if not self._is_connected:
+            return
+        self.admitted_late.append(peer.name)
+        dispatched = [dispatch.entry for other in self.peers.values() for dispatch in other.in_flight.values() if dispatch.entry]
+        held = [entry for other in self.peers.values() for entry, _ in other.health.held]
+        for entry in (*self._waiting, *dispatched, *held):
+            entry.places = self._nodes.with_newcomer(peer.name, entry.case, entry.places)
+
+    # -- nodes that come and go -------------------------------------------------------------------------------------
+
+    def _open(self, peer: Peer) -> None:
+        peer.heard = time.monotonic()
+        self._by_key[peer.node.key] = peer
+        self._link.open(peer.node.key)
+
+    def _greet(self, peer: Peer) -> None:
+        """Tell the agent of a node that started what to do; with the first one, this run has the lab, and opens the others."""
+        peer.is_open = True
+        unopened, self._unopened = self._unopened, []
+        for other in unopened:
+            self._open(other)
+        self._link.send(peer.node.key, pack({**self._begin, "kind": "begin", "image": peer.node.labels.get(f"{LABEL}image", "")}))
+
+    def _join(self, nodes: Iterable[Node]) -> None:
+        """Open the nodes that joined since the run began; with the others, where the run does not have its first node yet."""
+        for node in (node for node in nodes if node.name not in self.peers):
+            label = node.labels.get(NAME, node.name)
+            alike = [peer for peer in self.peers.values() if peer.node.labels.get(NAME, peer.name) == label]
+            if sum(peer.is_gone for peer in alike) >= _MOST_GONE:
+                continue  # a node that comes back and is lost again and again would let its cases run without an end
+            peer = self.peers[node.name] = Peer(node, is_late=True)
+            if self._unopened:
+                self._unopened.append(peer)
+            else:
+                self._open(peer)
+
+    def _give_up(self, peer: Peer, state: State, why: str) -> None:
+        """Give up a node: its agent ends, and its cases go to others, with those whose results no check followed."""
+        self._link.close_node(peer.node.key)
+        self._by_key.pop(peer.node.key, None)
+        self._gone[peer.name] = why
+        peer.state, peer.check_sent, self._places_changed = state, 0.0, True
+        if self._unopened:  # it was the first one
+            self._open(self._unopened.pop(0))
+        unfinished = [dispatch.entry for dispatch in peer.in_flight.values() if dispatch.entry is not None]
+        count = len(peer.in_flight)
+        peer.in_flight.clear()
+        for entry in unfinished:
+            entry.losses.append(f"{peer.name}: {why}")
+            if len(entry.losses) >= _MOST_LOSSES:
+                self.unrun[entry.case.id] = f"the nodes that had it were lost before it ended ({'; '.join(entry.losses)})"
+            else:
+                self._wait_again(entry)
+        for entry, _ in peer.health.held:
+            entry.losses.append(f"{peer.name}: {why}")
+            self._wait_again(entry)
+        peer.health = Health()
+        taken_back = f"; its {count} unfinished jobs were taken back" if count else ""
+        self.warnings.append(f"node {peer.name} {'was lost' if state is State.LOST else 'is quarantined'}: {why}{taken_back}")
+
+
+def _given(peer: Peer, job: Job, *, entry: Entry | None = None, canary: str = "") -> Message:
+    """Return the message with a job for a node, and record that it has it."""
+    now, token = time.monotonic(), secrets.token_hex(8)
+    if not peer.in_flight:
+        peer.heard = now
+    peer.in_flight[token] = Dispatch(job, now, entry, canary)
+    return {"kind": "job", "token": token, "job": job.to_json(), "limited": job.memory_limit is not None}
