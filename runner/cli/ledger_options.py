@@ -11,16 +11,9 @@ def of_list(command: argparse.ArgumentParser) -> None:
         "--against",
         type=Path,
         metavar="LEDGER",
-        help="instead of the cases, print the ids of this ledger that no spec has any more and no line of it gives a reason for; exit 1 "
-        "if there are some",
+        help="instead of the cases, print the ids of this ledger that no spec has any more; exit 1 if there are some",
     )
-    add("--update", type=Path, metavar="LEDGER", help="instead of printing the cases, add new ones to this ledger (a new file: all cases)")
-    add(
-        "--because",
-        default="",
-        metavar="REASON",
-        help="with --update: why cases of the ledger are gone; they are listed below 'removed:' with this reason",
-    )
+    add("--update", type=Path, metavar="LEDGER", help="instead of printing the cases, write this ledger again, and print what is gone")
 
 
 def of_run(command: argparse.ArgumentParser) -> None:

@@ -13,13 +13,12 @@ from runner.core.diagnostics import UsageError, one_line, shown_path
 from runner.core.header import LedgerCount, MissedCases
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
-from runner.plan.case_ledger import CaseLedger, Comparison, compare, ledgers_of, read_ledger
+from runner.plan.case_ledger import CaseLedger, compare, ledgers_of, read_ledger
 from runner.record.journal import JournalError, read_run
 from runner.record.merged_ledgers import OTHER_SHARD
 from runner.record.run_folder import JOURNAL, find_run
 
 _LOST = "lost: no spec has this case"
-_REMOVED = "removed, with a reason in the ledger"
 _OUTSIDE = "not selected: outside the given paths"
 _UNSELECTED = "not selected: --select, --backend, or only on request"
 _EARLIER_ONLY = "not among the cases of the given paths"
@@ -70,7 +69,7 @@ class Coverage:
     def of_ledger(self, ledger: CaseLedger) -> LedgerCount:
         """Return how much of a ledger was executed, and why not the rest."""
         found = compare(ledger, self._read)
-        known = _reasons_of(found)
+        known = {**dict.fromkeys(found.outside, _OUTSIDE), **dict.fromkeys(found.gone, _LOST)}
         reasons = (known.get(case_id) or self._reason(case_id) for case_id in ledger.ids)
         counts = Counter(reason for reason in reasons if reason)
         return LedgerCount(
@@ -99,11 +98,3 @@ class Coverage:
             return ""
         word = {Outcome.UNAVAILABLE: "unavailable", Outcome.NOT_RUN: "not run"}.get(result.outcome, result.outcome.label)
         return f"{word}: {one_line(result.reason)}"
-
-
-def _reasons_of(found: Comparison) -> dict[str, str]:
-    lost = set(found.lost)
-    return {
-        **dict.fromkeys(found.outside, _OUTSIDE),
-        **{case_id: _LOST if case_id in lost else _REMOVED for case_id in found.gone},
-    }

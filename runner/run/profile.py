@@ -92,5 +92,5 @@ def _once(paths: Sequence[Path]) -> tuple[Path, ...]:
 def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
     """Return the cases of a profile, and those that a ledger lists and the specs have lost; raise ``InvalidSpecs``."""
     ledgers = map(read_ledger, ledgers_of(profile.specs))
-    lost = [case_id for ledger in ledgers for case_id in compare(ledger, suite.cases).lost]
+    lost = [case_id for ledger in ledgers for case_id in compare(ledger, suite.cases).gone]
     return resolve(profile, suite.cases, suite.backends, waivers, lost)

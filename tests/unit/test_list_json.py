@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from runner.cli.listed_cases import _array
+from runner.cli.commands.list import _array
 
 VALUES: list[dict[str, Any]] = [
     {},

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from runner.cli.listed_cases import as_json
+from runner.cli.commands.list import as_json
 from runner.cli.profiles import levels_of, load_profile
 from runner.core.case import Availability, Case, Step
 from runner.core.conditions import Surroundings

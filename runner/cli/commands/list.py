@@ -1,16 +1,248 @@
-"""``list``: the expanded cases, and whether each can run here; or what they cover of the upstream tests."""
+"""``list``: the expanded cases, and whether each can run here; or what they cover of the upstream tests, or of a ledger."""
 
-from runner.cli.listed_cases import show
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from runner.core import escaping
+from runner.core.case import Availability, Case
+from runner.core.diagnostics import UsageError, one_line, shown_path
 from runner.core.exit_codes import ExitCode
+from runner.core.folded_ids import fold
 from runner.core.options import ListOptions
+from runner.core.protocol import encode
+from runner.language.backends import Backends
 from runner.language.load import load
+from runner.plan.operator_script import is_of_operator
+from runner.plan.selection import Shard, select, unmatched, why_nothing_selected
+from runner.system import availability, output
+from runner.system.availability import Verdict
+from runner.system.capabilities import Machine
+from runner.system.installed_torch import installed_torch
+
+if TYPE_CHECKING:
+    from runner.language.upstream import Covered
 
 
 def main(options: ListOptions) -> ExitCode:
-    """Print the selected cases; exit 4 when there are none. What asks for more than the cases is answered by ``whole_listing``."""
-    if options.profile or options.coverage or options.against or options.update or options.because:
-        from runner.cli import whole_listing
+    """Print the selected cases; exit 4 when there are none."""
+    if options.against is not None and options.update is not None:
+        raise UsageError("--against compares a ledger and --update changes it: give one of them")
+    is_ledger = options.against is not None or options.update is not None
+    if is_ledger and (options.select or options.backend or options.shard or options.coverage or options.json):
+        raise UsageError("a ledger has all cases of the paths: leave out --select, --backend, --shard, --coverage and --json")
+    if not options.profile:
+        suite = load(options.paths, options.backends)
+        cases = suite.cases
+    else:
+        from runner.cli.profiles import levels_of, lines_of, load_profile, prospect_of
 
-        return whole_listing.main(options)
-    suite = load(options.paths, options.backends)
-    return show(options, suite.cases, suite.backends)
+        profile = load_profile(options.profile, options.paths, options.backends)
+        suite, cases = profile.suite, profile.resolved.cases
+    if is_ledger:
+        return _ledger(options, suite.cases)
+    if options.coverage:
+        return _coverage(options, _selected(options, cases, suite.backends))
+    if not options.profile:
+        return _show(options, cases, suite.backends)
+    record = profile.resolved.record
+    return _show(options, cases, suite.backends, levels_of(record), lambda machine: lines_of(record, prospect_of(profile, machine)))
+
+
+def _show(
+    options: ListOptions,
+    read: Sequence[Case],
+    backends: Backends,
+    levels: Mapping[str, Mapping[str, Any]] | None = None,
+    more: Callable[[Machine], Iterable[str]] = lambda machine: (),
+) -> ExitCode:
+    """Print the selected ones of the cases that were read. ``levels`` adds keys to cases, and ``more`` lines after the totals."""
+    cases = _selected(options, read, backends)
+    machine = availability.inspect_files(installed_torch())
+    judged = list(zip(cases, availability.of_cases(cases, machine), strict=True))
+    if options.json:
+        for part in _array({**as_json(case, verdict), **(levels or {}).get(case.id, {})} for case, verdict in judged):
+            output.raw(part)
+    else:
+        output.lines(_lines(judged, whole=bool(options.paths or options.select or options.tag or options.profile)))
+        if judged:
+            output.lines(_totals(judged))
+        output.lines(more(machine))
+    if not cases:
+        output.note(why_nothing_selected(len(read), names=options.backend, globs=options.select, tags=options.tag, shard=options.shard))
+    return ExitCode.OK if cases else ExitCode.NOTHING
+
+
+def _selected(options: ListOptions, read: Sequence[Case], backends: Backends) -> list[Case]:
+    """Return the selected cases, and print a hint for each glob that selects none."""
+    shard = Shard.parse(options.shard) if options.shard else None
+    cases = select(read, backends, names=options.backend, globs=options.select, tags=options.tag, shard=shard)
+    for hint in unmatched(options.select, read):
+        output.note(hint)
+    return cases
+
+
+def _array(values: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield an indented JSON array value by value: as one string, many cases would take a gigabyte."""
+    before = "[\n  "
+    for value in values:
+        # JSON text has line ends only between values
+        yield before + escaping.json_text(encode(value)).replace("\n", "\n  ")
+        before = ",\n  "
+    yield "[]\n" if before.startswith("[") else "\n]\n"
+
+
+def as_json(case: Case, verdict: Verdict) -> Mapping[str, Any]:
+    """Return a case as ``list --json`` prints it."""
+    return {
+        "id": case.id,
+        "spec": case.spec,
+        "line": case.position.line,
+        "summary": case.summary,
+        "area": case.area,
+        "name": case.name,
+        "backend": case.backend,
+        "params": case.params,
+        "requires": list(dict.fromkeys(map(str, case.requires))),
+        "covers": list(case.covers),
+        "tags": list(case.tags),
+        "on_request": case.on_request,
+        "available": verdict.availability.as_json(),
+        "reason": verdict.reason,
+    }
+
+
+def _lines(judged: Sequence[tuple[Case, Verdict]], *, whole: bool) -> Iterator[str]:
+    """Yield a line for each case; unless ``whole``, one line for all cases of a source, which are thousands."""
+    folded: Counter[str] = Counter()
+    endings: dict[int, str] = {}
+    for case, verdict in judged:
+        if whole or not is_of_operator(case):
+            ending = endings.get(id(verdict))
+            if ending is None:
+                ending = endings[id(verdict)] = _ending(verdict)
+            yield case.id + ending
+        else:
+            folded[case.spec] += 1
+    yield from (
+        f"{one_line(spec)}: {_counted(count, 'case')} of a source (list {one_line(spec)} prints them)" for spec, count in folded.items()
+    )
+
+
+def _ending(verdict: Verdict) -> str:
+    """Return what follows the id of a case; thousands of cases share a verdict."""
+    word = {Availability.YES: "", Availability.NO: "  unavailable: ", Availability.UNKNOWN: "  perhaps: "}[verdict.availability]
+    return f"{word}{verdict.reason if word else ''}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _totals(judged: Sequence[tuple[Case, Verdict]]) -> Iterator[str]:
+    """Yield how many cases and specs there are, how many can run here, and why the others cannot."""
+    verdicts = {id(verdict): verdict for _, verdict in judged}
+    found = [(verdicts[one], count) for one, count in Counter([id(verdict) for _, verdict in judged]).items()]
+    counts: Counter[Availability] = Counter()
+    for verdict, count in found:
+        counts[verdict.availability] += count
+    specs = len({case.spec for case, _ in judged})
+    parts = [f"{counts[Availability.YES]} can run here"]
+    parts += [
+        f"{counts[kind]} {word}" for kind, word in ((Availability.UNKNOWN, "perhaps"), (Availability.NO, "unavailable")) if counts[kind]
+    ]
+    yield ""
+    yield f"{_counted(len(judged), 'case')} of {_counted(specs, 'spec')}: {', '.join(parts)}"
+    backends = Counter(case.backend for case, _ in judged)
+    if len(backends) > 1:
+        yield f"  by backend: {', '.join(f'{name} {count}' for name, count in backends.items())}"
+    if count := sum(case.on_request for case, _ in judged):
+        yield f"  {count:5}  on request: run only when a path, --tag or --select names them"
+    for kind, word in ((Availability.UNKNOWN, "perhaps"), (Availability.NO, "unavailable")):
+        reasons: Counter[str] = Counter()
+        for verdict, count in found:
+            if verdict.availability is kind:
+                reasons[verdict.reason] += count
+        yield from (f"  {count:5}  {word}: {reason}" for reason, count in reasons.most_common())
+
+
+# -- the upstream tests ---------------------------------------------------------------------------------------------
+
+
+def _coverage(options: ListOptions, cases: Sequence[Case]) -> ExitCode:
+    from runner.language import upstream
+
+    found = upstream.coverage(cases, upstream.load())
+    if options.json:
+        output.document(_coverage_as_json(found))
+    else:
+        output.lines(_coverage_lines(found))
+    return ExitCode.OK
+
+
+def _coverage_as_json(found: "Sequence[Covered]") -> Mapping[str, Any]:
+    """Return what ``list --coverage --json`` prints."""
+    tests = [
+        {
+            "row": one.test.row,
+            "test": one.test.name,
+            "covered": not one.missing,
+            "instances": [{"id": identity, "cases": [case.id for case in cases]} for identity, cases in one.cases.items()],
+            "specs": one.specs,
+        }
+        for one in found
+    ]
+    return {"format": 1, "tests": tests, "totals": _covered_totals(found)}
+
+
+def _covered_totals(found: "Sequence[Covered]") -> Mapping[str, int]:
+    return {
+        "tests": len(found),
+        "covered_tests": sum(not one.missing for one in found),
+        "instances": sum(len(one.cases) for one in found),
+        "covered_instances": sum(len(one.cases) - len(one.missing) for one in found),
+    }
+
+
+def _coverage_lines(found: "Sequence[Covered]") -> Iterator[str]:
+    """Yield a line for each upstream test, and for each instance that is missing; then the totals."""
+    for one in found:
+        size = len(one.cases)
+        parts = [f"row {one.test.row:2}", one.test.name, f"{size - len(one.missing)} of {size} instance{'' if size == 1 else 's'}"]
+        parts += [f"{spec} ({count} case{'' if count == 1 else 's'})" for spec, count in one.specs.items()]
+        yield "  ".join(parts if one.specs else [*parts, "missing"])
+        if one.specs:
+            yield from (f"        missing {identity}" for identity in one.missing)
+    totals = _covered_totals(found)
+    yield f"{totals['covered_tests']} of {totals['tests']} tests, {totals['covered_instances']} of {totals['instances']} instances covered"
+
+
+# -- a ledger -------------------------------------------------------------------------------------------------------
+
+
+def _ledger(options: ListOptions, cases: Sequence[Case]) -> ExitCode:
+    """Compare the ledger of ``--against``, or write that of ``--update`` again; FAILED when cases of the first are gone."""
+    from runner.plan.case_ledger import CaseLedger, compare, problems, read_ledger, text_of
+
+    path = options.update or options.against
+    assert path is not None
+    shown = one_line(shown_path(path))
+    ledger = CaseLedger(path=path) if options.update is not None and not path.exists() else read_ledger(path)
+    found = compare(ledger, cases)
+    if options.update is not None:
+        gone = set(found.gone)
+        ids = [*(case_id for case_id in ledger.ids if case_id not in gone), *found.new]
+        try:
+            path.write_text(text_of(ids), "utf-8")
+        except OSError as error:
+            raise UsageError(f"cannot write the ledger {shown_path(path)}: {error.strerror}") from error
+        output.lines([f"{shown}: {_counted(len(ids), 'case')}, {len(found.new)} of them new; {len(gone)} gone", *fold(found.gone)])
+        return ExitCode.OK
+    if not ledger.ids:
+        # a comparison with it could not fail
+        raise UsageError(f"the ledger {shown} lists no case: restore it, or write it anew with list --update {shown}")
+    output.lines(map(str, problems(ledger, found)))
+    output.lines([f"{_counted(len(ledger.ids), 'case')} in {shown}: {len(found.gone)} gone, {len(found.outside)} outside the paths"])
+    if found.new:
+        output.note(f"{_counted(len(found.new), 'case')} not in the ledger yet: list --update {shown} adds them")
+    return ExitCode.FAILED if found.gone else ExitCode.OK

@@ -31,9 +31,7 @@ class ListOptions:
     against: Path | None = None
     """A ledger that must have no case that is gone."""
     update: Path | None = None
-    """A ledger that is brought up to date."""
-    because: str = ""
-    """Why cases of it are gone."""
+    """A ledger that is written again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
