@@ -1,16 +1,9 @@
-"""The options of ``submit`` and ``verify``, and the table of the forms of a submission."""
+"""The options of ``submit`` and ``verify``."""
 
 import argparse
-from collections.abc import Mapping
 from pathlib import Path
 
 from runner.cli import selecting
-
-FORMATS: Mapping[str, str] = {
-    "archive": "runner.cli.submission_archive",
-    "crcr": "runner.cli.submission_crcr",
-}
-"""``--format``: the word, and the module whose ``main(options) -> ExitCode`` writes that form. It is imported when the command runs."""
 
 SUBMIT_HELP = "pack a recorded run into one archive that others can verify"
 SUBMIT_DESCRIPTION = (
@@ -29,23 +22,8 @@ def add_submit(command: argparse.ArgumentParser) -> None:
     """Add the options of ``submit``."""
     option = command.add_argument
     option("run", metavar="RUN", help="a recorded run: a folder, an id, or latest")
-    option(
-        "--format",
-        choices=list(FORMATS),
-        default="archive",
-        help="archive: one file for 'verify' (default); crcr: the callbacks of PyTorch's cross-repository CI relay",
-    )
-    option(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="the file to write (default: submission-<run>.tar.zst in the working folder); with crcr a folder (default: crcr-<run>)",
-    )
+    option("--out", type=Path, metavar="FILE", help="the file to write (default: submission-<run>.tar.zst in the working folder)")
     option("--key", type=Path, metavar="FILE", help="sign with this private key: Ed25519, PEM, without a passphrase")
-    option(
-        "--dispatch", type=Path, metavar="FILE", help="with crcr: what the relay sent (default: none, as in a nightly run of your own CI)"
-    )
-    option("--artifact-url", default="", metavar="URL", help="with crcr: where others find the archive, the report and the logs")
     option("--replace", action="store_true", help="replace the file if it exists")
     option("--json", action="store_true", help="print one object")
 

@@ -1,19 +1,63 @@
-"""``submit``: hand a recorded run over, in one of the forms of ``submit_options.FORMATS``."""
+"""``submit``: write the archive of a run that ``verify`` reads."""
 
-import importlib
+from pathlib import Path
 
-from runner.cli.submit_options import FORMATS
-from runner.core.diagnostics import UsageError
+from runner.core.diagnostics import UsageError, shown_path
 from runner.core.exit_codes import ExitCode
 from runner.core.options import SubmitOptions
-
-CRCR = "crcr"
-"""The form that is made for a relay: it takes what the relay sent."""
+from runner.report.files import replace
+from runner.report.junit import difference, document_of
+from runner.run.submitting import Altered, Submission, submission
+from runner.system import output
+from runner.system.redaction import redacted
 
 
 def main(options: SubmitOptions) -> ExitCode:
-    """Write the submission in the form of ``--format``."""
-    if options.format != CRCR and (options.dispatch or options.artifact_url):
-        word = "--dispatch" if options.dispatch else "--artifact-url"
-        raise UsageError(f"{word} goes with --format {CRCR} alone (remove it, or add --format {CRCR})")
-    return ExitCode(importlib.import_module(FORMATS[options.format]).main(options))
+    """Pack a run, verify the archive, and write it; exit 1 where something contradicts it."""
+    if options.out is not None:
+        _require_free(options.out, may_replace=options.replace)
+    try:
+        made = submission(options, lambda run: document_of(run.header, run.results, run.footer.ledgers if run.footer else ()), difference)
+    except Altered as error:
+        output.note(f"torch-conformance: {error}; nothing was written")
+        return ExitCode.FAILED
+    if made.verification.findings:
+        for finding in made.verification.findings:
+            output.note(redacted(f"{finding.check}: {finding.message}"))
+        output.note("torch-conformance: this run contradicts itself; nothing was written")
+        return ExitCode.FAILED
+    path = options.out or Path(f"submission-{made.header.run_id}.tar.zst")
+    _require_free(path, may_replace=options.replace)
+    replace(path, made.data)
+    _show(options, made, path)
+    return ExitCode.OK
+
+
+def _require_free(path: Path, *, may_replace: bool) -> None:
+    if path.exists() and (not may_replace or not path.is_file()):
+        hint = "add --replace, or name another" if path.is_file() else "name another"
+        raise UsageError(f"--out {shown_path(path)}: this exists already ({hint})")
+
+
+def _show(options: SubmitOptions, made: Submission, path: Path) -> None:
+    stated = made.verification.statement
+    words = stated.conformance.value if stated else ""
+    if options.json:
+        output.document(
+            {
+                "format": 1,
+                "archive": str(path),
+                "bytes": len(made.data),
+                "files": made.files,
+                "run": made.header.run_id,
+                "signer": made.signer,
+                "statement": words,
+                "unjudged": list(made.verification.unjudged),
+            }
+        )
+        return
+    for why in made.verification.unjudged:
+        output.note(f"warning: not verified: {redacted(why)}")
+    signed = f"signed with the key {made.signer[:16]}" if made.signer else "not signed"
+    output.note(f"{made.files} files, {len(made.data)} bytes, {signed}{f'; {words}' if words else ''}")
+    output.raw(f"{shown_path(path)}\n")

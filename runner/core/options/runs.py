@@ -63,14 +63,9 @@ class SubmitOptions:
     """The options of ``submit``."""
 
     run: str
-    format: str
-    """The form of the submission."""
     out: Path | None
     key: Path | None
     """A private key."""
-    dispatch: Path | None
-    """What a CI relay sent."""
-    artifact_url: str
     replace: bool
     json: bool
 
