@@ -9,9 +9,11 @@ from typing import Any
 
 from runner.core.case import CaseId
 from runner.core.diagnostics import Position
+from runner.core.header import RunHeader
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
-from runner.record.journal import JournalWriter, Run, RunHeader
+from runner.record.journal import Run
+from runner.record.journal_writer import JournalWriter
 from tests.results import as_outcome, footer_of
 
 MACHINE = {"torch": "2.13.0+cpu", "python": "3.11.7", "cpu": "x86_64", "gpus": "0"}

@@ -7,9 +7,9 @@ from typing import Any
 from runner.core.diagnostics import Position
 from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.expectation import Status
+from runner.core.header import RunFooter
 from runner.core.outcomes import Outcome
 from runner.core.results import AppliedWaiver, CaseResult, Verdict, WaiverEffect, executed
-from runner.record.journal import RunFooter, totals
 
 EVIDENCE = {"observation.json": "e" * 64}
 _STATUS = {
@@ -62,5 +62,5 @@ def footer_of(results: Sequence[CaseResult], **changes: Any) -> RunFooter:
     least, lets_flaky_pass = changes.pop("least", 1), changes.pop("lets_flaky_pass", False)
     whole = exit_code((result.outcome for result in results), least, lets_flaky_pass=lets_flaky_pass, executed=executed(results))
     code = ExitCode.INTERRUPTED if changes.get("interrupted") else whole
-    made = RunFooter(ended="2026-01-01T00:00:01+00:00", seconds=1.0, totals=totals(results), exit_code=int(code))
+    made = RunFooter(ended="2026-01-01T00:00:01+00:00", seconds=1.0, exit_code=int(code))
     return replace(made, **changes)

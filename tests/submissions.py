@@ -13,9 +13,7 @@ import pytest
 from runner.cli.parser import main
 from runner.execute.base import Execution, Job
 from runner.record.evidence import digest
-from runner.record.journal import Run, totals
-from runner.record.journal.lines import encode
-from runner.record.journal.reading import read_form
+from runner.record.journal import JournalError, Run, encode, read_form, totals
 from runner.record.submission import manifest
 from runner.record.submission.layout import ATTESTATION, ENVELOPE, JOURNAL, JUNIT, MANIFEST
 from runner.report.junit import document_of
@@ -158,7 +156,7 @@ class Archive:
         statement = json.loads(self.members[ATTESTATION])
         for subject in statement["subject"]:
             subject["digest"] = {"sha256": digest(self.members[subject["name"]])}
-        with contextlib.suppress(ValueError, KeyError):  # a journal without a header or a footer cannot be attested
+        with contextlib.suppress(ValueError, KeyError, JournalError):  # a journal without a header or a footer cannot be attested
             self._attest(statement["predicate"])
         if signer is not None:
             statement["predicate"]["signer"] = signer
@@ -167,11 +165,12 @@ class Archive:
         return self
 
     def _attest(self, predicate: dict[str, Any]) -> None:
-        header, footer = self.lines[0], self.lines[-1]
+        header, footer, run = self.lines[0], self.lines[-1], self._run()
         predicate["files"], predicate["environment"]["facts"] = header["specs"], header["environment"]
         predicate["environment"]["sha256"] = digest(self.members["environment.json"])
         predicate["selection"] = {"sha256": header["selection"], "cases": sum(line["kind"] == "case" for line in self.lines)}
-        predicate["totals"], predicate["exit_code"], predicate["statement"] = footer["totals"], footer["exit_code"], footer["statement"]
+        predicate["totals"], predicate["exit_code"] = totals(run.results), footer["exit_code"]
+        predicate["statement"] = encode(run.footer.statement if run.footer else ())
         predicate["run"].update({"id": header["run_id"], "started": header["started"], "ended": footer["ended"]})
         predicate["profile"] = [{"name": one["name"], "version": one["version"], "sha256": one["digest"]} for one in header["profile"]]
 
@@ -179,10 +178,8 @@ class Archive:
         """Count and state anew what the lines of the journal give, in its footer and in the report."""
         run = self._run()
         statement = run.header.statement(run.results)
-        totals_now = totals(run.results)
 
         def change(line: dict[str, Any]) -> None:
-            line.update(totals=totals_now, statement=[encode(statement)] if statement else [])
             line["exit_code"] = int(statement.conformance.exit_code) if statement else line["exit_code"]
 
         self.edit(change, "footer")

@@ -1,11 +1,16 @@
 """What is recorded of a whole run: its header, known before the first case, and its footer, known after the last."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
+from runner.core import required
 from runner.core.conformance import ProfileRecord, Statement, release_of, statement_of
-from runner.core.results import CaseResult
+from runner.core.exit_codes import ExitCode, exit_code
+from runner.core.results import CaseResult, executed
+
+COMPUTED = "computed"
+"""Marks a field that follows from other lines of a journal: no line has it, and a reader computes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +31,6 @@ class RunHeader:
     specs: Mapping[str, str]
     """sha256 of each YAML file that was read."""
     selected: int
-    shard: str = ""
-    """``I/N``; empty for a whole run."""
     shuffle: str = ""
     """The seed of a random order; empty for the usual one."""
     selected_whole: int = 0
@@ -40,25 +43,57 @@ class RunHeader:
     """What the command line asked for, by the option's name; what it did not say, too."""
     merged: tuple[str, ...] = ()
     """The ids of the runs that this one was joined from."""
-    retries: int = 0
-    """How many more times what failed is run."""
-    repeat: int = 1
-    """How many times every case is run."""
-    flaky: str = "fail"
-    """``pass`` where a FLAKY case does not fail the run."""
     profile: tuple[ProfileRecord, ...] = ()
     """The profile of ``--profile``; empty for any other run."""
 
     @property
+    def shard(self) -> str:
+        """``I/N``; empty for a whole run."""
+        return self.options.get("shard", "")
+
+    @property
+    def retries(self) -> int:
+        """How many more times what failed is run."""
+        return self._number("retries", 0)
+
+    @property
+    def repeat(self) -> int:
+        """How many times every case is run."""
+        return self._number("repeat", 1)
+
+    @property
+    def required_names(self) -> list[str]:
+        """The names of ``--require``."""
+        return required.names_in(self.options)
+
+    @property
     def lets_flaky_pass(self) -> bool:
         """Whether a FLAKY case does not fail the run."""
-        return self.flaky == "pass"
+        return self.options.get("flaky") == "pass"
+
+    def _number(self, option: str, default: int) -> int:
+        text = self.options.get(option, "")
+        return int(text) if text.isdecimal() else default
 
     def statement(self, results: Iterable[CaseResult]) -> Statement | None:
         """Return what these results say of the run's profile; None for a run without one."""
         if not self.profile:
             return None
         return statement_of(self.profile[0], results, torch=self._torch, day=self._day, shard=self.shard)
+
+    def conclusion(self, results: Sequence[CaseResult]) -> tuple[ExitCode, tuple[str, ...]]:
+        """Return the exit code of an uninterrupted run, and a line for each name of ``--require`` that turns it into NOTHING.
+
+        What a shard must exercise depends on the other shards, and does not count here.
+        """
+        if (statement := self.statement(results)) is not None:
+            return statement.conformance.exit_code, ()
+        outcomes = (result.outcome for result in results)
+        code = exit_code(outcomes, self._number("min-executed", 1), lets_flaky_pass=self.lets_flaky_pass, executed=executed(results))
+        if code not in (ExitCode.OK, ExitCode.NOTHING) or self.shard:
+            return code, ()
+        unexercised = tuple(required.problems_of_recorded(self.required_names, results))
+        return (ExitCode.NOTHING if unexercised else code), unexercised
 
     @property
     def _torch(self) -> tuple[int, ...] | None:
@@ -71,6 +106,10 @@ class RunHeader:
             return date.fromisoformat(self.started[:10])
         except ValueError:
             return date.max
+
+
+OTHER_SHARD = "not selected: another shard"
+"""Why a shard did not execute a case of a ledger; a merged run has no such case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,14 +163,13 @@ class RunFooter:
 
     ended: str
     seconds: float
-    totals: Mapping[str, int]
     exit_code: int
     interrupted: bool = False
     ledgers: tuple[LedgerCount, ...] = ()
     """Of the ledgers beside the specs that were read."""
     against: tuple[MissedCases, ...] = ()
     """One for the run of ``--against``."""
-    statement: tuple[Statement, ...] = ()
+    statement: tuple[Statement, ...] = field(default=(), metadata={COMPUTED: True})
     """What the run says of its profile; empty for a run without one."""
     audit: tuple[AuditScore, ...] = ()
     """Empty where no case passed, and in a journal of an older version."""

@@ -8,9 +8,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from runner.core.devices import kind_of
+from runner.core.devices import CPU, WITHOUT_MODULE, kind_of
 from runner.core.matching.generated_code import code_of
 from runner.core.observation import Observation
+from runner.core.results import CaseResult
 from runner.core.tuning import Tuning
 from runner.judge.evidence import CarriedOut
 from runner.language.backends import Backend
@@ -172,6 +173,21 @@ def _phases_are_times(_: Backend, __: Mapping[str, str], observation: Observatio
         yield "a phase took less than no time"
     if any(known.observed.graphs for known in steps) and not any(observation.phases.get(name, 0) > 0 for name in _OF_COMPILING):
         yield "graphs were compiled or loaded, and no phase of a compilation took time"
+
+
+def impossible_on_machine(results: Sequence[CaseResult], environment: Mapping[str, str], devices: Mapping[str, str]) -> str:
+    """Return which case a machine without a GPU cannot have executed; empty for none. ``devices`` are the devices of backends by name.
+
+    The machine is the node that a result names, or that of the header with this ``environment``.
+    """
+    for result in results:
+        if (result.node or environment).get("gpus") != "0":
+            continue
+        device = kind_of(devices.get(result.backend, CPU))
+        # whether there was a device of a vendor's module is not recorded
+        if device in WITHOUT_MODULE and device != CPU and result.folder:
+            return f"{result.case_id!r}: {result.outcome.label} on {device}, and the machine had no GPU"
+    return ""
 
 
 Check: TypeAlias = Callable[[Backend, Mapping[str, str], Observation, Sequence[CarriedOut]], Iterator[str]]

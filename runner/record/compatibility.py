@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from runner.core import devices
-from runner.record.journal import RunHeader
+from runner.core.header import RunHeader
 
 FREE_OPTIONS: Mapping[str, str] = {
     "github": "annotations and summaries for GitHub change no outcome",

@@ -7,16 +7,13 @@ differ between the parts.
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from runner.core import required
-from runner.core.exit_codes import ExitCode, exit_code
-from runner.core.results import CaseResult, executed
+from runner.core.header import OTHER_SHARD, AuditScore, LedgerCount, RunFooter, RunHeader
+from runner.core.results import CaseResult
 from runner.record.compatibility import differences, machine_differences
-from runner.record.journal import Run, RunFooter, RunHeader, digest_of_selection, totals
-from runner.record.merged_audit import merged_audit
-from runner.record.merged_ledgers import merged_ledgers
+from runner.record.journal import Run, digest_of_selection, totals
 
 _SHARD = re.compile(r"([1-9][0-9]*)/([1-9][0-9]*)")
 _FOLDER = re.compile(r"cases/([0-9]{5,9})")
@@ -56,6 +53,11 @@ class Joined:
     unexercised: tuple[str, ...] = ()
     """A line for each name of ``--require`` that no executed case uses."""
 
+    @property
+    def totals(self) -> dict[str, int]:
+        """How many cases had each outcome."""
+        return totals(self.results)
+
 
 # -- problems -------------------------------------------------------------------------------------------------------
 
@@ -82,12 +84,8 @@ def _of_part(part: Part) -> Iterator[str]:
         yield "it was cut off; resume it with 'run ... --resume', then merge"
     elif footer.interrupted:
         yield "it was interrupted; resume it with 'run ... --resume', then merge"
-    elif dict(footer.totals) != totals(part.run.results):
-        yield "its footer counts other outcomes than its cases have"
     if footer is not None and len(part.run.results) != header.selected:
         yield f"it holds {len(part.run.results)} of its {header.selected} cases"
-    if not header.options.get("min-executed", "1").isdecimal():
-        yield "its --min-executed is no number"
     strange = [result.case_id for result in part.run.results if not _is_within(result)]
     if strange:
         yield f"the files of {_some(strange)} are not in the run's folder"
@@ -203,38 +201,24 @@ def join(parts: Sequence[Part], *, run_id: str, command: tuple[str, ...]) -> Joi
         environment=_environment(headers),
         variables=_together([header.variables for header in headers]),
         selected=first.selected_whole,
-        shard="",
         options={name: value for name, value in first.options.items() if name != "shard"},
         merged=tuple(header.run_id for header in headers),
     )
     place = {file: index for index, file in enumerate(first.specs)}
     results = [moved(result, by) for part, by in zip(parts, shifts(parts), strict=True) for result in part.run.results]
     results.sort(key=lambda result: (place.get(result.spec, len(place)), result.spec, _by_number(result.case_id)))
-    code, unexercised = _conclusion(header, results)
+    code, unexercised = header.conclusion(results)
     statement = header.statement(results)
     footers = [part.run.footer for part in parts if part.run.footer is not None]
     footer = RunFooter(
         ended=max(footer.ended for footer in footers),
         seconds=max(footer.seconds for footer in footers),
-        totals=totals(results),
         exit_code=code,
         ledgers=merged_ledgers(footer.ledgers for footer in footers),
         statement=(statement,) if statement else (),
         audit=merged_audit(footer.audit for footer in footers),
     )
     return Joined(header=header, results=tuple(results), footer=footer, unexercised=unexercised)
-
-
-def _conclusion(header: RunHeader, results: Sequence[CaseResult]) -> tuple[ExitCode, tuple[str, ...]]:
-    """Return the exit code of the merged run, and the lines about names of ``--require`` that turn a success into NOTHING."""
-    if (statement := header.statement(results)) is not None:
-        return statement.conformance.exit_code, ()
-    least = int(header.options.get("min-executed", "1"))
-    code = exit_code((result.outcome for result in results), least, lets_flaky_pass=header.lets_flaky_pass, executed=executed(results))
-    if code not in (ExitCode.OK, ExitCode.NOTHING):
-        return code, ()
-    unexercised = tuple(required.problems_of_recorded(required.names_in(header.options), results))
-    return (ExitCode.NOTHING if unexercised else code), unexercised
 
 
 def _environment(headers: Sequence[RunHeader]) -> Mapping[str, str]:
@@ -252,3 +236,52 @@ def _together(sides: Sequence[Mapping[str, str]]) -> dict[str, str]:
 def _by_number(case_id: str) -> list[tuple[int, str]]:
     """Return a sort key with numeric order: 2 before 10."""
     return [(int(piece), "") if piece.isdecimal() and len(piece) < 18 else (-1, piece) for piece in re.split(r"([0-9]+)", case_id)]
+
+
+_OF_ALL_SHARDS = ("not selected:", "lost:", "removed,")
+"""How the reasons begin that hold for every shard alike: they are not added up."""
+
+
+def merged_ledgers(shards: Iterable[Sequence[LedgerCount]]) -> tuple[LedgerCount, ...]:
+    """Return one count for each ledger: what no shard executed, by reason."""
+    by_file: dict[str, list[LedgerCount]] = {}
+    for counts in shards:
+        for count in counts:
+            by_file.setdefault(count.file, []).append(count)
+    return tuple(_joined_counts(counts) for counts in by_file.values())
+
+
+def _joined_counts(counts: Sequence[LedgerCount]) -> LedgerCount:
+    first = counts[0]
+    reasons: Counter[str] = Counter()
+    for count in counts:
+        for reason, number in count.not_executed.items():
+            if reason.startswith(_OF_ALL_SHARDS):
+                reasons[reason] = max(reasons[reason], number)
+            else:
+                reasons[reason] += number
+    del reasons[OTHER_SHARD]
+    executed = sum(count.executed for count in counts)
+    return LedgerCount(file=first.file, cases=first.cases, executed=executed, not_executed=dict(reasons.most_common()))
+
+
+def merged_audit(parts: Iterable[Sequence[AuditScore]]) -> tuple[AuditScore, ...]:
+    """Return one score; empty where no part has one. A weak expectation that several parts list counts once."""
+    scores = [score for part in parts for score in part]
+    if not scores:
+        return ()
+    listed: dict[str, str] = {}
+    for score in scores:
+        for name, mutant in score.listed.items():
+            listed.setdefault(name, mutant)
+    return (
+        AuditScore(
+            cases=sum(score.cases for score in scores),
+            expectations=sum(score.expectations for score in scores),
+            applicable=sum(score.applicable for score in scores),
+            killed=sum(score.killed for score in scores),
+            excused=sum(score.excused for score in scores),
+            weak=len(listed) + sum(score.weak - len(score.listed) for score in scores),
+            listed=listed,
+        ),
+    )

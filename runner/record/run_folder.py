@@ -12,10 +12,11 @@ from pathlib import Path
 
 from runner.core.case import CaseId
 from runner.core.diagnostics import UsageError, shown_path
+from runner.core.header import RunHeader
 from runner.core.results import CaseResult
 from runner.record import report_paths
 from runner.record.compatibility import Difference, option_differences, variable_differences
-from runner.record.journal import JournalError, Run, RunHeader, read_run
+from runner.record.journal import JournalError, Run, read_run
 from runner.record.report_paths import lock_of_report, must_be_writable, require_free_report, special
 from runner.record.run_lock import FolderInUse, RunLock, holder_of
 from runner.system.streams import naming

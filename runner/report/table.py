@@ -22,7 +22,7 @@ from runner.core.events import (
     Warned,
 )
 from runner.core.options import MergeOptions, RunOptions
-from runner.record.journal import JournalWriter
+from runner.record.journal_writer import JournalWriter
 from runner.record.run_folder import RunFolder
 from runner.report import github
 from runner.report.github import GitHubReporter

@@ -16,6 +16,7 @@ from runner.core.options import AuditOptions
 from runner.core.outcomes import PASSED, Outcome
 from runner.core.results import CaseResult
 from runner.judge.audit import Audit, ControlResult, Trial, audit, judge_control, try_case, with_control
+from runner.judge.cross_checks import impossible_on_machine
 from runner.judge.reading import recorded_observation
 from runner.judge.waivers import Waivers
 from runner.language.load import Suite, load, load_specs, surroundings_of
@@ -24,7 +25,6 @@ from runner.plan import schedule
 from runner.plan.on_request import requested
 from runner.plan.selection import Shard, select, without_benches
 from runner.plan.worker_plan import digest_of
-from runner.record import consistency
 from runner.record.evidence import OBSERVATION, EvidenceAltered, RecordedFiles
 from runner.record.journal import JournalError, read_run
 from runner.record.run_folder import JOURNAL, LATEST, RunFolder, find_run, require_still
@@ -115,7 +115,7 @@ def recorded_cases(folder: Path, options: Choosing, shard: Shard | None) -> Ran:
         for problem in rejudge.problems(case, backend, known, result, folder):
             raise UsageError(f"{folder / JOURNAL}: {problem}; run it again")
     devices = {name: backend.device for name, backend in suite.backends.by_name.items()}
-    if problem := consistency.of_machine(run.results, run.header.environment, devices):
+    if problem := impossible_on_machine(run.results, run.header.environment, devices):
         raise UsageError(f"{folder / JOURNAL}: {problem}")
     return Ran(folder=folder, suite=suite, known=known, results=pairs)
 

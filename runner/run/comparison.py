@@ -29,6 +29,7 @@ from pathlib import Path
 
 from runner.core.comparison import CaseChange, CaseTexts, Change, Comparison, FilePair, Mark, Pace, Side
 from runner.core.diagnostics import UsageError, one_of, shown_path
+from runner.core.header import RunHeader
 from runner.core.observation import ObservedStep
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
@@ -37,7 +38,7 @@ from runner.judge.reading import NoObservation, recorded_observation
 from runner.judge.waivers import failures_of
 from runner.record.compatibility import option_differences, variable_differences
 from runner.record.evidence import OBSERVATION, EvidenceAltered, RecordedFiles
-from runner.record.journal import JournalError, Run, RunHeader, read_run
+from runner.record.journal import JournalError, Run, read_run
 from runner.record.run_folder import JOURNAL, find_run, require_still
 from runner.run.waiver_proposals import pattern_of
 

@@ -17,7 +17,6 @@ from runner.core.results import NODE_LOST, CaseResult, executed
 from runner.judge.void_waivers import lines_of, void_waivers
 from runner.judge.waivers import warnings
 from runner.record.evidence import alterations
-from runner.record.journal import totals
 from runner.record.report_paths import require_free_report
 from runner.record.run_folder import RunFolder
 from runner.run import resume
@@ -180,7 +179,6 @@ class Controller:
         return RunFooter(
             ended=now(),
             seconds=self._seconds(),
-            totals=totals(list(self._ledger.results.values())),
             exit_code=int(code),
             interrupted=self._is_interrupted,
             ledgers=ledgers,

@@ -10,12 +10,11 @@ from pathlib import Path
 
 from runner.core.case import Case
 from runner.core.diagnostics import UsageError, one_line, shown_path
-from runner.core.header import LedgerCount, MissedCases
+from runner.core.header import OTHER_SHARD, LedgerCount, MissedCases
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.plan.case_ledger import CaseLedger, compare, ledgers_of, read_ledger
 from runner.record.journal import JournalError, read_run
-from runner.record.merged_ledgers import OTHER_SHARD
 from runner.record.run_folder import JOURNAL, find_run
 
 _LOST = "lost: no spec has this case"

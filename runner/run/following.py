@@ -5,7 +5,7 @@ from pathlib import Path
 
 from runner.core.case import CaseId
 from runner.core.results import CaseResult
-from runner.record.journal.lines import decode, parse
+from runner.record.journal import decode, parse
 from runner.record.run_folder import JOURNAL
 
 

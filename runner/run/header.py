@@ -33,14 +33,10 @@ def header_of(
         variables=environment_variables(os.environ),
         specs={**suite.digests, **judging_files(suite, waivers)},
         selected=len(selected),
-        shard=options.shard or "",
         shuffle="" if seed is None else str(seed),
         selected_whole=len(whole),
         selection=digest_of_selection({case.id: digest_of(case) for case in whole}),
         options=option_texts(options),
-        retries=options.retries,
-        repeat=options.repeat,
-        flaky=options.flaky,
     )
 
 

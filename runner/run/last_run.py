@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from runner.record.journal.reading import read_run
+from runner.record.journal import read_run
 from runner.record.run_folder import JOURNAL, find_run
 
 

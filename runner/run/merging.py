@@ -10,8 +10,8 @@ from typing import TypeAlias
 from runner.core.diagnostics import UsageError
 from runner.core.events import CaseFinished, HeaderCompleted, Listener, ResultsCompleted, RunEnded, RunStarted
 from runner.core.options import MergeOptions
+from runner.judge.cross_checks import impossible_on_machine
 from runner.language.backends import load_backends
-from runner.record.consistency import of_machine
 from runner.record.evidence import alterations
 from runner.record.journal import JournalError, lines_of, read_run
 from runner.record.merge import Joined, Part, folders_of, join, moved, problems, shifts
@@ -94,7 +94,7 @@ def _altered(parts: Sequence[PlacedPart]) -> Iterator[str]:
     devices = {name: backend.device for name, backend in load_backends().by_name.items()}
     for placed in parts:
         run = placed.part.run
-        if problem := of_machine(run.results, run.header.environment, devices):
+        if problem := impossible_on_machine(run.results, run.header.environment, devices):
             yield f"{placed.journal}: {problem}"
         for result in run.results:
             yield from alterations(placed.folder, result)

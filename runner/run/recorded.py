@@ -12,13 +12,13 @@ from runner import __version__
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import InvalidSpecs, UsageError
+from runner.core.header import RunHeader
 from runner.core.results import CaseResult
 from runner.judge.waivers import Waivers
 from runner.language.load import Suite, load_specs, surroundings_of
 from runner.language.read.files import SpecPath
 from runner.language.waivers import load_waivers
 from runner.plan.worker_plan import digest_of
-from runner.record.journal import RunHeader
 from runner.run import rejudge
 from runner.run.machines_then import here_of, surroundings_then
 from runner.system.installed_torch import installed_torch

@@ -9,6 +9,7 @@ from pathlib import Path
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Position, UsageError, one_line, shown_path
+from runner.core.header import RunHeader
 from runner.core.results import CaseResult
 from runner.judge.waivers import Waivers
 from runner.language.load import Suite, load_specs, surroundings_of
@@ -17,7 +18,6 @@ from runner.language.read.document import Document
 from runner.language.read.files import SpecPath
 from runner.language.waivers import load_waivers
 from runner.record.evidence import digest
-from runner.record.journal import RunHeader
 from runner.record.submission.layout import OWN, SHIPPED
 from runner.run.machines_then import surroundings_then
 from runner.run.recorded import files_of

@@ -7,12 +7,11 @@ from pathlib import Path
 from runner.core.case import Case
 from runner.core.conformance import ProfileRecord, Statement
 from runner.core.diagnostics import InvalidSpecs, UsageError, one_line
-from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.expectation import Status
 from runner.core.header import LedgerCount, RunHeader
 from runner.core.observation import Observation
-from runner.core.results import CaseResult, Verdict, executed
-from runner.judge.cross_checks import disagreements
+from runner.core.results import CaseResult, Verdict
+from runner.judge.cross_checks import disagreements, impossible_on_machine
 from runner.judge.evidence import carried_out
 from runner.judge.reading import read_observation
 from runner.judge.waivers import apply
@@ -22,7 +21,6 @@ from runner.language.waivers import load_waivers
 from runner.plan.case_ledger import read_ledger
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
-from runner.record.consistency import of_machine
 from runner.record.evidence import EvidenceAltered, RecordedFiles
 from runner.record.journal import Run, digest_of_selection, totals
 from runner.record.submission.layout import SHIPPED
@@ -59,7 +57,7 @@ def judged_again(
         signer=signature[0],
         totals=totals(results),
         statement=statement,
-        code_of_cases=_code(run.header, results),
+        code_of_cases=run.header.conclusion(results)[0],
     )
 
 
@@ -89,13 +87,6 @@ def _other_statement(run: Run, computed: Statement | None) -> Iterator[Finding]:
             yield Finding("statement", f"it states {stated.conformance.value}, and its cases give {computed.conformance.value}")
 
 
-def _code(header: RunHeader, results: Sequence[CaseResult]) -> ExitCode:
-    least = header.options.get("min-executed", "1")
-    wanted = int(least) if least.isdecimal() else 1
-    outcomes = (result.outcome for result in results)
-    return exit_code(outcomes, wanted, lets_flaky_pass=header.lets_flaky_pass, executed=executed(results))
-
-
 # -- cases ----------------------------------------------------------------------------------------------------------
 
 
@@ -105,7 +96,7 @@ def _results(run: Run, then: Then, place: Path) -> tuple[list[CaseResult], list[
     findings: list[Finding] = []
     cases = then.cases
     backends = {name: backend.device for name, backend in then.suite.backends.by_name.items()}
-    if problem := of_machine(run.results, run.header.environment, backends):
+    if problem := impossible_on_machine(run.results, run.header.environment, backends):
         findings.append(Finding("machine", problem))
     for result in run.results:
         case = cases.get(result.case_id)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from runner.core.conformance import Statement
 from runner.core.exit_codes import ExitCode
-from runner.record.journal.lines import encode
+from runner.record.journal import encode
 
 CHECKS: Mapping[str, str] = {
     "archive": "the file is one archive in the form that 'submit' writes, and nothing else",

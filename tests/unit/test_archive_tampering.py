@@ -226,7 +226,6 @@ def forged(archive: Archive) -> None:
 
 def dropped(archive: Archive) -> None:
     archive.lines = [line for line in archive.lines if line.get("case_id") != WAIVED]
-    archive.edit(lambda line: line["totals"].update(XFAIL=0), "footer")
     archive.edit(lambda line: line.update(selected=3, selected_whole=3), "header")
 
 
@@ -337,10 +336,7 @@ def journal(where: str, **fields: Any) -> Callable[[Archive], None]:
 
 
 def header_option(**fields: Any) -> Callable[[Archive], None]:
-    """Change what the header says in fields and in options."""
-
     def change(line: Line) -> None:
-        line.update(fields)
         line["options"].update({name: str(value) for name, value in fields.items()})
 
     return lambda archive: archive.edit(change, "header")
@@ -448,7 +444,7 @@ CONTENTS: Mapping[str, Kind] = {
     "the profile permits another waiver": Kind(
         "profile", of_profile(lambda one: one["waivers"].append({"cases": "*", "issue": "x", "until": "2099-01-01"})), options=BY_MINE
     ),
-    "the run is of no profile": Kind("journal", journal("header", profile=[])),
+    "the run is of no profile": Kind("report", journal("header", profile=[])),
     "an option names a file of the reader": Kind("files", lambda archive: archive.edit(of_passwords, "header")),
     "a case names a file of the reader": Kind("files", journal(TWO, spec="../../etc/passwd")),
     "the run read other waivers": Kind("profile", broader_waivers, options=BY_MINE),
@@ -458,12 +454,10 @@ CONTENTS: Mapping[str, Kind] = {
     "an observation is nested without end": Kind("journal", nested),
     "the run retried its failures": Kind("profile", header_option(retries=2)),
     "the run lets FLAKY pass": Kind("profile", header_option(flaky="pass")),
-    "the statement of the journal is another": Kind(
-        "journal", lambda archive: archive.edit(lambda line: line["statement"][0].update(required=9), "footer")
-    ),
+    "the statement of the journal is another": Kind("journal", journal("footer", statement=[{"required": 9}])),
     "the totals of the journal are others": Kind("journal", journal("footer", totals={"PASS": 4})),
     "the exit code is another": Kind("journal", journal("footer", exit_code=1)),
-    "the run is a shard": Kind("journal", journal("header", shard="1/2")),
+    "the run is a shard": Kind("journal", header_option(shard="1/2")),
     "the run was interrupted": Kind("journal", journal("footer", interrupted=True, exit_code=130)),
     "the footer is gone": Kind("journal", lambda archive: setattr(archive, "lines", archive.lines[:-1])),
     "the footer is there twice": Kind("journal", lambda archive: setattr(archive, "lines", [*archive.lines, archive.lines[-1]])),

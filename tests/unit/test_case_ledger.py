@@ -13,7 +13,7 @@ from runner.core.folded_ids import fold, unfold
 from runner.core.header import LedgerCount
 from runner.execute.base import Execution, Job
 from runner.plan.case_ledger import NAME, compare, ledgers_of, problems, read_ledger, text_of
-from runner.record.merged_ledgers import merged_ledgers
+from runner.record.merge import merged_ledgers
 from tests.fakes import ENDED, ROOT, observation, seen, shipped_suite, use_executor
 
 SPEC = """\

@@ -18,11 +18,11 @@ from runner.core.diagnostics import Position
 from runner.core.events import RunAbandoned, RunEnded
 from runner.core.exit_codes import ExitCode
 from runner.core.expectation import Status
-from runner.core.header import AuditScore
+from runner.core.header import AuditScore, RunHeader
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, Verdict
 from runner.record.evidence import digest
-from runner.record.journal import RunHeader
+from runner.record.journal import read_run, totals
 from runner.record.run_folder import RunFolder
 from runner.report.html import cases, script, shown, writing
 from runner.report.html.cases import Budget, Details, sources_of
@@ -502,8 +502,7 @@ def test_report_writes_the_page_of_a_recorded_run_again(sample: Callable[[], Pat
     assert main(["report", "run"]) == ExitCode.OK
     assert capsys.readouterr().out == "run/index.html\n"
     index = handed_over(run / "report" / "index.js")
-    footer = json.loads((run / "run.jsonl").read_text().splitlines()[-1])
-    assert index["head"]["totals"] == footer["totals"]
+    assert index["head"]["totals"] == totals(read_run(run / "run.jsonl").results)
 
 
 def test_a_journal_of_before_it_said_when_a_case_began_has_no_timeline(sample: Callable[[], Path]) -> None:

@@ -15,11 +15,10 @@ from runner.cli.parser import parse
 from runner.core.case import CaseId
 from runner.core.diagnostics import Position
 from runner.core.expectation import Status
-from runner.core.header import LedgerCount
+from runner.core.header import LedgerCount, RunHeader
 from runner.core.options import MergeOptions, RunOptions
 from runner.core.outcomes import RETRIED, JUnitTag, Outcome
 from runner.core.results import Attempt, CaseResult, Verdict
-from runner.record.journal import RunHeader
 from runner.record.run_folder import RunFolder
 from runner.report import TEXT_LIMIT, clip, junit, plain, table, verdict_text, visible_name
 from runner.report.junit import FILE_LIMIT, write_junit, write_stub

@@ -14,11 +14,13 @@ from runner.cli.parser import main
 from runner.core.attempts import attempt_of
 from runner.core.case import CaseId
 from runner.core.diagnostics import Position
+from runner.core.header import RunFooter, RunHeader
 from runner.core.outcomes import Outcome
 from runner.core.results import Attempt, CaseResult
 from runner.language.read import schema
 from runner.record.compatibility import FACTS_OF_SOME, FREE_FACTS, FREE_OPTIONS, FREE_VARIABLES
-from runner.record.journal import JournalWriter, Run, RunFooter, RunHeader, digest_of_selection, read_run
+from runner.record.journal import Run, digest_of_selection, read_run
+from runner.record.journal_writer import JournalWriter
 from runner.record.merge import Part, join, problems
 from tests.results import as_outcome, footer_of
 
@@ -84,6 +86,7 @@ SELECTION = digest_of_selection({case_id: result(case_id).digest for case_id in 
 
 
 def header(index: int, count: int, selected: int, **changes: Any) -> RunHeader:
+    options = {**changes.pop("options", OPTIONS), "shard": changes.pop("shard", f"{index}/{count}")}
     made = RunHeader(
         run_id=f"run-{index}",
         started=f"2026-10-07T12:00:0{index}Z",
@@ -93,10 +96,9 @@ def header(index: int, count: int, selected: int, **changes: Any) -> RunHeader:
         variables={"TORCH_LOGS": "+dynamo"},
         specs=SPECS,
         selected=selected,
-        shard=f"{index}/{count}",
         selected_whole=len(IDS),
         selection=SELECTION,
-        options={**OPTIONS, "shard": f"{index}/{count}"},
+        options=options,
     )
     return replace(made, **changes)
 
@@ -187,7 +189,6 @@ def test_a_gap_within_a_shard_is_seen_whatever_its_header_says() -> None:
 OF_ONE_PART: list[tuple[Mapping[str, Any], str]] = [
     ({"footer": None}, "it was cut off; resume it with 'run ... --resume', then merge"),
     ({"footer": footer([], interrupted=True)}, "it was interrupted; resume it with 'run ... --resume', then merge"),
-    ({"footer": footer([])}, "its footer counts other outcomes than its cases have"),
     ({"selected": 4}, "it holds 3 of its 4 cases"),
     ({"shard": ""}, "not a shard: it was run without --shard"),
     ({"shard": "", "merged": ("a", "b")}, "not a shard: it was merged already"),
@@ -195,7 +196,6 @@ OF_ONE_PART: list[tuple[Mapping[str, Any], str]] = [
         {"selection": "", "selected_whole": 0},
         "its journal is of an older version, which does not say what the whole selection was; run it again",
     ),
-    ({"options": {**OPTIONS, "min-executed": "x"}}, "its --min-executed is no number"),
 ]
 
 
@@ -335,7 +335,7 @@ Write = Callable[[Sequence[Part]], list[str]]
 
 def repeated(part: Part, **changes: Any) -> Part:
     """Return a part whose cases were run several times."""
-    found = replace(part.header, **changes)
+    found = replace(part.header, options={**part.header.options, **{name: str(value) for name, value in changes.items()}})
     end = footer_of(part.run.results, lets_flaky_pass=found.lets_flaky_pass)
     return Part(part.name, replace(part.run, header=found, footer=end))
 

@@ -7,16 +7,18 @@ from pathlib import Path
 import pytest
 
 from runner.core.diagnostics import UsageError
+from runner.core.header import RunFooter, RunHeader
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.plan.worker_plan import digest_of
 from runner.record import run_folder
-from runner.record.journal import JournalWriter, RunFooter, RunHeader, digest_of_selection
+from runner.record.journal import digest_of_selection
+from runner.record.journal_writer import JournalWriter
 from runner.record.run_folder import find_run, open_run, resume_run
 from tests.fakes import COUNTED, case, step
 from tests.results import as_outcome, footer_of
 
-FOOTER = RunFooter(ended="2026-01-01T00:00:01+00:00", seconds=1.0, totals={}, exit_code=0)
+FOOTER = RunFooter(ended="2026-01-01T00:00:01+00:00", seconds=1.0, exit_code=0)
 CASES = [case(step(COUNTED), id=f"area/{name}[backend=cpu]", name=name) for name in "ab"]
 FILES = {"waivers.yaml": "1" * 64}
 

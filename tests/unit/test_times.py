@@ -12,7 +12,7 @@ from runner.core.expectation import Status
 from runner.core.results import CaseResult, Verdict
 from runner.plan import durations
 from runner.plan.durations import seconds_of_run
-from runner.record.journal import JournalWriter
+from runner.record.journal_writer import JournalWriter
 from runner.record.run_folder import JOURNAL
 from tests.unit.test_record import FOOTER, FULL, HEADER
 

@@ -27,7 +27,7 @@ from runner.language.backends import Backends, load_backends
 from runner.language.read import schema
 from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS, Signature, WaiverFiles, load_waivers
 from runner.language.waivers import Waiver as KnownFailure
-from runner.record.journal.lines import encode
+from runner.record.journal import encode
 from tests import fakes
 from tests.conftest import GOOD
 from tests.fakes import (

@@ -79,7 +79,7 @@ def _as_json(merged: Merged) -> dict[str, object]:
         "folder": str(merged.folder.path),
         "merged": list(joined.header.merged),
         "selected": joined.header.selected,
-        "totals": dict(joined.footer.totals),
+        "totals": joined.totals,
         "exit_code": joined.footer.exit_code,
         "statement": [stated.conformance.value for stated in joined.footer.statement],
     }

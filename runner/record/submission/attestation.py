@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from runner.core.diagnostics import UsageError, one_line, shown_path
 from runner.core.results import CaseResult
 from runner.record.evidence import digest
-from runner.record.journal import Run
-from runner.record.journal.lines import encode
+from runner.record.journal import Run, encode, totals
 from runner.record.submission.layout import ENVIRONMENT, JOURNAL, JUNIT, MANIFEST
 from runner.record.submission.manifest import as_json
 from runner.system.safe_open import open_untrusted
@@ -53,7 +52,7 @@ def statement_of(run: Run, members: Mapping[str, bytes], signer: str) -> bytes:
         "environment": {"sha256": digest(members[ENVIRONMENT]), "facts": dict(run.header.environment)},
         "files": dict(run.header.specs),
         "selection": {"sha256": run.header.selection, "cases": len(run.results)},
-        "totals": dict(run.footer.totals),
+        "totals": totals(run.results),
         "exit_code": run.footer.exit_code,
         "profile": profile,
         "statement": encode(run.footer.statement),

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from runner.core.diagnostics import UsageError
+from runner.core.header import RunHeader
 from runner.core.results import CaseResult
-from runner.record.journal import RunHeader
 from runner.record.submission.layout import OWN, SHIPPED
 from runner.system.data_dirs import folder
 from runner.system.redaction import IDENTIFIERS, redacted
