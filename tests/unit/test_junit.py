@@ -336,7 +336,9 @@ def test_no_text_of_a_verdict_breaks_the_file(report: Path, field: str) -> None:
 def test_no_text_of_the_header_breaks_the_file(report: Path) -> None:
     for nasty in NASTY:
         text = f"a{nasty}b"
-        header = replace(HEADER, run_id=text, version=text, command=(text,), environment={text: text}, variables={text: text}, shard=text)
+        header = replace(
+            HEADER, run_id=text, version=text, command=(text,), environment={text: text}, variables={text: text}, options={"shard": text}
+        )
         document(report, result(), header=header)
         write_stub(report, header)
         XSD.assertValid(etree.parse(report))
@@ -568,7 +570,7 @@ def test_the_schema_of_these_tests_refuses_what_it_should(report: Path) -> None:
 
 # -- cases that were run several times --------------------------------------------------------------------------------
 
-LETS_PASS = replace(HEADER, retries=2, flaky="pass")
+LETS_PASS = replace(HEADER, options={**HEADER.options, "retries": "2", "flaky": "pass"})
 
 
 def attempt(outcome: Outcome, number: int = 1, **changes: Any) -> Attempt:

@@ -75,7 +75,7 @@ def test_strict_is_valid_for_the_plugin_and_default_is_not(tmp_path: Path) -> No
 
 
 def test_a_flaky_case_that_may_pass_is_valid_too(tmp_path: Path) -> None:
-    header = dataclasses.replace(HEADER, flaky="pass")
+    header = dataclasses.replace(HEADER, options={**HEADER.options, "flaky": "pass"})
     write_junit(tmp_path / "a.xml", header, [several(Outcome.FLAKY, Outcome.FAIL, Outcome.PASS)], flavour="strict")
     (seen,) = jenkins_xunit((tmp_path / "a.xml").read_bytes())
     assert (seen.status, seen.flaky) == (PASSED, 1)
