@@ -78,8 +78,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 LONGEST_FIRST = (
     *("suite", "planted_faults", "run", "broken_runs", "hostile_workers", "false_passes", "services", "flaky_runs", "faults"),
-    *("object_cache", "merged_runs", "hangs", "tampering", "wheel", "working_folder", "debug_folders", "new_process"),
-    *("contamination", "waived_runs", "warming", "cleaning", "bench", "worker_session", "measures", "quick", "lint", "junit"),
+    *("merged_runs", "hangs", "tampering", "wheel", "working_folder", "debug_folders", "new_process"),
+    *("waived_runs", "warming", "bench", "worker_session", "measures", "quick", "lint", "junit"),
     *("bad_input", "startup", "names"),
 )
 """The files of tests that take long, without ``test_`` and ``.py``: where several workers share the tests, these are begun first."""

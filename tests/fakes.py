@@ -278,7 +278,6 @@ class FakeExecutor:
         """Every job of a case, in the order in which they were run."""
         self.rounds: list[list[Job]] = []
         """The jobs of each call of ``run``."""
-        self.retired: list[int] = []
         self.cancelled = 0
         """How many jobs were dropped."""
         self.settings: ExecutorSettings | None = None
@@ -310,9 +309,6 @@ class FakeExecutor:
     def again(self, job: Job) -> None:
         self._waiting.append(job)
 
-    def retire(self, worker: int) -> None:
-        self.retired.append(worker)
-
     def cancel_waiting(self) -> int:
         self.cancelled += len(self._waiting)
         self._waiting.clear()
@@ -327,7 +323,7 @@ class FakeExecutor:
     def started(self, settings: ExecutorSettings) -> Executor:
         """Take the settings of a run, as the factory of an executor does, and forget the run before."""
         self.settings, self.is_closed = settings, False
-        self.jobs, self.rounds, self.retired = [], [], []
+        self.jobs, self.rounds = [], []
         return self
 
 

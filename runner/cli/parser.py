@@ -7,7 +7,6 @@ import argparse
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from runner import __version__
@@ -139,12 +138,10 @@ def _run(commands: "_Commands") -> None:
     _verdict(command)
     _attempts(command)
     _services(command)
-    _caches(command)
     command.add_argument("--resume", metavar="RUN", help="resume a run that was killed or interrupted: its folder, its id, or latest")
     ledger_options.of_run(command)
     recorded_options.of_run(command)
     fleet_options.of_run(command)
-    _isolation(command, learns=True)
 
 
 def _jobs_and_deadlines(command: argparse.ArgumentParser) -> None:
@@ -251,21 +248,6 @@ def _audit(commands: "_Commands") -> None:
     selecting.backend_files(command)
     selecting.choice(command)
     _jobs_and_deadlines(command)
-    _isolation(command)
-    _caches(command)
-
-
-def _caches(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--object-cache",
-        nargs="?",
-        type=Path,
-        const=Path(),
-        metavar="DIR",
-        help="reuse objects that the C++ compiler built in earlier runs, from a folder (default: one below TORCH_CONFORMANCE_CACHE or "
-        "~/.cache). Its content is executed, and any case may write to it: for specs that you trust, never for a conformance run",
-    )
-    command.add_argument("--no-kept", action="store_true", help="ignore cached probe results: probe the CPU's vector instructions again")
 
 
 def _doctor(commands: "_Commands") -> None:
@@ -278,23 +260,6 @@ def _doctor(commands: "_Commands") -> None:
     selecting.backend_files(command)
     selecting.profile(command, "look at this profile alone, with the specs and backends that it names")
     command.add_argument("--json", action="store_true", help="print one object")
-
-
-def _isolation(command: argparse.ArgumentParser, *, learns: bool = False) -> None:
-    auto = "; auto: the cases that earlier runs of the history showed to be the same in a shared worker as alone share one"
-    command.add_argument(
-        "--isolation",
-        choices=["case", "worker", "none", "process", *(["auto"] if learns else [])],
-        default="case",
-        help="case: a process for each case, forked from a warm zygote (default); worker: the cases of a folder share a worker, which is "
-        "cleaned between cases, if their specs allow it; none: one process for all cases; process: a new Python for each case"
-        + (auto if learns else ""),
-    )
-    command.add_argument(
-        "--share-across-folders",
-        action="store_true",
-        help="with --isolation worker or auto: specs of several folders may share a worker; their authors must trust each other",
-    )
 
 
 _OF_SPECS = {"validate": _validate, "list": _list, "run": _run, "explain": _explain, "audit": _audit, "doctor": _doctor}

@@ -41,7 +41,7 @@ def shrink(command: argparse.ArgumentParser) -> None:
     add("--tries", type=times, default=200, metavar="N", help="run at most N candidates (default: 200)")
     add("--timeout", type=positive, default=300.0, metavar="S", help="deadline of a candidate in seconds (default: 300)")
     add("--no-stage", action="store_true", help="do not look for the stage of the compiler that breaks")
-    command.set_defaults(jobs="1", timeout_factor=1.0, isolation="case", share_across_folders=False, object_cache=None, no_kept=False)
+    command.set_defaults(jobs="1", timeout_factor=1.0)
 
 
 COMMANDS = {"repro": (repro, _REPRO, _REPRO_TEXT), "shrink": (shrink, _SHRINK, _SHRINK_TEXT)}

@@ -135,9 +135,7 @@ class OwnProcess(Enum):
     """What a spec says about the process of its cases; the values are the words of ``isolation``."""
 
     CASE = "case"
-    """A worker for each case."""
-    WORKER = "worker"
-    """A worker may run others before and after it."""
+    """A fork of a zygote."""
     PROCESS = "process"
     """A new Python."""
 

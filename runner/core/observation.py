@@ -185,16 +185,6 @@ class ObservedStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectCounts:
-    """Commands of the C++ compiler under ``--object-cache``."""
-
-    served: int = 0
-    built: int = 0
-    unavailable: str = ""
-    """Why nothing can be served in this torch."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """What a worker sent of one case: facts, no verdicts."""
 
@@ -205,7 +195,6 @@ class Observation:
     """Why the case could not be carried out."""
     phases: Mapping[str, float]
     """Seconds spent in each phase."""
-    objects: ObjectCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

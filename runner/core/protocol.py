@@ -29,11 +29,8 @@ TARGET = "TORCH_CONFORMANCE_TARGET"
 SIMULATED = "TORCH_CONFORMANCE_SIMULATED"
 """The variable that names the folder for the C++ side of a simulated target, where a process has torch for one."""
 
-KEPT = "TORCH_CONFORMANCE_KEPT"
-"""The variable that names the folder of what a zygote may know from earlier runs."""
-
-WARM = "warm"
-"""The folder below it in which zygotes keep what the compiler built while they warmed up."""
+WARM = "TORCH_CONFORMANCE_WARM"
+"""The variable that names the folder of what earlier zygotes built while they warmed up."""
 
 SERVICES_FILE = "services.json"
 """The file in a case's scratch folder with the addresses of its services. It contains passwords and is never put into the run folder."""

@@ -93,7 +93,7 @@ class Attempt:
     """JUnit's ``type``: counter, close, filecheck, raised, fell-back, crash, unavailable ..."""
     seconds: float
     isolation: str
-    """How the worker was made: ``fork`` or ``process``, or ``shared`` for one that may run several cases; empty when there was none."""
+    """How the worker was made: ``fork`` or ``process``; empty when there was none."""
     folder: str
     """The case's folder below the run's folder; empty when nothing was run."""
     evidence: Mapping[str, str] = field(default_factory=dict)
@@ -137,10 +137,6 @@ class CaseResult(Attempt):
     position: Position
     """The line that a report points to: the failing expectation's, or the spec's."""
     phases: Mapping[str, float] = field(default_factory=dict)
-    after: int = 0
-    """How many cases its worker had run before."""
-    company: str = ""
-    """Outcome and reason of a failure in a shared worker. The case was then retried alone, and only the retry counts. Empty otherwise."""
     repro: str = ""
     summary: str = ""
     """What the spec claims; empty for a PASS, as are the next two."""
@@ -168,10 +164,6 @@ class CaseResult(Attempt):
     """What a person should know of timings and attachments: why one is missing."""
     benches_left_out: int = 0
     """How many bench steps of the case were not run, because the run was started without ``--bench``."""
-    objects_served: int = 0
-    """Commands of the C++ compiler whose output came from the folder of ``--object-cache``; then the case is no conformance run's."""
-    objects_built: int = 0
-    """Those that it ran; both are 0 where that is off, and where the case died before it could say."""
     attempts: tuple[Attempt, ...] = ()
     """Every attempt, in the order in which they ended, of a case that was run several times; ``seconds`` is what they took together."""
 

@@ -17,15 +17,12 @@ from runner.core.activity import Activity
 from runner.core.observation import Ending, ServiceReport
 from runner.core.protocol import Json
 from runner.execute.services import Address
-from runner.plan.jobs import Environment, Isolation
+from runner.plan.jobs import Environment
 from runner.plan.resources import Capacity, Needs
 from runner.system.scratch import Space
 
 LOCAL = "local"
 """The executor of a job that names no other."""
-
-SHARED = "shared"
-"""``Execution.isolation`` of a worker that may run several cases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +42,8 @@ class Job:
     """Seconds."""
     services: tuple[str, ...] = ()
     """The services that the case uses. The executor starts and stops new ones for each job, reachable from its worker."""
-    shares: bool = False
-    """Whether it may run in a shared worker."""
     new_process: bool = False
-    """Whether it runs in a new Python process, whatever the isolation of other jobs."""
-    group: str = ""
-    """A shared worker runs jobs of one group only."""
+    """Whether it runs in a new Python process."""
     needs: Needs = field(default_factory=Needs)
     """The resources that it uses while it runs."""
     memory_limit: int | None = None
@@ -65,7 +58,7 @@ class Job:
     @property
     def line(self) -> str:
         """Jobs of one line need the same preparation: the zygote of their environment and a worker that may run them, or none."""
-        return "" if self.new_process else f"{self.environment.key} {self.shares} {self.group if self.shares else ''}"
+        return "" if self.new_process else self.environment.key
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -108,15 +101,13 @@ class Execution:
     ending: Ending
     seconds: float
     isolation: str
-    """``fork``, ``process``, or ``shared`` for a worker that may run several cases."""
-    after: int = 0
-    """How many cases its worker had run before."""
+    """``fork`` or ``process``."""
     worker: int = 0
     """The worker's number in this run."""
     begun: float = 0.0
     """When the worker began it, in seconds since the epoch by the clock of its machine; 0 where unknown."""
     warmup: Warmup = field(default_factory=Warmup)
-    """The warm-up of its worker, with the first case of that."""
+    """The warm-up of its worker."""
     gpus: tuple[int, ...] = ()
     """The GPUs that were leased to it, by number."""
     files: tuple[str, ...] = ()
@@ -130,13 +121,11 @@ class Execution:
     space: Space | None = None
     """The free space for temporary files at its end, on its machine; None where unknown."""
     note: str = ""
-    """Why it was not forked, or why its worker was retired."""
+    """Why it was not forked, or how its worker ended."""
     problem: str = ""
     """How it broke the protocol; its observation is ignored then."""
     left_over: str = ""
     """Processes of its worker that outlived the answer or the kill; empty when all had ended."""
-    contaminated: str = ""
-    """Contamination: the measuring code that the case changed in a shared worker. The case is retried alone."""
     node: str = ""
     """The node of a fleet that ran it; empty for the runner's machine."""
 
@@ -179,15 +168,12 @@ class ExecutorSettings:
     """OpenMP threads of each worker."""
     spares: int = 0
     """How many workers for a GPU may warm up beside those that run cases."""
-    isolation: Isolation = Isolation.CASE
     timeout_factor: float = 1.0
     """How many times longer than usual processes may take to start."""
     servers: Mapping[str, Address] = field(default_factory=dict)
     """Servers that the user named, by service; the executor starts servers for the other services."""
-    object_cache: Path | None = None
-    """The folder from which compiled objects may be served."""
-    probe_cache: Path | None = None
-    """The cache folder for results of torch's probes and for files that zygotes build while they warm up."""
+    warm_folder: Path | None = None
+    """The folder of the files that zygotes built while they warmed up; None for none."""
     zygotes: int = 1
     """How many environments may have a zygote with jobs: each zygote uses a core while it starts, and some 300 MB."""
     keeps_zygotes: bool = False
@@ -206,10 +192,7 @@ class Executor(Protocol):
         """
 
     def again(self, job: Job) -> None:
-        """Append a job to the queue of ``run``, to retry a case. Nothing is added after ``cancel_waiting``."""
-
-    def retire(self, worker: int) -> None:
-        """Retire a worker: it gets no further job."""
+        """Append a job to the queue of ``run``. Nothing is added after ``cancel_waiting``."""
 
     def cancel_waiting(self) -> int:
         """Drop the waiting jobs, and return the number of running ones, which continue to their ends or deadlines."""

@@ -39,10 +39,6 @@ class RoutingExecutor:
         """Append a job to the queue of its executor, which runs now."""
         self._executor(job.executor).again(job)
 
-    def retire(self, worker: int) -> None:
-        """Retire a worker of the executor that runs now."""
-        self._executor(self._current).retire(worker)
-
     def cancel_waiting(self) -> int:
         """Drop the waiting jobs of every executor, and return the number of running ones."""
         self._is_cancelled = True

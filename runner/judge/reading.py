@@ -12,7 +12,6 @@ from runner.core.observation import (
     Generator,
     Misfit,
     Mode,
-    ObjectCounts,
     Observation,
     ObservedStep,
     Raised,
@@ -61,7 +60,6 @@ def _observation(sent: Mapping[str, Any]) -> Observation:
         steps=tuple(_step(step) for step in sent["steps"]),
         error=_raised(sent["error"]),
         phases=sent["phases"],
-        objects=ObjectCounts(**sent.get("objects", {})),
     )
 
 

@@ -1,1 +1,1 @@
-"""Selection, scheduling, resources, isolation, and the plans that workers run."""
+"""Selection, scheduling, resources, and the plans that workers run."""

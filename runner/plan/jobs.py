@@ -1,27 +1,11 @@
-"""How cases are isolated from each other, and with which environment a process is started."""
+"""The environment with which a process that imports torch is started."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
 from runner.core import devices
 from runner.core.protocol import SIMULATED, TARGET
 from runner.core.targets import simulated
-
-
-class Isolation(Enum):
-    """How cases are isolated; the values are the words of ``--isolation``."""
-
-    CASE = "case"
-    """A worker for each case, forked from a warm zygote."""
-    WORKER = "worker"
-    """A shared worker runs several cases one after another, if their specs allow it, and is cleaned between them."""
-    NONE = "none"
-    """One worker for all cases of an environment, even if their specs forbid it. It is never the runner's process."""
-    AUTO = "auto"
-    """A shared worker for the cases that earlier runs showed to be the same there as alone; for every other case its own."""
-    PROCESS = "process"
-    """A new Python for each case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,19 +126,16 @@ def make_plan(case: Case, here: Surroundings, facts: Mapping[str, object]) -> di
     return dict(encode(plan))
 
 
-def with_paths(
-    plan: Mapping[str, object], folder: Path, cache: Path, objects: Path | None = None, torch_root: str | None = None
-) -> dict[str, Any]:
+def with_paths(plan: Mapping[str, object], folder: Path, cache: Path, torch_root: str | None = None) -> dict[str, Any]:
     """Return a plan with the paths of the worker's machine.
 
-    ``folder`` is for the artifacts of the case, ``cache`` for the worker's scratch files. ``objects`` is the folder of the object cache.
+    ``folder`` is for the artifacts of the case, ``cache`` for the worker's scratch files.
     The worker must import torch from ``torch_root``; with None any torch is accepted.
     """
     return {
         **plan,
         "folder": str(folder),
         "cache": str(cache),
-        "objects": str(objects) if objects is not None else None,
         "torch_root": torch_root,
     }
 

@@ -18,7 +18,6 @@ FREE_OPTIONS: Mapping[str, str] = {
     "against": "the run that is compared with at the end; changes no outcome",
     "jobs": "the number of parallel cases changes no outcome",
     "junit": "the path of a report",
-    "no-kept": "ignores cached probe results; the probes give the same results again",
     "order": "the order of the cases changes no outcome",
     "out": "the path of the run's folder",
     "resume": "a resumed part is a part like any other",

@@ -136,11 +136,6 @@ def node_lines(result: CaseResult) -> list[str]:
     return [f"node: {', '.join(known)}"] if known else []
 
 
-def shared_worker_lines(result: CaseResult) -> list[str]:
-    """Return the outcome of a case in a shared worker, if the case was then retried alone."""
-    return [f"shared worker: {one_line(result.company)}; retried alone, only the retry counts"] if result.company else []
-
-
 def _timing(timing: Timing) -> str:
     spread = f"{timing.least_ms:.3f} to {timing.most_ms:.3f}"
     return f"{timing.median_ms:10.3f} ms  {one_line(timing.name)} {one_line(timing.form)}, median of {timing.count} ({spread})"

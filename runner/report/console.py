@@ -46,7 +46,6 @@ def print_report(
     *,
     color: bool,
     truncated: bool = False,
-    objects: Path | None = None,
     lets_flaky_pass: bool = False,
     folder: Path | None = None,
     not_requested: int = 0,
@@ -57,7 +56,6 @@ def print_report(
     """Print every case other than PASS, the timings, the totals, the HTML report, and last the number of executed cases."""
     parts = (_expected, functools.partial(_blocks, folder=folder, source=source), _groups, _timings, _notes, _totals)
     lines = [line for part in parts for line in part(results, color=color)]
-    lines += _objects(results, objects)
     lines += _left_out(results)
     if not_requested:
         are = "1 case on request is" if not_requested == 1 else f"{not_requested} cases on request are"
@@ -162,18 +160,6 @@ def _left_out(results: Sequence[CaseResult]) -> Iterable[str]:
         cases = sum(result.benches_left_out > 0 for result in results)
         steps = f"{count} bench step{'' if count == 1 else 's'} of {cases} case{'' if cases == 1 else 's'}"
         yield f"{steps} left out: nothing was timed (run --bench times them)"
-
-
-def _objects(results: Sequence[CaseResult], folder: Path | None) -> Iterable[str]:
-    """Yield how many compiled objects came from the object cache."""
-    served = sum(result.objects_served for result in results)
-    if served or folder is not None:
-        whole = served + sum(result.objects_built for result in results)
-        where = f" from {one_line(str(folder))}" if folder is not None else ""
-        yield f"{served} of {whole} compiled objects were served{where}{': not a conformance run' if served else ''}"
-    silent = sum(result.outcome in (Outcome.CRASH, Outcome.TIMEOUT) for result in results) if folder is not None else 0
-    if silent:
-        yield f"objects served to {silent} case{'' if silent == 1 else 's'} that crashed or timed out are not counted"
 
 
 def _last_line(results: Sequence[CaseResult], selected: int, report_path: Path | str) -> str:

@@ -32,7 +32,6 @@ from runner.report import (
     note_lines,
     one_line,
     plain,
-    shared_worker_lines,
     slug,
     timing_lines,
     verdict_text,
@@ -342,7 +341,7 @@ def _case(result: CaseResult, limit: int, folder: Path | None, *, passed: bool, 
         file=visible_name(cached_file(result.position.file or result.spec)),
         line=result.position.line,
     )
-    beside = [*node_lines(result), *shared_worker_lines(result), *timing_lines(result), *note_lines(result), *_attachments(result, folder)]
+    beside = [*node_lines(result), *timing_lines(result), *note_lines(result), *_attachments(result, folder)]
     case.stdout = timed = clip("\n".join(beside), limit // 4)
     if not passed:
         reruns = _share(result, limit) if result.outcome in RETRIED and len(result.attempts) > 1 else 0

@@ -13,8 +13,6 @@ class ReportSetup:
     folder: RunFolder
     min_executed: int = 1
     lets_flaky_pass: bool = False
-    object_cache: Path | None = None
-    """The folder of the object cache."""
     junit_flavour: str = "default"
     page: str = ""
     """The name of the HTML report in the folder; empty where none is written."""

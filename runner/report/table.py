@@ -132,7 +132,6 @@ def _setup(options: RunOptions, folder: RunFolder) -> ReportSetup:
         folder=folder,
         min_executed=options.min_executed,
         lets_flaky_pass=options.lets_flaky_pass,
-        object_cache=options.object_cache,
         junit_flavour=options.junit_flavour,
         github=github.is_wanted(options.github, os.environ),
         github_summary=github.summary_file(os.environ),

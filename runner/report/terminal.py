@@ -75,7 +75,6 @@ class TerminalReporter:
             len(results),
             folder.shown_junit,
             color=wants_color(output.stdout(), os.environ),
-            objects=self._setup.object_cache,
             lets_flaky_pass=ended.header.lets_flaky_pass,
             folder=Path(shown_path(folder.path)),
             not_requested=ended.header.not_requested,

@@ -275,11 +275,10 @@ def pace_of(pairs: Sequence[tuple[CaseResult, CaseResult]]) -> Pace:
 
 
 def is_timed(before: CaseResult, after: CaseResult) -> bool:
-    """Whether the times of two results can be compared: both passed, in the same kind of process, with the same use of cached objects."""
+    """Whether the times of two results can be compared: both passed, in the same kind of process."""
     return (
         all(result.outcome in _TIMED and result.is_executed and _seconds(result) > 0 for result in (before, after))
         and before.isolation == after.isolation
-        and (before.objects_served > 0) == (after.objects_served > 0)
         and before.benches_left_out == after.benches_left_out
     )
 

@@ -21,7 +21,6 @@ from runner.record.report_paths import require_free_report
 from runner.record.run_folder import RunFolder
 from runner.run import resume
 from runner.run.coverage import Coverage
-from runner.run.early_start import executors_of
 from runner.run.execution import Execution
 from runner.run.header import now
 from runner.run.header_stage import HeaderStage
@@ -38,11 +37,10 @@ OpenReporters: TypeAlias = Callable[[RunOptions, RunFolder], Listener]
 def run(options: RunOptions, open_reporters: OpenReporters) -> ExitCode:
     """Run the selected cases; return the exit code for CI systems."""
     checked = check(options)
-    with executors_of(checked) as executors:
-        selection = choose(checked.options, checked.profile, checked.failed)
-        if not selection.whole:  # an empty shard of a selection is recorded, so that a merge finds all shards
-            return ExitCode.NOTHING
-        return run_prepared(replace(prepare(checked, selection), executors=executors), open_reporters)
+    selection = choose(checked.options, checked.profile, checked.failed)
+    if not selection.whole:  # an empty shard of a selection is recorded, so that a merge finds all shards
+        return ExitCode.NOTHING
+    return run_prepared(prepare(checked, selection), open_reporters)
 
 
 def run_prepared(prepared: Prepared, open_reporters: OpenReporters) -> ExitCode:

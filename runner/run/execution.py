@@ -21,7 +21,6 @@ from runner.run.preparation import Prepared
 from runner.run.repro import repro
 from runner.run.results import result_of_unavailable
 from runner.run.retries import run_rounds
-from runner.run.sharing import of_run, state_of
 from runner.system import availability
 from runner.system.capabilities import Machine
 from runner.system.installed_torch import installed_torch
@@ -86,11 +85,7 @@ class Execution:
             from runner.run.fleet.runner import FleetRunner
 
             return FleetRunner(prepared, self._folder, cases, recorded, glance)
-        state = state_of(installed_torch())
-        sharing = of_run(self._options.isolation, None, state, cases, self._folder.run_id)
-        return CaseRunner(
-            self._options, suite, waivers, cases, self._folder, prepared.workers, glance, scheduling, recorded, executors, sharing
-        )
+        return CaseRunner(self._options, suite, waivers, cases, self._folder, prepared.workers, glance, scheduling, recorded, executors)
 
     def _take_unavailable(self, runner: CaseRunner, cases: Sequence[Case], machine: Machine) -> list[Case]:
         """Record the cases that cannot run here; return the others."""

@@ -2,9 +2,8 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from runner.core.case import Availability, Case
+from runner.core.case import Availability, Case, OwnProcess
 from runner.core.conditions import Surroundings
 from runner.core.options import ExecutionOptions
 from runner.execute.base import LOCAL, Job
@@ -12,11 +11,9 @@ from runner.execute.executors import OFFLINE
 from runner.language.backends import Backend
 from runner.language.expand.cases import surroundings
 from runner.plan import schedule
-from runner.plan.isolation import needs_new_process, why_alone
-from runner.plan.jobs import Environment, Isolation, compiler_of
+from runner.plan.jobs import Environment, compiler_of
 from runner.plan.worker_plan import make_plan
 from runner.record.run_folder import RunFolder
-from runner.run.sharing import Sharing
 from runner.system import availability
 from runner.system.capabilities import Machine
 from runner.system.known_secrets import KNOWN
@@ -43,12 +40,8 @@ class Jobs:
         cases: Sequence[Case],
         machine: Machine,
         recorded: Sequence[Case],
-        sharing: Sharing | None = None,
     ) -> None:
         self._options = options
-        self._ignores_specs = Isolation(options.isolation) is Isolation.NONE
-        """Whether cases share workers even if their specs forbid it."""
-        self._sharing = sharing
         self._scheduling = scheduling
         self._backends = backends
         self._folder = folder
@@ -78,11 +71,8 @@ class Jobs:
         """Set the facts of the machine that a worker reported."""
         self._machine = machine
 
-    def for_case(self, case: Case, known: Surroundings, *, number: int | None = None, alone: bool = False) -> Job:
-        """Return the job of a case, with a new folder; raise ``TemplateError`` for a fact that this machine does not have.
-
-        ``alone``: the job does not share a worker.
-        """
+    def for_case(self, case: Case, known: Surroundings, *, number: int | None = None) -> Job:
+        """Return the job of a case, with a new folder; raise ``TemplateError`` for a fact that this machine does not have."""
         folder = self._folder.case_folder(self._folder.next_number() if number is None else number)
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{case.id} ({folder.name})"  # unique for each attempt: two attempts of a case may run in parallel
@@ -95,18 +85,11 @@ class Jobs:
             environment=self._environment_of(case),
             timeout=(case.body.timeout or self._options.timeout) * self._options.timeout_factor,
             services=case.body.services,
-            shares=not alone and not case.target and self._may_share(case),
-            new_process=needs_new_process(case),
-            group="" if self._ignores_specs or self._options.share_across_folders else str(Path(case.spec).parent),
+            new_process=case.body.isolation is OwnProcess.PROCESS,
             needs=schedule.needs_of(case, self._machine),
             memory_limit=self._scheduling.memory_limit,
             executor=OFFLINE if case.target else LOCAL,
         )
-
-    def _may_share(self, case: Case) -> bool:
-        if self._sharing is not None and not self._sharing.may_share(case):
-            return False
-        return not needs_new_process(case) and (self._ignores_specs or not why_alone(case))
 
     def _environment_of(self, case: Case) -> Environment:
         return self._environments[schedule.environment_of(case).key]

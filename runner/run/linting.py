@@ -158,10 +158,6 @@ def _whole(name: str, options: LintOptions) -> AuditOptions:
         jobs="1",
         timeout=1.0,
         timeout_factor=1.0,
-        isolation="case",
-        share_across_folders=False,
-        object_cache=None,
-        no_kept=False,
     )
 
 

@@ -1,9 +1,9 @@
-"""The parts of an observation that are not judged: times, counts of the object cache, benchmarks. They are untrusted."""
+"""The parts of an observation that are not judged: times, benchmarks. They are untrusted."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.core.observation import ObjectCounts, Observation, Timing
+from runner.core.observation import Observation, Timing
 from runner.run.artifacts import why_no_attachment
 
 
@@ -14,11 +14,6 @@ class Benches:
     timings: tuple[Timing, ...] = ()
     attachments: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-
-
-def objects(observation: Observation | None) -> ObjectCounts:
-    """Return the counts of the object cache; zeros if it is off or there is no observation."""
-    return ObjectCounts() if observation is None else observation.objects
 
 
 def count(found: int) -> int:

@@ -20,13 +20,11 @@ from runner.language.expand.cases import surroundings
 from runner.language.load import Suite
 from runner.language.read.templates import TemplateError
 from runner.plan import schedule
-from runner.plan.jobs import Isolation, compiler_of
+from runner.plan.jobs import compiler_of
 from runner.record.run_folder import RunFolder
 from runner.run.case_script import write_script
 from runner.run.jobs import FACTS, Jobs, exclusive
 from runner.run.results import Results, result_of_unavailable
-from runner.run.shared_workers import Retries, may_be_of_others, why_retried
-from runner.run.sharing import Sharing
 from runner.system import availability, cache_dirs
 from runner.system.availability import Verdict
 from runner.system.capabilities import Machine
@@ -53,18 +51,15 @@ class CaseRunner:
         scheduling: schedule.SchedulingOptions | None = None,
         recorded: Sequence[Case] = (),
         executors: Makers = EXECUTORS,
-        sharing: Sharing | None = None,
     ) -> None:
         self._scheduling = scheduling or schedule.SchedulingOptions()
-        self._workers = 1 if Isolation(options.isolation) is Isolation.NONE else workers
-        """How many cases run at a time, where each has a worker of its own."""
+        self._workers = workers
+        """How many cases run at a time."""
         self._folder = folder
         self._machine = machine
         self._backends = suite.backends.by_name
-        self._jobs = Jobs(options, self._scheduling, suite.backends.by_name, folder, cases, machine, recorded, sharing)
-        self._sharing = sharing
+        self._jobs = Jobs(options, self._scheduling, suite.backends.by_name, folder, cases, machine, recorded)
         self._results = Results(folder.path, suite.backends.by_name, waivers)
-        self._retries = Retries()
         self.unrun: Mapping[str, str] = {}
         """Why cases were not run although the run was not interrupted, by id: the nodes that could run them are gone."""
         self._is_looking = False
@@ -77,19 +72,16 @@ class CaseRunner:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._executor.close()
-        if self._sharing is not None:
-            self._sharing.close()
 
     @property
     def warnings(self) -> list[str]:
         """Warnings for the user about the execution of the cases."""
-        learnt = () if self._sharing is None else self._sharing.warnings
-        return [*learnt, *self._retries.warnings, *self._results.warnings, *self._executor.warnings]
+        return list(self._executor.warnings)
 
     @property
     def notes(self) -> list[str]:
         """What a person should know of the execution of the cases, besides warnings."""
-        return [self._sharing.summary] if self._sharing is not None and self._sharing.summary else []
+        return []
 
     def on_interrupt(self, interrupts: Interrupts, say: Callable[[str], None], show: Callable[[Activity], None]) -> None:
         """Start no further case after one interrupt, and raise ``KeyboardInterrupt`` after two; report the activity to ``show``."""
@@ -147,33 +139,23 @@ class CaseRunner:
         ordered = schedule.order(cases, by.seconds, by.seed, by.ranks, zygotes=schedule.zygotes())
         for number, case in enumerate(ordered, start=self._folder.next_number()):
             try:
-                job = self._jobs.for_case(case, known, number=number, alone=alone)
+                job = self._jobs.for_case(case, known, number=number)
             except TemplateError as error:
                 verdict = Verdict(Availability.NO, f"this machine lacks a fact: {error}")
                 yield result_of_unavailable(case, verdict, (), repro(case))
             else:
                 jobs.append(exclusive(job) if alone else job)
         for execution in self._executor.run(jobs, schedule.capacity(self._workers, self._machine)):
-            result = self._take(execution, known, repro)
-            if result is not None:
-                yield result
+            yield self._take(execution, known, repro)
 
-    def _take(self, execution: Execution, known: Surroundings, repro: Callable[[Case], str]) -> CaseResult | None:
-        """Return the result of an execution; None where the case is retried alone."""
+    def _take(self, execution: Execution, known: Surroundings, repro: Callable[[Case], str]) -> CaseResult:
+        """Return the result of an execution."""
         case = self._jobs.case_of(execution.job.name)
         assert case is not None
         result = self._results.of(case, execution, known, repro(case))
         here = surroundings(self._backends[case.backend], known, case.target)
         write_script(case, here, self._machine, result, self._folder.path)
-        differs = "" if self._sharing is None else self._sharing.take(result, execution, self._folder.path)
-        if differs or may_be_of_others(result, execution):
-            self._executor.retire(execution.worker)
-        if reason := differs or why_retried(result, execution):
-            job = self._jobs.for_case(case, known, alone=True)
-            self._retries.add(job.name, case.id, reason)
-            self._executor.again(job)
-            return None
-        return redacted_result(self._retries.noted(result, execution.job.name))
+        return redacted_result(result)
 
 
 def informed(machine: Machine, execution: Execution) -> Machine:
@@ -188,18 +170,14 @@ def informed(machine: Machine, execution: Execution) -> Machine:
 
 
 def _settings(options: ExecutionOptions, folder: RunFolder, workers: int, threads: int, machine: Machine) -> ExecutorSettings:
-    isolation = Isolation(options.isolation)
     return ExecutorSettings(
         folder=folder.path,
         workers=workers,
         threads=threads,
         spares=schedule.spares(workers),
         zygotes=schedule.zygotes(),
-        # which cases share is decided here; the executor lets those share that may
-        isolation=Isolation.WORKER if isolation is Isolation.AUTO else isolation,
         timeout_factor=options.timeout_factor,
         servers=named_servers(options.service),
-        object_cache=cache_dirs.object_folder(options.object_cache),
-        probe_cache=None if options.no_kept else cache_dirs.probe_cache_folder(),
+        warm_folder=cache_dirs.warm_folder(),
         torch_root=machine.torch_root,
     )

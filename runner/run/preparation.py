@@ -76,19 +76,12 @@ class Prepared:
 
 
 def check(options: RunOptions) -> Checked:
-    """Return the options with the folder of the object cache resolved; raise ``UsageError`` for impossible options.
-
-    The cache folders are examined only once, before anything runs: a worker could change their content.
-    """
+    """Return the options with those of the profile; raise ``UsageError`` for impossible options."""
     if options.executor != LOCAL or options.address or options.lab:
         from runner.run.fleet.options import check_fleet
 
         check_fleet(options)
     options, profile = with_profile(options)
-    if options.share_across_folders and options.isolation != "worker":
-        raise UsageError(
-            f"--share-across-folders has no effect with --isolation {options.isolation} (write --isolation worker, or remove it)"
-        )
     workers = schedule.workers(options.jobs)
     policy = Policy.of(retries=options.retries, repeat=options.repeat, fail_fast=options.fail_fast)
     memory_limit = schedule.memory_limit(options.memory_limit)
@@ -97,9 +90,7 @@ def check(options: RunOptions) -> Checked:
     options, failed = with_failed(options)
     reach(named_servers(options.service))
     scratch.check()
-    options = replace(options, object_cache=cache_dirs.object_folder(options.object_cache))
-    if not options.no_kept:
-        cache_dirs.probe_cache_folder()
+    cache_dirs.warm_folder()
     return Checked(options=options, workers=workers, policy=policy, memory_limit=memory_limit, profile=profile, failed=failed)
 
 

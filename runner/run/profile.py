@@ -30,12 +30,8 @@ REFUSED: Mapping[str, tuple[object, str]] = {
     "min_executed": (1, _DECIDES),
     "retries": (0, _AGAIN),
     "flaky": ("fail", _AGAIN),
-    "object_cache": (None, "every case of a profile is compiled here"),
 }
 """Options of ``run`` that do not go with ``--profile``: the default of each, and the reason."""
-
-ISOLATION = ("case", "process")
-"""In a shared worker a failure is run again alone."""
 
 
 def with_profile(options: RunOptions) -> tuple[RunOptions, Profile | None]:
@@ -60,9 +56,6 @@ def _refusals(options: RunOptions) -> Iterator[str]:
         if getattr(options, name) != default:
             word = "PATH" if name == "paths" else f"--{name.replace('_', '-')}"
             yield f"{word} does not go with it: {reason} (remove {word})"
-    if options.isolation not in ISOLATION:
-        why = "in a shared worker a failure is run again alone"
-        yield f"--isolation {options.isolation} does not go with it: {why} (write --isolation case)"
 
 
 def check_torch(profile: Profile) -> None:

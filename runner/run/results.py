@@ -36,12 +36,6 @@ class Results:
         self._folder = folder
         self._backends = backends
         self._waivers = waivers
-        self._no_objects: dict[str, None] = {}
-
-    @property
-    def warnings(self) -> list[str]:
-        """Reasons why the object cache was not used, although it was requested."""
-        return [f"--object-cache: {why}" for why in self._no_objects]
 
     def of(self, case: Case, execution: Execution, known: Surroundings, repro: str) -> CaseResult:
         """Return the result of a case."""
@@ -51,9 +45,6 @@ class Results:
         here = surroundings(backend, known, case.target)
         evidence = _evidence(folder, files, execution)
         observation = evidence.observation if isinstance(evidence.observation, Observation) else None
-        objects = observed.objects(observation)
-        if objects.unavailable:
-            self._no_objects[objects.unavailable[:500]] = None
         judged = apply(_judged(case, backend, here, evidence, execution), case, here, self._waivers)
         benches = observed.Benches() if evidence.problem else observed.benches(folder, observation)
         return _case_result(
@@ -62,7 +53,6 @@ class Results:
             seconds=round(execution.seconds, 3),
             phases=observed.phases(observation),
             isolation=execution.isolation,
-            after=execution.after,
             begun=_moment(execution.begun),
             worker=execution.worker,
             gpus=execution.gpus,
@@ -74,8 +64,6 @@ class Results:
             code=code_files(execution.files),
             stdout=printed(folder / "stdout.txt"),
             stderr=printed(folder / "stderr.txt"),
-            objects_served=observed.count(objects.served),
-            objects_built=observed.count(objects.built),
             benches_left_out=len(case.left_out),
             timings=benches.timings,
             attachments=benches.attachments,

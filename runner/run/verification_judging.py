@@ -27,7 +27,7 @@ from runner.record.submission.layout import SHIPPED
 from runner.run import observed, rejudge, verification_claims, verification_files
 from runner.run.header import option_text
 from runner.run.machines_then import here_of
-from runner.run.profile import ISOLATION, REFUSED, cases_of
+from runner.run.profile import REFUSED, cases_of
 from runner.run.recorded import files_of
 from runner.run.verification_claims import Known
 from runner.run.verification_files import Then
@@ -172,8 +172,6 @@ def _disagreements(case: Case, result: CaseResult, header: RunHeader, then: Then
         steps = list(carried_out(whole, observation, files.code))
     except (EvidenceAltered, OSError, ValueError, LookupError, TypeError):
         return  # the judge says what is wrong with them
-    if (result.objects_served, result.objects_built) != tuple(map(observed.count, (observation.objects.served, observation.objects.built))):
-        yield "the counts of compiled objects are not those of the observation"
     if dict(result.phases) != observed.phases(observation):
         yield "the times of its phases are not those of the observation"
     backend = then.suite.backends.by_name[case.backend]
@@ -323,5 +321,3 @@ def _options(header: RunHeader) -> Iterator[str]:
             continue  # those of the profile stand there
         if given != option_text(default):
             yield f"the run has --{option} {given}, which does not go with a profile: {why}"
-    if header.options.get("isolation", "case") not in ISOLATION:
-        yield f"the run has --isolation {header.options['isolation']}, in which a failure is run again"

@@ -48,13 +48,15 @@ SLOW = pytest.mark.nightly(reason="each case compiles and imports torch; the sam
 
 
 @pytest.mark.nightly(reason="compiles three cases with all of torch's debug output; test_own_files and test_report_paths test the parts")
-@pytest.mark.parametrize("isolation", ["case", pytest.param("process", marks=SLOW), pytest.param("none", marks=SLOW)])
-def test_torch_writes_into_the_cases_folder_alone(place: Path, isolation: str) -> None:
+@pytest.mark.parametrize("more", ["", pytest.param("isolation: process\n", marks=SLOW)])
+def test_torch_writes_into_the_cases_folder_alone(place: Path, more: str) -> None:
+    for spec in (place / "specs").iterdir():
+        spec.write_text(spec.read_text("ascii") + more, "ascii")
     before = files_below(place)
     out = place.parent / "out"
     debugging = {"TORCH_COMPILE_DEBUG": "1", "TORCH_LOGS_OUT": "logs.txt", "TORCH_LOGS": "output_code", "TORCH_COMPILE_DEBUG_DIR": "debug"}
     variables = {**environment(HOME=str(place / "home"), BESIDE=str(place / "beside")), **debugging}
-    done = program("run", "specs", "--out", out, "--isolation", isolation, cwd=place, env=variables)
+    done = program("run", "specs", "--out", out, cwd=place, env=variables)
     assert done.returncode == 0, done.stdout + done.stderr
     assert files_below(place) == before
     results = {result.name: files_below(out / result.folder) for result in read_run(out / "run.jsonl").results}

@@ -1,4 +1,4 @@
-"""What happens to a case happens to no other: memory that ends, compilers that hang, floods of output, and cases that share a worker.
+"""What happens to a case happens to no other: memory that ends, compilers that hang, floods of output.
 
 ``tests/specs/hostile/README.md`` has the table of faults, of which ``test_hostile_workers`` runs those that need no option.
 """
@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from junitparser import JUnitXml
 
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
@@ -167,102 +166,16 @@ def test_a_hang_in_the_compiler_is_the_end_of_one_case(tmp_path):
     assert processes_below(tmp_path) == []
 
 
-# -- company --------------------------------------------------------------------------------------------------------
-
-ALONE = {
-    "abort": (Outcome.CRASH, "killed by SIGABRT while in phase 'api', in act at line 7 of the spec"),
-    "exit-code-0": (Outcome.CRASH, "ended without an answer while in phase 'api', in act at line 7 of the spec"),
-    "hang": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
-    "closed-socket": (Outcome.PASS, ""),
-    "segfault": (Outcome.CRASH, "killed by SIGSEGV while in phase 'api', in act at line 7 of the spec"),
-    "failing-claim": (Outcome.FAIL, "raised: expected no exception, observed builtins.ValueError in phase 'api': it is wrong"),
-}
-"""Faults that are no pass in company, and what they come to when they are run again alone."""
-
-FIRST = {**{name: f"{outcome.label} after" for name, (outcome, _) in ALONE.items()}, "closed-socket": "CRASH after"}
-"""What the journal keeps of how they ended in company."""
-
-ODD = ("forged-done", "invalid-message", "leaked-child", "leaked-orphan", "leaked-thread", "replaced-function")
-"""Faults that leave something: the case passes and its worker gets no other."""
-
-BROUGHT_BACK = ("changed-environment", "changed-option")
-"""What is undone after a case: its worker goes on."""
+# -- a new Python ---------------------------------------------------------------------------------------------------
 
 
-class Company:
-    """A run of cases that share workers, each fault between two cases of its spec that do nothing."""
-
-    def __init__(self, folder: Path, isolation: str, *names: str) -> None:
-        self.out = folder / "out"
-        chosen = [word for name in names for word in ("--select", f"{name}*")]
-        options = ("--isolation", isolation, "--jobs", 1, "--timeout", 60, "--out", self.out)
-        start = prestarted_program if isolation == "case" else program
-        self.done = start("run", SPECS / "hostile-shared", *options, *chosen)
-        self.results = results_of(self.out)
-
-    def of(self, name: str, turn: str) -> CaseResult:
-        (found,) = [result for result in self.results.values() if result.name == name and f"turn={turn}]" in result.case_id]
-        return found
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Company:
-    return Company(tmp_path_factory.mktemp("shared"), "worker")
-
-
-@pytest.mark.nightly(reason="fifteen faults in shared workers; test_contamination and the tests below put faults into shared workers")
-def test_every_fault_in_company_is_tried(shared):
-    assert {result.name for result in shared.results.values()} == {*ALONE, *ODD, *BROUGHT_BACK}
-    assert processes_below(shared.out) == []
-
-
-@pytest.mark.nightly(reason="fifteen faults in shared workers; test_contamination and the tests below put faults into shared workers")
-@pytest.mark.parametrize("name", [*ALONE, *ODD, *BROUGHT_BACK])
-def test_the_neighbours_of_a_fault_pass(shared, name):
-    assert shared.of(name, "before").outcome is Outcome.PASS
-    after = shared.of(name, "after")
-    assert after.outcome is Outcome.PASS, after.reason
-    assert after.company == ""
-    assert after.isolation == "shared"
-    assert (after.after == 0) is (name not in BROUGHT_BACK), "whether it got a new worker"
-
-
-@pytest.mark.nightly(reason="fifteen faults in shared workers; test_contamination and the tests below put faults into shared workers")
-@pytest.mark.parametrize("name", ALONE)
-def test_what_fails_in_company_is_run_again_alone(shared, name):
-    result = shared.of(name, "during")
-    assert (result.outcome, result.reason) == ALONE[name]
-    assert result.company.startswith(FIRST[name])
-    assert (result.isolation, result.after) == ("fork", 0)
-    assert f"warning: {result.case_id} was {FIRST[name]}" in shared.done.stderr
-
-
-@pytest.mark.nightly(reason="fifteen faults in shared workers; test_contamination and the tests below put faults into shared workers")
-@pytest.mark.parametrize("name", [*ODD, *BROUGHT_BACK])
-def test_what_passes_in_company_is_believed(shared, name):
-    result = shared.of(name, "during")
-    assert (result.outcome, result.company, result.isolation) == (Outcome.PASS, "", "shared")
-    assert result.after > 0
-
-
-NIGHTLY = pytest.mark.nightly(reason="the same is tested with forks; test_contamination shares one worker")
-
-
-@pytest.mark.parametrize("isolation", [pytest.param("none", marks=NIGHTLY), "case"])
-def test_no_fault_reaches_the_next_case_in_another_isolation(tmp_path, isolation):
-    ran = Company(tmp_path, isolation, "abort", "leaked-orphan")
-    assert processes_below(ran.out) == []
-    assert len(ran.results) == 6
-    for result in ran.results.values():
-        fails = result.name == "abort" and "turn=during" in result.case_id
-        assert (result.outcome, result.reason) == (ALONE["abort"] if fails else (Outcome.PASS, ""))
-    assert len([case for suite in JUnitXml.fromfile(str(ran.out / "junit.xml")) for case in suite]) == 6
-
-
-@pytest.mark.nightly(reason="imports torch for one case; the test above finds what a fork leaves behind")
-def test_what_a_worker_without_a_template_leaves_behind_ends_with_the_run(tmp_path):
-    ran = Company(tmp_path, "process", "leaked-orphan*turn=during")
-    assert ran.of("leaked-orphan", "during").outcome is Outcome.PASS
-    (left,) = ran.out.glob("cases/*/left-behind-orphan")
+@pytest.mark.nightly(reason="imports torch for one case; test_hostile_workers finds what a fork leaves behind")
+def test_what_a_worker_without_a_zygote_leaves_behind_ends_with_the_run(tmp_path):
+    text = (SPECS / "hostile" / "leaked-daemon.yaml").read_text("utf-8")
+    (tmp_path / "leaked.yaml").write_text("isolation: process\n" + text.replace("prelude: |\n", "prelude: |\n  import subprocess\n"))
+    done = program("run", tmp_path / "leaked.yaml", "--timeout", 60, "--out", tmp_path / "out")
+    (result,) = results_of(tmp_path / "out").values()
+    assert (result.outcome, result.isolation) == (Outcome.PASS, "process"), done.stderr
+    (left,) = (tmp_path / "out").glob("cases/*/left-behind")
     assert not Path("/proc", left.read_text()).exists()
-    assert processes_below(ran.out) == []
+    assert processes_below(tmp_path) == []

@@ -1,4 +1,4 @@
-"""A spec that asks for a new process gets one under every ``--isolation``, and sees what torch does once a process."""
+"""A spec that asks for a new process gets one, and sees what torch does once a process."""
 
 import pytest
 
@@ -12,17 +12,13 @@ SPEC = GOOD.replace("expect: [{close: {to: eager}}]\n", "expect: [{close: {to: e
 )
 
 
-SLOW = pytest.mark.nightly(reason="compiles, imports torch twice; the same is tested with --isolation case")
-
-
 @pytest.mark.nightly(reason="imports torch twice; test_run tests a case in a new process")
 @pytest.mark.torch
-@pytest.mark.parametrize("isolation", ["case", pytest.param("worker", marks=SLOW), pytest.param("none", marks=SLOW)])
-def test_a_spy_sees_what_is_done_once(tmp_path, isolation):
+def test_a_spy_sees_what_is_done_once(tmp_path):
     (tmp_path / "fork.yaml").write_text(SPEC.replace("COUNT", "0"))
     (tmp_path / "process.yaml").write_text(SPEC.replace("COUNT", "{min: 1}") + "isolation: process\n")
-    done = program("run", tmp_path, "--out", tmp_path / "out", "--isolation", isolation)
+    done = program("run", tmp_path, "--out", tmp_path / "out")
     results = {result.name: result for result in read_run(tmp_path / "out" / "run.jsonl").results}
     assert {name: result.outcome for name, result in results.items()} == dict.fromkeys(["fork", "process"], Outcome.PASS), done.stdout
     assert results["process"].isolation == "process"
-    assert results["fork"].isolation == ("shared" if isolation == "none" else "fork")
+    assert results["fork"].isolation == "fork"

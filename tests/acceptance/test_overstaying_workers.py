@@ -45,13 +45,13 @@ SLOW = pytest.mark.nightly(reason="each of four cases imports torch; the same is
 
 @pytest.mark.torch
 @pytest.mark.parametrize(
-    ("isolation", "stops_zygote"),
-    [("case", False), pytest.param("case", True, marks=NEW_ZYGOTE), pytest.param("process", False, marks=SLOW)],
+    ("more", "stops_zygote"),
+    [("", False), pytest.param("", True, marks=NEW_ZYGOTE), pytest.param("isolation: process\n", False, marks=SLOW)],
 )
-def test_it_delays_no_other_case_and_is_named(tmp_path, isolation, stops_zygote):
+def test_it_delays_no_other_case_and_is_named(tmp_path, more, stops_zygote):
     spec = SPEC if stops_zygote else SPEC.replace("parent, ", "")
-    (tmp_path / "stay.yaml").write_text(spec)
-    done = prestarted_program("run", tmp_path / "stay.yaml", "--out", tmp_path / "out", "--isolation", isolation)
+    (tmp_path / "stay.yaml").write_text(spec + more)
+    done = prestarted_program("run", tmp_path / "stay.yaml", "--out", tmp_path / "out")
     assert done.returncode == 0, done.stdout + done.stderr
     results = {result.case_id.partition("way=")[2].rstrip("]"): result for result in read_run(tmp_path / "out" / "run.jsonl").results}
     assert {result.outcome for result in results.values()} == {Outcome.PASS}

@@ -486,7 +486,8 @@ def test_fail_fast_stops_after_the_first_failure(tmp_path):
 @pytest.mark.nightly(reason="imports torch for each case; test_new_process and test_overstaying_workers start cases in new processes too")
 def test_a_process_of_its_own_gives_the_same_outcome(judged, tmp_path):
     name = "host-fail[backend=host,value=a%20b]"
-    ran = run(tmp_path / "out", JUDGED, "--select", name, "--isolation", "process", "--min-executed", "2")
+    (tmp_path / "host-fail.yaml").write_text((JUDGED / "host-fail.yaml").read_text("utf-8") + "isolation: process\n")
+    ran = run(tmp_path / "out", tmp_path / "host-fail.yaml", "--select", name, "--min-executed", "2")
     (result,) = ran.results.values()
     assert (ran.code, result.isolation) == (1, "process")
     assert (result.outcome, result.reason, result.stdout) == (Outcome.FAIL, judged.results[name].reason, judged.results[name].stdout)
@@ -548,9 +549,9 @@ def processes_with(mark: str, folder: Path) -> Iterator[int]:
 SLOW = pytest.mark.nightly(reason="each of two cases imports torch; the same is tested with forks")
 
 
-@pytest.mark.parametrize("isolation", ["case", pytest.param("process", marks=SLOW)])
-def test_an_interrupt_ends_everything_and_says_so(tmp_path, isolation):
-    (tmp_path / "hang.yaml").write_text(HANG)
+@pytest.mark.parametrize("more", ["", pytest.param("isolation: process\n", marks=SLOW)])
+def test_an_interrupt_ends_everything_and_says_so(tmp_path, more):
+    (tmp_path / "hang.yaml").write_text(HANG + more)
     mark = f"conformance-test-{uuid.uuid4()}"
     out = tmp_path / "out"
     command = [
@@ -563,8 +564,6 @@ def test_an_interrupt_ends_everything_and_says_so(tmp_path, isolation):
         str(out),
         "--jobs",
         "2",
-        "--isolation",
-        isolation,
     ]
     started = subprocess.Popen(
         command,

@@ -448,7 +448,6 @@ CONTENTS: Mapping[str, Kind] = {
     "an option names a file of the reader": Kind("files", lambda archive: archive.edit(of_passwords, "header")),
     "a case names a file of the reader": Kind("files", journal(TWO, spec="../../etc/passwd")),
     "the run read other waivers": Kind("profile", broader_waivers, options=BY_MINE),
-    "compiled objects came from a cache": Kind("facts", journal(TWO, objects_built=1)),
     "a key of a line is there twice": Kind("journal", edited(JOURNAL, '"kind": "footer"', '"exit_code": 0, "kind": "footer"')),
     "a number has thousands of digits": Kind("journal", edited(JOURNAL, '"min-executed": "1"', f'"min-executed": "{"9" * 5000}"')),
     "an observation is nested without end": Kind("journal", nested),

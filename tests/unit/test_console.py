@@ -234,38 +234,6 @@ def test_a_terminal_is_used_as_its_user_says(environ: Mapping[str, str], color: 
     assert not wants_bar(io.StringIO(), environ)
 
 
-# Compiled objects.
-
-
-def test_what_was_served_from_a_folder_is_said_before_the_last_line() -> None:
-    results = (result(1, Outcome.PASS, objects_served=2, objects_built=1), result(2, Outcome.PASS, objects_served=4))
-    line = reported(*results, objects=Path("/kept/objects")).splitlines()[-2]
-    assert line == "6 of 7 compiled objects were served from /kept/objects: not a conformance run"
-    assert reported(*results).splitlines()[-2] == "6 of 7 compiled objects were served: not a conformance run"
-
-
-def test_a_run_that_built_everything_may_be_a_conformance_run() -> None:
-    built = result(1, Outcome.PASS, objects_built=3)
-    assert reported(built, objects=Path("/kept/o\x1b[2J")).splitlines()[-2].startswith("0 of 3 compiled objects were served from /kept/o")
-    assert "conformance" not in reported(built, objects=Path("/kept"))
-    assert "\x1b" not in reported(built, objects=Path("/kept/o\x1b[2J"))
-
-
-@pytest.mark.parametrize("outcome", [Outcome.CRASH, Outcome.TIMEOUT])
-def test_what_a_case_that_died_was_served_is_not_known(outcome: Outcome) -> None:
-    died = (result(1, outcome), result(2, outcome), result(3, Outcome.PASS, objects_served=1))
-    assert reported(*died, objects=Path("/kept")).splitlines()[-2] == "objects served to 2 cases that crashed or timed out are not counted"
-    assert (
-        reported(*died[1:], objects=Path("/kept")).splitlines()[-2] == "objects served to 1 case that crashed or timed out are not counted"
-    )
-    assert "not known" not in reported(result(1), objects=Path("/kept"))
-    assert "not known" not in reported(*died)
-
-
-def test_without_the_option_nothing_is_said_of_objects() -> None:
-    assert "objects" not in reported(result(1, Outcome.PASS))
-
-
 # Where to look further.
 
 SHOWN = {

@@ -1,7 +1,6 @@
 """The engine comes to its end whatever becomes of a zygote: one that never forks, never reports an end, or is stopped."""
 
 import contextlib
-import itertools
 import json
 import os
 import re
@@ -10,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -28,7 +26,7 @@ from runner.execute.local.limits import Grace, Limits
 from runner.execute.local.running import LocalJob
 from runner.execute.local.spawn import Zygote, ZygoteProcess
 from runner.execute.local.workers import Worker
-from runner.plan.jobs import Environment, Isolation
+from runner.plan.jobs import Environment
 from runner.plan.resources import Capacity, Needs, Room
 from runner.worker.process import zygote
 
@@ -283,9 +281,9 @@ def one_after_another(
     starter: Starter, folder: Path, plans: list[str], timeout: float = 60.0
 ) -> list[tuple[float, Execution, tuple[str, ...]]]:
     """Run jobs with nothing beside each of them; return when each ended, what became of it, and what had outlived its job by then."""
-    jobs = [a_job(folder, n, plan, timeout, needs=Needs(exclusive=True)) for n, plan in enumerate(plans)]
+    jobs = [a_job(folder, n, plan, timeout, needs=Needs(exclusive=True), new_process=True) for n, plan in enumerate(plans)]
     begun = time.monotonic()
-    with engine_with(starter, isolation=Isolation.PROCESS) as engine:
+    with engine_with(starter) as engine:
         return [(time.monotonic() - begun, done, engine.left_over) for done in engine.run(jobs, room(2))]
 
 
@@ -396,118 +394,6 @@ def test_workers_that_went_with_their_zygote_take_no_room_of_spares(tmp_path):
     assert time.monotonic() - begun < 60
 
 
-def test_a_shared_worker_takes_cases_of_one_group(tmp_path):
-    serve = ANSWER_AND.split("data, (pipe", 1)[0].format(before="") + (
-        "control = socket.socket(fileno=int(sys.argv[1]))\n"
-        "while True:\n"
-        "    data, fds, _, _ = socket.recv_fds(control, 1 << 16, 3)\n"
-        "    if not data: break\n"
-        "    answer = json.dumps({'observation': 7, 'word': json.loads(data)['word']})\n"
-        "    os.write(fds[0], answer.encode() + b'\\n')\n"
-        "    [os.close(fd) for fd in fds]\n"
-        "    control.send(json.dumps({'done': '', 'word': json.loads(data)['word']}).encode())\n"
-    )
-    groups = ["a", "b", "a", "b", "a", "c", "d", "e", "f", "a"]
-    jobs = [a_job(tmp_path, n, shares=True, group=group) for n, group in enumerate(groups)]
-    with engine_with(Starter(serve), isolation=Isolation.WORKER) as engine:
-        engine._zygotes.broken[Environment().key] = "none is needed"
-        done = list(engine.run(jobs, room(1)))
-        assert sum(not one.is_retired for one in engine._pool) <= 5
-    by_worker: dict[int, set[str]] = {}
-    for one in done:
-        by_worker.setdefault(one.worker, set()).add(one.job.group)
-    assert all(len(found) == 1 for found in by_worker.values())
-    assert [one.after for one in done][:6] == [0, 0, 1, 1, 2, 0]
-
-
-SERVES = """\
-import json, os, socket, sys, time
-control = socket.socket(fileno=int(sys.argv[1]))
-while data := (received := socket.recv_fds(control, 1 << 16, 3))[0]:
-    message = json.loads(data)
-    if "warm" in message:
-        time.sleep(0.02)
-        control.send(data)
-        continue
-    time.sleep(0.05)
-    os.write(received[1][0], json.dumps({"observation": 7, "word": message["word"]}).encode() + b"\\n")
-    [os.close(descriptor) for descriptor in received[1]]
-    if message["last"]:
-        break
-    control.send(json.dumps({"done": "", "word": message["word"]}).encode())
-"""
-
-
-PATIENT = replace(IMPATIENT, fork=30, exit=30, clean=30)
-
-
-class Forking(Stuck):
-    """A zygote whose workers warm up, and run as many cases as they are given; it reports their ends."""
-
-    def fork(self, number: int, control: int) -> bool:
-        child = subprocess.Popen([sys.executable, "-S", "-c", SERVES, str(control)], pass_fds=[control], start_new_session=True)
-        self.children.append(child)
-        self.theirs.send(json.dumps({"started": number, "pid": child.pid}).encode())
-        threading.Thread(target=self._report, args=(number, child), daemon=True).start()
-        return True
-
-    def _report(self, number: int, child: "subprocess.Popen[bytes]") -> None:
-        status = child.wait(timeout=60)
-        with contextlib.suppress(OSError):  # the engine is closed
-            self.theirs.send(json.dumps({"ended": number, "status": -status if status < 0 else status << 8, "held": []}).encode())
-
-
-def at_a_time(done: list[Execution]) -> int:
-    """Return the maximum number of jobs that ran at the same moment."""
-    moments = sorted([*((one.begun, 1) for one in done), *((one.begun + one.seconds, -1) for one in done)])
-    return max(itertools.accumulate(step for _, step in moments))
-
-
-def test_shared_workers_of_cases_that_are_over_leave_their_places_to_others(tmp_path):
-    """Cases of the CPU come first. Their idle workers took all places, so workers for a GPU warmed up one after another."""
-    here = Environment()
-    jobs = [a_job(tmp_path, f"cpu-{n}", environment=here, shares=True, group="a") for n in range(6)]
-    needs = Needs(gpu_memory=1 << 30)
-    jobs += [a_job(tmp_path, f"gpu-{n}", environment=of_gpu(), shares=True, group="bc"[n % 2], needs=needs) for n in range(24)]
-    capacity = Capacity(jobs=6, cores=6.0, memory=1 << 40, gpus=1, gpu_memory=64 << 30)
-    with engine_with(Starter(zygotes=Forking), PATIENT, isolation=Isolation.WORKER, zygotes=2) as engine:
-        done = list(engine.run(jobs, capacity))
-        assert sum(not one.is_retired for one in engine._pool) <= 6
-    of_gpus = [one for one in done if one.job.name.startswith("gpu")]
-    assert at_a_time(of_gpus) >= 4
-    groups: dict[int, set[str]] = {}
-    for one in done:
-        groups.setdefault(one.worker, set()).add(one.job.group)
-    assert all(len(found) == 1 for found in groups.values())
-    by_group = {group: [one for one in of_gpus if one.job.group == group] for group in "bc"}
-    assert all(len({one.worker for one in found}) >= 2 for found in by_group.values())  # a group spreads over several workers
-    # None is started where one of the group is there. When no case of a group waits, its idle workers leave their places to the other one.
-    first_without = min(max(one.begun for one in found) for found in by_group.values())
-    assert len({one.worker for one in of_gpus if one.begun <= first_without}) <= 6
-
-
-def test_a_case_that_waits_for_a_worker_holds_up_none_that_has_one(tmp_path):
-    """The first of the queue needs a new worker, which never warms up; the others have the worker of their group."""
-
-    class Slow(Forking):
-        def fork(self, number: int, control: int) -> bool:
-            return super().fork(number, control) if number == 1 else True
-
-    jobs = [a_job(tmp_path, n, environment=of_gpu(), shares=n != 1, group="a") for n in range(4)]
-    with engine_with(Starter(zygotes=Slow), PATIENT, isolation=Isolation.WORKER) as engine:
-        running = engine.run(jobs, room(1))
-        assert [next(running).job.name for _ in range(3)] == ["0", "2", "3"]
-
-
-def test_why_shared_workers_ended_early_is_counted_without_numbers(tmp_path, monkeypatch):
-    stays = "{} bytes of GPU memory stay allocated"
-    monkeypatch.setattr("runner.execute.local.engine.contamination", lambda worker: stays.format(worker.number << 20))
-    jobs = [a_job(tmp_path, n, environment=of_gpu(), shares=True, group="a") for n in range(3)]
-    with engine_with(Starter(zygotes=Forking), PATIENT, isolation=Isolation.WORKER) as engine:
-        assert [one.after for one in engine.run(jobs, room(1))] == [0, 0, 0]
-        assert engine.ended_early == {stays.format("N"): 3}
-
-
 CLOSES = """\
 from pathlib import Path
 def wait(name):
@@ -523,8 +409,6 @@ match json.loads(data)["plan"]:
     case "goes on":
         Path(FOLDER, "begun").touch()
         wait("finished")
-        control.send(json.dumps({"done": "", "word": json.loads(data)["word"]}).encode())
-        time.sleep(600)
 """
 
 
@@ -532,9 +416,9 @@ def test_a_worker_is_heard_that_began_while_another_had_closed_its_pipe_and_not_
     """The number of a descriptor that is closed before its end is known is the next worker's: that would be forgotten in its stead."""
     answers = ANSWER_AND.split("if json", 1)[0].format(before="control = socket.socket(fileno=os.dup(int(sys.argv[1])))")
     starter = Starter(answers + CLOSES.replace("FOLDER", repr(str(tmp_path))))
-    jobs = [a_job(tmp_path, plan, plan, timeout=60, shares=plan == "goes on") for plan in ("closes", "ends", "goes on")]
+    jobs = [a_job(tmp_path, plan, plan, timeout=60) for plan in ("closes", "ends", "goes on")]
     found = {}
-    with engine_with(starter, replace(IMPATIENT, exit=60.0, clean=5.0), isolation=Isolation.WORKER) as engine:
+    with engine_with(starter, replace(IMPATIENT, exit=60.0)) as engine:
         engine._zygotes.broken[Environment().key] = "none is needed"
         for done in engine.run(jobs, room(2)):
             found[done.job.name] = (done.observation, done.left_over)
@@ -631,9 +515,9 @@ def test_cases_spread_over_the_gpus_and_each_worker_is_told_which_it_sees(tmp_pa
     with engine_with(Starter(zygotes=Kept), SOON, spares=2) as engine, pytest.MonkeyPatch.context() as patch:
         given = Worker.give
 
-        def give(worker: Worker, local: LocalJob, *, is_last: bool) -> Any:
+        def give(worker: Worker, local: LocalJob) -> Any:
             sent.append({"name": local.job.name, "gpus": worker.gpus})
-            return given(worker, local, is_last=is_last)
+            return given(worker, local)
 
         patch.setattr(Worker, "give", give)
         leased = {one.job.name: one.gpus for one in engine.run(jobs, capacity)}

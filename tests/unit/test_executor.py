@@ -19,7 +19,7 @@ from runner.core.observation import Ending, ServiceReport
 from runner.execute.base import Execution, Executor, ExecutorSettings, Job
 from runner.execute.executors import EXECUTORS, LOCAL
 from runner.execute.local.executor import LocalExecutor
-from runner.plan.jobs import Environment, Isolation
+from runner.plan.jobs import Environment
 from runner.plan.resources import Capacity, Needs
 from runner.record.journal import read_run
 from runner.system.scratch import Space
@@ -34,9 +34,7 @@ JOB = Job(
     environment=Environment(variables={"A": "1", "B": None}, kinds=frozenset(["cpu", "cuda"])),
     timeout=2.5,
     services=("redis",),
-    shares=True,
     new_process=True,
-    group="specs/area",
     needs=Needs(cores=3, memory=1 << 33, gpu_memory=5, gpus=2, exclusive=True),
     memory_limit=1 << 32,
     executor="offline",
@@ -46,8 +44,7 @@ EXECUTION = Execution(
     observation={"steps": [{"counters": {"a": 1}, "excess": 1e-30}], "error": None},
     ending=Ending(exit_code=None, signal=11, timed_out=True, phase="run", step=4),
     seconds=1.25,
-    isolation="shared",
-    after=3,
+    isolation="fork",
     worker=9,
     begun=1.5e9,
     gpus=(0, 1),
@@ -59,7 +56,6 @@ EXECUTION = Execution(
     note="a note",
     problem="a problem",
     left_over="a process",
-    contaminated="torch.add",
     node="epyc",
 )
 
@@ -142,8 +138,6 @@ class Distant:
 
     def again(self, job: Job) -> None: ...
 
-    def retire(self, worker: int) -> None: ...
-
     def cancel_waiting(self) -> int:
         return 0
 
@@ -211,7 +205,7 @@ def test_an_executor_that_lacks_space_makes_a_failure_an_error(here: Path, monke
 
 def test_every_executor_has_the_methods_of_the_protocol() -> None:
     wanted = {name for name in vars(Executor) if not name.startswith("_")}
-    assert wanted == {"run", "again", "retire", "cancel_waiting", "on_interrupt", "activity", "warnings", "close"}
+    assert wanted == {"run", "again", "cancel_waiting", "on_interrupt", "activity", "warnings", "close"}
     for kind in (LocalExecutor, FakeExecutor):
         assert wanted - {"activity", "warnings"} <= set(vars(kind))
 
@@ -252,8 +246,6 @@ def local(tmp_path: Path) -> Iterator[LocalExecutor]:
         folder=tmp_path / "run",
         workers=2,
         threads=1,
-        isolation=Isolation.PROCESS,
-        object_cache=tmp_path / "objects",
         torch_root="/its/torch",
     )
     executor = LocalExecutor(settings, Starter())
@@ -266,14 +258,13 @@ def ended(local: LocalExecutor, *jobs: Job) -> dict[str, Execution]:
 
 
 def a_job(name: str, **more: Any) -> Job:
-    return Job(name=name, plan={"id": name}, folder=f"cases/{name}", environment=Environment(), timeout=60, **more)
+    return Job(name=name, plan={"id": name}, folder=f"cases/{name}", environment=Environment(), timeout=60, new_process=True, **more)
 
 
 def test_the_plan_gets_the_paths_of_this_machine(local: LocalExecutor, tmp_path: Path) -> None:
     done = ended(local, a_job("00001"))["00001"]
     plan = done.observation["plan"]
     assert (plan["id"], plan["folder"], plan["torch_root"]) == ("00001", str(tmp_path / "run/cases/00001"), "/its/torch")
-    assert plan["objects"] == str(tmp_path / "objects")
     assert json.loads((tmp_path / "run/cases/00001/plan.json").read_text()) == plan
     assert done.files == ("code-0-0.txt", "plan.json", "stderr.txt", "stdout.txt")
     assert not Path(plan["cache"]).exists(), "the cache of a case is removed when it has ended"

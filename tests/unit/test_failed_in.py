@@ -27,7 +27,7 @@ SPECS = {"one": GOOD, "two": GOOD, "three": ABSENT, "later": GOOD + "on_request:
 
 
 def crash(job: Job) -> Execution:
-    return Execution(job=job, observation=None, ending=Ending(exit_code=1, phase="import"), seconds=1.0, isolation="fork", after=0)
+    return Execution(job=job, observation=None, ending=Ending(exit_code=1, phase="import"), seconds=1.0, isolation="fork")
 
 
 @pytest.fixture

@@ -101,7 +101,6 @@ def hostile_case(number: int, outcome: Outcome) -> CaseResult:
         requires=(HOSTILE,),
         notes=(HOSTILE,),
         attachments=(HOSTILE,),
-        company=HOSTILE,
         begun="2026-01-01T00:00:00.500+00:00",
         worker=1,
     )

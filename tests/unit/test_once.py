@@ -11,7 +11,6 @@ from runner.cli.parser import main
 from runner.core.diagnostics import errors
 from runner.language.load import inspect
 from runner.language.names import once_per_process
-from runner.plan.isolation import needs_new_process, why_alone
 from tests.conftest import GOOD
 
 SPIED = GOOD.replace("expect: [{close: {to: eager}}]\n", "expect: [{close: {to: eager}}, {calls: {of: seen, count: 0}}]\n")
@@ -80,12 +79,6 @@ def test_validate_shows_warnings_and_is_content(tmp_path: Path, monkeypatch, cap
     found = json.loads(capsys.readouterr().out)
     assert found["valid"] is True
     assert [(one["file"], one["line"], one["severity"]) for one in found["problems"]] == [("spec.yaml", 10, "warning")]
-
-
-def test_a_case_of_such_a_spec_shares_nothing(load_suite):
-    (case,) = load_suite({"spec.yaml": GOOD + "isolation: process\n"}).cases
-    assert needs_new_process(case)
-    assert why_alone(case) == "its spec has 'isolation: process'"
 
 
 @pytest.mark.torch

@@ -88,7 +88,6 @@ def test_the_journal_records_every_option_under_its_name() -> None:
         "failed-in": "",
         "flaky": "fail",
         "github": "auto",
-        "isolation": "case",
         "jobs": "auto",
         "junit": "",
         "junit-flavour": "default",
@@ -96,8 +95,6 @@ def test_the_journal_records_every_option_under_its_name() -> None:
         "last-failed": "",
         "memory-limit": "auto",
         "min-executed": "1",
-        "no-kept": "",
-        "object-cache": "",
         "order": "longest-first",
         "out": "",
         "paths": "",
@@ -110,7 +107,6 @@ def test_the_journal_records_every_option_under_its_name() -> None:
         "service": "",
         "shard": "",
         "shard-by": "id",
-        "share-across-folders": "",
         "shuffle": "",
         "tag": "",
         "timeout": "300.0",
@@ -121,7 +117,7 @@ def test_the_journal_records_every_option_under_its_name() -> None:
 
 def test_the_journal_records_what_was_given_as_text() -> None:
     line = (
-        "'a b.yaml' c --select 'x[*]' --fail-fast --shuffle 7 --min-executed 0 --retries 2 --timeout 5 --object-cache /o "
+        "'a b.yaml' c --select 'x[*]' --fail-fast --shuffle 7 --min-executed 0 --retries 2 --timeout 5 "
         "--junit r.xml --shard 1/2 --service redis=localhost:1"
     )
     found = option_texts(run_options(line))
@@ -134,7 +130,6 @@ def test_the_journal_records_what_was_given_as_text() -> None:
         "min-executed": "0",
         "retries": "2",
         "timeout": "5.0",
-        "object-cache": "/o",
         "junit": "r.xml",
         "shard": "1/2",
         "service": "redis=localhost:1",

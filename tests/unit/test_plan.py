@@ -62,12 +62,7 @@ def test_a_plan_is_plain_json_and_says_where_to_work(cases):
 
 def test_the_paths_of_a_machine_are_added_to_a_plan(cases):
     plan = make_plan(cases["spec[backend=cpu,size=2]"], surroundings(shipped()["cpu"], HERE), {})
-    assert set(with_paths(plan, Path("a"), Path("b"))) - set(plan) == {"folder", "cache", "objects", "torch_root"}
-
-
-def test_a_plan_names_the_folder_of_compiled_objects_only_where_there_is_one(cases):
-    assert plan_of(cases["spec[backend=cpu,size=2]"])["objects"] is None
-    assert with_paths({}, Path("a"), Path("b"), Path("/cache/objects"))["objects"] == "/cache/objects"
+    assert set(with_paths(plan, Path("a"), Path("b"))) - set(plan) == {"folder", "cache", "torch_root"}
 
 
 def test_the_worker_is_asked_for_what_needs_measuring_by_index(cases):

@@ -402,10 +402,9 @@ def test_other_waivers_are_refused(run: Run, capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize(
     "options",
-    ["specs", "--select '*'", "--backend cpu", "--tag first", "--retries 1", "--flaky pass", "--require cpu", "--min-executed 0"]
-    + ["--object-cache", "--isolation worker", "--isolation none"],
+    ["specs", "--select '*'", "--backend cpu", "--tag first", "--retries 1", "--flaky pass", "--require cpu", "--min-executed 0"],
 )
-def test_no_other_selection_no_retry_and_no_shared_worker(run: Run, options: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_other_selection_and_no_retry(run: Run, options: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, statement = run(PROFILE, *shlex.split(options))
     assert (code, statement) == (ExitCode.USAGE, {})
     assert "--profile ours.yaml: " in (error := capsys.readouterr().err)

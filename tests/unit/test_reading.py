@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runner.core.observation import Bench, ChildExit, Choice, Effects, Misfit, ObjectCounts, Observation, Raised, SpyCalls, Timing
+from runner.core.observation import Bench, ChildExit, Choice, Effects, Misfit, Observation, Raised, SpyCalls, Timing
 from runner.judge.reading import NoObservation, read_observation, recorded_observation
 from tests.fakes import ID, ROOT, exception, observation, seen
 
@@ -72,13 +72,11 @@ def test_what_a_step_need_not_have_is_absent(name: str) -> None:
     assert not getattr(step, name)
 
 
-def test_the_case_its_error_its_times_and_its_objects() -> None:
-    found = read(observation(error=exception(), objects={"served": 2, "built": 1, "unavailable": "why"}))
+def test_the_case_its_error_and_its_times() -> None:
+    found = read(observation(error=exception()))
     assert (found.case_id, found.steps, found.phases) == (ID, (), {"trace": 0.5})
     assert found.error is not None
     assert found.error.type == "builtins.RuntimeError"
-    assert found.objects == ObjectCounts(served=2, built=1, unavailable="why")
-    assert read(observation()).objects == ObjectCounts()
 
 
 def test_nothing_is_no_observation_and_anything_else_is_a_misfit() -> None:

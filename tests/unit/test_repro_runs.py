@@ -104,7 +104,7 @@ def test_the_runner_finds_the_same(tmp_path: Path, name: str, outcome: str, part
     folder.mkdir()
     for word, row in list(RUN.items())[part::3]:
         (folder / f"{word.replace('_', '-')}-row.yaml").write_text(row.spec(dict(row.bodies())[name]))
-    done = program("run", folder, "--out", tmp_path / "out", "--isolation", "case", "--timeout-factor", 4, timeout=900)
+    done = program("run", folder, "--out", tmp_path / "out", "--timeout-factor", 4, timeout=900)
     results = read_run(tmp_path / "out" / "run.jsonl").results
     assert {result.outcome.label for result in results} == {outcome}, done.stdout
     assert len(results) == len(list(folder.iterdir()))

@@ -101,14 +101,6 @@ def test_a_result_has_the_phase_in_which_its_process_ended(judged: CaseResult, p
     assert judged.phase == phase
 
 
-def test_a_pass_after_a_failure_in_a_shared_worker_is_no_pass() -> None:
-    assert standing(result("a", company="FAIL: counter"), frozenset())[0] is Standing.FAILED
-
-
-def test_a_pass_with_objects_of_an_earlier_run_executed_nothing_of_its_own() -> None:
-    assert standing(result("a", objects_served=1, objects_built=7), frozenset())[0] is Standing.NOT_EXECUTED
-
-
 # -- waivers ----------------------------------------------------------------------------------------------------------
 
 

@@ -6,9 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from runner.core.case import OwnProcess
 from runner.judge import traffic
-from runner.plan.isolation import why_alone
 from runner.plan.schedule import is_exclusive, needs_of
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import python_of, step_names
@@ -26,9 +24,7 @@ class Rest(StepKind):
     """``rest: {until: {ref: NAME}, code: PYTHON}``: a kind that no spec has."""
 
     kind: ClassVar[str] = "rest"
-    traits: ClassVar[Traits] = Traits(
-        is_optional=True, is_last=True, is_exclusive=True, own_process="it sleeps", children=2, python="code", has_result=True
-    )
+    traits: ClassVar[Traits] = Traits(is_optional=True, is_last=True, is_exclusive=True, children=2, python="code", has_result=True)
     until: Any = None
     code: Any = None
 
@@ -43,10 +39,9 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mapping[str, type[StepK
 def test_a_kind_in_the_table_is_known_to_every_stage() -> None:
     block = {"name": "rest", "file": "x.yaml", "line": 3, "text": "def rest(): pass"}
     resting = step(kind="rest", until={"ref": "first.0"}, code=block)
-    mine = case(step(), resting, body={"isolation": OwnProcess.WORKER, "config": {}})
+    mine = case(step(), resting, body={"config": {}})
     assert is_exclusive(mine)
     assert not is_exclusive(case(step()))
-    assert why_alone(mine) == "rest: it sleeps"
     assert without_benches(mine).left_out == (resting,)
     assert python_of(resting) == block
     assert list(step_names(resting)) == ["first.0"]

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 BEGIN = """\
 import contextlib, itertools, json, os, sys, threading, types, warnings
 warnings.simplefilter("ignore")
-from runner.worker.process import registered, warming, zygote
+from runner.worker.process import warming, zygote
 from runner.worker.torch_compat import counting, imports, math_library, option_state, resets
 
 def threads():
@@ -39,7 +39,7 @@ def options():
 
 def numbered():
     found = {}
-    for owner, name, value in registered._counters():
+    for owner, name, value in warming._counters():
         path = f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else owner.__name__
         found[f"{path}.{name}"] = repr(value)
     return found
@@ -179,20 +179,6 @@ def alone(name, options):
 print(json.dumps(all_written(alone)))
 """
 
-ONE_AFTER_ANOTHER = """\
-from runner.worker.process.reset import Baseline
-baseline = Baseline()
-oddities = []
-
-def in_company(name, options):
-    with baseline.kept() as (undo, odd):
-        made = written(name, options)
-    oddities.append(odd.text)
-    return made
-
-print(json.dumps({"found": all_written(in_company), "odd": oddities}))
-"""
-
 
 def python(folder: Path, *parts: str, **variables: str) -> Any:
     """Run a Python of its own, with the variables of a template, and return what it printed last."""
@@ -220,8 +206,6 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Any:
                 return python(folder, "imports.import_inductor()", COMPILE, EACH_ALONE)
             case "warm code":
                 return python(folder, 'zygote.warm(["cpu"])', COMPILE, EACH_ALONE)
-            case "shared code":
-                return python(folder, 'zygote.warm(["cpu"])', COMPILE, ONE_AFTER_ANOTHER)
         raise ValueError(kind)
 
     return of
@@ -256,7 +240,7 @@ def test_every_number_begins_anew(processes: Any) -> None:
     assert counted["torch._dynamo.logging._step_counter"] == "count(1)"
 
 
-@pytest.mark.nightly(reason="imports torch twice; test_cleaning compares each option and setting in one process")
+@pytest.mark.nightly(reason="imports torch twice")
 def test_every_option_and_setting_is_what_it_is_in_a_cold_process(processes: Any) -> None:
     warm, cold = processes("warm"), processes("cold")
 
@@ -309,13 +293,6 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str
 @pytest.mark.nightly(reason="compiles every example twice; the tests above compare all that a warm process keeps with a cold one")
 def test_a_warm_process_writes_the_code_of_a_cold_one(processes: Any) -> None:
     assert differences(processes("warm code"), processes("cold code")) == []
-
-
-@pytest.mark.nightly(reason="it compiles every example twice; the test of a warm process compares the code of the same examples")
-def test_a_worker_of_many_cases_writes_the_code_of_a_cold_process(processes: Any) -> None:
-    shared = processes("shared code")
-    assert differences(shared["found"], processes("cold code")) == []
-    assert set(shared["odd"]) == {""}
 
 
 # -- drivers --------------------------------------------------------------------------------------------------------

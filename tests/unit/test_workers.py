@@ -10,7 +10,6 @@ import pytest
 
 from runner.execute.base import Job
 from runner.execute.local.inbox import Inbox
-from runner.execute.local.retirement import contamination
 from runner.execute.local.running import LocalJob
 from runner.execute.local.workers import Worker
 from runner.plan.jobs import Environment
@@ -19,7 +18,7 @@ from runner.plan.jobs import Environment
 @pytest.fixture
 def ends() -> Iterator[tuple[Worker, socket.socket]]:
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    worker = Worker(number=1, key="", control=mine, isolation="shared")
+    worker = Worker(number=1, key="", control=mine, isolation="fork")
     yield worker, theirs
     theirs.close()
     worker.close()
@@ -28,34 +27,23 @@ def ends() -> Iterator[tuple[Worker, socket.socket]]:
 def given(worker: Worker, theirs: socket.socket, folder: Path) -> str:
     """Give it a case; return the word that came with it."""
     job = Job(name="a", plan={}, folder="", environment=Environment(), timeout=9)
-    worker.give(LocalJob(job=job, plan="plan.json", folder=folder), is_last=False)
+    worker.give(LocalJob(job=job, plan="plan.json", folder=folder))
     data, descriptors, _, _ = socket.recv_fds(theirs, 1 << 16, 3)
     for descriptor in descriptors:
         os.close(descriptor)
     return str(json.loads(data)["word"])
 
 
-def test_it_is_done_when_it_says_the_word_of_its_case(ends, tmp_path):
-    worker, theirs = ends
-    word = given(worker, theirs, tmp_path)
-    theirs.send(json.dumps({"done": "odd", "word": word}).encode())
-    assert worker.listen()
-    assert worker.done == "odd"
-    assert not worker.broke_protocol
-
-
 @pytest.mark.parametrize(
     "data",
     [
         b'{"done": ""}',
-        b'{"done": "", "word": "another"}',
         b'{"warm": ["cpu"]}',
         b"[]",
         b"7",
         b"\xff",
         b"{",
         b"[" * 60_000,
-        b'{"done": NaN}',
         b"{}",
     ],
 )
@@ -64,8 +52,7 @@ def test_what_our_own_code_would_not_say_makes_it_odd_and_ends_nothing(ends, tmp
     given(worker, theirs, tmp_path)
     theirs.send(data)
     assert worker.listen()
-    assert worker.done is None
-    assert contamination(worker) == "it sent what only the runner's own code may send"
+    assert worker.broke_protocol
 
 
 def test_it_is_warm_when_it_was_told_to_be(ends):

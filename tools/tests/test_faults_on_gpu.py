@@ -37,11 +37,11 @@ DURING = {
 """What a fault comes to, and what its reason says somewhere."""
 
 
-@pytest.fixture(scope="module", params=["case", "worker"])
-def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, CaseResult]:
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, CaseResult]:
     out = tmp_path_factory.mktemp("gpu") / "out"
     # one after another: each fault is followed by a case of its own spec that does the same without it
-    options = ("--isolation", request.param, "--jobs", 1, "--timeout", 120, "--out", out)
+    options = ("--jobs", 1, "--timeout", 120, "--out", out)
     done = program("run", SPECS, *options, timeout=900, env=environment())
     results = {result.case_id: result for result in read_run(out / "run.jsonl").results}
     if all(result.outcome is Outcome.UNAVAILABLE for result in results.values()):

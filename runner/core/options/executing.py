@@ -11,11 +11,6 @@ class ExecutionOptions:
     jobs: str
     timeout: float
     timeout_factor: float
-    isolation: str
-    share_across_folders: bool
-    object_cache: Path | None
-    """An empty path selects the default folder."""
-    no_kept: bool
     service: tuple[str, ...] = ()
     """``NAME=HOST:PORT`` of each server that runs already."""
 

@@ -68,11 +68,11 @@ class Deadlines:
         grace = self._limits.grace
         if running.killed_at is not None:
             self._watch_killed(worker, running, now - running.killed_at)
-        elif worker.done is None and running.answered_at is not None:
-            if now > running.answered_at + (grace.clean if worker.is_shared else grace.exit):
+        elif running.answered_at is not None:
+            if now > running.answered_at + grace.exit:
                 running.overstayed = True
                 worker.kill()
-        elif worker.done is None and now > running.deadline:
+        elif now > running.deadline:
             running.timed_out = True
             running.killed_at = now
             worker.request_stack()

@@ -2,25 +2,22 @@
 
 Workers are untrusted: their messages are bounded, only the first observation counts, and the ending of a worker is what its
 parent reports. The parts: ``waiting`` (jobs that wait), ``zygotes`` and ``forks`` (processes that fork workers), ``pool`` and ``spares``
-(workers), ``readiness`` (whether a job can start now), ``deadlines`` (killing), ``retirement`` (which worker gets no further case),
+(workers), ``readiness`` (whether a job can start now), ``deadlines`` (killing),
 ``descriptors`` (what the loop sleeps on).
 """
 
 import dataclasses
 import functools
-import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from runner.core.activity import Activity, RunningCase
-from runner.execute.base import SHARED, Execution, Job
+from runner.execute.base import Execution, Job
 from runner.execute.local.deadlines import Deadlines
 from runner.execute.local.descriptors import Descriptors, only_wake
 from runner.execute.local.forks import Forks
 from runner.execute.local.limits import Limits
 from runner.execute.local.pool import Pool
 from runner.execute.local.readiness import Readiness, pins
-from runner.execute.local.retirement import contamination, has_run_enough
 from runner.execute.local.running import LocalJob
 from runner.execute.local.spares import Spares
 from runner.execute.local.spawn import Starter
@@ -28,8 +25,6 @@ from runner.execute.local.waiting import WaitingJobs
 from runner.execute.local.workers import Worker
 from runner.execute.local.zygotes import Zygotes
 from runner.plan.resources import Capacity, Room
-
-_NUMBER = re.compile(r"\d+")
 
 
 class Engine:
@@ -44,12 +39,11 @@ class Engine:
         self._pool = Pool(limits, starter, self._descriptors, self._zygotes)
         self._forks = Forks(self._zygotes, self._pool, self._waiting, limits)
         self._spares = Spares(self._pool, self._zygotes, self._waiting, limits)
-        self._readiness = Readiness(limits, self._zygotes, self._forks, self._pool, self._spares)
+        self._readiness = Readiness(self._zygotes, self._forks, self._pool, self._spares)
         self._deadlines = Deadlines(limits, self._pool, self._zygotes, self._forks)
         self._check: Callable[[], None] | None = None
         self._left_over: dict[int, str] = {}
         self._warm_problems: dict[str, None] = {}
-        self._ended_early: Counter[str] = Counter()
 
     def close(self) -> None:
         """Kill running workers and end the zygotes."""
@@ -66,11 +60,6 @@ class Engine:
     def warm_problems(self) -> tuple[str, ...]:
         """What torch raised while workers for a GPU warmed up."""
         return tuple(self._warm_problems)
-
-    @property
-    def ended_early(self) -> Counter[str]:
-        """Why shared workers got no further case, with how many of them; numbers in the reasons are left out."""
-        return self._ended_early
 
     @property
     def left_over(self) -> tuple[str, ...]:
@@ -115,12 +104,6 @@ class Engine:
         """Append a job to the queue; a job may run again. Nothing is added after ``cancel_waiting``."""
         self._waiting.put(job)
 
-    def retire(self, number: int) -> None:
-        """Retire a worker: it gets no further case."""
-        worker = self._pool.get(number)
-        if worker is not None and worker.running is None:
-            self._pool.end(worker)
-
     def cancel_waiting(self) -> int:
         """Drop the waiting jobs, and return the number of running ones, which continue to their ends or deadlines."""
         self._waiting.cancel()
@@ -135,14 +118,10 @@ class Engine:
         """Give waiting jobs to workers while there is room."""
         for job in self._waiting.started(room, functools.partial(self._readiness.may_start, room)):
             self._readiness.started()
-            shares, gpus = self._readiness.shares(job), pins(job, room, room.lease(job.name))
-            worker = self._pool.idle_for(job, gpus, shares=shares)
-            worker = worker or self._pool.start(job.environment, gpus, is_new=job.new_process)
-            if shares:
-                worker.isolation = SHARED
-            running = worker.give(self._prepare(job), is_last=not shares)
+            gpus = pins(job, room, room.lease(job.name))
+            worker = self._pool.idle_for(job, gpus) or self._pool.start(job.environment, gpus, is_new=job.new_process)
+            running = worker.give(self._prepare(job))
             self._descriptors.watch(running.inbox.descriptor, functools.partial(self._on_pipe, worker))
-        self._pool.end_unused(room.most, lambda one: self._waiting.may_want(one.key, one.group))
         self._readiness.start_missing()
         if room.lease_of_alone is None:
             self._spares.warm(room)
@@ -161,16 +140,10 @@ class Engine:
         for worker in self._pool:
             if worker.running is None or not worker.is_through:
                 continue
-            goes_on = not worker.has_ended and not worker.is_abandoned
-            why = contamination(worker) if goes_on else ""
             self._descriptors.forget(worker.running.inbox.descriptor)
-            execution = worker.finish(why)
+            execution = worker.finish()
             if execution.warmup.problem:
                 self._warm_problems[execution.warmup.problem] = None
             if execution.left_over:
                 self._left_over[worker.number] = f"{execution.job.name}: {execution.left_over}"
-            if why:
-                self._ended_early[_NUMBER.sub("N", why)] += 1
-            if goes_on and (why or execution.problem or has_run_enough(worker)):
-                self._pool.end(worker)
             yield execution

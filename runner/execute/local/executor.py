@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from runner.core.activity import Activity
-from runner.core.protocol import WARM
 from runner.execute.base import Execution, ExecutorSettings, Job
 from runner.execute.local.engine import Engine
 from runner.execute.local.limits import Limits
@@ -15,15 +14,11 @@ from runner.execute.local.running import OUTPUTS, LocalJob
 from runner.execute.local.spawn import ProcessStarter, Starter
 from runner.execute.services import Services
 from runner.plan.resources import Capacity
-from runner.system import cache_dirs, scratch
+from runner.system import scratch
 from runner.system.safe_open import tail
 
 _PRINTED_BYTES = 64_000
 """The size limit of ``Execution.printed``."""
-
-
-_SHOWN = 3
-"""How many reasons for the ends of shared workers are named."""
 
 
 class LocalExecutor:
@@ -44,14 +39,13 @@ class LocalExecutor:
         self._services = Services(settings.servers, self._scratch.path)
         self._orphans = Orphans()
         limits = Limits(
-            isolation=settings.isolation,
             timeout_factor=settings.timeout_factor,
             spares=settings.spares,
             zygotes=settings.zygotes,
             keeps_zygotes=settings.keeps_zygotes,
         )
         if starter is None:
-            made = make_starter or (lambda scratch: ProcessStarter(settings.threads, scratch, settings.probe_cache))
+            made = make_starter or (lambda scratch: ProcessStarter(settings.threads, scratch, settings.warm_folder))
             starter = made(self._scratch.path)
         self._engine = Engine(limits, starter, self._prepare)
 
@@ -66,10 +60,6 @@ class LocalExecutor:
     def again(self, job: Job) -> None:
         """Append a job to the queue."""
         self._engine.again(job)
-
-    def retire(self, worker: int) -> None:
-        """Retire a worker: it gets no further job."""
-        self._engine.retire(worker)
 
     def cancel_waiting(self) -> int:
         """Drop the waiting jobs, and return the number of running ones."""
@@ -89,19 +79,13 @@ class LocalExecutor:
         """Warnings for the user about the execution of jobs."""
         slow = [f"cases got a new process each instead of a fork, which is slow: {why}" for why in self._engine.broken]
         cold = [f"the warm-up of workers for a GPU failed, so each case does its work again: {why}" for why in self._engine.warm_problems]
-        ended = [f"{why} ({count})" for why, count in self._engine.ended_early.most_common(_SHOWN)]
-        early = [f"{self._engine.ended_early.total()} shared workers got no further case after one: {'; '.join(ended)}"] if ended else []
-        return [*slow, *cold, *early, *self._services.warnings, *self._engine.left_over]
+        return [*slow, *cold, *self._services.warnings, *self._engine.left_over]
 
     def close(self) -> None:
-        """Kill running workers, remove the scratch folder, and trim the caches."""
+        """Kill running workers, and remove the scratch folder."""
         self._engine.close()
         self._services.close()
         self._orphans.close(self._kept())
-        if self._settings.object_cache is not None:
-            cache_dirs.prune(self._settings.object_cache)
-        if self._settings.probe_cache is not None:
-            cache_dirs.prune(self._settings.probe_cache / WARM, most=cache_dirs.WARM_BYTES)
         self._scratch.close()
 
     def _prepare(self, job: Job) -> LocalJob:

@@ -222,7 +222,7 @@ class ZygoteStore:
     def new(self, wanted: Environment, key: str, settings: ExecutorSettings) -> KeptZygote:
         """Start a zygote in a scratch folder that outlives the run."""
         scratch = self._scratch / str(next(self._numbers))
-        process = ProcessStarter(settings.threads, scratch, settings.probe_cache).zygote(wanted)
+        process = ProcessStarter(settings.threads, scratch, settings.warm_folder).zygote(wanted)
         return KeptZygote(process, key, scratch, self)
 
     def facts(self, job: Job) -> Execution | None:
@@ -277,7 +277,7 @@ class _BorrowingStarter:
     def __init__(self, store: ZygoteStore, settings: ExecutorSettings, scratch: Path) -> None:
         self._store = store
         self._settings = settings
-        self._own: Starter = ProcessStarter(settings.threads, scratch, settings.probe_cache)
+        self._own: Starter = ProcessStarter(settings.threads, scratch, settings.warm_folder)
 
     def zygote(self, wanted: Environment) -> Zygote:
         """Return a warm zygote of this environment, or start one."""

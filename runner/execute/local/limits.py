@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from runner.plan.jobs import Isolation
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grace:
@@ -17,17 +15,14 @@ class Grace:
     """For a worker at its deadline to print its stack; after that, it is killed."""
     exit: float = 2.0
     """For a worker to end after its answer; after that, it is killed. A GPU's driver may hold a process for minutes."""
-    clean: float = 20.0
-    """For a shared worker to clean up after its answer."""
     gone: float = 3.0
     """For a killed worker to end; after that, its case is over even if the process stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The isolation, time limits and number of workers."""
+    """The time limits and the number of workers."""
 
-    isolation: Isolation = Isolation.CASE
     timeout_factor: float = 1.0
     """How many times longer than usual zygotes and workers may take to warm up."""
     spares: int = 0
@@ -37,11 +32,6 @@ class Limits:
     keeps_zygotes: bool = False
     """Whether zygotes without jobs stay while one starts."""
     grace: Grace = field(default_factory=Grace)
-
-    @property
-    def shares(self) -> bool:
-        """Whether jobs that may share a worker do so."""
-        return self.isolation in (Isolation.WORKER, Isolation.NONE)
 
     @property
     def start_seconds(self) -> float:

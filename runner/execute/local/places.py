@@ -39,7 +39,7 @@ class Places:
         folder.mkdir(parents=True, exist_ok=True)
         if job.plan is None:
             return LocalJob(job=job, plan=" ".join([FACTS, *job.questions]), folder=folder)
-        plan = with_paths(job.plan, folder, self.cache_of(job), self._settings.object_cache, self._settings.torch_root)
+        plan = with_paths(job.plan, folder, self.cache_of(job), self._settings.torch_root)
         _write_new(folder / PLAN, json.dumps(plan, indent=1, ensure_ascii=True))
         return LocalJob(job=job, plan=str(folder / PLAN), folder=folder)
 

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from runner.execute.base import Job
 from runner.execute.local.descriptors import Descriptors, only_wake
@@ -15,9 +15,6 @@ from runner.execute.local.spawn import Starter
 from runner.execute.local.workers import Worker
 from runner.execute.local.zygotes import Zygotes
 from runner.plan.jobs import Environment
-
-_MOST_GROUPS = 4
-"""How many idle shared workers are kept at least, for cases of their group."""
 
 
 class Pool:
@@ -83,30 +80,17 @@ class Pool:
         elif worker.broke_protocol and worker.running is None:
             self.end(worker)
 
-    def idle_for(self, job: Job, gpus: tuple[int, ...] = (), *, shares: bool) -> Worker | None:
-        """Return an idle worker for a job that sees these GPUs alone (all, where none is named), preferably one that has run cases."""
+    def idle_for(self, job: Job, gpus: tuple[int, ...] = ()) -> Worker | None:
+        """Return an idle worker for a job that sees these GPUs alone (all, where none is named)."""
         if job.new_process:
             return None
-        idle = [one for one in self._workers.values() if one.key == job.environment.key and one.gpus == gpus and one.is_idle]
-        may = [one for one in idle if not one.cases or (one.group == job.group and shares)]
-        return max(may, key=lambda one: one.cases, default=None)
+        idle = (one for one in self._workers.values() if one.key == job.environment.key and one.gpus == gpus and one.is_idle)
+        return next(idle, None)
 
     def end(self, worker: Worker) -> None:
         """End a worker without a running case."""
         worker.is_retired = True
         worker.kill()
-
-    def end_unused(self, most: int, is_wanted: Callable[[Worker], bool]) -> None:
-        """End idle shared workers: those whose group has no waiting job, if all places are taken, and those idle longest, if many are idle.
-
-        ``most`` is the number of jobs that may run at a time.
-        """
-        idle = [(is_wanted(one), one.used_at, one) for one in self._workers.values() if one.is_idle and one.cases]
-        is_full = sum(not one.is_retired for one in self._workers.values()) >= most
-        unwanted = sum(not wanted for wanted, _, _ in idle) if is_full else 0
-        count = max(unwanted, len(idle) - max(most, _MOST_GROUPS))
-        for _, _, worker in sorted(idle, key=lambda one: one[:2])[: max(0, count)]:
-            self.end(worker)
 
     def put_back(self, worker: Worker) -> Job | None:
         """Remove a worker that was never forked; return its job."""

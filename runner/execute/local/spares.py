@@ -45,7 +45,7 @@ class Spares:
         for key in self._zygotes:
             environment = self._waiting.environment(key)
             if environment is not None and self._zygotes.is_ready(key) and self.are_for(environment):
-                for _ in range(min(self._useful(key, room), self._free(room))):
+                for _ in range(min(self._useful(key), self._free(room))):
                     gpus = self._next_gpus(environment, room)
                     if self._idle_on(gpus) >= max(room.contexts(gpus), _LEAST_ON_GPU):
                         break
@@ -55,13 +55,10 @@ class Spares:
         """Return how many workers without a case see these GPUs alone, or all, where none is named."""
         return sum(one.gpus == gpus and one.running is None and not one.is_retired for one in self._pool)
 
-    def _useful(self, key: str, room: Room) -> int:
-        """Return how many more workers the waiting jobs of an environment can use. Those that share need no more than may run at a time."""
-        live = [one for one in self._pool if one.key == key and not one.is_retired]
-        unused = sum(one.running is None and not one.cases for one in live)
-        sharing = self._waiting.sharing(key) if self._limits.shares else 0
-        shared = sum(one.is_shared for one in live)
-        return self._waiting.useful_spares(key) - max(0, sharing - max(0, room.most - shared)) - unused
+    def _useful(self, key: str) -> int:
+        """Return how many more workers the waiting jobs of an environment can use."""
+        unused = sum(one.key == key and not one.is_retired and one.running is None and not one.cases for one in self._pool)
+        return self._waiting.useful_spares(key) - unused
 
     def _free(self, room: Room) -> int:
         """Return how many more workers may warm up now.

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from runner.core.protocol import KEPT, THREADS
+from runner.core.protocol import THREADS, WARM
 from runner.plan.jobs import Environment
 from runner.system import child_python
 
@@ -22,7 +22,7 @@ Message = Mapping[str, Any]
 """What a zygote sends (``worker/process/zygote.py``)."""
 
 
-def environment_for(wanted: Environment, threads: int, scratch: Path, probe_cache: Path | None = None) -> dict[str, str]:
+def environment_for(wanted: Environment, threads: int, scratch: Path, warm_folder: Path | None = None) -> dict[str, str]:
     """Return the variables of a process that imports torch."""
     variables = dict(os.environ)
     # a parent that asks CUDA how many devices there are makes every fork useless: NVML answers without a context
@@ -42,9 +42,9 @@ def environment_for(wanted: Environment, threads: int, scratch: Path, probe_cach
             variables.pop(name, None)
         else:
             variables[name] = value
-    variables.pop(KEPT, None)  # neither the variables of the runner nor those of a spec name this folder
-    if probe_cache is not None:
-        variables[KEPT] = str(probe_cache)
+    variables.pop(WARM, None)  # neither the variables of the runner nor those of a spec name this folder
+    if warm_folder is not None:
+        variables[WARM] = str(warm_folder)
     return child_python.variables(variables, scratch)
 
 
@@ -168,10 +168,10 @@ class Starter(Protocol):
 class ProcessStarter:
     """Starts processes on this machine; their output goes to a log below the scratch folder."""
 
-    def __init__(self, threads: int, scratch: Path, probe_cache: Path | None = None) -> None:
+    def __init__(self, threads: int, scratch: Path, warm_folder: Path | None = None) -> None:
         self._threads = threads
         self._scratch = scratch
-        self._probe_cache = probe_cache
+        self._warm_folder = warm_folder
         self._count = 0
 
     def zygote(self, wanted: Environment) -> ZygoteProcess:
@@ -198,4 +198,4 @@ class ProcessStarter:
         return "runner.worker.process.entry"
 
     def _variables(self, wanted: Environment, scratch: Path) -> dict[str, str]:
-        return environment_for(wanted, self._threads, scratch, self._probe_cache)
+        return environment_for(wanted, self._threads, scratch, self._warm_folder)

@@ -22,8 +22,6 @@ class WaitingJobs:
         """How many jobs wait for a zygote, by the key of their environment."""
         self._count_alone: Counter[str] = Counter()
         """How many of them are exclusive."""
-        self._sharing: Counter[tuple[str, str]] = Counter()
-        """How many jobs that may share a worker wait, by the key of their environment and by their group."""
         self._environments: dict[str, Environment] = {}
         self._is_cancelled = False
 
@@ -51,7 +49,6 @@ class WaitingJobs:
         self._count.clear()
         self._waiting.clear()
         self._count_alone.clear()
-        self._sharing.clear()
 
     def environment(self, key: str) -> Environment | None:
         """Return the environment of jobs that were added; None where there were none."""
@@ -61,24 +58,14 @@ class WaitingJobs:
         """Whether a job waits for the zygote of an environment."""
         return self._waiting[key] > 0
 
-    def may_want(self, key: str, group: str) -> bool:
-        """Whether a job may come that a shared worker of this environment and group may run. Where none waits, another round may begin."""
-        return not len(self) or self._sharing[key, group] > 0
-
     def useful_spares(self, key: str) -> int:
         """Return how many warm workers the waiting jobs of an environment can use; for exclusive jobs, at most two."""
         return self._count[key] - max(0, self._count_alone[key] - _WARM_ALONE)
-
-    def sharing(self, key: str) -> int:
-        """Return how many waiting jobs of an environment may share a worker."""
-        return sum(count for (of, _), count in self._sharing.items() if of == key)
 
     def _add_to_counts(self, job: Job, number: int) -> None:
         if job.new_process:
             return  # no worker is warmed up for it
         self._waiting[job.environment.key] += number
-        if job.shares:
-            self._sharing[job.environment.key, job.group] += number
         if job.needs.gpus > 1:
             return  # a worker for several GPUs is started when they have room
         self._count[job.environment.key] += number

@@ -1,4 +1,4 @@
-"""The runner's end of a worker: a process that runs cases one after another."""
+"""The runner's end of a worker: a process that runs one case."""
 
 import contextlib
 import dataclasses
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runner.core.protocol import loads
-from runner.execute.base import SHARED, Execution, Warmup
+from runner.execute.base import Execution, Warmup
 from runner.execute.local.running import LocalJob, Running
 
 
@@ -25,7 +25,7 @@ class Worker:
     """Of the environment that it was started with."""
     control: socket.socket
     isolation: str
-    """``fork``, ``process`` or ``shared``."""
+    """``fork`` or ``process``."""
     gpus: tuple[int, ...] = ()
     """The GPUs that it sees, by number among those that the run sees; empty for all."""
     note: str = ""
@@ -39,31 +39,17 @@ class Worker:
     """The moment by which it must be warm."""
     warmup: Warmup = field(default_factory=Warmup)
     """Its warm-up, when that is over."""
-    done: str | None = None
-    """Set when a shared worker has reported the end of its case: the contamination, or empty. Other workers just end."""
     broke_protocol: bool = False
     """Whether it sent a message that the worker's own code does not send in this state."""
     is_retired: bool = False
     """It gets no further case."""
-    contaminated: str = ""
-    """The contamination by its last case."""
-    group: str = ""
-    """Whose cases it runs."""
-    used_at: float = 0.0
-    """When its last case was over."""
     is_abandoned: bool = False
     """Whether its case was finished without waiting for the end of its process."""
     left_over: str = ""
     """A note about processes that outlived its case."""
     cases: int = 0
+    """1 once it had its case."""
     running: Running | None = None
-    first_resident: int = 0
-    """Bytes of memory after its first case."""
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether it may run several cases."""
-        return self.isolation == SHARED
 
     @property
     def has_ended(self) -> bool:
@@ -72,13 +58,13 @@ class Worker:
 
     @property
     def is_through(self) -> bool:
-        """Whether its case is over: the process is gone, is not waited for, or has reported the end of its case."""
-        return self.has_ended or self.is_abandoned or self.done is not None
+        """Whether its case is over: the process is gone, or is not waited for."""
+        return self.has_ended or self.is_abandoned
 
     @property
     def is_idle(self) -> bool:
         """Whether it can be given a case."""
-        return self.running is None and self.is_warm and not self.is_retired and not self.has_ended
+        return self.running is None and self.is_warm and not (self.is_retired or self.has_ended or self.cases)
 
     def warm_up(self, kinds: list[str], until: float) -> None:
         """Start its warm-up: the one-time work of a first compile."""
@@ -87,11 +73,10 @@ class Worker:
         with contextlib.suppress(OSError):
             self.control.send(json.dumps({"warm": kinds, "gpus": self.gpus}).encode())
 
-    def give(self, local: LocalJob, *, is_last: bool) -> Running:
+    def give(self, local: LocalJob) -> Running:
         """Give it a case. The end of a lost worker is detected elsewhere, not here."""
-        self.group, self.contaminated = local.job.group, ""
         self.running, write = Running.begin(local)
-        message = json.dumps({"plan": local.plan, "last": is_last, "word": self.running.word, "gpus": self.gpus}).encode()
+        message = json.dumps({"plan": local.plan, "word": self.running.word, "gpus": self.gpus}).encode()
         with contextlib.suppress(OSError):
             socket.send_fds(self.control, [message], [write, *self.running.outputs])
         os.close(write)
@@ -109,10 +94,7 @@ class Worker:
         if message is None:
             return False
         sent = message if isinstance(message, dict) else {}
-        if "done" in sent and self.running is not None and sent.get("word") == self.running.word:
-            self.done = str(sent["done"])[:500]
-            self.contaminated = str(sent.get("contaminated", ""))[:500]
-        elif "warm" in sent and not self.is_warm:
+        if "warm" in sent and not self.is_warm:
             self.is_warm = True
             problem = str(sent.get("problem", ""))[:500]
             self.warmup = dataclasses.replace(self.warmup, seconds=time.time() - self.warmup.begun, problem=problem)
@@ -153,15 +135,14 @@ class Worker:
         code = self.process.wait()
         self.status = -code if code < 0 else code << 8
 
-    def finish(self, note: str = "") -> Execution:
+    def finish(self) -> Execution:
         """Return the execution of its case, which is over."""
         running = self.running
         assert running is not None
         # its children, which may hold the pipe, have been killed already
         running.finish()
-        self.running = self.done = None
+        self.running = None
         self.cases += 1
-        self.used_at = time.monotonic()
         left_over = running.left_over(self.left_over)
         seconds = time.monotonic() - running.begun
         return Execution(
@@ -170,15 +151,13 @@ class Worker:
             ending=running.ending(self.status),
             seconds=seconds,
             begun=time.time() - seconds,
-            warmup=self.warmup if self.cases == 1 else Warmup(),
+            warmup=self.warmup,
             isolation=self.isolation,
-            after=self.cases - 1,
             worker=self.number,
             stack_from=0 if running.is_cut else running.stack_from,  # the offset is invalid after the file was cut
-            note=self.note or left_over or note or running.note,
+            note=self.note or left_over or running.note,
             problem=running.problem,
             left_over=left_over,
-            contaminated=self.contaminated,
         )
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from runner.core.protocol import SIMULATED
 from runner.execute.base import ExecutorSettings
 from runner.execute.local.executor import LocalExecutor
 from runner.execute.local.spawn import ProcessStarter, environment_for
-from runner.plan.jobs import Environment, Isolation
+from runner.plan.jobs import Environment
 
 _OF_TRITON = ("TRITON_", "AMDGCN_", "MLIR_", "LLVM_")
 """The beginnings of variables that change what Triton compiles, or replace it."""
@@ -53,5 +53,5 @@ class OfflineExecutor(LocalExecutor):
     """Compiles for targets on this machine (``runner.execute.base.Executor``)."""
 
     def __init__(self, settings: ExecutorSettings) -> None:
-        own = dataclasses.replace(settings, isolation=Isolation.CASE, spares=0, object_cache=None, probe_cache=None, keeps_zygotes=True)
+        own = dataclasses.replace(settings, spares=0, warm_folder=None, keeps_zygotes=True)
         super().__init__(own, make_starter=lambda scratch: OfflineStarter(settings.threads, scratch))

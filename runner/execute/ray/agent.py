@@ -24,8 +24,9 @@ from runner.execute.ray.frames import Ended, Inlet, Message, is_name, pack, writ
 from runner.execute.routing import RoutingExecutor
 from runner.execute.services import Address
 from runner.plan import schedule
-from runner.plan.jobs import Environment, Isolation
+from runner.plan.jobs import Environment
 from runner.plan.resources import Capacity
+from runner.system import cache_dirs
 from runner.system.safe_open import open_untrusted
 
 _MOST_BYTES_OF_FILES = 256 << 20
@@ -103,9 +104,9 @@ class Agent:
             threads=schedule.threads(workers),
             spares=schedule.spares(workers),
             zygotes=schedule.zygotes(),
-            isolation=Isolation(message["isolation"]),
             timeout_factor=float(message["timeout_factor"]),
             servers={name: Address(host, int(port)) for name, (host, port) in message["servers"].items()},
+            warm_folder=cache_dirs.warm_folder(),
             torch_root=machine.torch_root,
         )
         self._executor = RoutingExecutor(settings, EXECUTORS)

@@ -100,7 +100,6 @@ class Details:
             "options": [*map(of, result.options)],
             "phases": [[of(name), round(seconds, 4)] for name, seconds in result.phases.items()],
             "phase": of(result.phase),
-            "after": result.after,
             "repro": [*map(of, repro)],
             "covers": [*map(of, result.covers)],
             "requires": [*map(of, result.requires)],

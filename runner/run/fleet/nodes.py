@@ -247,13 +247,13 @@ class Nodes:
         offer = self.offers[name]
         mine = offer.case(case)
         assert mine is not None
-        job = self._jobs[name].for_case(mine, offer.known, number=next(self._numbers), alone=alone)
+        job = self._jobs[name].for_case(mine, offer.known, number=next(self._numbers))
         return exclusive(job) if alone else job
 
     def canary(self, case_id: str, name: str) -> Job:
         """Return the job of a canary for a node."""
         case = self.canaries.cases[case_id]
-        job = self._jobs[name].for_case(case, self.offers[name].known, number=next(self._numbers), alone=True)
+        job = self._jobs[name].for_case(case, self.offers[name].known, number=next(self._numbers))
         return dataclasses.replace(job, name=f"canary {name} {job.name}")
 
 

@@ -40,7 +40,6 @@ class FleetRunner(CaseRunner):
         self._canary_results = Results(folder.path, self._nodes.canaries.suite.backends.by_name, no_waivers)
         self._repro: Callable[[Case], str] = lambda case: ""
         begin = {
-            "isolation": options.isolation,
             "timeout_factor": options.timeout_factor,
             "jobs": options.jobs,
             "memory_limit": options.memory_limit,

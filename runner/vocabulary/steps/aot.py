@@ -77,9 +77,7 @@ class Aot(Calling):
     """``aot: {function: NAME, inputs: [...], context: [...], strict: true, as: NAME}``."""
 
     kind: ClassVar[str] = "aot"
-    traits: ClassVar[Traits] = Traits(
-        has_result=True, claims=True, compiles=True, enters_context=True, own_process="a package that was loaded may stay loaded"
-    )
+    traits: ClassVar[Traits] = Traits(has_result=True, claims=True, compiles=True, enters_context=True)
     runs = staticmethod(run)
     strict: bool | None = None
 

@@ -149,7 +149,6 @@ class Bench(StepKind):
         is_optional=True,
         is_last=True,
         is_exclusive=True,
-        own_process="what is timed must not depend on what ran before",
         why_once="bench itself repeats what it times",
     )
     runs = staticmethod(run)

@@ -31,9 +31,7 @@ class Script(StepKind):
     """``script: {code: PYTHON, as: NAME}``. In a case ``code`` is a block, and ``entry`` the name of its def."""
 
     kind: ClassVar[str] = "script"
-    traits: ClassVar[Traits] = Traits(
-        has_result=True, claims=True, needs_own_graphs=True, own_process="its Python may change anything", python="code"
-    )
+    traits: ClassVar[Traits] = Traits(has_result=True, claims=True, needs_own_graphs=True, python="code")
     runs = staticmethod(run)
     code: Json
     entry: str = ""

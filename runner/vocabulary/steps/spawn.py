@@ -34,7 +34,7 @@ class Spawn(StepKind):
     """``spawn: {call: NAME, args: [...], kwargs: {...}}`` or ``spawn: {program: python, argv: [...]}``."""
 
     kind: ClassVar[str] = "spawn"
-    traits: ClassVar[Traits] = Traits(has_exit=True, children=1, own_process="its child imports what this process has written for it")
+    traits: ClassVar[Traits] = Traits(has_exit=True, children=1)
     runs = staticmethod(run)
     call: Json = None
     args: Json = None

@@ -33,8 +33,6 @@ class Traits:
     """It must follow all steps of other kinds."""
     is_exclusive: bool = False
     """A case with it runs alone."""
-    own_process: str = ""
-    """Why a case with it cannot share a worker; empty if it can."""
     children: int = 0
     """How many processes that import torch it starts."""
     has_exit: bool = False

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import resource
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,13 @@ from runner.worker.case.hooks import Witness
 from runner.worker.case.phases import Phases
 from runner.worker.process.channel import Channel, exception
 from runner.worker.process.seal import Broken, Seal
-from runner.worker.toolchain import objects
 from runner.worker.torch_compat import compiling, counting, devices, lookup, math_library, option_state, output_folders
 
 
-def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str) -> None:
+def run(plan_file: str, descriptor: int, word: str) -> None:
     """Run the case of a plan, and send its observation, also after an exception of any kind.
 
-    The observation carries ``word``, a token that only this worker received. The changes that the case makes in this process are registered
-    with ``undo``. A shared worker closes it after the case; a worker of one case exits instead.
+    The observation carries ``word``, a token that only this worker received.
     """
     from runner.vocabulary.steps.session import NotCarriedOut
 
@@ -32,6 +29,7 @@ def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str) 
     phases = Phases(channel.phase)
     plan = json.loads(Path(plan_file).read_bytes())
     facts: dict[str, Any] = {"format": 2, "id": plan["id"], "steps": [], "error": None}
+    undo = contextlib.ExitStack()  # holds what the case changed until the process ends
     with phases("inputs"):
         try:
             _run_steps(protocol.decode(plan), phases, channel, facts, undo)
@@ -40,8 +38,6 @@ def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str) 
         except BaseException as error:  # the worker's boundary: code of a spec may raise anything, SystemExit too
             cause = error.__cause__ if isinstance(error, NotCarriedOut) else None
             facts["error"] = exception(cause or error, getattr(error, "_conformance_phase", "inputs"))
-    if (used := objects.facts()) is not None:
-        facts["objects"] = used
     facts["phases"] = phases.seconds
     facts["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     channel.observation(facts)
@@ -106,7 +102,6 @@ def _set_up(plan: Mapping[str, Any], paths: parts.Sections, phases: Phases, witn
         hooks.install()
         if wanted:
             compilation.install()
-    objects.install(plan["objects"], own=[plan["folder"], plan["cache"], tempfile.gettempdir()])
     option_state.set_torch_state(body["torch"])
     options = {"config": {"compile_threads": 1, **body["config"]}, **{k: body[k] for k in ("dynamo_config", "functorch_config")}}
     options = {section: {**paths.get(section, {}), **found} for section, found in options.items()}

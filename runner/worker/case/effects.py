@@ -15,7 +15,7 @@ import torch
 from runner.vocabulary.expectations.close import describe_leaf
 from runner.vocabulary.expectations.close_measure import dense
 from runner.vocabulary.steps.gradients import gradient_leaves
-from runner.worker.case import generators, memory, modes
+from runner.worker.case import generators, memory
 from runner.worker.case.aliases import aliases, histories
 from runner.worker.case.changeable import ARGUMENT, FUNCTION, GRAD, Absent, Leaves, changeable
 from runner.worker.case.copies import frozen, plain, tensor_version
@@ -114,7 +114,7 @@ class Effects:
         if self._begun is None or self._eager is None:
             return counted
         drawn = generators.compared(self._begun, self._eager.generators, now, self.settings)
-        return {**counted, "generators": drawn, "modes": modes.compared(self._eager.modes, left)}
+        return {**counted, "generators": drawn, "modes": self._eager.modes.other_than(left)}
 
     def _leaves(self, called: Sequence[Any]) -> Leaves:
         found = changeable(called, parameters=not self.is_package)

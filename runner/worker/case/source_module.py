@@ -18,12 +18,6 @@ Block = Mapping[str, Any]
 _PREFIX = "conformance_spec_"
 
 
-def forget_all() -> None:
-    """Remove the modules of earlier cases from ``sys.modules``."""
-    for name in [name for name in sys.modules if name.startswith(_PREFIX)]:
-        del sys.modules[name]
-
-
 class SpecModule:
     """The module of a spec's preludes and functions. Its name depends on the key alone, so that its objects can be pickled."""
 

@@ -1,6 +1,5 @@
 """Carries out one case of a target: executes the Python of its spec, compiles its kernel, and sends what the compiler made of it."""
 
-import contextlib
 import json
 import os
 import resource
@@ -41,7 +40,7 @@ RunSteps = Callable[[Mapping[str, Any], Phases, Channel, dict[str, Any]], None]
 """Runs the steps of a plan and adds what was observed to the facts."""
 
 
-def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str, run_steps: RunSteps | None = None) -> None:
+def run(plan_file: str, descriptor: int, word: str, run_steps: RunSteps | None = None) -> None:
     """Run the case of a plan, and send its observation, also after an exception of any kind.
 
     Without ``run_steps`` the kernel of the spec is compiled.

@@ -1,6 +1,5 @@
 """The zygote of one simulated target: installs the simulation around the import of torch, tries the canaries, and forks workers."""
 
-import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,14 @@ class Simulation:
     def __init__(self, target: str) -> None:
         self._facts = _facts(target)
 
-    def work(self, plan: str, descriptor: int, undo: contextlib.ExitStack, word: str) -> None:
+    def work(self, plan: str, descriptor: int, word: str) -> None:
         """Run the case of a plan file. The word ``facts`` requests the result of the canaries instead."""
         if plan.split(" ")[0] == "facts":
             os.write(descriptor, protocol.dumps({"observation": protocol.encode(self._facts), "word": word}))
             return
         from runner.worker.offline import case, simulated_case
 
-        case.run(plan, descriptor, undo, word, simulated_case.run_steps)
+        case.run(plan, descriptor, word, simulated_case.run_steps)
 
 
 def _facts(name: str) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The zygote of one target: imports Triton, compiles the canaries, and forks a worker for each case. It never imports torch."""
 
-import contextlib
 import os
 from typing import Any
 
@@ -20,14 +19,14 @@ class Compiler:
         self._target = target
         self._facts = _facts(target)
 
-    def work(self, plan: str, descriptor: int, undo: contextlib.ExitStack, word: str) -> None:
+    def work(self, plan: str, descriptor: int, word: str) -> None:
         """Run the case of a plan file. The word ``facts`` requests the result of the canaries instead."""
         from runner.worker.offline import case
 
         if plan.split(" ")[0] == "facts":
             os.write(descriptor, protocol.dumps({"observation": protocol.encode(self._facts), "word": word}))
         else:
-            case.run(plan, descriptor, undo, word)
+            case.run(plan, descriptor, word)
 
 
 def _facts(name: str) -> dict[str, Any]:

@@ -1,11 +1,9 @@
-"""Entry of a worker: start it in a fork of the zygote or in a new process, then run cases.
+"""Entry of a worker: start it in a fork of the zygote or in a new process, then run one case.
 
 A worker receives JSON messages on a socket.
 
-- ``{"plan": FILE, "last": BOOL, "word": WORD, "gpus": NUMBERS}`` runs a case. It carries three descriptors: the case's pipe, its stdout,
-  its stderr.
-  After a case with ``last`` the worker exits. After any other case it replies ``{"done": TEXT, "contaminated": TEXT, "word": WORD}``:
-  ``done`` is the state that could not be restored, ``contaminated`` the measuring code that the case replaced, ``word`` the case's own.
+- ``{"plan": FILE, "word": WORD, "gpus": NUMBERS}`` runs the case, after which the worker exits. It carries three descriptors: the case's
+  pipe, its stdout, its stderr.
 - ``{"warm": KINDS, "gpus": NUMBERS}`` warms the worker up for these kinds of devices. The reply is ``{"warm": KINDS, "problem": TEXT}``:
   torch's exception, if there was one.
 
@@ -22,7 +20,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from runner.worker.case import own_files
 
@@ -84,19 +82,18 @@ def show_where_it_exits() -> None:
     os._exit = show_and_exit
 
 
-Work = Callable[[str, int, contextlib.ExitStack, str], None]
+Work = Callable[[str, int, str], None]
 """Runs the case of a plan file and sends what it observed."""
 
 
 def serve(control: socket.socket, given: Work | None = None) -> None:
-    """Run cases until one has ``last`` or the socket is closed; then exit the process. This function does not return.
+    """Warm up when asked, run a case, and exit the process; exit when the socket is closed too. This function does not return.
 
     ``given`` runs a case; without it, torch's cases are run.
     """
     work, code, exit_now = given or _work, 0, os._exit
     show_where_it_exits()
     try:
-        baseline: Any = None
         while True:
             data, descriptors, _, _ = socket.recv_fds(control, 1 << 16, 3)
             if not data:
@@ -108,16 +105,9 @@ def serve(control: socket.socket, given: Work | None = None) -> None:
                 continue
             pipe, *outputs = descriptors
             _print_to(*outputs)
-            if message["last"]:
-                control.close()
-                work(message["plan"], pipe, contextlib.ExitStack(), message["word"])
-                break
-            baseline = baseline or _baseline(message["plan"])
-            with baseline.kept() as (undo, contamination):
-                work(message["plan"], pipe, undo, message["word"])
-            os.close(pipe)
-            reply = {"done": contamination.text[:500], "contaminated": contamination.contaminated, "word": message["word"]}
-            control.send(json.dumps(reply).encode())
+            control.close()
+            work(message["plan"], pipe, message["word"])
+            break
     except BaseException:  # nothing may return into the zygote's loop; the exit code and stderr report it
         import traceback
 
@@ -170,17 +160,7 @@ def _warm(kinds: list[str]) -> str:
     return next((problem for problem in problems if problem), "")[:1000]
 
 
-def _baseline(plan_file: str) -> Any:
-    from runner.worker.process.reset import Baseline
-    from runner.worker.toolchain import objects
-
-    # install the wrapper before the baseline is taken: else the baseline would report it as replaced by the case
-    with open(plan_file, "rb") as stream:
-        objects.install(json.load(stream).get("objects"))
-    return Baseline()
-
-
-def _work(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str) -> None:
+def _work(plan_file: str, descriptor: int, word: str) -> None:
     """Run the case of a plan file. The word ``facts`` requests the facts of the machine instead; predicates to call may follow it."""
     from runner.core import protocol
     from runner.worker.case import case
@@ -191,7 +171,7 @@ def _work(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str
 
         os.write(descriptor, protocol.dumps({"observation": protocol.encode(facts.collect(questions)), "word": word}))
     else:
-        case.run(plan_file, descriptor, undo, word)
+        case.run(plan_file, descriptor, word)
 
 
 def alone(make: Callable[[], Work]) -> None:

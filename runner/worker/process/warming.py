@@ -4,16 +4,20 @@ The compiled code is discarded. Imports, registrations and compiler probes remai
 compile then takes as long as its second.
 """
 
+import ast
 import functools
 import gc
+import itertools
+import os
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
 from typing import Any
 
 import torch
 
-from runner.worker.process import registered
 from runner.worker.torch_compat import counting, output_folders, resets
 
 _ONCE = functools.cache(lambda: None)
@@ -26,13 +30,59 @@ _FILE_CACHES = ("_precompile_header", "triton_key")
 """Functions whose caches depend on installed files alone: torch's headers, Triton's sources."""
 
 
+_COUNTED = ("torch._dynamo", "torch._functorch", "torch._inductor")
+"""Packages whose counters are reset: their values occur in generated code and in logs."""
+
+
+class Counters:
+    """The monotonic counters of torch's modules and classes. Their values occur in names, in generated code and in logs."""
+
+    def __init__(self) -> None:
+        self._held = {(id(owner), name): repr(value) for owner, name, value in _counters()}
+
+    def set_back(self) -> None:
+        """Set each counter to its recorded value, and those of modules that were imported later to 0. No compiled code may be alive."""
+        for owner, name, value in list(_counters()):
+            wanted = self._held.get((id(owner), name), _FROM_ZERO[type(value)])
+            if repr(value) != wanted:
+                setattr(owner, name, _counter(wanted))
+
+
+_FROM_ZERO: Mapping[type, str] = {int: "0", itertools.count: "count(0)"}
+
+_NUMBERS = (("torch._functorch._aot_autograd.logging_utils", "nth_graph"), ("torch._dynamo.utils", "op_count"))
+"""Counters that are plain integers: module and name."""
+
+
+def _counter(text: str) -> Any:
+    """Return a counter from its ``repr``: ``itertools.count`` is stored as text, not as a copy."""
+    numbers = ast.literal_eval(text.removeprefix("count"))
+    if not text.startswith("count"):
+        return numbers
+    return itertools.count(*(numbers if isinstance(numbers, tuple) else (numbers,)))
+
+
+def _counters() -> Iterator[tuple[Any, str, Any]]:
+    for name, module in list(sys.modules.items()):
+        if not name.startswith(_COUNTED) or type(module) is not types.ModuleType:
+            continue
+        for key, value in list(vars(module).items()):
+            if type(value) is itertools.count:
+                yield module, key, value
+            elif issubclass(type(value), type) and value.__module__ == name:
+                yield from ((value, member, held) for member, held in list(vars(value).items()) if type(held) is itertools.count)
+    for name, key in _NUMBERS:
+        if type(number := vars(sys.modules.get(name, object)).get(key)) is int:
+            yield sys.modules[name], key, number
+
+
 def compile_something(device: str, *, with_gradients: bool) -> str:
     """Compile and run small functions on a device, and discard them; return the text of torch's exception, empty when none was raised.
 
     An exception is not raised here: the next case will run into it and report it. ``with_gradients`` starts torch's autograd, which
     initializes every driver that torch is built for. A process that forks later must not do that.
     """
-    return _discarded(functools.partial(_compile, device, with_gradients=with_gradients))
+    return _discarded(functools.partial(_compile, device, with_gradients=with_gradients), os.environ["TORCHINDUCTOR_CACHE_DIR"])
 
 
 def start_device(device: str) -> str:
@@ -40,14 +90,15 @@ def start_device(device: str) -> str:
 
     For a worker, whose zygote has traced functions. It has one case in most runs, so it does no work that the case would not do.
     """
-    return _discarded(lambda: torch.compile(_own(_smallest))(torch.rand(8, device=device)))
+    with tempfile.TemporaryDirectory() as folder:
+        return _discarded(lambda: torch.compile(_own(_smallest))(torch.rand(8, device=device)), folder)
 
 
-def _discarded(compile_: Callable[[], object]) -> str:
-    before, counters = cache_sizes(), registered.Counters()
+def _discarded(compile_: Callable[[], object], folder: str) -> str:
+    before, counters = cache_sizes(), Counters()
     problem = ""
     try:
-        with tempfile.TemporaryDirectory() as folder, output_folders.cache_folder(folder):
+        with output_folders.cache_folder(folder):
             compile_()
     except Exception as error:  # without a working compiler there is no warm-up
         problem = f"{type(error).__name__}: {error}"
@@ -55,7 +106,7 @@ def _discarded(compile_: Callable[[], object]) -> str:
     return problem
 
 
-def _forget(before: dict[int, int], counters: registered.Counters) -> None:
+def _forget(before: dict[int, int], counters: Counters) -> None:
     resets.reset_dynamo()
     resets.reset_inductor()
     counting.clear_counters()
@@ -63,12 +114,12 @@ def _forget(before: dict[int, int], counters: registered.Counters) -> None:
     resets.forget_compiles()
     clear_grown_caches(before)
     gc.collect()
-    counters.set_back(also_names=True)
+    counters.set_back()
 
 
 def trace_something() -> None:
     """Trace small functions with dynamo and AOTAutograd, and discard them. This uses no device, registers no pattern, builds no kernel."""
-    before, counters = cache_sizes(), registered.Counters()
+    before, counters = cache_sizes(), Counters()
     with torch.no_grad():
         torch.compile(_own(_pointwise), backend="aot_eager")(torch.rand(8, 8), torch.rand(8))
         torch.compile(_own(_calls), backend="eager")(torch.rand(4, 4))

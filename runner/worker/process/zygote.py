@@ -12,9 +12,8 @@ import select
 import signal
 import socket
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -71,7 +70,7 @@ def warm(kinds: list[str]) -> float:
     import torch
 
     from runner.worker.process import seal, warming
-    from runner.worker.toolchain import vector_isa
+    from runner.worker.process.warm_files import WarmFiles
     from runner.worker.torch_compat import imports, math_library
 
     torch.set_num_threads(1)
@@ -81,33 +80,23 @@ def warm(kinds: list[str]) -> float:
     import runner.worker.case.case
     import runner.worker.case.session  # noqa: F401 - imported for its effect: a fork inherits it
 
+    files = WarmFiles(os.environ.get(protocol.WARM))
+    files.restore()
     if devices.CPU in kinds:
         imports.pick_vector_isa()
-        with imports.without_devices(), _served_to_itself():
+        with imports.without_devices():
             warming.compile_something(devices.CPU, with_gradients=not imports.is_built_for_gpus())
+        files.keep()
     if devices.any_accelerator(kinds):
         # the part that needs the device is done by each worker before its first case
         with imports.without_devices():
             imports.import_for_gpus()
             warming.trace_something()
-            if devices.CPU not in kinds:
-                vector_isa.serve_later(os.environ.get(protocol.KEPT))
+            if devices.CPU not in kinds and files.are_there:  # the probes alone would take longer than this start
+                imports.pick_vector_isa()
     seal.prepare()
     warming.freeze()
     return time.perf_counter() - begin
-
-
-@contextlib.contextmanager
-def _served_to_itself() -> Iterator[None]:
-    """Serve the zygote's own builds, and torch's precompiled header, from the object cache of earlier zygotes."""
-    from runner.worker.toolchain import objects
-
-    folder = os.environ.get(protocol.KEPT)
-    objects.install(os.path.join(folder, protocol.WARM) if folder else None, own=[tempfile.gettempdir()])
-    try:
-        yield
-    finally:
-        objects.install(None)
 
 
 def danger() -> str:

@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib
-import inspect
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -41,19 +40,6 @@ def wrap(module: str, name: str, around: Callable[[Callable[..., Any]], Callable
         setattr(owner, attribute, staticmethod(around(raw.__func__)))
     else:
         setattr(owner, attribute, around(raw))
-
-
-def wrap_builds(around: Callable[[Callable[[str, str], Any]], Callable[[str, str], Any]]) -> str:
-    """Wrap torch's function that runs a command of the C++ compiler; return why that is not possible in this torch, else an empty text.
-
-    The wrapper runs inside of torch's own timing of the command, so that torch's measurements remain complete.
-    """
-    module, name = "torch._inductor.cpp_builder", "_run_compile_cmd"
-    found = getattr(importlib.import_module(module), name, None)
-    if found is None or list(inspect.signature(found).parameters) != ["cmd_line", "cwd"]:
-        return f"not available in this torch: it has no {module}.{name}(cmd_line, cwd)"
-    wrap(module, name, around)
-    return ""
 
 
 def compiled(function: Callable[..., Any], options: Mapping[str, Any]) -> tuple[Callable[..., Any], Any]:

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from runner.core import devices, protocol
-from runner.worker.toolchain import vector_isa
+from runner.core import devices
 
 
 @contextlib.contextmanager
@@ -154,7 +153,7 @@ def pick_vector_isa() -> str:
     """Return the vector instructions that inductor selects, which it caches for the process and its forks."""
     from torch._inductor import cpu_vec_isa
 
-    with _without_driver_calls(), vector_isa.cached_probes(os.environ.get(protocol.KEPT)):
+    with _without_driver_calls():
         _probe_in_parallel(cpu_vec_isa)
         return str(cpu_vec_isa.pick_vec_isa())
 

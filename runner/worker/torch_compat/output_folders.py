@@ -83,6 +83,14 @@ def cache_folder(folder: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
+def built_by_warm_up() -> dict[str, str]:
+    """Return the folders, by name, in which torch caches what the compiler builds in this process."""
+    from torch._inductor import codecache
+
+    folders = {"cache": os.environ["TORCHINDUCTOR_CACHE_DIR"], "headers": getattr(codecache, "_HEADER_DIR", "")}
+    return {name: folder for name, folder in folders.items() if folder}
+
+
 def use_redis(url: str, tag: str) -> None:
     """Set the server of torch's Redis client, and the tag in keys of caches. Torch reads both at each compile."""
     import torch.compiler.config

@@ -59,7 +59,7 @@ const facts = (i, { c, s }) => {
   const env = D.head.environment;
   return T.el("aside", { "aria-label": "Facts" },
     repro && part("Run it again", T.copyable(repro)),
-    part("Case", rows([["backend", D.backends[D.backend[i]]], ...D.params[D.point[i]], ["time", T.seconds(c.seconds || 0)], ["phase", s(c.phase)], ["worker", [s(c.isolation), c.worker ? `number ${c.worker}` : "", c.after ? `after ${c.after} other cases` : ""].filter(Boolean).join(", ")],
+    part("Case", rows([["backend", D.backends[D.backend[i]]], ...D.params[D.point[i]], ["time", T.seconds(c.seconds || 0)], ["phase", s(c.phase)], ["worker", [s(c.isolation), c.worker ? `number ${c.worker}` : ""].filter(Boolean).join(", ")],
       ["GPUs", (c.gpus || []).join(", ")], ["began", s(c.begun).replace("T", " ").slice(0, 23)], ["tags", D.tagSets[D.tags[i]].join(", ")], ["requires", (c.requires || []).map(s).join(", ")], ["target", s(c.target)], ["evidence", s(c.level)], ["bench steps", c.benches ? `${c.benches} left out` : ""]])),
     c.waivers && part("Waiver", c.waivers.map(([effect, file, line, reason, issue, until]) => T.el("div", { style: { marginBottom: "8px" } }, T.el("div", {}, T.el("span", { class: "chip t-blue" }, s(effect))), T.el("div", {}, s(reason)), T.el("div", {}, T.link(s(issue))), T.el("div", { class: "dim" }, `until ${s(until)} · ${s(file)}:${line}`)))),
     c.phases && part("Phases", phases(c.phases.map(([name, seconds]) => [s(name), seconds]))),

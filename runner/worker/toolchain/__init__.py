@@ -1,1 +1,0 @@
-"""Compilers and their objects: probes, vector instructions, the object cache."""
