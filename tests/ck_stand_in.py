@@ -7,7 +7,7 @@ import functools
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from runner.system.doctor import ck_headers
+from runner.system.doctor import composable_kernel
 
 PACKAGE = "ck4inductor"
 
@@ -105,7 +105,7 @@ def make(folder: Path, torch_root: Path, *, without: Collection[str] = (), empty
     return package
 
 
-_wanted = functools.cache(ck_headers.wanted)
+_wanted = functools.cache(composable_kernel.headers_of_torch)
 
 
 def _make_part(folder: Path, part: str, *, count: int) -> None:

@@ -16,8 +16,7 @@ from runner.run.jobs import FACTS
 from runner.system import availability, child_python, scratch
 from runner.system.capabilities import Machine
 from runner.system.doctor.composable_kernel import GENERATORS
-from runner.system.doctor.programs import run_program
-from runner.system.doctor.scene import GeneratorReport
+from runner.system.doctor.findings import GeneratorReport, run_program
 
 _FACTS_SECONDS = 300.0
 _GENERATORS_SECONDS = 300.0
@@ -70,17 +69,13 @@ def ask_generators() -> GeneratorReport:
         if printed.problem:
             return GeneratorReport(problem=f"{printed.problem}: {printed.text.strip()[-_SHOWN_BYTES:]}")
         with answer.open("rb") as stream:
-            return _report_of(stream.read(_MOST_BYTES))
+            found = protocol.loads(stream.read(_MOST_BYTES))
+        return GeneratorReport(
+            inductor=str(found["inductor"]),
+            counts={name: int(found["counts"].get(name, 0)) for name in GENERATORS},
+            reasons={name: str(reason) for name, reason in found["reasons"].items()},
+        )
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:  # not the file that ck_generators writes
         return GeneratorReport(problem=f"the answer cannot be read: {type(error).__name__}: {error}")
     finally:
         space.close()
-
-
-def _report_of(answer: bytes) -> GeneratorReport:
-    found = protocol.loads(answer)
-    return GeneratorReport(
-        inductor=str(found["inductor"]),
-        counts={name: int(found["counts"].get(name, 0)) for name in GENERATORS},
-        reasons={name: str(reason) for name, reason in found["reasons"].items()},
-    )

@@ -1,20 +1,21 @@
-"""Checks of Composable Kernel: the package, each header that torch includes, and the generators of instances.
+"""Checks of Composable Kernel: the package, each header that torch includes, and the generators of instances. Reads files; runs nothing.
 
 When a header is missing, every candidate of Composable Kernel fails to compile, torch drops them one by one, and another library
 serves the operation: a run stays green. When a package is missing, torch's generators are empty, with the same effect.
 """
 
+import ast
 import importlib.metadata
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from runner.core.escaping import one_line
-from runner.system.doctor import ck_headers, rocm
-from runner.system.doctor.findings import Finding, note, ok, problem, warning
-from runner.system.doctor.scene import GeneratorReport, Scene
+from runner.system.doctor.accelerators import rocm_home
+from runner.system.doctor.findings import NOTE, OK, PROBLEM, WARNING, Finding, GeneratorReport, Scene
 
-PACKAGE = "ck4inductor"
+_PACKAGE = "ck4inductor"
 
 GENERATORS: Mapping[str, str] = {
     "universal_gemm": "universal GEMM",
@@ -27,70 +28,124 @@ GENERATORS: Mapping[str, str] = {
 _WHEEL = "the wheel of Composable Kernel (rocm-composable-kernel, which has ck4inductor)"
 _BUILT = "composablekernel-dev of ROCm (its build writes the header)"
 
+_GENERATED = "ck/config.h"
+"""A header that the build of Composable Kernel writes, and that a wheel of its sources can lack; ``ck/ck.hpp`` includes it."""
+_SOURCES = Path("_inductor") / "codegen" / "rocm"
+_INCLUDE = re.compile(r"^\s*#\s*include\s*[<\"](?P<name>[^>\"\n]+)[>\"]", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^\s*#\s*(?P<word>if|ifdef|ifndef|endif|include)\b(?P<rest>[^\n]*)", re.MULTILINE)
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_OF_LIBRARY = ("ck/", "ck_tile/")
+_MOST_FILES = 5_000
+"""How many headers are read at most: Composable Kernel has some hundreds."""
+
 
 def check(scene: Scene) -> Iterator[Finding]:
     """Report package, headers and generators; nothing of the package is run in this process."""
-    folder = next(iter(scene.machine.found.get("ck", ())), None)
-    if folder is None:
-        hint = "pip install the wheel rocm-composable-kernel of your ROCm" if scene.built_for("hip") else ""
-        yield note("ck.package", f"Composable Kernel (the package {PACKAGE}) is not installed", "its backends are unavailable", hint)
+    package = scene.package("ck")
+    if package is None:
+        remedy = "pip install the wheel rocm-composable-kernel of your ROCm" if scene.built_for("hip") else ""
+        words = f"Composable Kernel (the package {_PACKAGE}) is not installed"
+        yield Finding("ck.package", NOTE, words, "its backends are unavailable", remedy)
         return
-    yield ok("ck.package", f"{PACKAGE} {_version(Path(folder))}, {folder}")
-    yield from _headers(scene, Path(folder))
+    yield Finding("ck.package", OK, f"{_PACKAGE} {_version(package)}, {package}")
+    if scene.torch is not None:
+        yield from _headers(scene, package, headers_of_torch(scene.torch.root))
     yield from _generators(scene.generators or GeneratorReport(problem="nothing asked for it"))
 
 
-def _version(folder: Path) -> str:
+def _version(package: Path) -> str:
     """Return name and version of the distribution that installed a package."""
-    for found in importlib.metadata.distributions(path=[str(folder.parent)]):
-        listed = found.read_text("top_level.txt") or found.read_text("RECORD") or ""
-        if any(line.partition("/")[0].strip() == PACKAGE for line in listed.splitlines()):
-            return f"of {found.metadata['Name']} {found.version}"
+    for distribution in importlib.metadata.distributions(path=[str(package.parent)]):
+        listed = distribution.read_text("top_level.txt") or distribution.read_text("RECORD") or ""
+        if any(line.partition("/")[0].strip() == _PACKAGE for line in listed.splitlines()):
+            return f"of {distribution.metadata['Name']} {distribution.version}"
     return "without a version (no distribution on this path has it)"
 
 
-def folders(scene: Scene, package: Path) -> list[Path]:
-    """Return the folders in which torch lets the compiler look for headers, in their order."""
-    home, _ = rocm.home(scene)
-    return [package / "include", package / "library" / "include", *([home / "include"] if home else [])]
-
-
-def _headers(scene: Scene, package: Path) -> Iterator[Finding]:
-    if scene.torch is None:
-        return
-    wanted = ck_headers.wanted(scene.torch.root)
-    if not wanted:
-        yield note("ck.headers", f"torch {scene.torch.version} has no templates for Composable Kernel")
+def _headers(scene: Scene, package: Path, headers: Mapping[str, str]) -> Iterator[Finding]:
+    if not headers:
+        yield Finding("ck.headers", NOTE, "this torch has no templates for Composable Kernel")
         return
     named = scene.environ.get("TORCHINDUCTOR_CK_DIR")
     if named and Path(named).resolve() != package.resolve():
         cause = f"torch replaces it by {package} when it renders a GEMM"
-        yield warning("ck.folder", f"TORCHINDUCTOR_CK_DIR={named} has no effect", cause, "unset TORCHINDUCTOR_CK_DIR")
-    places = folders(scene, package)
-    lost = ck_headers.missing(wanted, places)
-    for one in lost:
-        cause = f"{one.included_by} includes it: no candidate that needs it compiles, and torch drops each without an error"
-        brings = _BUILT if one.header == ck_headers.GENERATED else _WHEEL
-        yield problem("ck.header", f"the header {one.header} is not in {', '.join(map(str, places))}", cause, remedy=f"install {brings}")
+        yield Finding("ck.folder", WARNING, f"TORCHINDUCTOR_CK_DIR={named} has no effect", cause, "unset TORCHINDUCTOR_CK_DIR")
+    home, _ = rocm_home(scene)
+    # the folders in which torch lets the compiler look for headers, in their order
+    folders = [package / "include", package / "library" / "include", *([home / "include"] if home else [])]
+    lost = missing_headers(headers, folders)
+    for header, included_by in lost:
+        cause = f"{included_by} includes it: no candidate that needs it compiles, and torch drops each without an error"
+        words = f"the header {header} is not in {', '.join(map(str, folders))}"
+        yield Finding("ck.header", PROBLEM, words, cause, f"install {_BUILT if header == _GENERATED else _WHEEL}")
     if not lost:
-        yield ok("ck.headers", f"all {len(wanted)} headers that torch includes for CK and CK tile are found, and {ck_headers.GENERATED}")
+        words = f"all {len(headers)} headers that torch includes for CK and CK tile are found, and {_GENERATED}"
+        yield Finding("ck.headers", OK, words)
+
+
+def headers_of_torch(torch_root: Path) -> Mapping[str, str]:
+    """Return the headers that the templates of an installed torch include, each with the file of torch that names it first."""
+    headers: dict[str, str] = {}
+    for path in sorted((torch_root / _SOURCES).glob("*.py")):
+        try:
+            tree = ast.parse(path.read_text("utf-8"))
+        except (OSError, SyntaxError, ValueError):
+            continue
+        texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        for match in (match for text in texts for match in _INCLUDE.finditer(text)):
+            if match["name"].startswith(_OF_LIBRARY):
+                headers.setdefault(match["name"], f"torch/{_SOURCES.as_posix()}/{path.name}")
+    return headers
+
+
+def missing_headers(headers: Mapping[str, str], folders: Sequence[Path]) -> list[tuple[str, str]]:
+    """Return the headers that no folder has, also those that a found one includes in any case; each with a file that includes it."""
+    waiting = [*headers.items(), *([(_GENERATED, "ck/ck.hpp")] if any(name.startswith("ck/") for name in headers) else [])]
+    lost: dict[str, str] = {}
+    seen: set[str] = set()
+    while waiting and len(seen) < _MOST_FILES:
+        name, includer = waiting.pop(0)
+        if name in seen:
+            continue
+        seen.add(name)
+        path = next((path for folder in folders if (path := folder / name).is_file()), None)
+        if path is None:
+            lost[name] = includer
+        else:
+            waiting.extend((inner, name) for inner in _included(path))
+    return sorted(lost.items())
+
+
+def _included(path: Path) -> Iterator[str]:
+    """Yield the headers of the library that a header includes outside of any condition, except its own include guard."""
+    try:
+        text = _COMMENT.sub("", path.read_text("utf-8", "replace"))
+    except OSError:
+        return
+    depth = 0
+    guard = 1 if re.search(r"\A(?:\s|//[^\n]*\n)*#\s*ifndef\s+(\w+)\s*\n\s*#\s*define\s+\1\b", text) else 0
+    for match in _DIRECTIVE.finditer(text):
+        if match["word"] == "endif":
+            depth -= 1
+        elif match["word"] != "include":
+            depth += 1
+        elif depth <= guard and (name := match["rest"].strip().strip('<>"').split('"')[0].split(">")[0]).startswith(_OF_LIBRARY):
+            yield name
 
 
 def _generators(report: GeneratorReport) -> Iterator[Finding]:
     if report.problem:
-        remedy = f"{sys.executable} -P -c 'import {PACKAGE}.universal_gemm.gen_instances' shows the whole error"
-        yield problem("ck.generators", "the generators of instances could not be asked", one_line(report.problem), remedy=remedy)
+        remedy = f"{sys.executable} -P -c 'import {_PACKAGE}.universal_gemm.gen_instances' shows the whole error"
+        yield Finding("ck.generators", PROBLEM, "the generators of instances could not be asked", one_line(report.problem), remedy)
         return
     if report.inductor:
-        remedy = f"install the whole package {PACKAGE}, or remove it: a part of it disables torch.compile"
-        yield problem(
-            "ck.import", "torch._inductor cannot be imported", f"{PACKAGE} is incomplete: {one_line(report.inductor)}", remedy=remedy
-        )
+        cause = f"{_PACKAGE} is incomplete: {one_line(report.inductor)}"
+        remedy = f"install the whole package {_PACKAGE}, or remove it: a part of it disables torch.compile"
+        yield Finding("ck.import", PROBLEM, "torch._inductor cannot be imported", cause, remedy)
     for name, title in GENERATORS.items():
-        count = report.counts.get(name, 0)
-        if count:
-            yield ok("ck.generator", f"{title}: {count} instances")
+        if count := report.counts.get(name, 0):
+            yield Finding("ck.generator", OK, f"{title}: {count} instances")
             continue
         cause = one_line(report.reasons.get(name, "")) or "it returned an empty list"
-        remedy = f"install {_WHEEL} in the version of this torch"
-        yield problem("ck.generator", f"{title}: the generator is empty, so no candidate is rendered", cause, remedy=remedy)
+        words = f"{title}: the generator is empty, so no candidate is rendered"
+        yield Finding("ck.generator", PROBLEM, words, cause, f"install {_WHEEL} in the version of this torch")
