@@ -14,8 +14,8 @@ from runner.cli.parser import main
 from runner.execute.base import Execution, Job
 from runner.record.evidence import digest
 from runner.record.journal import JournalError, Run, encode, read_form, totals
-from runner.record.submission import manifest
-from runner.record.submission.layout import ATTESTATION, ENVELOPE, JOURNAL, JUNIT, MANIFEST
+from runner.record.submission import archive
+from runner.record.submission.archive import ATTESTATION, ENVELOPE, JOURNAL, JUNIT, MANIFEST
 from runner.report.junit import document_of
 from tests.fakes import ENDED, observation, seen, use_executor
 
@@ -152,7 +152,7 @@ class Archive:
 
     def repaired(self, signer: str | None = None) -> "Archive":
         """Write manifest and attestation again, as one who knows the program does: their digests are right."""
-        self.members[MANIFEST] = manifest.manifest_of(self.members)
+        self.members[MANIFEST] = archive.manifest_of(self.members)
         statement = json.loads(self.members[ATTESTATION])
         for subject in statement["subject"]:
             subject["digest"] = {"sha256": digest(self.members[subject["name"]])}
@@ -161,7 +161,7 @@ class Archive:
         if signer is not None:
             statement["predicate"]["signer"] = signer
             self.members.pop(ENVELOPE, None)
-        self.members[ATTESTATION] = manifest.as_json(statement)
+        self.members[ATTESTATION] = archive.as_json(statement)
         return self
 
     def _attest(self, predicate: dict[str, Any]) -> None:

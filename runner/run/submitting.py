@@ -1,15 +1,25 @@
 """``submit``: packs a recorded run, verifies the archive as a stranger would, and returns it only if nothing contradicts it."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from runner.core.diagnostics import UsageError
+from runner.core.diagnostics import InvalidSpecs, UsageError
 from runner.core.header import RunHeader
 from runner.core.options import SubmitOptions
+from runner.core.results import CaseResult, Verdict
+from runner.judge.waivers import apply
+from runner.language.expand.cases import surroundings
+from runner.record.evidence import RecordedFiles
+from runner.record.journal import Run
+from runner.record.submission.archive import packed
 from runner.record.submission.attestation import key_id, read_private_key
-from runner.record.submission.packing import Altered, JUnitOf, members_of, recorded
-from runner.record.submission.tape import packed
-from runner.run.cut_texts import texts_of_cut_facts
+from runner.record.submission.packing import Altered as Altered  # the command maps it to an exit code
+from runner.record.submission.packing import JUnitOf, members_of, recorded
+from runner.run import rejudge
 from runner.run.verification import JUnitDifference, verified
+from runner.run.verification_judging import NotOfTheRun, Then, loaded
 from runner.run.verification_report import Verification
 
 
@@ -46,4 +56,52 @@ def submission(options: SubmitOptions, junit: JUnitOf, difference: JUnitDifferen
     )
 
 
-__all__ = ["Altered", "Submission", "submission"]
+# -- texts of cut facts -------------------------------------------------------------------------------------------
+
+
+def texts_of_cut_facts(folder: Path, run: Run, packed: Run, members: Mapping[str, bytes]) -> dict[str, CaseResult]:
+    """Return the results whose texts change with the cut, by case id; ``folder`` is the run's, ``packed`` its journal in the submission."""
+    pairs = [(old, new) for old, new in zip(run.results, packed.results, strict=True) if old.evidence != new.evidence and not old.attempts]
+    if not pairs:
+        return {}
+    with TemporaryDirectory(prefix="torch-conformance-") as name:
+        place = Path(name)
+        _write(members, place, {new.folder for _, new in pairs})
+        try:
+            then = loaded(packed.header, [new for _, new in pairs], place)
+        except (NotOfTheRun, InvalidSpecs, UsageError, ValueError):
+            return {}  # the verification of the submission says what is wrong
+        return {new.case_id: told for old, new in pairs for told in _told(old, new, then, folder, place)}
+
+
+def _write(members: Mapping[str, bytes], place: Path, folders: set[str]) -> None:
+    for name, data in members.items():
+        if name.startswith("files/") or name.rpartition("/")[0] in folders:
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_bytes(data)
+
+
+def _told(old: CaseResult, new: CaseResult, then: Then, folder: Path, place: Path) -> Iterator[CaseResult]:
+    """Yield the result with the texts of its cut facts, where the uncut facts give the recorded texts."""
+    case = then.cases.get(new.case_id)
+    if case is None or old.outcome not in rejudge.BY_FACTS or rejudge.OBSERVATION not in old.evidence:
+        return
+    backend = then.suite.backends.by_name[case.backend]
+    here = surroundings(backend, then.known, case.target)
+    before, after = (
+        rejudge.judged_again(case, backend, here, result, RecordedFiles(root / result.folder, result.evidence), Path(result.folder))
+        for result, root in ((old, folder), (new, place))
+    )
+    if isinstance(before, str) or isinstance(after, str) or not (len(old.verdicts) == len(before.verdicts) == len(after.verdicts)):
+        return
+    before, after = (apply(judged, case, here, then.waivers) for judged in (before, after))
+    if before.outcome is not old.outcome or not all(map(rejudge.is_same_text, old.verdicts, before.verdicts)):
+        return
+    verdicts = tuple(map(_with_texts, new.verdicts, after.verdicts))
+    has_its_reason = not old.waivers and rejudge.is_text(old.reason, before.reason)
+    yield replace(new, verdicts=verdicts, reason=after.reason if has_its_reason else new.reason)
+
+
+def _with_texts(recorded: Verdict, now: Verdict) -> Verdict:
+    """Return a recorded verdict with what judging the cut facts says. The frames of a traceback stay: they are folded by their folders."""
+    return replace(recorded, expected=now.expected, observed=now.observed, detail=recorded.detail if now.kind == "raised" else now.detail)

@@ -16,9 +16,20 @@ from runner.core.options import VerifyOptions
 from runner.core.results import CaseResult
 from runner.record.evidence import alterations
 from runner.record.journal import JournalError, Run, read_run
-from runner.record.submission import attestation, manifest
-from runner.record.submission.layout import ATTESTATION, ENVELOPE, ENVIRONMENT, FIXED, JOURNAL, JUNIT, MOST_COMPRESSED, BadArchive, name_of
-from runner.record.submission.tape import unpacked
+from runner.record.submission import attestation
+from runner.record.submission.archive import (
+    ATTESTATION,
+    ENVELOPE,
+    ENVIRONMENT,
+    FIXED,
+    JOURNAL,
+    JUNIT,
+    MOST_COMPRESSED,
+    BadArchive,
+    manifest_problems,
+    name_of,
+    unpacked,
+)
 from runner.run.verification_judging import judged_again
 from runner.run.verification_report import Finding, Verification
 
@@ -58,7 +69,7 @@ def verified(
         members = unpacked(data)
     except BadArchive as error:
         return Verification(findings=(Finding("archive", str(error)),))
-    findings = [Finding("manifest", problem) for problem in manifest.problems(members)]
+    findings = [Finding("manifest", problem) for problem in manifest_problems(members)]
     if FIXED - members.keys():
         return Verification(findings=tuple(findings))
     findings += [Finding("signature", problem) for problem in _signature(members, key)]

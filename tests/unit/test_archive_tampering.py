@@ -21,13 +21,14 @@ from runner.core.expectation import Status
 from runner.core.results import Verdict
 from runner.record.evidence import digest
 from runner.record.journal import digest_of_selection, read_run
-from runner.record.submission import attestation, manifest, tape
-from runner.record.submission.layout import ATTESTATION, ENVELOPE, ENVIRONMENT, JOURNAL, JUNIT, MANIFEST, BadArchive
+from runner.record.submission import archive as packing
+from runner.record.submission import attestation
+from runner.record.submission.archive import ATTESTATION, ENVELOPE, ENVIRONMENT, JOURNAL, JUNIT, MANIFEST, BadArchive
 from runner.record.submission.packing import members_of, recorded
 from runner.report.junit import difference, document_of
 from runner.run import rejudge
 from runner.run.verification import verified
-from runner.run.verification_files import stolen
+from runner.run.verification_judging import stolen
 from runner.run.verification_report import CHECKS, Verification
 from tests.submissions import CODE, ONE, TWO, WAIVED, Archive, a_run
 
@@ -45,7 +46,7 @@ class Honest:
 
     @property
     def archive(self) -> Archive:
-        return Archive(tape.unpacked(self.data))
+        return Archive(packing.unpacked(self.data))
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Honest]:
     with a_run(place) as out:
         folder, run = recorded(str(out))
         plain, signed = (members_of(folder, run, lambda run: document_of(run.header, run.results), key) for key in (None, MINE))
-        yield Honest(tape.packed(plain), tape.packed(signed), place)
+        yield Honest(packing.packed(plain), packing.packed(signed), place)
 
 
 # -- the form of the file ---------------------------------------------------------------------------------------------
@@ -88,7 +89,7 @@ def after(data: bytes, extra: bytes) -> bytes:
 
 def with_header(data: bytes, **fields: Any) -> bytes:
     """Write the header of the first member anew, with other fields."""
-    name, first = min(tape.unpacked(data).items())
+    name, first = min(packing.unpacked(data).items())
     length = len(member(name, first))
     return framed(member(name, first, **fields) + content(data)[length:])
 
@@ -96,7 +97,7 @@ def with_header(data: bytes, **fields: Any) -> bytes:
 def in_pax(data: bytes) -> bytes:
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT, pax_headers={"comment": "hello"}) as tar:
-        for name, found in sorted(tape.unpacked(data).items()):
+        for name, found in sorted(packing.unpacked(data).items()):
             info = tarfile.TarInfo(name)
             info.size = len(found)
             tar.addfile(info, io.BytesIO(found))
@@ -109,7 +110,7 @@ def without_size(data: bytes) -> bytes:
 
 
 def hidden_in_padding(data: bytes) -> bytes:
-    name, first = min(tape.unpacked(data).items())
+    name, first = min(packing.unpacked(data).items())
     end = len(member(name, first))
     assert len(first) % 512, "the first member needs padding"
     whole = bytearray(content(data))
@@ -118,7 +119,7 @@ def hidden_in_padding(data: bytes) -> bytes:
 
 
 def swapped(data: bytes) -> bytes:
-    first, second, *others = (member(name, found) for name, found in sorted(tape.unpacked(data).items()))
+    first, second, *others = (member(name, found) for name, found in sorted(packing.unpacked(data).items()))
     return framed(b"".join([second, first, *others]) + bytes(1024))
 
 
@@ -162,7 +163,7 @@ FORMS: Mapping[str, Callable[[bytes], bytes]] = {
     "a member is a named pipe": lambda data: after(data, member("zz", type=tarfile.FIFOTYPE)),
     "a member is a folder": lambda data: before(data, member("cases", type=tarfile.DIRTYPE)),
     "it has extended headers": in_pax,
-    "a member is there twice": lambda data: before(data, member(ATTESTATION, tape.unpacked(data)[ATTESTATION])),
+    "a member is there twice": lambda data: before(data, member(ATTESTATION, packing.unpacked(data)[ATTESTATION])),
     "the members are in another order": swapped,
     "a member has an owner": lambda data: with_header(data, uid=1000),
     "a member has a time": lambda data: with_header(data, mtime=1),
@@ -185,10 +186,10 @@ def test_another_form_is_refused(kind: str, honest: Honest) -> None:
 def test_names_that_are_one_file_are_refused(more: Mapping[str, bytes], honest: Honest) -> None:
     members = {**honest.archive.members, **more}
     with pytest.raises(ValueError, match="one file where case does not count"):
-        tape.packed(members)
+        packing.packed(members)
     raw = b"".join(member(name, data) for name, data in sorted(members.items())) + bytes(1024)
     with pytest.raises(BadArchive, match="one file where case does not count"):
-        tape.unpacked(framed(raw))
+        packing.unpacked(framed(raw))
 
 
 # -- the content ------------------------------------------------------------------------------------------------------
@@ -355,7 +356,7 @@ def predicate(**fields: Any) -> Callable[[Archive], None]:
     def change(archive: Archive) -> None:
         statement = json.loads(archive.members[ATTESTATION])
         statement["predicate"].update(fields)
-        archive.members[ATTESTATION] = manifest.as_json(statement)
+        archive.members[ATTESTATION] = packing.as_json(statement)
 
     return change
 
@@ -576,7 +577,7 @@ def test_what_is_not_changed_is_verified(honest: Honest) -> None:
         assert found.statement is not None
         assert found.statement.conformance.value == "CONFORMANT"
         assert (found.statement.executed, found.statement.required) == (4, 4)
-    assert content(honest.data) == content(tape.packed(tape.unpacked(honest.data)))
+    assert content(honest.data) == content(packing.packed(packing.unpacked(honest.data)))
 
 
 def test_another_version_is_not_judged(honest: Honest) -> None:
@@ -592,7 +593,7 @@ def envelope(change: Callable[[dict[str, Any]], object]) -> Callable[[Archive], 
     def both(archive: Archive) -> None:
         found = json.loads(archive.members[ENVELOPE])
         change(found)
-        archive.members[ENVELOPE] = manifest.as_json(found)
+        archive.members[ENVELOPE] = packing.as_json(found)
 
     return both
 
@@ -618,9 +619,9 @@ SIGNATURES: Mapping[str, Callable[[Archive], object]] = {
 
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_another_signature_is_found(name: str, honest: Honest) -> None:
-    archive = Archive(tape.unpacked(honest.signed))
+    archive = Archive(packing.unpacked(honest.signed))
     SIGNATURES[name](archive)
-    found = verified(tape.packed(archive.members), difference=difference, key=MINE.public_key())
+    found = verified(packing.packed(archive.members), difference=difference, key=MINE.public_key())
     assert "signature" in {finding.check for finding in found.findings}
     assert found.exit_code is ExitCode.FAILED
 

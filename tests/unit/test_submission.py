@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
 from runner.language.read import schema
-from runner.record.submission import tape
+from runner.record.submission import archive
 from runner.record.submission.attestation import PREDICATE_TYPE, STATEMENT_TYPE
 from runner.system.known_secrets import KNOWN
 from tests.submissions import CODE, a_run
@@ -55,7 +55,7 @@ def test_a_submission_is_the_same_bytes_and_verifies(folder: Path, capsys: pytes
     data = (folder / "one.tar.zst").read_bytes()
     assert data == (folder / "two.tar.zst").read_bytes()
     assert (said["bytes"], said["statement"], said["unjudged"]) == (len(data), "CONFORMANT", [])
-    statement = json.loads(tape.unpacked(data)["attestation.json"])
+    statement = json.loads(archive.unpacked(data)["attestation.json"])
     assert (statement["_type"], statement["predicateType"]) == (STATEMENT_TYPE, PREDICATE_TYPE)
     assert [one["name"] for one in statement["subject"]] == ["environment.json", "junit.xml", "manifest.json", "run.jsonl"]
     assert statement["predicate"]["signer"] == said["signer"]
@@ -72,7 +72,7 @@ def test_neither_folders_nor_secrets_are_packed(folder: Path, author: Path, monk
     monkeypatch.setattr(KNOWN, "_values", {SECRET: None})
     monkeypatch.setattr(KNOWN, "_pattern", None)
     assert main(["submit", "out", "--out", str(folder) + ".tar.zst"]) == ExitCode.OK
-    members = tape.unpacked(Path(f"{folder}.tar.zst").read_bytes())
+    members = archive.unpacked(Path(f"{folder}.tar.zst").read_bytes())
     for name, data in members.items():
         for word in (str(author), os.path.expanduser("~") + "/", SECRET):
             assert word.encode() not in data, name
@@ -97,7 +97,7 @@ def a_run_with_a_long_text(place: Path) -> Iterator[None]:
 def test_an_excerpt_of_a_text_with_a_folder_is_that_of_the_cut_text(tmp_path: Path) -> None:
     with a_run_with_a_long_text(tmp_path):
         assert main(["submit", "out", "--out", "a.tar.zst"]) == ExitCode.OK
-        lines = map(json.loads, tape.unpacked(Path("a.tar.zst").read_bytes())["run.jsonl"].splitlines())
+        lines = map(json.loads, archive.unpacked(Path("a.tar.zst").read_bytes())["run.jsonl"].splitlines())
         shown = [verdict["observed"] for line in lines for verdict in line.get("verdicts", ()) if verdict["kind"] == "log"]
         assert shown == [f"{len('nvcc -I./packages/include ') + 200} characters: nvcc -I./packages/include {'x' * 134}..."] * 2
         assert main(["verify", "a.tar.zst", "--profile", "ours.yaml"]) == ExitCode.OK

@@ -13,8 +13,7 @@ from runner.core.diagnostics import UsageError, one_line, shown_path
 from runner.core.results import CaseResult
 from runner.record.evidence import digest
 from runner.record.journal import Run, encode, totals
-from runner.record.submission.layout import ENVIRONMENT, JOURNAL, JUNIT, MANIFEST
-from runner.record.submission.manifest import as_json
+from runner.record.submission.archive import ENVIRONMENT, JOURNAL, JUNIT, MANIFEST, as_json
 from runner.system.safe_open import open_untrusted
 
 if TYPE_CHECKING:
