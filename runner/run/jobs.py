@@ -16,7 +16,7 @@ from runner.plan.worker_plan import make_plan
 from runner.record.run_folder import RunFolder
 from runner.system import availability
 from runner.system.capabilities import Machine
-from runner.system.known_secrets import KNOWN
+from runner.system.redaction import KNOWN
 
 FACTS = "facts"
 """The name of the job that reports the facts of the machine."""

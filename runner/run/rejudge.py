@@ -20,8 +20,7 @@ from runner.language.backends import Backend
 from runner.plan.selection import without_benches
 from runner.record.evidence import OBSERVATION, EvidenceAltered, RecordedFiles, alterations
 from runner.run.machines_then import here_of
-from runner.system.known_secrets import MASK
-from runner.system.redaction import redacted
+from runner.system.redaction import MASK, redacted
 
 JUDGED_BY_FACTS = (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK, Outcome.OFFLINE_PASS, Outcome.OFFLINE_FAIL)
 """Outcomes that follow from the worker's facts; after a crash there may be no facts."""

@@ -25,8 +25,7 @@ from runner.run import observed
 from runner.run.artifacts import code_files, keep, printed, stack_text
 from runner.system import scratch
 from runner.system.availability import Verdict
-from runner.system.known_secrets import MASK
-from runner.system.secret_names import is_secret_name
+from runner.system.redaction import MASK, is_secret_name
 
 
 class Results:

@@ -13,46 +13,179 @@ Files in a case's folder (``stdout.txt``, ``observation.json``, generated code) 
 """
 
 import dataclasses
+import functools
 import itertools
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
-from runner.system.known_secrets import KNOWN, MASK
-from runner.system.secret_names import HARMLESS_NAMES, ends_in_secret, is_secret_name, is_session, recorded_variables, words_of
+MASK = "***"
+
+# -- names ----------------------------------------------------------------------------------------------------------
+
+VARIABLES = Path(__file__).parent / "data" / "variables.txt"
+"""Names of recorded environment variables: switches, numbers, devices and folders of torch and its libraries."""
+
+_SECRET_WORDS = (
+    *("token", "secret", "password", "passwd", "passphrase", "pwd", "auth", "authorization", "bearer", "credential", "pat"),
+    *("key", "apikey", "accesskey", "private", "cookie", "signature", "sig", "dsn", "jwt"),
+    *("passcode", "cred", "webhook", "dbpass", "userpass", "sshpass"),
+)
+
+_SECRET_PARTS = ("token", "secret", "passw", "passphrase", "apikey", "credential", "oauth", "privatekey", "accesskey", "accountkey")
+"""Parts of a name that mark a secret without separators: ``githubtoken``."""
+
+_LAST_WORDS = ("pass", "pin")
+"""Words that mark a secret only at the end of a name: ``DB_PASS`` is a secret, ``--pass-pipeline`` and ``pin_memory`` are not."""
+
+_OF_COMPILERS = frozenset("pre post custom grad joint fusion fx graph opt forward backward one single first second last cpu core".split())
+"""Other words of a name with which ``pass`` means a compiler pass, and ``pin`` a thread pinned to a core."""
+
+HARMLESS_NAMES = frozenset({"PWD", "OLDPWD", "SSH_AUTH_SOCK", "XAUTHORITY", "TOKENIZERS_PARALLELISM", "KEYTIMEOUT"})
+
+ORDINARY = frozenset("true false none null yes no enabled disabled default auto always never inductor eager debug info".split())
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable, option or parameter with this name holds a secret."""
+    if name in HARMLESS_NAMES:
+        return False
+    words = words_of(name)
+    joined = "".join(words)
+    if ends_in_secret(words) or is_session(words):
+        return True
+    return any(word in _SECRET_WORDS for word in words) or any(part in joined for part in _SECRET_PARTS)
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words of a name in lower case and in the singular: ``db_Pass``, ``dbPass`` and ``DB-PASS`` give the same words."""
+    found = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+    return [word if word.endswith("ss") else word.removesuffix("s") for word in found]
+
+
+def ends_in_secret(words: Sequence[str]) -> bool:
+    """Return whether the last word of a name, such as ``pass``, marks a secret. Names with words of compilers are excluded."""
+    return bool(words) and words[-1] in _LAST_WORDS and not _OF_COMPILERS.intersection(words)
+
+
+def is_session(words: Sequence[str]) -> bool:
+    """Whether a name means a session id: ``AWS_SESSION``, ``sessionId``. Other sessions are not secrets."""
+    pairs = list(itertools.pairwise(words))
+    return ("aw", "session") in pairs or ("session", "id") in pairs or "sessionid" in words
+
+
+@functools.cache
+def recorded_variables() -> frozenset[str]:
+    """Return the variable names of the committed list."""
+    return frozenset(VARIABLES.read_text("ascii").split())
+
+
+# -- values: what is masked wherever it occurs --------------------------------------------------------------------------
+
+_SHORTEST = 5
+"""In characters. A shorter value is probably an ordinary word of the output."""
+
+_WHOLE_WORD_BELOW = 8
+"""In characters. A shorter value is masked only as a whole word."""
+
+
+class KnownSecrets:
+    """The values to mask wherever they occur."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, None] = {}
+        self._pattern: re.Pattern[str] | None = None
+
+    def learn_environment(self, environ: Mapping[str, str]) -> None:
+        """Learn the values of variables whose names look secret, and the passwords of URLs in any variable."""
+        for name, value in environ.items():
+            if is_secret_name(name):
+                self.learn(value, *value.splitlines())
+            self.learn(*_passwords(value))
+
+    def learn_options(self, values: Mapping[str, object]) -> None:
+        """Learn the values of a spec's ``env:``, as those of the environment."""
+        self.learn_environment({name: str(value) for name, value in values.items() if value is not None})
+
+    def learn_command(self, argv: Sequence[str], redacted: Sequence[str]) -> None:
+        """Learn the values of secret options and the passwords of URLs of a command line, given its redacted form."""
+        for argument, shown, before in zip(argv, redacted, ["", *argv], strict=False):
+            self.learn(*_passwords(argument))
+            if shown == MASK and before.startswith("-"):
+                self.learn(argument)
+            elif shown.endswith(f"={MASK}"):
+                self.learn(argument.partition("=")[2])
+
+    def learn(self, *values: str) -> None:
+        """Learn values. Short values and ordinary words are ignored, because they also occur where they are not secrets."""
+        for value in values:
+            for form in (value, value.strip(), quote(value, safe=""), unquote(value)):
+                if len(form) >= _SHORTEST and form.lower() not in ORDINARY and not os.path.exists(form):
+                    self._values[form] = None
+        self._pattern = None
+
+    def forget(self) -> None:
+        """Forget everything: for tests."""
+        self._values.clear()
+        self._pattern = None
+
+    def masked(self, text: str) -> str:
+        """Return a text without these values."""
+        if not self._values:
+            return text
+        if self._pattern is None:
+            longest_first = sorted(self._values, key=len, reverse=True)
+            self._pattern = re.compile("|".join(map(_occurrence, longest_first)))
+        return self._pattern.sub(MASK, text)
+
+
+def _occurrence(value: str) -> str:
+    escaped = re.escape(value)
+    return rf"(?<![A-Za-z0-9]){escaped}(?![A-Za-z0-9])" if len(value) < _WHOLE_WORD_BELOW else escaped
+
+
+def _passwords(text: str) -> list[str]:
+    """Return the passwords between ``user:`` and ``@host`` in a text, with or without a scheme."""
+    found: list[str] = []
+    for run in text.split():
+        for url in re.split(r"(?=[A-Za-z][A-Za-z0-9+.-]*://)", run) if "://" in run else [run]:
+            userinfo, sign, _ = url.rpartition("://")[2].rpartition("@")
+            _, colon, password = userinfo.partition(":")
+            if sign and colon:
+                found.append(password)
+    return found
+
+
+KNOWN = KnownSecrets()
+"""The secrets of this process; commands and services add to it."""
+
+# -- forms ----------------------------------------------------------------------------------------------------------
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s\"<>`]*")
 
-
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://")
-
 
 _QUERY = re.compile(r"[?#].*", re.DOTALL)
 
-
 _TRAILING = re.compile(r"['()\[\]{},.;:!]*\Z")
 
-
 _ENCODED_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}%(?:25){0,3}3A%(?:25){0,3}2F%(?:25){0,3}2F[^\s\"'<>`]*", re.IGNORECASE)
-
 
 # without a scheme: the text from a colon to the last @ of a word
 _BARE_USERINFO = re.compile(r"(?<![\w./@:*-])[\w.+%-]{1,64}:(?!//)[^\s\"<>]{1,256}@(?=[\w\[])")
 
-
 # every repetition is bounded, so that matching takes linear time
 _OPTION = re.compile(r"(?<![\w-])-{1,2}(?P<name>[A-Za-z][\w.-]{0,60})(?:=|\s{1,8})")
-
 
 _ASSIGNED = re.compile(
     r"(?<![\w-])(?P<name>[A-Za-z_][\w.-]{0,60})(?P<quote>\\{0,3}[\"'])?(?:\s{0,4}=(?!=)\s{0,4}|\s{0,4}:\s{1,4}|:(?=\\{0,3}[\"']))"
 )
 
-
 _GLUED = re.compile(r"(?<![\w./-])(?P<name>[A-Za-z_][\w-]{0,60})(?P<quote>\\{0,3}[\"'])?:(?=[^\s:])")
 """``password:value``. Without a blank after the colon it may also be a position or a type."""
-
 
 _HEADER = re.compile(
     r"\b(?P<name>(?:proxy-)?authorization|x-[\w-]{0,40}(?:token|key|auth)[\w-]{0,40}|private-token|(?:set-)?cookie)[\"']?\s{0,4}[:=]\s{0,4}[\"']?"
@@ -60,33 +193,25 @@ _HEADER = re.compile(
     re.IGNORECASE,
 )
 
-
 _SCHEME_WORD = re.compile(r"\b(?:bearer|basic)\s{1,4}(?=[A-Za-z._~+/-]{0,256}[\d=])(?=[\w.~+/=-]{6})", re.IGNORECASE)
-
 
 _QUOTED = (
     r"(?P<escape>\\{1,3})(?P<sign>[\"'])(?:(?!(?P=escape)(?P=sign)).){0,4096}(?P=escape)(?P=sign)"
     r"|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
 )
 
-
 _VALUE = re.compile(rf"{_QUOTED}|[^\s\"',;&|)\]}}]+")
-
 
 _LITERAL = re.compile(rf"{_QUOTED}|[^\s,\]}}]+")
 """A value after a quoted name, as in JSON."""
 
-
 _TO_BLANK = re.compile(rf"{_QUOTED}|[^\s&]+")
 """A value after ``name=``. A password may contain any character except blanks and ``&``."""
-
 
 _WITHIN = {quote: re.compile(rf"{_QUOTED}|[^\s&{quote}]+") for quote in "\"'"}
 """The same after a quoted ``name=``: the quote ends the value."""
 
-
 _CLOSING = re.compile(r"[\"')\]},;]+\Z")
-
 
 _ASSIGNED_WORDS = frozenset(
     (
@@ -95,16 +220,12 @@ _ASSIGNED_WORDS = frozenset(
     ).split()
 )
 
-
 _ASSIGNED_PARTS = ("password", "passwd", "passphrase", "apikey", "accesskey", "privatekey", "secretkey", "accountkey", "credential")
-
 
 _ASSIGNED_ENDS = ("token", "secret")
 
-
-_HARMLESS_VALUE = re.compile(r"[\"']?(?:[0-9]{1,3}|true|false|none|null|yes|no|on|off|/[^\s\"']*)[\"']?", re.IGNORECASE)
+_HARMLESS_VALUE = re.compile(r"[\"']?(?:[0-9]{1,3}|true|false|none|null|yes|no|on|off|/[^\s\"']*)[\"']?|[\[({].*", re.IGNORECASE)
 """Values that are not masked after a name that may or may not mean a secret."""
-
 
 _OF_PROGRAMS = tuple(
     re.compile(pattern)
@@ -117,18 +238,15 @@ _OF_PROGRAMS = tuple(
 )
 """The text before a password on command lines of known programs and in a netrc file."""
 
-
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)", re.DOTALL
 )
-
 
 _WELL_KNOWN = re.compile(
     r"\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{20,}|glpat-[\w-]{16,200}|hf_[A-Za-z0-9]{16,}|xox[a-z]-[\w-]{10,200}"
     r"|(?:AKIA|ASIA)[0-9A-Z]{12,}|npm_[A-Za-z0-9]{16,}|(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{8,}|AIza[\w-]{20,200}|pypi-[\w-]{20,400}"
     r"|sk-[\w-]{20,200}|eyJ[\w-]{8,2000}\.[\w-]{8,}\.[\w-]*)"
 )
-
 
 _WEBHOOK = re.compile(r"(?<=hooks\.slack\.com/services/)[^\s\"'<>]+|(?<=discord\.com/api/webhooks/)[^\s\"'<>]+")
 

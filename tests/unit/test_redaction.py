@@ -11,8 +11,8 @@ from runner.core.diagnostics import Position
 from runner.core.expectation import Status
 from runner.core.outcomes import Outcome
 from runner.core.results import AppliedWaiver, Attempt, CaseResult, Verdict, WaiverEffect
-from runner.system.known_secrets import KNOWN
 from runner.system.redaction import (
+    KNOWN,
     environment_variables,
     is_secret_name,
     learn_command,
@@ -202,7 +202,7 @@ FAILED = Verdict(kind="close", status=Status.FAILED, position=AT, expected=LEAK,
 
 
 def test_free_text_of_result_is_masked_and_identifiers_stay() -> None:
-    texts = {"reason": LEAK, "stdout": LEAK, "stderr": LEAK, "repro": LEAK, "notes": (LEAK,), "company": LEAK}
+    texts = {"reason": LEAK, "stdout": LEAK, "stderr": LEAK, "repro": LEAK, "notes": (LEAK,)}
     attempt = Attempt(
         outcome=Outcome.FAIL,
         reason=LEAK,
@@ -356,6 +356,8 @@ HARMLESS_TEXTS = [
     "spin=3",
     "keypad: x",
     "passthrough=1",
+    "normalization_pass: {}",
+    "config.custom_pass: [fn]",
     "author=bob",
 ]
 

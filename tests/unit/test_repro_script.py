@@ -10,7 +10,7 @@ from runner.plan.script import NothingChecked, Script
 from runner.plan.script import expected as expectation_writers
 from runner.plan.script import steps as step_writers
 from runner.plan.script.values import WRITTEN, literal
-from runner.system.known_secrets import KNOWN
+from runner.system.redaction import KNOWN
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.inputs import INPUTS
 from runner.vocabulary.steps import STEPS

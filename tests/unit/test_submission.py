@@ -18,7 +18,7 @@ from runner.core.exit_codes import ExitCode
 from runner.language.read import schema
 from runner.record.submission import archive
 from runner.record.submission.attestation import PREDICATE_TYPE, STATEMENT_TYPE
-from runner.system.known_secrets import KNOWN
+from runner.system.redaction import KNOWN
 from tests.submissions import CODE, a_run
 
 SECRET = "hunter2-is-a-secret"

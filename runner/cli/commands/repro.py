@@ -13,7 +13,7 @@ from runner.plan.operator_script import is_of_operator, script
 from runner.plan.selection import select, unmatched, without_benches
 from runner.system import availability, output
 from runner.system.installed_torch import installed_torch
-from runner.system.known_secrets import KNOWN
+from runner.system.redaction import KNOWN
 
 
 def main(options: ReproOptions) -> ExitCode:

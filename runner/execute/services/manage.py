@@ -16,7 +16,7 @@ from runner.core.diagnostics import UsageError, unknown
 from runner.core.observation import ServiceReport
 from runner.core.protocol import SERVICES_FILE
 from runner.system import child_python
-from runner.system.known_secrets import KNOWN
+from runner.system.redaction import KNOWN
 
 _NAMES = ("redis",)
 _REACH_SECONDS = 5.0

@@ -15,7 +15,7 @@ from runner.plan.script.python_blocks import PythonBlocks
 from runner.plan.script.rendering import Rendering
 from runner.plan.script.values import Values, literal
 from runner.plan.worker_plan import make_plan
-from runner.system.known_secrets import KNOWN
+from runner.system.redaction import KNOWN
 from runner.vocabulary.steps import traits_of
 
 _RECORDS: Mapping[str, Set[str]] = {

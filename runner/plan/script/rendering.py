@@ -14,8 +14,7 @@ from runner.plan.script.parts import MODULES, Parts, names_something, option, to
 from runner.plan.script.python_blocks import PythonBlocks
 from runner.plan.script.values import literal, resolved
 from runner.system import data_dirs
-from runner.system.redaction import redacted
-from runner.system.secret_names import is_secret_name
+from runner.system.redaction import is_secret_name, redacted
 
 if TYPE_CHECKING:
     from jinja2 import Template
