@@ -1,22 +1,69 @@
-"""``--profile`` of the commands that run nothing: the specs and cases of a profile."""
+"""``--profile`` of the commands that run nothing: the specs and cases of a profile, and whether a machine could execute them."""
 
 import functools
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runner.core.conformance import ProfileRecord
+from runner.core.case import Availability
+from runner.core.conformance import ProfileRecord, wrong_torch
 from runner.core.diagnostics import UsageError, one_line
-from runner.judge.statement import Prospect, prospect
 from runner.language.load import Suite, load
 from runner.language.profiles import Profile, read_profile, shipped_profiles
 from runner.language.waivers import load_waivers
-from runner.plan.profile_cases import Resolved
-from runner.run.profile import cases_of
+from runner.plan.profile_cases import Resolved, cases_of
 from runner.system import availability
 from runner.system.capabilities import Machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prospect:
+    """Whether a machine could execute every required case of a profile."""
+
+    profile: str
+    version: str
+    required: int
+    possible: int
+    """How many required cases can run here."""
+    perhaps: int
+    """How many of them only the run can decide."""
+    missing: Mapping[str, int] = field(default_factory=dict)
+    """Why the others cannot run here: how many cases have each reason."""
+    uncertain: Mapping[str, int] = field(default_factory=dict)
+    """Why only the run can decide: how many cases have each reason."""
+    problem: str = ""
+    """Why no run here is possible, whatever the cases: a torch that the profile is not for."""
+
+    @property
+    def can_be_complete(self) -> bool | None:
+        """Whether a run here can be complete; None where only the run can know."""
+        if self.missing or self.problem or not self.required:
+            return False
+        return None if self.perhaps else True
+
+
+def prospect(profile: ProfileRecord, available: Mapping[str, tuple[Availability, str]], *, torch: tuple[int, ...] | None) -> Prospect:
+    """Return whether a machine can execute what a profile requires.
+
+    ``available`` has availability and reason of each case by id; ``torch`` is the installed release, if there is one.
+    """
+    lost = (Availability.NO, "lost: no spec has this case")
+    found = [available.get(case_id, lost) for case_id in profile.required]
+    counts = Counter(availability for availability, _ in found)
+    reasons = {kind: dict(Counter(reason for availability, reason in found if availability is kind).most_common()) for kind in Availability}
+    return Prospect(
+        profile=profile.name,
+        version=profile.version,
+        required=len(found),
+        possible=counts[Availability.YES],
+        perhaps=counts[Availability.UNKNOWN],
+        missing=reasons[Availability.NO],
+        uncertain=reasons[Availability.UNKNOWN],
+        problem=wrong_torch(profile, torch),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -260,7 +260,7 @@ def standing(result: CaseResult | None, permitted: frozenset[_Key], shard: str =
     said = f"{result.outcome.label}: {result.reason}"
     match result.outcome:
         case Outcome.PASS:
-            return _standing_of_pass(result)
+            return Standing.PASSED, ""
         case Outcome.XFAIL:
             waived = any((one.cases, one.issue, one.until) in permitted for one in _matched(result))
             return (Standing.WAIVED, "") if waived else (Standing.FAILED, f"{said}; the profile does not permit this waiver")
@@ -269,10 +269,6 @@ def standing(result: CaseResult | None, permitted: frozenset[_Key], shard: str =
         case Outcome.CRASH | Outcome.TIMEOUT if result.phase in PHASES_BEFORE_CLAIM:
             return Standing.NOT_EXECUTED, f"{said}; nothing was compiled yet"
     return Standing.FAILED, said
-
-
-def _standing_of_pass(result: CaseResult) -> tuple[Standing, str]:
-    return Standing.PASSED, ""
 
 
 def _matched(result: CaseResult) -> Iterable[AppliedWaiver]:

@@ -1,25 +1,33 @@
-"""From a profile as written to the cases that it names, and the waivers that it permits: what a run of the profile records. Pure.
+"""From a profile as written to the cases that it names, and the waivers that it permits: what a run of the profile records.
 
 A case that the ledger beside the specs lists, that no spec has any more and that no line of the ledger gives a reason for, is lost. An
 entry names it as it would name it if it were there, so that a lost case cannot make a profile easier.
+
+``with_profile`` gives the options of ``run --profile`` its files, and refuses those that do not go with it.
 """
 
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeAlias
 
 from runner.core.case import Case
+from runner.core.conditions import VersionRange
 from runner.core.conformance import PermittedWaiver, ProfileLevel, ProfileRecord
-from runner.core.diagnostics import Diagnostic, InvalidSpecs, one_line, unknown
+from runner.core.diagnostics import Diagnostic, InvalidSpecs, UsageError, one_line, shown_path, unknown
 from runner.core.globs import glob
+from runner.core.options import RunOptions
 from runner.language.backends import Backends
-from runner.language.profiles import Entry, Permission, Profile
+from runner.language.load import Suite
+from runner.language.profiles import Entry, Permission, Profile, read_profile
 from runner.language.read.document import DataPath
 from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS, Waiver, WaiverFiles
+from runner.plan.case_ledger import compare, ledgers_of, read_ledger
 from runner.plan.on_request import requested
 from runner.plan.selection import unmatched
+from runner.system.installed_torch import installed_torch, release
 from runner.vocabulary.expectations import EXPECTATIONS
 
 Matches: TypeAlias = Callable[[str], object]
@@ -231,3 +239,67 @@ def _permission_problems(profile: Profile, permission: Permission, own: Sequence
     for index, name in enumerate(permission.types):
         if name not in kinds:
             yield document.problem((*permission.place, "types", index), *unknown("type of failure", name, kinds))
+
+
+# -- run --profile ------------------------------------------------------------------------------------------------
+
+_SELECTS = "the profile selects its cases"
+_DECIDES = "the profile says what must be executed"
+_AGAIN = "a case of a profile runs once"
+
+REFUSED: Mapping[str, tuple[object, str]] = {
+    "paths": ((), _SELECTS),
+    "backend": ((), _SELECTS),
+    "select": ((), _SELECTS),
+    "tag": ((), _SELECTS),
+    "last_failed": (False, _SELECTS),
+    "failed_in": (None, _SELECTS),
+    "require": ((), _DECIDES),
+    "min_executed": (1, _DECIDES),
+    "retries": (0, _AGAIN),
+    "flaky": ("fail", _AGAIN),
+}
+"""Options of ``run`` that do not go with ``--profile``: the default of each, and the reason."""
+
+
+def with_profile(options: RunOptions, name: str) -> tuple[RunOptions, Profile]:
+    """Return the options with the files of the profile, and the profile; raise ``UsageError`` for options that do not go with it."""
+    for option, (default, reason) in REFUSED.items():
+        if getattr(options, option) != default:
+            word = "PATH" if option == "paths" else f"--{option.replace('_', '-')}"
+            raise UsageError(f"--profile {one_line(name)}: {word} does not go with it: {reason} (remove {word})")
+    profile = read_profile(name)
+    check_torch(profile)
+    if other := [path for path in options.waivers if not _permits(profile, path)]:
+        raise UsageError(
+            f"--profile {profile.name}: it does not permit the waivers of {shown_path(other[0])} (write another profile with a permission: "
+            f"waivers: [{{file: {other[0].name}}}])"
+        )
+    files = _once([*profile.backends, *options.backends])
+    return replace(options, paths=profile.specs, backends=files, waivers=_once([*profile.waivers, *options.waivers])), profile
+
+
+def check_torch(profile: Profile) -> None:
+    """Raise ``UsageError`` if the installed torch is not one that the profile is for."""
+    installed = installed_torch()
+    if installed is not None and not VersionRange.parse(profile.torch).holds(release(installed.version)):
+        raise UsageError(
+            f"--profile {profile.name}: {profile.name} {profile.version} is for torch {profile.torch}, and torch {installed.version} is "
+            "installed (install one of these versions, or name another profile)"
+        )
+
+
+def _permits(profile: Profile, path: Path) -> bool:
+    return os.path.realpath(path) in {os.path.realpath(permission.file) for permission in profile.permissions}
+
+
+def _once(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the paths, each file once."""
+    return tuple({os.path.realpath(path): path for path in reversed(paths)}.values())[::-1]
+
+
+def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
+    """Return the cases of a profile, and those that a ledger lists and the specs have lost; raise ``InvalidSpecs``."""
+    ledgers = map(read_ledger, ledgers_of(profile.specs))
+    lost = [case_id for ledger in ledgers for case_id in compare(ledger, suite.cases).gone]
+    return resolve(profile, suite.cases, suite.backends, waivers, lost)

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from runner.core.attempts import Policy
 from runner.core.case import Case
@@ -16,7 +17,6 @@ from runner.execute.routing import Makers
 from runner.execute.services import named_servers, reach
 from runner.judge.waivers import Waivers
 from runner.language.load import Suite, load
-from runner.language.profiles import Profile
 from runner.language.waivers import load_waivers
 from runner.plan import required, schedule
 from runner.plan.on_request import not_requested, requested
@@ -25,8 +25,10 @@ from runner.plan.shards import member_of
 from runner.run.coverage import Expected, expected
 from runner.run.earlier_runs import Failed, among, scheduling_of, why_none, with_failed
 from runner.run.header import header_of, with_recorded_profile
-from runner.run.profile import cases_of, with_profile
 from runner.system import cache_dirs, output, scratch
+
+if TYPE_CHECKING:
+    from runner.language.profiles import Profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,7 @@ class Checked:
     workers: int
     policy: Policy
     memory_limit: int | None
-    profile: Profile | None = None
+    profile: "Profile | None" = None
     """The profile of ``--profile``; ``options`` has its files."""
     failed: Failed | None = None
     """The failed cases of the run of ``--failed-in``, which ``options`` names by its id."""
@@ -81,7 +83,11 @@ def check(options: RunOptions) -> Checked:
         from runner.run.fleet.options import check_fleet
 
         check_fleet(options)
-    options, profile = with_profile(options)
+    profile = None
+    if options.profile is not None:
+        from runner.plan.profile_cases import with_profile
+
+        options, profile = with_profile(options, options.profile)
     workers = schedule.workers(options.jobs)
     policy = Policy.of(retries=options.retries, repeat=options.repeat, fail_fast=options.fail_fast)
     memory_limit = schedule.memory_limit(options.memory_limit)
@@ -94,7 +100,7 @@ def check(options: RunOptions) -> Checked:
     return Checked(options=options, workers=workers, policy=policy, memory_limit=memory_limit, profile=profile, failed=failed)
 
 
-def choose(options: RunOptions, profile: Profile | None = None, failed: Failed | None = None, suite: Suite | None = None) -> Selection:
+def choose(options: RunOptions, profile: "Profile | None" = None, failed: Failed | None = None, suite: Suite | None = None) -> Selection:
     """Load the specs and select the cases: those of the profile, if there is one, which has given the options its files.
 
     ``suite`` has the specs if they are loaded already.
@@ -104,10 +110,12 @@ def choose(options: RunOptions, profile: Profile | None = None, failed: Failed |
     today = datetime.now(UTC).date()
     if profile is None:
         return _chosen(options, suite, Waivers(files, today=today), failed)
-    found = cases_of(profile, suite, files)
-    whole = found.cases if options.bench else tuple(map(without_benches, found.cases))
+    from runner.plan.profile_cases import cases_of
+
+    resolved = cases_of(profile, suite, files)
+    whole = resolved.cases if options.bench else tuple(map(without_benches, resolved.cases))
     selected = _of_shard(options, whole)
-    return Selection(suite=suite, waivers=Waivers(found.waivers, today=today), whole=whole, selected=selected, profile=found.record)
+    return Selection(suite=suite, waivers=Waivers(resolved.waivers, today=today), whole=whole, selected=selected, profile=resolved.record)
 
 
 def _of_shard(options: RunOptions, whole: Sequence[Case]) -> list[Case]:

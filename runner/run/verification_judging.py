@@ -24,6 +24,7 @@ from runner.language.read.document import Document
 from runner.language.read.files import SpecPath
 from runner.language.waivers import load_waivers
 from runner.plan.case_ledger import read_ledger
+from runner.plan.profile_cases import REFUSED, cases_of
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
 from runner.record.evidence import EvidenceAltered, RecordedFiles, digest
@@ -32,7 +33,6 @@ from runner.record.submission.archive import OWN, SHIPPED
 from runner.run import observed, rejudge
 from runner.run.header import option_text
 from runner.run.machines_then import here_of, surroundings_then
-from runner.run.profile import REFUSED, cases_of
 from runner.run.recorded import files_of
 from runner.run.verification_report import Finding, Known, Verification, claims_of
 from runner.system.data_dirs import folder

@@ -20,10 +20,9 @@ from runner.language.load import Suite, load
 from runner.language.profiles import read_profile, shipped_profiles
 from runner.language.read import schema
 from runner.language.waivers import load_waivers
-from runner.plan.profile_cases import Resolved, resolve
+from runner.plan.profile_cases import REFUSED, Resolved, cases_of, resolve
 from runner.record.journal import JournalError, encode, read_run
 from runner.run.header import option_text, option_texts
-from runner.run.profile import REFUSED, cases_of
 from tests.fakes import ENDED, observation, seen, shipped_suite, use_executor
 
 SPEC = """\

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from runner.cli.profiles import prospect
 from runner.core.case import Availability, CaseId
 from runner.core.conformance import LEVELS, Conformance, PermittedWaiver, ProfileLevel, ProfileRecord, Standing, standing, statement_of
 from runner.core.exit_codes import ExitCode
 from runner.core.observation import Ending
 from runner.core.outcomes import Outcome
 from runner.core.results import AppliedWaiver, CaseResult, WaiverEffect
-from runner.judge.statement import prospect
 from runner.report.statement import lines_of_statement, remark
 from tests.fakes import COUNTED, case, exception, observation, place, seen, step, verdict_of
 from tests.results import as_outcome

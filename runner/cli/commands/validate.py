@@ -62,7 +62,7 @@ def _with_profile(options: ValidateOptions) -> tuple[ValidateOptions, "Profile |
 def _profile_problems(profile: "Profile", options: ValidateOptions) -> Sequence[Diagnostic]:
     """Return the problems of a profile with valid specs, backends and waivers: entries and permissions that name nothing."""
     from runner.language.load import load
-    from runner.run.profile import cases_of
+    from runner.plan.profile_cases import cases_of
 
     try:
         suite = load(options.paths, options.backends)
