@@ -5,8 +5,10 @@ import json
 import re
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from runner.core.observation import Observation, Timing
 from runner.core.protocol import MAX_ATTACHMENT
 from runner.execute.base import Execution
 from runner.record.evidence import CaseFiles
@@ -74,3 +76,30 @@ def printed(path: Path) -> str:
         left_out = stream.seek(0, 2) - _OUTPUT_BYTES
         return f"... {left_out} bytes before this are left out; {path.name} has them ...\n{text}" if left_out > 0 else text
     return text
+
+
+@dataclass(frozen=True, slots=True)
+class Benches:
+    """The timings, attachments and notes of bench steps."""
+
+    timings: tuple[Timing, ...] = ()
+    attachments: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def phases(observation: Observation | None) -> dict[str, float]:
+    """Return the seconds of each phase, without impossible values."""
+    found = {} if observation is None else observation.phases
+    return {name: round(float(seconds), 4) for name, seconds in found.items() if 0 <= seconds < 1e9}
+
+
+def benches(folder: Path, observation: Observation | None) -> Benches:
+    """Return the timings, attachments and notes of the bench steps."""
+    found = [step.bench for step in observation.steps if step.bench is not None] if observation is not None else []
+    names = list(dict.fromkeys(name for bench in found for name in bench.attachments))
+    refused = {name: why for name in names if (why := why_no_attachment(folder / name))}
+    return Benches(
+        timings=tuple(timing for bench in found for timing in bench.timings),
+        attachments=tuple(name for name in names if name not in refused),
+        notes=(*(note for bench in found for note in bench.notes), *refused.values()),
+    )

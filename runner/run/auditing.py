@@ -28,7 +28,7 @@ from runner.plan.worker_plan import digest_of
 from runner.record.evidence import OBSERVATION, EvidenceAltered, RecordedFiles
 from runner.record.journal import JournalError, read_run
 from runner.record.run_folder import JOURNAL, LATEST, RunFolder, find_run, require_still
-from runner.run import recorded, rejudge
+from runner.run import rejudge
 from runner.run.machines_then import here_of, surroundings_then
 from runner.run.pipeline import CaseRunner
 from runner.system import availability, output
@@ -103,8 +103,8 @@ def recorded_cases(folder: Path, options: Choosing, shard: Shard | None) -> Ran:
         raise UsageError(f"{folder / JOURNAL}:{error.line}: {error.reason}") from error
     known = surroundings_then(run.header)
     results = {result.case_id: result for result in run.results if result.outcome in JUDGED}
-    backend_files = options.backends or recorded.files_of(run.header, "backends")
-    suite = load_specs(recorded.specs_of(results.values()), backend_files, surroundings_of(run.header.environment.get("torch"), None))
+    backend_files = options.backends or rejudge.files_of(run.header, "backends")
+    suite = load_specs(rejudge.specs_of(results.values()), backend_files, surroundings_of(run.header.environment.get("torch"), None))
     _require_same_files(suite, run.header)
     chosen = select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag, shard=shard)
     pairs = tuple((case, results[case.id]) for case in chosen if case.id in results)
@@ -121,7 +121,7 @@ def recorded_cases(folder: Path, options: Choosing, shard: Shard | None) -> Ran:
 
 
 def _require_same_files(suite: Suite, header: RunHeader) -> None:
-    changed = recorded.other_files(suite.digests, header)
+    changed = rejudge.other_files(suite.digests, header)
     if changed:
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         raise UsageError(f"{changed[0]}{more}: not the file that the run {header.run_id} read; run it again, then audit")

@@ -17,7 +17,7 @@ from runner.record.journal import JournalError, lines_of, read_run
 from runner.record.merge import Joined, Part, folders_of, join, moved, problems, shifts
 from runner.record.report_paths import require_free_report
 from runner.record.run_folder import JOURNAL, RunFolder, copy_evidence, find_run, open_run, require_still
-from runner.run.recorded import Unjudged, judge_again
+from runner.run.rejudge import judge_again
 from runner.system import output
 from runner.system.redaction import redacted_command
 
@@ -104,11 +104,10 @@ def _judged_otherwise(parts: Sequence[PlacedPart]) -> Iterator[str]:
     """Yield each recorded verdict that differs when judged again; warn of verdicts that could not be judged again."""
     unjudged: dict[str, None] = {}
     for placed in parts:
-        for found in judge_again(placed.part.header, placed.part.run.results, placed.folder):
-            if isinstance(found, Unjudged):
-                unjudged[found.why] = None
-            else:
-                yield f"{placed.journal}:{lines_of(placed.journal)[found.case_id]}: {found.problem}; run it again"
+        contradictions, reasons = judge_again(placed.part.header, placed.part.run.results, placed.folder)
+        unjudged |= dict.fromkeys(reasons)
+        lines = lines_of(placed.journal) if contradictions else {}
+        yield from (f"{placed.journal}:{lines[case_id]}: {problem}; run it again" for case_id, problem in contradictions.items())
     if unjudged:
         reasons = list(unjudged)
         more = f"; and {len(reasons) - 1} more reasons" if len(reasons) > 1 else ""

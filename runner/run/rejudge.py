@@ -1,14 +1,19 @@
 """Judges a recorded case again from its recorded files: a line of a journal is accepted if both verdicts are equal."""
 
-from collections.abc import Iterator
+import hashlib
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
+from runner import __version__
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
+from runner.core.diagnostics import InvalidSpecs, UsageError
 from runner.core.expectation import Status
 from runner.core.folding import fold
+from runner.core.header import RunHeader
 from runner.core.observation import Ending
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, Verdict
@@ -17,9 +22,14 @@ from runner.judge.judge import judge
 from runner.judge.reading import read_observation
 from runner.judge.waivers import Waivers, apply
 from runner.language.backends import Backend
+from runner.language.load import load_specs, surroundings_of
+from runner.language.read.files import SpecPath
+from runner.language.waivers import load_waivers
 from runner.plan.selection import without_benches
-from runner.record.evidence import OBSERVATION, EvidenceAltered, RecordedFiles, alterations
-from runner.run.machines_then import here_of
+from runner.plan.worker_plan import digest_of
+from runner.record.evidence import EvidenceAltered, RecordedFiles, alterations
+from runner.run.machines_then import here_of, surroundings_then
+from runner.system.installed_torch import installed_torch
 from runner.system.redaction import MASK, redacted
 
 JUDGED_BY_FACTS = (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK, Outcome.OFFLINE_PASS, Outcome.OFFLINE_FAIL)
@@ -38,42 +48,24 @@ def problems(case: Case, backend: Backend, known: Surroundings, result: CaseResu
     """
     altered = list(alterations(run, result))
     yield from altered
-    if altered:
-        return
-    if found := disagreement(case, backend, known, result, run / result.folder) or of_attempts(case, backend, known, result, run):
-        yield found
+    if not altered and (problem := disagreement(case, backend, known, result, run)):
+        yield problem
 
 
-def disagreement(case: Case, backend: Backend, known: Surroundings, result: CaseResult, folder: Path) -> str:
-    """Return how the verdicts of a result differ when judged again; empty if they do not, or if no facts decided the outcome."""
-    if result.outcome is Outcome.NOT_RUN or fold(result.verdicts, result.target).outcome not in JUDGED_BY_FACTS or not result.evidence:
-        return ""
-    now = _judged(case, backend, here_of(case, backend, result, known), result, RecordedFiles(folder, result.evidence), folder)
-    return now if isinstance(now, str) else _difference(case, result.verdicts, now)
-
-
-def of_attempts(case: Case, backend: Backend, known: Surroundings, result: CaseResult, run: Path) -> str:
-    """Return how the failed verdicts of an attempt differ when judged again, as ``disagreement`` does for a result."""
-    for attempt in result.attempts:
-        if not attempt.evidence or fold(attempt.verdicts, result.target).outcome not in JUDGED_BY_FACTS:
+def disagreement(case: Case, backend: Backend, known: Surroundings, result: CaseResult, run: Path) -> str:
+    """Return how the verdicts of a result or of an attempt differ when judged again; empty if they do not, or if no facts decided them."""
+    for part in (result, *result.attempts):
+        by_facts = part.outcome is not Outcome.NOT_RUN and fold(part.verdicts, result.target).outcome in JUDGED_BY_FACTS
+        if not part.evidence or not by_facts:
             continue
-        folder = run / attempt.folder
-        here = here_of(case, backend, attempt, known)
-        now = _judged(case, backend, here, result, RecordedFiles(folder, attempt.evidence), folder)
+        folder = run / part.folder
+        now = judged_again(case, backend, here_of(case, backend, part, known), result, RecordedFiles(folder, part.evidence), folder)
         if isinstance(now, str):
             return now
-        failed = tuple(verdict for verdict in now if verdict.status in (Status.FAILED, Status.ERROR))
-        if found := _difference(case, attempt.verdicts, failed):
-            return f"{attempt.folder}: {found}"
+        # an attempt has the verdicts alone that speak against the case
+        if difference := _difference(case, part.verdicts, now.verdicts if part is result else now.failed):
+            return difference if part is result else f"{part.folder}: {difference}"
     return ""
-
-
-def _judged(
-    case: Case, backend: Backend, here: Surroundings, result: CaseResult, files: RecordedFiles, folder: Path
-) -> tuple[Verdict, ...] | str:
-    """Return the verdicts of recorded files, or why they cannot be judged."""
-    found = judged_again(case, backend, here, result, files, folder)
-    return found if isinstance(found, str) else found.verdicts
 
 
 def judged_again(
@@ -133,15 +125,83 @@ def is_same_text(old: Verdict, new: Verdict) -> bool:
     return all(is_text(recorded, now) for recorded, now in texts)
 
 
-__all__ = [
-    "BY_FACTS",
-    "JUDGED_BY_FACTS",
-    "OBSERVATION",
-    "disagreement",
-    "is_same_text",
-    "is_text",
-    "judged_again",
-    "not_excused",
-    "of_attempts",
-    "problems",
-]
+# -- a whole run, from the files that its header names ------------------------------------------------------------
+
+_LARGEST = 64 << 20
+"""The maximum size in bytes of a file that is compared with a digest; no spec is as large."""
+
+
+def files_of(header: RunHeader, option: str) -> list[Path]:
+    """Return the files that ``--backends`` or ``--waivers`` named; for a merged run, those of its parts."""
+    return [Path(name) for name in shlex.split(header.options.get(option, ""))]
+
+
+def specs_of(results: Iterable[CaseResult]) -> list[SpecPath]:
+    """Return the spec files of results, each with the root folder of its area; raise ``UsageError`` where one is missing."""
+    found: dict[str, SpecPath] = {}
+    for result in results:
+        path = Path(result.spec).absolute()
+        depth = len(Path(result.area).parts)
+        if not path.is_file():
+            raise UsageError(
+                f"{result.spec} of the run is not there: give this command where the run was started, with the files that it read"
+            )
+        if depth >= len(path.parents):
+            raise UsageError(f"{result.spec} does not lie in the folder '{result.area}', which the run names")
+        found[result.spec] = SpecPath(path=path, root=path.parents[depth])
+    return list(found.values())
+
+
+def other_files(read: Mapping[str, str], header: RunHeader) -> list[str]:
+    """Return the files, among those read now with their digests, that the run did not read with the same digest."""
+    return sorted(file for file, digest in read.items() if header.specs.get(file) != digest)
+
+
+def judge_again(header: RunHeader, results: Sequence[CaseResult], folder: Path) -> tuple[dict[str, str], list[str]]:
+    """Return how the files in the run's ``folder`` contradict results, by id, and each reason why results were not judged again."""
+    ran = [result for result in results if result.folder]
+    if not ran:
+        return {}, []
+    missing = [file for file, digest in header.specs.items() if _digest(Path(file)) != digest]
+    unjudged = [f"not here as the run read {'it' if len(missing) == 1 else 'them'}: {_some(missing)}"] if missing else []
+    if header.version != __version__:
+        return {}, [*unjudged, f"the run is of version {header.version}, and this is {__version__}"]
+    there = [result for result in ran if result.spec not in missing]
+    if not there:
+        return {}, unjudged
+    try:
+        suite = load_specs(specs_of(there), files_of(header, "backends"), surroundings_of(header.environment.get("torch"), None))
+        waivers = Waivers(load_waivers(files_of(header, "waivers"), suite.backends), today=date.min)
+    except (InvalidSpecs, UsageError) as error:
+        return {}, [*unjudged, str(error).splitlines()[0]]
+    backends = {backend.document.file: backend.document.digest for backend in suite.backends.by_name.values()}
+    if other := other_files({**suite.digests, **backends, **waivers.digests}, header):
+        return {}, [*unjudged, f"the run did not read {_some(other)}"]
+    installed = installed_torch()
+    is_whole = not missing and (installed.version if installed else None) == header.environment.get("torch")
+    known = surroundings_then(header)
+    cases: dict[str, Case] = {case.id: case for case in suite.cases}
+    contradictions: dict[str, str] = {}
+    for result in there:
+        case = cases.get(result.case_id)
+        if case is not None and digest_of(case) == result.digest:
+            backend = suite.backends.by_name[case.backend]
+            problem = disagreement(case, backend, known, result, folder)
+            if problem := problem or not_excused(case, result, here_of(case, backend, result, known), waivers):
+                contradictions[result.case_id] = problem
+        elif is_whole:
+            contradictions[result.case_id] = f"{result.case_id} is not a case of {result.spec}"
+        else:
+            unjudged.append(f"{result.case_id} is another case here, where torch or a file is another")
+    return contradictions, unjudged
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() and path.stat().st_size <= _LARGEST else ""
+    except (OSError, ValueError):
+        return ""
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -21,7 +21,7 @@ from runner.language.expand.cases import surroundings
 from runner.language.flow import flow
 from runner.plan.worker_plan import digest_of, seed_of
 from runner.record.evidence import OBSERVATION, SERVICES, CaseFiles
-from runner.run import observed
+from runner.run import artifacts
 from runner.run.artifacts import code_files, keep, printed, stack_text
 from runner.system import scratch
 from runner.system.availability import Verdict
@@ -45,12 +45,12 @@ class Results:
         evidence = _evidence(folder, files, execution)
         observation = evidence.observation if isinstance(evidence.observation, Observation) else None
         judged = apply(_judged(case, backend, here, evidence, execution), case, here, self._waivers)
-        benches = observed.Benches() if evidence.problem else observed.benches(folder, observation)
+        benches = artifacts.Benches() if evidence.problem else artifacts.benches(folder, observation)
         return _case_result(
             case,
             judged,
             seconds=round(execution.seconds, 3),
-            phases=observed.phases(observation),
+            phases=artifacts.phases(observation),
             isolation=execution.isolation,
             begun=_moment(execution.begun),
             worker=execution.worker,

@@ -11,7 +11,7 @@ from runner.core.options import SubmitOptions
 from runner.core.results import CaseResult, Verdict
 from runner.judge.waivers import apply
 from runner.language.expand.cases import surroundings
-from runner.record.evidence import RecordedFiles
+from runner.record.evidence import OBSERVATION, RecordedFiles
 from runner.record.journal import Run
 from runner.record.submission.archive import packed
 from runner.record.submission.attestation import key_id, read_private_key
@@ -84,7 +84,7 @@ def _write(members: Mapping[str, bytes], place: Path, folders: set[str]) -> None
 def _told(old: CaseResult, new: CaseResult, then: Then, folder: Path, place: Path) -> Iterator[CaseResult]:
     """Yield the result with the texts of its cut facts, where the uncut facts give the recorded texts."""
     case = then.cases.get(new.case_id)
-    if case is None or old.outcome not in rejudge.BY_FACTS or rejudge.OBSERVATION not in old.evidence:
+    if case is None or old.outcome not in rejudge.BY_FACTS or OBSERVATION not in old.evidence:
         return
     backend = then.suite.backends.by_name[case.backend]
     here = surroundings(backend, then.known, case.target)

@@ -27,13 +27,13 @@ from runner.plan.case_ledger import read_ledger
 from runner.plan.profile_cases import REFUSED, cases_of
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
-from runner.record.evidence import EvidenceAltered, RecordedFiles, digest
+from runner.record.evidence import OBSERVATION, EvidenceAltered, RecordedFiles, digest
 from runner.record.journal import Run, digest_of_selection, totals
 from runner.record.submission.archive import OWN, SHIPPED
-from runner.run import observed, rejudge
+from runner.run import artifacts, rejudge
 from runner.run.header import option_text
 from runner.run.machines_then import here_of, surroundings_then
-from runner.run.recorded import files_of
+from runner.run.rejudge import files_of
 from runner.run.verification_report import Finding, Known, Verification, claims_of
 from runner.system.data_dirs import folder
 
@@ -275,7 +275,7 @@ def _identity(case: Case, result: CaseResult, then: Then) -> str:
 
 def _again(case: Case, result: CaseResult, header: RunHeader, then: Then, place: Path) -> tuple[CaseResult, list[tuple[str, str]]]:
     """Return a result as it is judged now, and each contradiction as a check with its problem."""
-    if result.outcome not in rejudge.BY_FACTS or rejudge.OBSERVATION not in result.evidence:
+    if result.outcome not in rejudge.BY_FACTS or OBSERVATION not in result.evidence:
         return result, []
     backend = then.suite.backends.by_name[case.backend]
     here = here_of(case, backend, result, then.known)
@@ -283,9 +283,7 @@ def _again(case: Case, result: CaseResult, header: RunHeader, then: Then, place:
     files = RecordedFiles(where, result.evidence)
     problems = [("facts", problem) for problem in _disagreements(case, result, header, then, files)]
     if result.attempts:
-        found = rejudge.disagreement(case, backend, then.known, result, where) or rejudge.of_attempts(
-            case, backend, then.known, result, place
-        )
+        found = rejudge.disagreement(case, backend, then.known, result, place)
         return result, [*problems, *([("verdicts", found)] if found else [])]
     judged = rejudge.judged_again(case, backend, here, result, files, Path(result.folder))
     if isinstance(judged, str):
@@ -314,7 +312,7 @@ def _disagreements(case: Case, result: CaseResult, header: RunHeader, then: Then
         steps = list(carried_out(whole, observation, files.code))
     except (EvidenceAltered, OSError, ValueError, LookupError, TypeError):
         return  # the judge says what is wrong with them
-    if dict(result.phases) != observed.phases(observation):
+    if dict(result.phases) != artifacts.phases(observation):
         yield "the times of its phases are not those of the observation"
     backend = then.suite.backends.by_name[case.backend]
     yield from dict.fromkeys(disagreements(backend, result.node or header.environment, observation, steps))

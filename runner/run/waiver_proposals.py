@@ -29,7 +29,7 @@ from runner.language.waivers import load_waivers
 from runner.record.journal import JournalError, Run, read_run
 from runner.record.run_folder import JOURNAL, find_run
 from runner.run.machines_then import by_machine, surroundings_of_record
-from runner.run.recorded import files_of
+from runner.run.rejudge import files_of
 
 DAYS = 90
 """How long a proposed waiver holds, where nothing else was asked for."""

@@ -14,7 +14,7 @@ from runner.plan.selection import select
 from runner.run.blessing.checking import problem_of
 from runner.run.blessing.proposing import Change, SpecFacts, propose
 from runner.run.blessing.samples import Recorded, Sample, read_samples
-from runner.run.recorded import specs_of
+from runner.run.rejudge import specs_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from runner.plan.selection import without_benches
 from runner.record.evidence import RecordedFiles
 from runner.run import rejudge
 from runner.run.blessing.samples import Sample
-from runner.run.recorded import specs_of
+from runner.run.rejudge import specs_of
 
 
 def problem_of(changed: Document, samples: Sequence[Sample], blessed: Iterable[Sample]) -> str:

@@ -19,7 +19,7 @@ from runner.record.journal import read_run
 from runner.record.run_folder import JOURNAL, find_run
 from runner.run.auditing import recorded_cases
 from runner.run.machines_then import here_of
-from runner.run.recorded import files_of
+from runner.run.rejudge import files_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
