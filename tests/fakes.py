@@ -18,6 +18,7 @@ from runner.core.activity import Activity
 from runner.core.case import Case, CaseBody, CaseId, Expected, Requirement, Settings, Step
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Position
+from runner.core.expectation import Judgement, StepFacts
 from runner.core.observation import Ending, Observation, ObservedStep, ServiceReport
 from runner.core.results import CaseResult
 from runner.execute.base import Execution, Executor, ExecutorSettings, Job
@@ -31,7 +32,6 @@ from runner.plan.resources import Capacity
 from runner.system.availability import ANSWERS
 from runner.system.capabilities import HOLDS
 from runner.vocabulary.expectations import EXPECTATIONS
-from runner.vocabulary.expectations.base import Judgement, StepFacts
 from tests import prestart
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -12,7 +12,7 @@ from enum import Enum
 from runner.core.case import Case, Expected, WrittenReason
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Position
-from runner.core.expectation import Judgement, Status
+from runner.core.expectation import Judgement, Mutant, Status, StepFacts
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.observation import Observation
 from runner.core.protocol import Json
@@ -22,8 +22,6 @@ from runner.judge.evidence import carried_out
 from runner.judge.measurements import ANOTHER_FORM, judge_expectation
 from runner.judge.verdicts import facts_of
 from runner.plan.worker_plan import expects_raise
-from runner.vocabulary.expectations import StepFacts
-from runner.vocabulary.expectations.base import Mutant
 from runner.vocabulary.expectations.close import NOTHING_DIFFERS
 from runner.vocabulary.steps import TRITON
 from runner.vocabulary.steps.triton import patched

@@ -11,7 +11,7 @@ from runner.judge.evidence import CarriedOut
 from runner.judge.measurements import ANOTHER_FORM, judge_expectation, nonsense
 from runner.plan.worker_plan import expects_raise
 from runner.vocabulary.expectations.close import Close
-from runner.vocabulary.expectations.close_words import is_eager
+from runner.vocabulary.expectations.close_rules import is_eager
 
 
 def problem(expected: Expected, index: int, known: CarriedOut, here: Surroundings) -> Judgement | None:

@@ -22,9 +22,8 @@ from runner.language.read.source import read_partly
 from runner.language.read.tree import link_problem, tree_of
 from runner.system.capabilities import CAPABILITIES
 from runner.system.data_dirs import folder
-from runner.vocabulary.expectations.base import BadExpectation
-from runner.vocabulary.expectations.counts import Count, parse_count
-from runner.vocabulary.expectations.specific import check_specific_checks
+from runner.vocabulary.expectations.base import BadExpectation, Count, parse_count
+from runner.vocabulary.expectations.texts import check_specific_checks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

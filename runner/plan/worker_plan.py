@@ -10,7 +10,8 @@ from runner.core.case import Case, CaseBody, DescribedFunction, Step, WrittenFun
 from runner.core.conditions import Surroundings, holds
 from runner.core.protocol import Json, encode
 from runner.language.read.substitution import as_text, resolve_facts
-from runner.vocabulary.expectations import EAGER, side_effects
+from runner.vocabulary.expectations import side_effects
+from runner.vocabulary.expectations.base import EAGER
 from runner.vocabulary.expectations.raises import Raises
 from runner.vocabulary.steps import STEPS, parsed, traits_of
 

@@ -28,7 +28,7 @@ from runner.record.evidence import OBSERVATION, RecordedFiles
 from runner.record.run_folder import find_run
 from runner.run.auditing import Ran, audit_of, recorded_cases
 from runner.vocabulary.expectations.close import Close
-from runner.vocabulary.expectations.close_words import Judge
+from runner.vocabulary.expectations.close_rules import Judge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,19 @@ from dataclasses import replace
 import torch
 
 from runner.vocabulary.expectations.calibrated import FACTOR, problems, quantiles_of
-from runner.vocabulary.expectations.calibrated_groups import Sample
-from runner.vocabulary.expectations.calibrated_measure import Scale, bounds_of, compare, nudged, runs_of, scale_of
-from runner.vocabulary.expectations.calibrated_tensors import errors_of, quantiles_in, units_of, wide
+from runner.vocabulary.expectations.calibrated_measure import (
+    Sample,
+    Scale,
+    bounds_of,
+    compare,
+    errors_of,
+    nudged,
+    quantiles_in,
+    runs_of,
+    scale_of,
+    units_of,
+    wide,
+)
 from runner.worker.torch_compat.roundings import Roundings
 from tests.judge.families import Cell, Tensor
 

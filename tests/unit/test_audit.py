@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from runner.core.case import Case, Control, WrittenReason
-from runner.core.expectation import Status
-from runner.core.observation import Cause, ChildExit, SpyCalls
+from runner.core.expectation import Status, StepFacts
+from runner.core.observation import Cause, ChildExit, Raised, SpyCalls
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, Verdict
 from runner.core.tuning import Tally, Tuning, Tunings
 from runner.judge.audit import Fate, Trial, audit, judge_control, try_case, with_control
 from runner.judge.reading import recorded_observation
 from runner.language.read import schema
-from runner.vocabulary.expectations import EXPECTATIONS, Raised, StepFacts
+from runner.vocabulary.expectations import EXPECTATIONS
 from tests.fakes import AT, HERE, backend, case, close_facts, close_leaf, exception, expected, observation, seen, step, verdict_of
 
 RAISED = Raised(

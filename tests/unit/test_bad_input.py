@@ -18,8 +18,8 @@ import pytest
 
 from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
-from runner.core.expectation import Status
-from runner.vocabulary.expectations.base import Raised, StepFacts
+from runner.core.expectation import Status, StepFacts
+from runner.core.observation import Raised
 from runner.vocabulary.expectations.raises import Raises
 from tests.conftest import GOOD
 from tests.fakes import HERE

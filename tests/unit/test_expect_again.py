@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from runner.core.expectation import Judgement, Status
-from runner.vocabulary.expectations import EXPECTATIONS, REPEATS, BadExpectation
-from runner.vocabulary.expectations.candidates import _spread
+from runner.vocabulary.expectations import EXPECTATIONS, REPEATS
+from runner.vocabulary.expectations.again import _spread
+from runner.vocabulary.expectations.base import BadExpectation
 from tests.fakes import ELSEWHERE, HERE, close_facts, close_leaf, judged
 
 DONE = {"done": True, "tensors": 1, "eager_calls": 0}
@@ -72,7 +73,7 @@ def judgement(kind: str, body: Any, measured: Any) -> Judgement:
 
 
 def _facts(measured: Any) -> Any:
-    from runner.vocabulary.expectations.base import StepFacts
+    from runner.core.expectation import StepFacts
 
     return StepFacts(measured=measured)
 

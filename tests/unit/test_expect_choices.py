@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Judgement, Status
+from runner.core.expectation import Judgement, Status, StepFacts
 from runner.core.outcomes import Outcome
 from runner.core.tuning import INDUCTOR_BACKENDS, Tally, Tuning, Tunings
 from runner.language.backends import Serves
-from runner.vocabulary.expectations import EXPECTATIONS, StepFacts
+from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.base import BadExpectation
 from tests.fakes import ELSEWHERE, HERE, backend, case, expected, judged, observation, observed_steps, seen, step, verdict_of
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Judgement, Status
+from runner.core.expectation import Judgement, Status, StepFacts
 from runner.core.observation import ChildExit
-from runner.vocabulary.expectations import EXPECTATIONS, StepFacts
+from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.base import BadExpectation
-from runner.vocabulary.expectations.compile_facts import _shown
+from runner.vocabulary.expectations.compilation import _shown
 from tests.fakes import ELSEWHERE, HERE, judged
 
 HELD, FAILED, ERROR = Status.HELD, Status.FAILED, Status.ERROR

@@ -5,11 +5,8 @@ from typing import Any
 import pytest
 
 from runner.core.expectation import Status
-from runner.vocabulary.expectations.base import BadExpectation
-from runner.vocabulary.expectations.counter import Counter
-from runner.vocabulary.expectations.counts import parse_count
-from runner.vocabulary.expectations.generated_files import GeneratedFiles
-from runner.vocabulary.expectations.metric import Metric
+from runner.vocabulary.expectations.base import BadExpectation, parse_count
+from runner.vocabulary.expectations.counters import Counter, GeneratedFiles, Metric
 from tests.fakes import ELSEWHERE, judged
 
 RANGES = [

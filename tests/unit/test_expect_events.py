@@ -8,8 +8,7 @@ import pytest
 
 from runner.core.expectation import Status
 from runner.core.matching import filecheck, patterns
-from runner.core.observation import Cause
-from runner.vocabulary.expectations import Raised
+from runner.core.observation import Cause, Raised
 from runner.vocabulary.expectations.base import BadExpectation
 from runner.vocabulary.expectations.filecheck import FileCheck
 from runner.vocabulary.expectations.raises import Raises

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Status
-from runner.vocabulary.expectations.base import BadExpectation, StepFacts
-from runner.vocabulary.expectations.remote_cache import RemoteCache
+from runner.core.expectation import Status, StepFacts
+from runner.vocabulary.expectations.base import BadExpectation
+from runner.vocabulary.expectations.counters import RemoteCache
 from tests.fakes import ELSEWHERE, HERE, expected, judged
 
 SEEN = {"RemoteFxGraphCache": {"hit": 3, "miss": 1, "put": 1, "exception": 0}}

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Status
+from runner.core.expectation import Status, StepFacts
 from runner.core.matching import patterns
 from runner.core.observation import ChildExit, SpyCalls
-from runner.vocabulary.expectations import EXPECTATIONS, BadExpectation, StepFacts
+from runner.vocabulary.expectations import EXPECTATIONS
+from runner.vocabulary.expectations.base import BadExpectation
 from runner.vocabulary.expectations.texts import MOST
 from tests.fakes import ELSEWHERE, HERE, judged
 

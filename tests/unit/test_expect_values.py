@@ -8,7 +8,7 @@ import pytest
 from runner.core.expectation import Status
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.base import BadExpectation
-from runner.vocabulary.expectations.equality import Equals, same
+from runner.vocabulary.expectations.values import Equals, same
 from tests.fakes import ELSEWHERE, expected, judged, observation, seen, step, verdict_of
 from tests.fakes import case as make_case
 

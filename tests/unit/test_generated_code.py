@@ -176,7 +176,7 @@ def test_hostile_text_takes_no_more_than_its_share(strings: bool) -> None:
 
 
 def judged(checks: str, text: str | None = None, code: str = WRAPPER) -> tuple[Status, str, str]:
-    from runner.vocabulary.expectations import StepFacts
+    from runner.core.expectation import StepFacts
 
     body = {"checks": checks} if text is None else {"checks": checks, "text": text}
     (judgement,) = FileCheck.parse(body).judge(StepFacts(code=(code,)), HERE)

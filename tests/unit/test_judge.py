@@ -13,7 +13,7 @@ from runner.core.matching import filecheck, patterns
 from runner.core.observation import Ending
 from runner.core.outcomes import Outcome
 from runner.language.backends import Choices
-from runner.vocabulary.expectations.counts import Count
+from runner.vocabulary.expectations.base import Count
 from tests.fakes import (
     COUNTED,
     ELSEWHERE,

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Status
+from runner.core.expectation import Status, StepFacts
 from runner.core.protocol import decode, dumps, encode, loads
 from runner.vocabulary.expectations import EXPECTATIONS, MEASURES, close_measure
-from runner.vocabulary.expectations.base import StepFacts
-from runner.vocabulary.expectations.tolerances import default_tolerance
+from runner.vocabulary.expectations.close_rules import default_tolerance
 from tests.fakes import HERE, import_torch
 
 pytestmark = pytest.mark.torch

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from runner.core.diagnostics import InvalidSpecs
-from runner.core.expectation import Judgement, Status
+from runner.core.expectation import Judgement, Status, StepFacts
 from runner.core.protocol import decode, dumps, encode, loads
 from runner.language.load import load
-from runner.vocabulary.expectations.base import StepFacts
 from tests.fakes import HERE, import_torch
 from tests.sessions import prepared
 

@@ -25,7 +25,7 @@ from runner.language.read import schema, substitution
 from runner.language.read.anatomy import BESIDE_KIND
 from runner.system.capabilities import CAPABILITIES
 from runner.vocabulary.expectations import EXPECTATIONS, MEASURES, REPEATS, samples
-from runner.vocabulary.expectations.tolerances import DEFAULTS as TOLERANCES
+from runner.vocabulary.expectations.close_rules import DEFAULTS as TOLERANCES
 from runner.vocabulary.inputs import INPUTS, REPEAT, InputKind
 from runner.vocabulary.offline.resources import RESOURCES
 from runner.vocabulary.steps import SAMPLES, STEPS, TRITON, StepKind
@@ -337,7 +337,7 @@ def test_clearing() -> None:
 
 def test_dtypes_and_formats() -> None:
     dtypes = definition("common", "dtype")["anyOf"][0]["enum"]
-    assert set(TOLERANCES) <= set(dtypes), "runner/vocabulary/expectations/tolerances.py against schemas/common.schema.json (dtype)"
+    assert set(TOLERANCES) <= set(dtypes), "runner/vocabulary/expectations/close_rules.py against schemas/common.schema.json (dtype)"
     formats = definition("inputs", "input")["properties"]["memory_format"]["anyOf"][0]["enum"]
     assert definition("expectations", "strides")["properties"]["contiguous"]["then"]["anyOf"][0]["enum"] == formats
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Status
+from runner.core.expectation import Status, StepFacts
 from runner.judge.audit import Fate
-from runner.vocabulary.expectations import EXPECTATIONS, StepFacts, close
+from runner.vocabulary.expectations import EXPECTATIONS, close
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.vocabulary.expectations.stand_ins import EQUAL, NAMES, measure_other_inputs, measure_stand_ins
 from tests.fakes import HERE, import_torch

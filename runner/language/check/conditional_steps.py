@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from runner.core.diagnostics import Diagnostic
 from runner.language.backends import Backends
 from runner.language.read.anatomy import Anatomy, RawExpectation, RawStep
-from runner.vocabulary.expectations import EXPECTATIONS, OUTPUT, BadExpectation
+from runner.vocabulary.expectations import EXPECTATIONS
+from runner.vocabulary.expectations.base import OUTPUT, BadExpectation
 
 
 def conditional_step_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:

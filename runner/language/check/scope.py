@@ -13,7 +13,7 @@ from runner.language.check.functions import prelude_names, required_packages
 from runner.language.read import python
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath
-from runner.vocabulary.expectations import EAGER, OUTPUT
+from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.vocabulary.steps import COMPILED, StepKind
 
 Moment = tuple[int, int]

@@ -8,7 +8,7 @@ from runner.language import operators
 from runner.language.backends import Backends
 from runner.language.expand.operators import KEYS
 from runner.language.read.anatomy import SOURCE, Anatomy
-from runner.vocabulary.expectations import EAGER, OUTPUT
+from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.vocabulary.expectations.close import Close
 
 _BESIDE = ("function", "functions", "entry", "inputs", "steps", "let", "spies", "handlers", "services", "covers", "control", "audit")

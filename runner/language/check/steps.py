@@ -11,8 +11,9 @@ from runner.language.check.scope import READY, Moment, Scope, after, before, ref
 from runner.language.read import python, substitution
 from runner.language.read.anatomy import Anatomy, RawExpectation, RawStep
 from runner.language.read.document import DataPath, Document
-from runner.vocabulary.expectations import EAGER, EXPECTATIONS, OUTPUT, REPEATS, BadExpectation
-from runner.vocabulary.expectations.equality import is_reference
+from runner.vocabulary.expectations import EXPECTATIONS, REPEATS
+from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation
+from runner.vocabulary.expectations.values import is_reference
 from runner.vocabulary.steps import SAMPLES, STEPS
 
 

@@ -12,7 +12,7 @@ from runner.language.check.scope import AFTER_LET, PRELUDE, READY, Scope, making
 from runner.language.read import python
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath
-from runner.vocabulary.expectations import EAGER, OUTPUT
+from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.vocabulary.steps import COMPILED
 
 SPY_KEYS: Mapping[str, tuple[str, ...]] = {

@@ -9,8 +9,7 @@ from runner.language.lint.base import Finding, Rule, Scene, Spec
 from runner.language.text_edits import CannotEdit, Layout
 from runner.vocabulary.expectations.calibrated import FACTOR
 from runner.vocabulary.expectations.close import Close
-from runner.vocabulary.expectations.close_words import Judge
-from runner.vocabulary.expectations.tolerances import DEFAULTS, default_tolerance
+from runner.vocabulary.expectations.close_rules import DEFAULTS, Judge, default_tolerance
 
 OVER_DEFAULT = 1000
 """How many times the default of its dtypes a tolerance may be without a reason: 1e-3 for float32 is usual in PyTorch's tests."""

@@ -13,28 +13,16 @@ from runner.core.matching.filecheck.directives import Kind
 from runner.core.matching.filecheck.expressions import group_name
 from runner.plan.script.steps import NotSaid
 from runner.plan.script.values import literal
-from runner.vocabulary.expectations.batch_invariant import BatchInvariant
-from runner.vocabulary.expectations.calls import Calls
+from runner.vocabulary.expectations.again import BatchInvariant, Deterministic
+from runner.vocabulary.expectations.base import parse_count
 from runner.vocabulary.expectations.close import Close
-from runner.vocabulary.expectations.close_words import Judge
-from runner.vocabulary.expectations.compile_facts import Events
-from runner.vocabulary.expectations.counter import Counter
-from runner.vocabulary.expectations.counts import parse_count
-from runner.vocabulary.expectations.dead import Dead
-from runner.vocabulary.expectations.deterministic import Deterministic
-from runner.vocabulary.expectations.equality import Differs, Equals, is_reference
-from runner.vocabulary.expectations.exit import Exit
+from runner.vocabulary.expectations.close_rules import Judge
+from runner.vocabulary.expectations.compilation import Events, GraphOfStage, Guards
+from runner.vocabulary.expectations.counters import Calls, Counter, GeneratedFiles, Metric, Runs
 from runner.vocabulary.expectations.filecheck import FileCheck
-from runner.vocabulary.expectations.generated_files import GeneratedFiles
-from runner.vocabulary.expectations.graph import GraphOfStage
-from runner.vocabulary.expectations.guards import Guards
-from runner.vocabulary.expectations.log import Log
-from runner.vocabulary.expectations.metric import Metric
 from runner.vocabulary.expectations.raises import Raises
-from runner.vocabulary.expectations.runs import Runs
-from runner.vocabulary.expectations.strides import Strides
-from runner.vocabulary.expectations.text import Text
-from runner.vocabulary.expectations.texts import parts_of
+from runner.vocabulary.expectations.texts import Exit, Log, Text, parts_of
+from runner.vocabulary.expectations.values import Dead, Differs, Equals, Strides, is_reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

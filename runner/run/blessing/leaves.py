@@ -15,9 +15,8 @@ from runner.judge.evidence import CarriedOut
 from runner.judge.measurements import ANOTHER_FORM, judge_expectation
 from runner.judge.verdicts import facts_of
 from runner.language.read.document import DataPath
-from runner.vocabulary.expectations.base import BadExpectation
-from runner.vocabulary.expectations.counts import parse_count
-from runner.vocabulary.expectations.strides import Strides
+from runner.vocabulary.expectations.base import BadExpectation, parse_count
+from runner.vocabulary.expectations.values import Strides
 
 COUNTED: Mapping[str, tuple[str, ...] | None] = {
     "counter": None,

@@ -1,10 +1,12 @@
-"""What the kinds of expectation share: names, what is wrong with one that means nothing, and the values of ``core.expectation``."""
+"""What the kinds of expectation share: names, what is wrong with one that means nothing, counts, and the values of ``core.expectation``."""
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from runner.core.expectation import Expectation, Judgement, Mutant, StepFacts
-from runner.core.observation import Raised
+from runner.core.conditions import Surroundings, choose
+from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.protocol import Json
 
 OUTPUT = "output"
@@ -59,16 +61,118 @@ def text_of(value: Any) -> str:
     return shown if len(shown) <= 200 else shown[:200] + "..."
 
 
-__all__ = [
-    "EAGER",
-    "OUTPUT",
-    "BadExpectation",
-    "Expectation",
-    "Judgement",
-    "Mutant",
-    "OfStep",
-    "Raised",
-    "Recorded",
-    "StepFacts",
-    "text_of",
-]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """A closed range of numbers; ``least == most`` for an exact one. None means no bound."""
+
+    least: float | None
+    most: float | None
+    among: tuple[float, ...] = ()
+    """The only numbers of the range that count; empty for all of them."""
+
+    def __str__(self) -> str:
+        if self.among:
+            return f"{', '.join(map(str, self.among[:-1]))} or {self.among[-1]}"
+        if self.least == self.most:
+            return str(self.least)
+        if self.most is None:
+            return f"at least {self.least}"
+        return f"at most {self.most}" if self.least is None else f"{self.least} to {self.most}"
+
+    def holds(self, number: float) -> bool:
+        """Whether the number is in the range."""
+        if self.among:
+            return number in self.among
+        return (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
+
+
+def parse_count(body: Any) -> Count:
+    """Read a number or a range; raise ``BadExpectation`` for a range with no number or all numbers."""
+    numbers = [*(body.get(word) for word in ("value", "min", "max")), *body.get("any", [])] if isinstance(body, dict) else [body]
+    for number in numbers:
+        if number is not None and number < 0:
+            raise BadExpectation(f"{number} is less than 0, and counts are not negative", "write 0 or more")
+    if isinstance(body, dict):
+        if "any" in body:
+            return _among(body)
+        if "value" in body:
+            if "min" in body or "max" in body:
+                raise BadExpectation("value together with min or max", "use one of them")
+            return Count(least=body["value"], most=body["value"])
+        least, most = body.get("min"), body.get("max")
+        if least is None and most is None:
+            raise BadExpectation("a range without min and max", "write {min: 1}, {max: 3} or a number")
+        if least is not None and most is not None and least > most:
+            raise BadExpectation(f"the range from {least} to {most} is empty", "min must not be greater than max")
+        if most is None and least is not None and least <= 0:
+            raise BadExpectation(f"{{min: {least}}} is true for every count", "write {min: 1}")
+        return Count(least=least, most=most)
+    return Count(least=body, most=body)
+
+
+def _among(body: Any) -> Count:
+    others = [word for word in ("value", "min", "max") if word in body]
+    if others:
+        raise BadExpectation(f"any together with {' and '.join(others)}", "any lists every number that holds")
+    numbers = tuple(sorted(set(body["any"])))
+    if len(numbers) < 2:
+        raise BadExpectation("any with one number", f"write {numbers[0]}")
+    return Count(least=numbers[0], most=numbers[-1], among=numbers)
+
+
+def check_count(body: Any) -> None:
+    """Check a count with its conditions; raise ``BadExpectation``."""
+    if isinstance(body, list):
+        for index, entry in enumerate(body):
+            try:
+                parse_count(entry["value"])
+            except BadExpectation as error:
+                raise BadExpectation(str(error), error.hint, path=(index, "value")) from error
+        return
+    parse_count(body)
+
+
+def judge_count(body: Any, observed: float | None, here: Surroundings, *, leaf: str, absent: str) -> Judgement:
+    """Judge one count. ``absent`` is the error text for a missing observation."""
+    applies, value = choose(body, here)
+    if not applies:
+        return Judgement.not_applicable(leaf)
+    required = parse_count(value)
+    if observed is None:
+        return Judgement.error(absent, expected=f"{leaf} {required}".strip(), leaf=leaf)
+    judged = Judgement.of(required.holds(observed), expected=f"{leaf} {required}".strip(), observed=str(observed), leaf=leaf)
+    return replace(judged, is_absence=observed == 0)
+
+
+COUNT_MUTATIONS = ("one more", "one less", "just below its least", "just above its most", "none of its numbers")
+"""The mutants of a count."""
+
+
+def count_mutants(
+    body: Any, observed: float | None, here: Surroundings, changed: Callable[[float], StepFacts], *, leaf: str = "", where: str = ""
+) -> Iterator[Mutant]:
+    """Yield one more and one less for an exact count, or the nearest numbers outside of others. ``changed`` makes facts with a number."""
+    applies, value = choose(body, here)
+    if not applies or observed is None:
+        return
+    for name, number in _outside(parse_count(value), observed):
+        if number < 0:
+            yield Mutant.not_applicable(name, "counts are not negative", leaf=leaf, where=where)
+        else:
+            yield Mutant(name=name, facts=changed(number), leaf=leaf, where=where)
+
+
+def _outside(required: Count, observed: float) -> Iterator[tuple[str, float]]:
+    if required.among:
+        for step in (1, -1):
+            yield "none of its numbers", next(number for number in itertools.count(observed + step, step) if not required.holds(number))
+        return
+    if required.least is not None and required.least == required.most:
+        yield "one more", observed + 1
+        yield "one less", observed - 1
+        return
+    if required.least is not None:
+        # only metrics have a least below 1: 0 is just below it
+        yield "just below its least", 0 if 0 < required.least < 1 else required.least - 1
+    if required.most is not None:
+        yield "just above its most", required.most + 1

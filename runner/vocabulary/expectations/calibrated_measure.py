@@ -1,7 +1,8 @@
-"""The measurements of the calibrated judge, in the worker: errors against the float64 reference, and eager's own error by group."""
+"""The measurements of the calibrated judge, in the worker: errors against a float64 reference, eager's own by group, biases."""
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,18 +10,277 @@ from runner.core.protocol import Json
 from runner.vocabulary.expectations.calibrated import (
     FACTOR,
     FORMATS,
+    LEAST_DRAWS,
+    LEAST_OF_GROUP,
     LEAST_OF_SLICE,
     VERSION,
     Format,
     between,
+    bias_bound,
     format_of,
     quantiles_of,
     ulp,
     widening,
 )
-from runner.vocabulary.expectations.calibrated_bias import Own, bias_of, deviations, eager_bias
-from runner.vocabulary.expectations.calibrated_groups import Sample, drawn, grouped
-from runner.vocabulary.expectations.calibrated_tensors import BINS, errors_of, has_numbers_of, histogram_of, quantiles_in, units_of, wide
+
+BINS = range(-4, 33)
+"""The exponents of the histogram's bins: errors of at least 2**n ulp and less than 2**(n + 1). The first bin has all smaller ones."""
+
+
+def wide(tensor: Any) -> Any:
+    """Return the numbers of a tensor, flat, in float64 or complex128."""
+    import torch
+
+    return tensor.detach().to(torch.complex128 if tensor.is_complex() else torch.float64).reshape(-1)
+
+
+def units_of(reference: Any, form: Format) -> Any:
+    """Return the ulp of each element of a float64 tensor; that of the smallest number where it is not finite."""
+    import torch
+
+    size = torch.where(reference.abs().isfinite(), reference.abs(), 0.0)
+    exponent = torch.where(size > 0, torch.frexp(size).exponent.to(torch.float64) - 1, -1100.0)
+    return torch.exp2((exponent - form.bits).clamp(min=float(form.least)))
+
+
+def errors_of(answer: Any, reference: Any) -> Any:
+    """Return |answer - reference|; 0 where one of them is not finite."""
+    import torch
+
+    error = (answer - reference).abs()
+    return torch.where(error.isfinite(), error, 0.0)
+
+
+def has_numbers_of(tensor: Any, name: str) -> bool:
+    """Whether every finite element of a tensor is a number of a narrower dtype."""
+    import torch
+
+    narrow = tensor.to(getattr(torch, name)).to(tensor.dtype)
+    return bool(((narrow == tensor) | ~tensor.isfinite()).all())
+
+
+def quantiles_in(values: Any, shares: Sequence[float]) -> list[float]:
+    """Return quantiles as elements of the sorted values: torch.quantile is limited to 16 million."""
+    count = len(values)
+    return [float(values.kthvalue(min(math.ceil(share * count), count)).values) for share in shares]
+
+
+def histogram_of(ulps: Any) -> list[int]:
+    """Count errors by their exponents."""
+    import torch
+
+    exponents = torch.frexp(ulps).exponent.to(torch.int64) - 1
+    bins = (torch.where(ulps > 0, exponents, BINS[0]).clamp(BINS[0], BINS[-1])) - BINS[0]
+    return [int(count) for count in torch.bincount(bins, minlength=len(BINS))]
+
+
+BLOCK = 64
+"""The number of neighbours in memory order whose errors are taken together."""
+
+NEIGHBOURS = 16
+"""The number of neighbours in memory order whose movement is compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One run of eager: its answer, and the float64 reference for the same inputs. Both are tensors of one shape."""
+
+    answer: Any
+    reference: Any
+    step: float = 0.0
+    """The resolution of the inputs that were nudged; 0 for the case's own inputs."""
+
+
+def drawn(samples: Sequence[Sample], dtype: Any) -> tuple[list[Any], Any]:
+    """Return the errors of each run, and how far the reference moved at most."""
+    import torch
+
+    errors, moved = [], None
+    first = wide(samples[0].reference)
+    for sample in samples:
+        answer, right = wide(sample.answer), wide(sample.reference)
+        shrink = torch.finfo(dtype).eps / torch.finfo(sample.answer.dtype).eps
+        error = errors_of(answer, right)
+        if shrink < 1:
+            # the narrower range of the format is not an error of eager
+            error = torch.where(answer.abs() < torch.finfo(sample.answer.dtype).tiny, 0.0, error)
+        errors.append(error * shrink)
+        # a nudge of the inputs moves the reference by as many units of a finer format
+        distance = errors_of(right, first) * min(1.0, torch.finfo(dtype).eps / sample.step if sample.step else 1.0)
+        moved = distance if moved is None else torch.maximum(moved, distance)
+    return errors, torch.maximum(moved, _medians(moved))
+
+
+def _medians(values: Any) -> Any:
+    """Return for each value the median of its neighbours: a sum may move little by chance where its neighbours move."""
+    import torch
+
+    count = len(values)
+    if count < NEIGHBOURS:
+        return values
+    rest = -count % NEIGHBOURS
+    padded = torch.cat([values, values[count - rest :]]) if rest else values
+    return padded.reshape(-1, NEIGHBOURS).median(-1).values.repeat_interleave(NEIGHBOURS)[:count]
+
+
+def grouped(most: Any, size: Any, shape: tuple[int, ...], runs: int, form: Format, whole_ulp: float) -> tuple[Any, Any, Any]:
+    """Return for each element the error, the number of draws and the widened error of the group with the smallest bound."""
+    import torch
+
+    numel = most.numel()
+    best = torch.full_like(most, math.inf)
+    found = most.new_zeros(numel), torch.zeros(numel, dtype=torch.int64, device=most.device)
+    for error, draws in _groups(most, size, shape, runs):
+        bound = error * draws_factor(draws, numel, form, whole_ulp)
+        better = bound < best
+        best = torch.where(better, bound, best)
+        found = torch.where(better, error, found[0]), torch.where(better, draws, found[1])
+    return *found, best
+
+
+def draws_factor(draws: Any, numel: int, form: Format, whole_ulp: float) -> Any:
+    """Return ``widening`` of each element."""
+    import torch
+
+    values, places = draws.unique(return_inverse=True)
+    return torch.tensor([widening(int(value), numel, form, whole_ulp) for value in values], dtype=torch.float64, device=draws.device)[
+        places
+    ]
+
+
+def _groups(most: Any, size: Any, shape: tuple[int, ...], runs: int) -> Iterator[tuple[Any, Any]]:
+    """Yield for each way of grouping the error of each element's group, and how many draws it is of."""
+    import torch
+
+    numel = most.numel()
+    if numel == 0:
+        return
+    yield most.amax().expand(numel), torch.full_like(most, max(numel * runs, 1), dtype=torch.int64)
+    shaped = most.reshape(shape)
+    for dimension, length in enumerate(shape):
+        others = [other for other in range(len(shape)) if other != dimension]
+        draws = numel // length * runs
+        if length > 1 and numel // length >= LEAST_OF_SLICE and draws >= LEAST_DRAWS:
+            error = shaped.amax(others, keepdim=True).expand(shape) if others else shaped
+            yield error.reshape(-1), torch.full_like(most, draws, dtype=torch.int64)
+    if numel > BLOCK:
+        yield _in_runs(most, torch.arange(numel, device=most.device), runs)
+        yield _in_runs(most, size.argsort(), runs)
+
+
+def _in_runs(most: Any, order: Any, runs: int) -> tuple[Any, Any]:
+    """Return the errors of groups of ``BLOCK`` elements that follow each other in an order; the last group has the remaining ones."""
+    import torch
+
+    numel = most.numel()
+    group = (torch.arange(numel, device=most.device) // BLOCK).clamp(max=numel // BLOCK - 1)
+    maxima = most.new_zeros(numel // BLOCK).scatter_reduce(0, group, most[order], "amax")
+    counts = torch.bincount(group) * runs
+    error, draws = torch.empty_like(most), torch.empty_like(group)
+    error[order], draws[order] = maxima[group], counts[group]
+    return error, draws
+
+
+TILE = 16
+"""The length of a tile's sides, in the last two dimensions: kernels write multiples of it."""
+
+LEAST_NEIGHBOURS = 64
+"""The number of elements that follow each other in memory and are taken together."""
+
+_TRIED = 8
+"""Of each kind, how many groups with the greatest means are compared with their bounds."""
+
+
+_MOST_COMPARED = 1 << 16
+"""How many numbers of a group are compared to count different ones, evenly spread: fewer distinct ones only widen the bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Eager's greatest bias, and of how many runs."""
+
+    bias: Mapping[str, Sequence[float]]
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """One way to group the elements of a tensor."""
+
+    kind: str
+    count: int
+    of: Callable[[Any], Any]
+    """Returns the values of each group as a row; what it receives is flat."""
+
+
+def groups_of(shape: Sequence[int]) -> Iterator[Groups]:
+    """Yield the ways to group the elements of a tensor: the tensor itself, the slices of each dimension, tiles, neighbours in memory."""
+    numel = math.prod(shape)
+    if numel < LEAST_OF_GROUP:
+        return
+    yield Groups("tensor", 1, lambda values: values.reshape(1, -1))
+    for dimension, length in enumerate(shape):
+        if length > 1 and numel // length >= LEAST_OF_GROUP:
+            yield Groups(f"slice of dimension {dimension}", length, functools.partial(_slices, tuple(shape), dimension))
+    if len(shape) > 1 and min(shape[-2:]) >= 2 * TILE:
+        count = numel // (shape[-2] * shape[-1]) * (shape[-2] // TILE) * (shape[-1] // TILE)
+        yield Groups("tile", count, functools.partial(_tiles, tuple(shape)))
+    if numel >= 2 * LEAST_NEIGHBOURS:
+        count = numel // LEAST_NEIGHBOURS
+        yield Groups("neighbours", count, lambda values: values[: count * LEAST_NEIGHBOURS].reshape(count, LEAST_NEIGHBOURS))
+
+
+def _slices(shape: tuple[int, ...], dimension: int, values: Any) -> Any:
+    return values.reshape(shape).movedim(dimension, 0).reshape(shape[dimension], -1)
+
+
+def _tiles(shape: tuple[int, ...], values: Any) -> Any:
+    rows, columns = shape[-2] // TILE, shape[-1] // TILE
+    inner = values.reshape(-1, *shape[-2:])[:, : rows * TILE, : columns * TILE].reshape(-1, rows, TILE, columns, TILE)
+    return inner.transpose(2, 3).reshape(-1, TILE * TILE)
+
+
+def deviations(answer: Any, reference: Any, bounds: Any, dtype: Any) -> dict[str, Any]:
+    """Return answer - reference as the dtype rounds it, in multiples of each element's bound; 0 where one of them is not finite.
+
+    ``value`` has them with their signs, which a defect of some places shows; in ``size`` they are positive away from 0, which a factor
+    shows. Against the rounded reference a right answer deviates in few elements: its mean is nearer to 0 than that of its errors.
+    """
+    import torch
+
+    found = (answer - reference.to(dtype).to(reference.dtype)) / bounds
+    found = torch.where(found.isfinite(), found, 0.0)
+    return {"value": found, "size": found * reference.sign()}
+
+
+def eager_bias(shape: Sequence[int], runs: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """Return for each kind of deviation, and each way to group, the greatest bias of eager's runs."""
+    found: dict[str, list[float]] = {"value": [], "size": []}
+    for groups in groups_of(shape):
+        for of, own in found.items():
+            own.append(max(float(groups.of(one[of]).mean(1).abs().max()) for one in runs))
+    return found
+
+
+def bias_of(
+    shape: Sequence[int], deviating: Mapping[str, Any], reference: Any, own: Own, form: Format, factor: float
+) -> list[dict[str, Json]]:
+    """Return for each way to group the group that is nearest to its bound, or farthest outside; for values and for sizes."""
+    found: list[dict[str, Any]] = []
+    for number, groups in enumerate(groups_of(shape)):
+        for of, values in deviating.items():
+            means, inside = groups.of(values).mean(1), groups.of(reference)
+            common = {"of": of, "group": groups.kind, "groups": groups.count, "eager": own.bias[of][number], "runs": own.runs}
+            facts: list[dict[str, Any]] = []
+            for place in means.abs().topk(min(_TRIED, len(means))).indices.tolist():
+                distinct = _distinct(inside[place])
+                facts.append({**common, "index": place, "distinct": distinct, "mean": float(means[place])})
+            found.append(max(facts, key=lambda one: abs(one["mean"]) / bias_bound(one, form, factor)))
+    return found
+
+
+def _distinct(values: Any) -> int:
+    return int(values[:: math.ceil(len(values) / _MOST_COMPARED)].abs().unique().numel())
 
 
 class NoReference(Exception):

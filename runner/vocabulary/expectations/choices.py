@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
+from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.tuning import TALLIED, Tuning, Tunings
-from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, OfStep, StepFacts
-from runner.vocabulary.expectations.compile_facts import AT_LEAST_ONE, check_counts
-from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, count_mutants, judge_count, parse_count
+from runner.vocabulary.expectations.base import COUNT_MUTATIONS, BadExpectation, OfStep, count_mutants, judge_count, parse_count
+from runner.vocabulary.expectations.compilation import AT_LEAST_ONE, check_counts
 
 _SHOWN = 20
 """The maximum number of operations that a verdict shows."""

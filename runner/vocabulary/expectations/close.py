@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
+from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.protocol import Json
-from runner.vocabulary.expectations import calibrated, close_rules, close_words
-from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Judgement, Mutant, StepFacts
+from runner.vocabulary.expectations import calibrated, close_rules
+from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation
 from runner.vocabulary.expectations.close_measure import (
     bits,
     describe,
@@ -25,9 +26,8 @@ from runner.vocabulary.expectations.close_measure import (
     ulp_bounds,
     unnested,
 )
-from runner.vocabulary.expectations.close_words import Judge
+from runner.vocabulary.expectations.close_rules import Judge, default_tolerance
 from runner.vocabulary.expectations.stand_ins import MORE_NAMES, NAMES, Comparer, judged_stand_ins, measure_other_inputs, measure_stand_ins
-from runner.vocabulary.expectations.tolerances import default_tolerance
 
 NOTHING_DIFFERS = "any stand-in"
 """The mutant that survives if no stand-in is applicable and the case has no other expectation."""
@@ -61,7 +61,7 @@ class Close:
     @classmethod
     def parse(cls, body: Any) -> "Close":
         """Read the arguments; raise ``BadExpectation`` for a comparison that cannot fail, and for words that exclude each other."""
-        close_words.check(body)
+        close_rules.check(body)
         found = cls(**body)
         for word, other in (("to", found.to), ("no_worse_than", found.no_worse_than)):
             if found.of == other:
@@ -77,7 +77,7 @@ class Close:
     def judge_kind(self) -> Judge:
         """The judge that the words choose."""
         words = {name: getattr(self, name) for name in ("exact", "ulp", "accumulate", "no_worse_than", "atol", "to")}
-        return close_words.judge_of(words)
+        return close_rules.judge_of(words)
 
     def measurement(self) -> Mapping[str, Json] | None:
         """The worker measures with the tolerance of the judgement, and what the judge needs."""

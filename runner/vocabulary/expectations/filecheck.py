@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
+from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.matching.filecheck import CheckFile, CheckOutcome, ChecksError, EmptyText, parse, run
 from runner.core.matching.filecheck.mutation import Change, changes
 from runner.core.matching.generated_code import Code, code_of, commented_out, joined, whole
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.targets import STAGES_OF_VENDOR, WRAPPER
-from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, OfStep, StepFacts
-from runner.vocabulary.expectations.specific import check_specific_checks
+from runner.vocabulary.expectations.base import BadExpectation, OfStep
+from runner.vocabulary.expectations.texts import check_specific_checks
 from runner.vocabulary.offline import isa
 
 ALL = "all"

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
+from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.matching.patterns import check_pattern, search
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.observation import Cause
-from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, OfStep, StepFacts, text_of
+from runner.vocabulary.expectations.base import BadExpectation, OfStep, text_of
 
 _ANOTHER = "another.Error"
 _ANOTHER_TEXT = "something else went wrong"

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings
-from runner.core.expectation import Status
+from runner.core.expectation import Expectation, Judgement, Mutant, Status, StepFacts
 from runner.core.protocol import Json
 from runner.vocabulary.expectations import close
-from runner.vocabulary.expectations.base import EAGER, OUTPUT, Expectation, Judgement, Mutant, StepFacts
+from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.vocabulary.expectations.close import Close, told
 
 KIND = "samples"

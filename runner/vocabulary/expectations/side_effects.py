@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from runner.core.case import Step
 from runner.core.conditions import Surroundings, holds, without_code
+from runner.core.expectation import Judgement
 from runner.core.observation import Effects, Generator
 from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import EAGER, OUTPUT, Judgement
+from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.vocabulary.expectations.close import Close, told
 from runner.vocabulary.steps import parsed
 

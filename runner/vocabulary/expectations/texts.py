@@ -1,15 +1,27 @@
-"""Shared by ``text``, ``log`` and ``exit``: expected parts of a text, and a regular expression."""
+"""Texts: ``text`` of a value, ``log`` of torch, ``exit`` of a child, and patterns that any text matches, which are refused."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
-from runner.core.conditions import Surroundings, choose
-from runner.core.expectation import Status
+from runner.core.conditions import Surroundings, choose, holds
+from runner.core.expectation import Judgement, Mutant, Status, StepFacts
+from runner.core.matching.filecheck import CheckFile
+from runner.core.matching.generality import are_general, finds, is_general, is_general_pattern
 from runner.core.matching.patterns import check_pattern, search
 from runner.core.matching.time_limit import PatternTooSlow
-from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
-from runner.vocabulary.expectations.counts import check_count, count_mutants, parse_count
+from runner.core.protocol import Json
+from runner.vocabulary.expectations.base import (
+    COUNT_MUTATIONS,
+    OUTPUT,
+    BadExpectation,
+    OfStep,
+    Recorded,
+    check_count,
+    count_mutants,
+    parse_count,
+)
 
 MOST = 1_000_000
 """The maximum length of a text from the worker, in characters, counted from the end."""
@@ -144,3 +156,256 @@ def _may_be_cut(text: str) -> bool:
 def _shown(text: str) -> str:
     line = " ".join(text.split())
     return f"{len(text)} characters: {line[:160]}{'...' if len(line) > 160 else ''}" if text else "an empty text"
+
+
+_LONGER = "name more of what is expected: at least two letters or digits beside each other"
+_NARROWER = "name a word that only the expected text has"
+
+
+def check_specific(body: Any, *keys: str) -> None:
+    """Check that parts and pattern are in no text by chance; raise ``BadExpectation``. ``keys`` are those of parts."""
+    for key in keys or ("contains",):
+        for place, part in _placed(body, key):
+            if is_general(part):
+                raise BadExpectation(f"almost every text contains {part!r}: this cannot fail", _LONGER, path=place)
+    check_specific_pattern(body, "matches")
+
+
+def check_specific_pattern(body: Any, key: str) -> None:
+    """Check that a pattern matches no text by chance; raise ``BadExpectation``."""
+    pattern = body.get(key)
+    if pattern is not None and is_general_pattern(pattern):
+        raise BadExpectation(f"almost every text matches /{pattern}/: this cannot fail", _NARROWER, path=(key,))
+
+
+def check_specific_checks(checks: CheckFile) -> None:
+    """Check that directives do not pass on any text; raise ``BadExpectation``."""
+    if are_general(checks):
+        raise BadExpectation("the directives pass on almost every text: they cannot fail", _NARROWER)
+
+
+def _placed(body: Any, key: str) -> list[tuple[tuple[str | int, ...], str]]:
+    """Return the parts at a key, each with its path."""
+    given = body.get(key)
+    return [((key, index) if isinstance(given, list) else (key,), part) for index, part in enumerate(parts_of(given))]
+
+
+# -- guards ---------------------------------------------------------------------------------------------------------
+
+EVERY_FRAME = """\
+LAMBDA_GUARD: torch._functorch.aot_autograd.utils.top_saved_tensors_hooks ids == None
+GLOBAL_STATE: ___check_global_state() against {"allow_bf16_reduce":0,"allow_fp16_reduce":0,"allow_tf32":false,"autocast_state":\
+{"cached_enabled":true,"dtype":[15,5,5,15,5,5,15,15,5,5],"enabled":[false,false,false,false,false,false,false,false,false,false]},\
+"default_dtype":6,"deterministic_algorithms":false,"deterministic_algorithms_warn_only":false,"grad_mode":true,"num_threads":2,\
+"torch_function":true,"torch_function_all_disabled":false}
+TORCH_FUNCTION_MODE_STACK: ___check_torch_function_mode_stack()
+DEFAULT_DEVICE: utils_device.CURRENT_DEVICE == None
+ID_MATCH: ___check_obj_id(G['torch'], 139000000000001), type=<class 'module'>
+ID_MATCH: ___check_obj_id(G['torch'].ones, 139000000000002), type=<class 'builtin_function_or_method'>
+"""
+"""The guards of a function without arguments, as torch 2.13 writes them: every frame has these."""
+
+OTHER_FRAMES = """\
+TYPE_MATCH: ___check_type_id(L['gadgets'], 139000000000003), type=<class 'dict'>
+TYPE_MATCH: ___check_type_id(L['gadgets']['widget'], 139000000000004), type=<class 'int'>
+LENGTH_CHECK: len(L['gadgets']) == 97
+EQUALS_MATCH: L['gadgets']['widget'] == 1009
+TENSOR_MATCH: check_tensor(L['voltage'], Tensor, DispatchKeySet(CPU, BackendSelect, ADInplaceOrView, AutogradCPU), torch.float32, \
+device=None, requires_grad=False, size=[97, 89], stride=[89, 1])
+DIMENSION_DYNAMIC_MARKING_GUARD: hasattr(L['voltage'], '_dynamo_dynamic_indices') == False
+ID_MATCH: ___check_obj_id(G['gauge'], 139000000000005), type=<class 'function'>
+DICT_CONTAINS: not ___dict_contains('forward', G['gauge'].__dict__)
+"""
+"""Guards of functions that a spec does not mean."""
+
+_KINDS = tuple(line.partition(":")[0] for line in OTHER_FRAMES.splitlines())
+_HINT = "name a guard by its kind and its source, as in TENSOR_MATCH: check_tensor(L['x']"
+
+
+def check_guards(body: Any, checks: CheckFile | None) -> None:
+    """Refuse parts, patterns and directives of any guards, with ``BadExpectation``. A kind that not every frame has may be named alone."""
+    for place, part in _placed(body, "contains"):
+        if is_general(part):
+            raise BadExpectation(f"{part!r} is in the guards of every function: this cannot fail", _HINT, path=place)
+        _refuse(repr(part), place, lambda text, part=part: part in text, names_kind=_names_kind(part))
+    if (pattern := body.get("matches")) is not None:
+        _refuse(f"a match of /{pattern}/", ("matches",), lambda text: finds(pattern, [text]), names_kind=_names_kind(pattern))
+    if checks is not None:
+        named = any(_names_kind(one.pattern) for one in checks.directives if one.positive)
+        _refuse("what the directives match", ("checks",), lambda text: are_general(checks, [text]), names_kind=named)
+
+
+def _refuse(what: str, path: tuple[str | int, ...], is_in: Any, *, names_kind: bool) -> None:
+    if is_in(EVERY_FRAME):
+        raise BadExpectation(f"{what} is in the guards of every function: this cannot fail", _HINT, path=path)
+    if not names_kind and is_in(EVERY_FRAME + OTHER_FRAMES):
+        raise BadExpectation(f"{what} is in the guards of most functions", _HINT, path=path)
+
+
+def _names_kind(text: str) -> bool:
+    return any(re.search(rf"(?<!\w){kind}(?!\w)", text) for kind in _KINDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """``text: {of: command, contains: ["nvcc ", "-Wx"], lacks: -Wy}``."""
+
+    kind: ClassVar[str] = "text"
+    mutations: ClassVar[tuple[str, ...]] = (*TEXT_MUTATIONS, *COUNT_MUTATIONS, LACKED)
+    of: str = OUTPUT
+    contains: str | list[str] | None = None
+    count: Any = None
+    matches: str | None = None
+    lacks: str | list[str] | None = None
+    when: Mapping[str, Any] | None = None
+
+    @classmethod
+    def parse(cls, body: Any) -> "Text":
+        """Read parts and pattern."""
+        check_text(body)
+        check_lacked(body)
+        check_times(body)
+        return cls(**body)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of the value."""
+        return (self.of,)
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker sends the text."""
+        return {"of": self.of}
+
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge the text; a value of another type is a failure."""
+        if not holds(self.when, here):
+            return [Judgement.not_applicable()]
+        if facts.measured is None:
+            return [Judgement.error("nothing was measured", expected=f"the text {self.of}")]
+        if facts.measured["text"] is None:
+            return [Judgement.failed(expected=f"{self.of} is a text", observed=facts.measured["type"])]
+        text, parts = facts.measured["text"], parts_of(self.contains)
+        judged = judge_text(text, parts, self.matches, what=self.of, lacks=parts_of(self.lacks))
+        return [judge_times(judged, text, parts, self.count, here)]
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """The text without the expected parts and matches, with parts as often as they must not be, and with what it must lack."""
+        if holds(self.when, here):
+            found, parts = facts.measured["text"], parts_of(self.contains)
+            yield from text_mutants(found, parts, self.matches, lambda text: facts.with_measured(text=text))
+            yield from times_mutants(found, parts, self.count, here, lambda text: facts.with_measured(text=text))
+            yield from lacked_mutants(found, parts_of(self.lacks), lambda text: facts.with_measured(text=text))
+
+
+def measure_text(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+    """Measure in the worker: the text, or null for a value of another type; and the type."""
+    found = value(arguments["of"])
+    return {"text": found[-MOST:] if isinstance(found, str) else None, "type": f"a {type(found).__name__}"}
+
+
+STDERR = "<stderr>"
+"""The name of the worker's standard error of the step; no value of a spec can have this name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log(Recorded):
+    """``log: {contains: planted crash}``."""
+
+    kind: ClassVar[str] = "log"
+    mutations: ClassVar[tuple[str, ...]] = (*TEXT_MUTATIONS, *COUNT_MUTATIONS, LACKED)
+    contains: str | list[str] | None = None
+    count: Any = None
+    matches: str | None = None
+    lacks: str | list[str] | None = None
+    when: Mapping[str, Any] | None = None
+
+    @classmethod
+    def parse(cls, body: Any) -> "Log":
+        """Read parts and pattern."""
+        check_text(body)
+        check_specific(body)
+        check_lacked(body)
+        check_times(body)
+        return cls(**body)
+
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge the text."""
+        if not holds(self.when, here):
+            return [Judgement.not_applicable()]
+        if facts.measured is None:
+            return [Judgement.error("nothing was measured", expected="the step's standard error")]
+        text, parts = facts.measured["text"], parts_of(self.contains)
+        judged = judge_text(text, parts, self.matches, what="standard error", lacks=parts_of(self.lacks))
+        return [judge_times(judged, text, parts, self.count, here)]
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """The text without the expected parts and matches, with parts as often as they must not be, and with what it must lack."""
+        if holds(self.when, here):
+            found, parts = facts.measured["text"], parts_of(self.contains)
+            yield from text_mutants(found, parts, self.matches, lambda text: facts.with_measured(text=text))
+            yield from times_mutants(found, parts, self.count, here, lambda text: facts.with_measured(text=text))
+            yield from lacked_mutants(found, parts_of(self.lacks), lambda text: facts.with_measured(text=text))
+
+
+def measure_log(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+    """Measure in the worker: the end of the step's standard error."""
+    return {"text": value(STDERR)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit(OfStep):
+    """``exit: {code: 0}`` or ``exit: {nonzero: true, stderr: "planted in the choice"}``."""
+
+    kind: ClassVar[str] = "exit"
+    mutations: ClassVar[tuple[str, ...]] = ("another code", "its part removed")
+    code: int | None = None
+    nonzero: bool = False
+    stderr: str | list[str] | None = None
+    stdout: str | list[str] | None = None
+    when: Mapping[str, Any] | None = None
+
+    @classmethod
+    def parse(cls, body: Any) -> "Exit":
+        """Read code and text. A non-zero code needs a text, because a child that fails to start has a non-zero code too."""
+        if body.get("code") != 0 and not body.keys() & {"stderr", "stdout"}:
+            hint = "add stderr: a text that only this failure prints; a child that fails to start has a non-zero code too"
+            raise BadExpectation("a non-zero exit code without 'stderr'", hint)
+        check_specific(body, "stderr")
+        return cls(**body)
+
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge the code, then the texts."""
+        if not holds(self.when, here):
+            return [Judgement.not_applicable()]
+        expected = "a non-zero exit code" if self.nonzero else f"exit code {self.code}"
+        if facts.exit is None:
+            return [Judgement.error("no child was spawned", expected=expected)]
+        code = facts.exit.code
+        if (code == 0) if self.nonzero else (code != self.code):
+            return [Judgement.failed(expected=expected, observed=f"exit code {code}", detail=facts.exit.stderr)]
+        judged = []
+        if self.stderr is not None:
+            judged.append(judge_text(facts.exit.stderr, parts_of(self.stderr), None, what=f"{expected} and standard error"))
+        if self.stdout is not None:
+            judged.append(replace(self._judge_stdout(facts.exit.stdout, expected), leaf="stdout"))
+        return judged or [Judgement.passed(expected=expected, observed=f"exit code {code}")]
+
+    def _judge_stdout(self, text: str | None, expected: str) -> Judgement:
+        if text is None:
+            return Judgement.error("the child shares the standard output of the case", expected="the standard output of a program")
+        return judge_text(text, parts_of(self.stdout), None, what=f"{expected} and standard output")
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """Another code, and standard error without its text."""
+        child = facts.exit
+        if child is None or not holds(self.when, here):
+            return
+        another = replace(facts, exit=replace(child, code=0 if self.nonzero else child.code + 1))
+        yield Mutant(name="another code", facts=another, leaf="stdout" if self.stderr is None and self.stdout is not None else "")
+        if self.stderr is not None:
+            yield from text_mutants(
+                child.stderr, parts_of(self.stderr), None, lambda text: replace(facts, exit=replace(child, stderr=text))
+            )
+        if self.stdout is not None and child.stdout is not None:
+            printed = text_mutants(child.stdout, parts_of(self.stdout), None, lambda text: replace(facts, exit=replace(child, stdout=text)))
+            yield from (replace(mutant, leaf="stdout") for mutant in printed)

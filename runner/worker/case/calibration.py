@@ -9,8 +9,8 @@ import torch
 from runner.vocabulary.expectations import close
 from runner.vocabulary.expectations.calibrated_measure import NoReference
 from runner.vocabulary.expectations.close import Close
-from runner.vocabulary.expectations.close_reference import Answers, Comparison, add_reference
-from runner.vocabulary.expectations.close_words import Judge
+from runner.vocabulary.expectations.close_measure import Answers, Comparison, add_reference
+from runner.vocabulary.expectations.close_rules import Judge
 from runner.vocabulary.expectations.stand_ins import Comparer
 from runner.vocabulary.steps.samples import Done
 from runner.worker.case import copies, other_inputs

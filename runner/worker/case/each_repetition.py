@@ -8,7 +8,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from runner.vocabulary.expectations import close
-from runner.vocabulary.expectations.close_words import is_eager
+from runner.vocabulary.expectations.close_rules import is_eager
 from runner.worker.case.calibration import Calibrations
 from runner.worker.case.names import Names
 from runner.worker.case.reference import Reference

@@ -10,8 +10,7 @@ import torch
 
 from runner.vocabulary.expectations.base import EAGER
 from runner.vocabulary.expectations.calibrated_measure import NoReference, nudged, runs_of
-from runner.vocabulary.expectations.close_measure import leaves_of
-from runner.vocabulary.expectations.close_reference import Answers
+from runner.vocabulary.expectations.close_measure import Answers, leaves_of
 from runner.vocabulary.steps.gradients import forget_gradients, gradients_of
 from runner.worker.case import copies, other_inputs
 from runner.worker.case.changeable import changeable

@@ -6,9 +6,9 @@ from typing import Any
 from torch.utils import _pytree as pytree
 
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
-from runner.vocabulary.expectations.compile_facts import COMPILATION
-from runner.vocabulary.expectations.dead import WEAK
-from runner.vocabulary.expectations.log import STDERR
+from runner.vocabulary.expectations.compilation import COMPILATION
+from runner.vocabulary.expectations.texts import STDERR
+from runner.vocabulary.expectations.values import WEAK
 from runner.worker.case import copies
 from runner.worker.case.parts import follow
 from runner.worker.case.reference import Reference

@@ -1,12 +1,13 @@
-"""``equals`` and ``differs``: exact comparison of named values with literals or with each other."""
+"""Values that a step binds: ``equals`` and ``differs``, ``strides``, ``dead``."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from runner.core.conditions import Surroundings
+from runner.core.conditions import Surroundings, holds
+from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.protocol import Json, decode, encode
-from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts, text_of
+from runner.vocabulary.expectations.base import OUTPUT, BadExpectation, text_of
 
 
 def _references(pairs: Mapping[str, Any]) -> tuple[str, ...]:
@@ -23,7 +24,7 @@ _CHANGED = "changed"
 _MADE_EQUAL = "made equal"
 
 
-def _with(facts: StepFacts, name: str, fact: Json) -> StepFacts:
+def _with_equality(facts: StepFacts, name: str, fact: Json) -> StepFacts:
     return facts.with_measured(**{name: fact})
 
 
@@ -86,12 +87,12 @@ class _Pairs:
             fact = facts.measured[name]
             if is_reference(other):
                 changed = {**fact, "equal": not self.expects_equal, "why": "changed"}
-                yield Mutant(name=_CHANGED if self.expects_equal else _MADE_EQUAL, facts=_with(facts, name, changed), leaf=name)
+                yield Mutant(name=_CHANGED if self.expects_equal else _MADE_EQUAL, facts=_with_equality(facts, name, changed), leaf=name)
             elif self.expects_equal:
                 for mutation, value in _others(decode(fact["value"])):
-                    yield Mutant(name=mutation, facts=_with(facts, name, {"value": encode(value)}), leaf=name)
+                    yield Mutant(name=mutation, facts=_with_equality(facts, name, {"value": encode(value)}), leaf=name)
             else:
-                yield Mutant(name=_MADE_EQUAL, facts=_with(facts, name, {"value": encode(other)}), leaf=name)
+                yield Mutant(name=_MADE_EQUAL, facts=_with_equality(facts, name, {"value": encode(other)}), leaf=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +146,7 @@ def same(value: Any, expected: Any) -> bool:
     return bool(value == expected) or (value != value and expected != expected)
 
 
-def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+def measure_equality(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
     """Measure in the worker: plain values as they are, tensors as nested lists, and the comparison of two named values."""
     facts: dict[str, Any] = {}
     for name, other in arguments["pairs"].items():
@@ -212,3 +213,155 @@ def _bits(tensor: Any) -> Any:
     import torch
 
     return tensor.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strides:
+    """``strides: {output: [0, 1], contiguous: true}``."""
+
+    kind: ClassVar[str] = "strides"
+    mutations: ClassVar[tuple[str, ...]] = ("another stride", "another layout")
+    of: str = OUTPUT
+    output: int | list[int] | None = None
+    equals: list[int] | None = None
+    contiguous: bool | str | None = None
+    when: Mapping[str, Any] | None = None
+
+    @classmethod
+    def parse(cls, body: Any) -> "Strides":
+        """Read the arguments."""
+        return cls(**body)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of the value."""
+        return (self.of,)
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker sends the strides and formats of every tensor."""
+        return {"of": self.of}
+
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge each selected tensor. The judgement shows the first that fails."""
+        if not holds(self.when, here):
+            return [Judgement.not_applicable()]
+        if facts.measured is None:
+            return [Judgement.error("nothing was measured", expected=f"strides of {self.of}")]
+        tensors = facts.measured["tensors"]
+        chosen = self._chosen(len(tensors))
+        if not chosen or max(chosen) >= len(tensors):
+            return [Judgement.error(f"{len(tensors)} tensors", expected=f"tensors {chosen or 'at all'} of {self.of}")]
+        judgements = [self._judge(index, tensors[index]) for index in chosen]
+        return [next((judgement for judgement in judgements if judgement.status.value != "held"), judgements[0])]
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """Each selected tensor on its own, with other strides and formats."""
+        tensors = facts.measured["tensors"]
+        for index in self._chosen(len(tensors)):
+            tensor = tensors[index]
+            if self.equals is not None or self.contiguous is None:
+                other = {**tensor, "strides": [stride + 1 for stride in tensor["strides"]] or [1]}
+                yield Mutant(name="another stride", facts=_with_strides(facts, index, other), where=f"{self.of}[{index}]")
+            if self.contiguous is not None:
+                lacks = [name for name in _FORMATS if name not in tensor["formats"]]
+                yield Mutant(
+                    name="another layout", facts=_with_strides(facts, index, {**tensor, "formats": lacks}), where=f"{self.of}[{index}]"
+                )
+
+    def _chosen(self, count: int) -> list[int]:
+        if self.output is None:
+            return list(range(count))
+        return [self.output] if isinstance(self.output, int) else list(self.output)
+
+    def _judge(self, index: int, tensor: Mapping[str, Any]) -> Judgement:
+        where = f"{self.of}[{index}]"
+        observed = f"shape {tensor['shape']}, strides {tensor['strides']}"
+        if self.equals is not None and tensor["strides"] != self.equals:
+            return Judgement.failed(expected=f"{where} with strides {self.equals}", observed=observed)
+        if self.contiguous is not None:
+            format_ = self.contiguous if isinstance(self.contiguous, str) else "contiguous_format"
+            required = self.contiguous is not False
+            expected = f"{where} {'' if required else 'not '}contiguous as {format_}"
+            return Judgement.of((format_ in tensor["formats"]) is required, expected=expected, observed=observed)
+        return Judgement.passed(expected=f"{where} with strides {self.equals}", observed=observed)
+
+
+_FORMATS = ("contiguous_format", "channels_last", "channels_last_3d")
+
+
+def _with_strides(facts: StepFacts, index: int, tensor: Mapping[str, Any]) -> StepFacts:
+    tensors = facts.measured["tensors"]
+    return facts.with_measured(tensors=[*tensors[:index], tensor, *tensors[index + 1 :]])
+
+
+def measure_strides(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+    """Measure in the worker: shape, strides and formats of every tensor of the value."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    leaves = [leaf for leaf in pytree.tree_leaves(value(arguments["of"])) if isinstance(leaf, torch.Tensor)]
+    return {"tensors": [{"shape": list(leaf.shape), "strides": list(leaf.stride()), "formats": _formats(leaf)} for leaf in leaves]}
+
+
+def _formats(tensor: Any) -> list[str]:
+    import torch
+
+    by_rank = {4: "channels_last", 5: "channels_last_3d"}
+    names = ["contiguous_format"] + ([by_rank[tensor.ndim]] if tensor.ndim in by_rank else [])
+    return [name for name in names if tensor.is_contiguous(memory_format=getattr(torch, name))]
+
+
+WEAK = "<weak>"
+"""The name of the worker's weak references; they are keyed by the names of the expectations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dead:
+    """``dead: [function.weight]``."""
+
+    kind: ClassVar[str] = "dead"
+    mutations: ClassVar[tuple[str, ...]] = ("still alive",)
+    objects: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, body: Any) -> "Dead":
+        """Read the names."""
+        return cls(objects=tuple(body))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """None: the step must not hold these values. They are looked up once, at the beginning of the case."""
+        return ()
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker collects garbage and checks its weak references."""
+        return {"objects": list(self.objects)}
+
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge each object on its own. An object that never existed is an error."""
+        return [self._judge(name, facts) for name in self.objects]
+
+    def _judge(self, name: str, facts: StepFacts) -> Judgement:
+        expected = f"{name} is freed"
+        if facts.measured is None:
+            return Judgement.error("nothing was measured", expected=expected, leaf=name)
+        found = facts.measured[name]
+        if not found["was"]:
+            return Judgement.error(f"it did not exist at the beginning of the case: {found['type']}", expected=expected, leaf=name)
+        observed = f"a {found['type']}, {'still alive' if found['alive'] else 'freed'}"
+        return Judgement.of(found["alive"] is False, expected=expected, observed=observed, leaf=name)
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """Each object on its own, still alive."""
+        for name in self.objects:
+            alive = {**facts.measured, name: {**facts.measured[name], "alive": True}}
+            yield Mutant(name="still alive", facts=replace(facts, measured=alive), leaf=name)
+
+
+def measure_dead(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+    """Measure in the worker, for each name: whether the object existed, its type, and whether it is alive."""
+    import gc
+
+    gc.collect()
+    weak = value(WEAK)
+    return {name: weak[name].state() for name in arguments["objects"]}
