@@ -137,7 +137,6 @@ def _run(commands: "_Commands") -> None:
     report_options.of_run(command)
     _verdict(command)
     _attempts(command)
-    _services(command)
     command.add_argument("--resume", metavar="RUN", help="resume a run that was killed or interrupted: its folder, its id, or latest")
     ledger_options.of_run(command)
     recorded_options.of_run(command)
@@ -205,19 +204,6 @@ def _attempts(command: argparse.ArgumentParser) -> None:
     )
     add("--repeat", type=times, default=1, metavar="N", help="run every case N times; a case with different outcomes is FLAKY (default: 1)")
     add("--flaky", choices=["fail", "pass"], default="fail", help="whether a FLAKY case fails the run (default: fail)")
-
-
-def _services(command: argparse.ArgumentParser) -> None:
-    """Add the servers that specs use."""
-    add = command.add_argument
-    add(
-        "--service",
-        action="append",
-        default=[],
-        metavar="NAME=HOST:PORT",
-        help="a running server for specs that use this service: redis=localhost:6379 (default: a new server for each case). "
-        "Code from a remote cache is executed: name only servers that you trust with your account (repeatable)",
-    )
 
 
 def _explain(commands: "_Commands") -> None:

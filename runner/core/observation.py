@@ -226,7 +226,5 @@ class ServiceReport:
     """How often each command was answered without an error, for keys of the form that torch's remote caches give theirs."""
     foreign: int = 0
     """How many commands were answered for other keys: of another client."""
-    left: int = 0
-    """Keys of the case that could not be deleted from a server that is not ours."""
     problem: str = ""
     """Why it cannot be trusted to have served the case; empty when nothing was wrong."""

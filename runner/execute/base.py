@@ -16,7 +16,6 @@ from typing import Protocol, Self, TypeAlias
 from runner.core.activity import Activity
 from runner.core.observation import Ending, ServiceReport
 from runner.core.protocol import Json
-from runner.execute.services import Address
 from runner.plan.jobs import Environment
 from runner.plan.resources import Capacity, Needs
 from runner.system.scratch import Space
@@ -170,8 +169,6 @@ class ExecutorSettings:
     """How many workers for a GPU may warm up beside those that run cases."""
     timeout_factor: float = 1.0
     """How many times longer than usual processes may take to start."""
-    servers: Mapping[str, Address] = field(default_factory=dict)
-    """Servers that the user named, by service; the executor starts servers for the other services."""
     warm_folder: Path | None = None
     """The folder of the files that zygotes built while they warmed up; None for none."""
     zygotes: int = 1

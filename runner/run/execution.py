@@ -7,7 +7,6 @@ from runner.core.conditions import Surroundings
 from runner.core.events import Note, RunEvent
 from runner.core.header import AuditScore
 from runner.execute.executors import RAY
-from runner.execute.services import named_servers
 from runner.language.load import surroundings_of
 from runner.record.run_folder import RunFolder
 from runner.run import resume
@@ -77,7 +76,7 @@ class Execution:
         return self._audit.score()
 
     def _case_runner(self, cases: Sequence[Case], recorded: Sequence[Case]) -> CaseRunner:
-        glance = availability.inspect_files(installed_torch(), named_servers(self._options.service))
+        glance = availability.inspect_files(installed_torch())
         suite, waivers = self._selection.suite, self._selection.waivers
         prepared = self._prepared
         scheduling, executors = prepared.scheduling, prepared.executors

@@ -14,7 +14,6 @@ from runner.core.results import CaseResult
 from runner.execute.base import Execution, Executor, ExecutorSettings, Job
 from runner.execute.executors import EXECUTORS
 from runner.execute.routing import Makers, RoutingExecutor
-from runner.execute.services import named_servers
 from runner.judge.waivers import Waivers
 from runner.language.expand.cases import surroundings
 from runner.language.load import Suite
@@ -177,7 +176,6 @@ def _settings(options: ExecutionOptions, folder: RunFolder, workers: int, thread
         spares=schedule.spares(workers),
         zygotes=schedule.zygotes(),
         timeout_factor=options.timeout_factor,
-        servers=named_servers(options.service),
         warm_folder=cache_dirs.warm_folder(),
         torch_root=machine.torch_root,
     )

@@ -14,7 +14,6 @@ from runner.core.header import RunHeader
 from runner.core.options import RunOptions
 from runner.execute.executors import EXECUTORS, LOCAL
 from runner.execute.routing import Makers
-from runner.execute.services import named_servers, reach
 from runner.judge.waivers import Waivers
 from runner.language.load import Suite, load
 from runner.language.waivers import load_waivers
@@ -94,7 +93,6 @@ def check(options: RunOptions) -> Checked:
     if options.shuffle is not None and options.order != "longest-first":
         raise UsageError(f"--shuffle with --order {options.order}: both order the cases (use one of them)")
     options, failed = with_failed(options)
-    reach(named_servers(options.service))
     scratch.check()
     cache_dirs.warm_folder()
     return Checked(options=options, workers=workers, policy=policy, memory_limit=memory_limit, profile=profile, failed=failed)

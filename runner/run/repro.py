@@ -16,8 +16,6 @@ def repro(options: RunOptions, case: Case, required: Sequence[str] = ()) -> str:
         parts += ["--backends", str(file)]
     for file in options.waivers:
         parts += ["--waivers", str(file)]
-    for server in options.service:
-        parts += ["--service", server]
     if options.bench and not case.left_out and any(map(is_optional, case.steps)):
         parts.append("--bench")
     for name in required:

@@ -59,8 +59,8 @@ def of_cases(cases: Iterable[Case], machine: Machine) -> list[Verdict]:
     return found
 
 
-def inspect_files(installed: InstalledTorch | None, servers: Iterable[str] = ()) -> Machine:
-    """Return what files and environment show of this machine, without importing torch. ``servers`` are the services with a server given."""
+def inspect_files(installed: InstalledTorch | None) -> Machine:
+    """Return what files and environment show of this machine, without importing torch."""
     return Machine(
         python=tuple(sys.version_info[:3]),
         torch=installed.version if installed else None,
@@ -68,7 +68,6 @@ def inspect_files(installed: InstalledTorch | None, servers: Iterable[str] = ())
         builds=installed.builds if installed else {},
         gpus=None if _may_have_gpu() else 0,
         found={name: capability.look() for name, capability in CAPABILITIES.items() if capability.look is not None},
-        servers=frozenset(servers),
         torch_root=str(installed.root) if installed else None,
         no_torch=no_torch_reason() if installed is None else "",
     )

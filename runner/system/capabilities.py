@@ -48,8 +48,6 @@ class Machine:
     arch: str | None = None
     found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What ``look`` of each capability found, by its name."""
-    servers: frozenset[str] = frozenset()
-    """Services with a server given on the command line."""
     torch_root: str | None = None
     """The folder of the inspected torch; None if it is not known."""
     no_torch: str = "torch is not installed"
@@ -129,12 +127,7 @@ def _cxx(machine: Machine, argument: str) -> Answer:
 
 
 def _redis(machine: Machine, argument: str) -> Answer:
-    found = machine.found.get("redis", ())
-    if "redis" not in found:
-        return _no("the Python package redis is not installed (install the extra 'remote')")
-    if "fakeredis" in found or "redis" in machine.servers:
-        return YES
-    return _no("the Python package fakeredis is not installed (install the extra 'remote'), and no --service names a server")
+    return YES if machine.found.get("redis") else _no("the Python package redis is not installed (install the extra 'remote')")
 
 
 def _python(machine: Machine, argument: str) -> Answer:
@@ -289,9 +282,7 @@ CAPABILITIES: Mapping[str, Capability] = {
         look=functools.partial(looks.package, "ck4inductor"),
     ),
     "cxx": Capability(summary="the C++ compiler that torch calls is installed: $CXX, or else g++", probe=_cxx, look=looks.compiler),
-    "redis": Capability(
-        summary="a Redis client, and a server: an embedded one, or one that --service names", probe=_redis, look=looks.redis
-    ),
+    "redis": Capability(summary="the Redis client of torch's remote caches", probe=_redis, look=looks.redis),
     "python": Capability(summary="Python is in a range of versions", probe=_python, takes=">3.11.8", check=check_range),
     "torch": Capability(summary="torch is in a range of versions", probe=_torch, takes=">=2.12", check=check_range),
     "gpus": Capability(summary="so many GPUs are visible", probe=_gpus, takes=">=2", check=check_range, is_of_gpus=True),

@@ -20,8 +20,8 @@ def compiler() -> tuple[str, ...]:
 
 
 def redis() -> tuple[str, ...]:
-    """Return which are installed: the client that torch uses, and the embedded server."""
-    return tuple(name for name in ("redis", "fakeredis") if package(name))
+    """Return the folder of the client that torch uses."""
+    return package("redis")
 
 
 def libraries() -> tuple[str, ...]:

@@ -42,7 +42,7 @@ PROBES = [
     ("cxx", None, BARE, NO, "no C++ compiler that torch calls: $CXX, which is one program, or else g++"),
     ("python", ">=3.11", BARE, YES, ""),
     ("python", ">3.11.7", BARE, NO, "python 3.11.7 is not >3.11.7"),
-    ("redis", None, replace(BARE, found={"redis": ("redis", "fakeredis")}), YES, ""),
+    ("redis", None, replace(BARE, found={"redis": ("/site/redis",)}), YES, ""),
     ("redis", None, BARE, NO, "the Python package redis is not installed (install the extra 'remote')"),
     ("torch", ">=2.13", BARE, YES, ""),
     ("torch", "<2.13", BARE, NO, "torch 2.13.0+cpu is not <2.13"),

@@ -152,9 +152,9 @@ def test_triton_that_is_absent_or_broken(tmp_path: Path, monkeypatch: pytest.Mon
     assert told(software.triton(broken)) == [("triton.import", "problem")]
 
 
-def test_services_need_both_packages(tmp_path: Path) -> None:
-    assert told(software.services(scene(tmp_path, machine={"found": {"redis": ("redis",)}}))) == [("services.redis", "note")]
-    assert told(software.services(scene(tmp_path, machine={"found": {"redis": ("redis", "fakeredis")}}))) == [("services.redis", "ok")]
+def test_services_need_the_client(tmp_path: Path) -> None:
+    assert told(software.services(scene(tmp_path))) == [("services.redis", "note")]
+    assert told(software.services(scene(tmp_path, machine={"found": {"redis": ("/redis",)}}))) == [("services.redis", "ok")]
 
 
 # -- compilers ----------------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def test_what_is_given_several_times_is_a_tuple() -> None:
     assert options.paths == (Path("a.yaml"), Path("b"))
     assert options.backends == (Path("x.yaml"), Path("y.yaml"))
     assert options.select == ("one", "two *")
-    assert (options.require, options.waivers, options.service) == (("cuda",), (), ())
+    assert (options.require, options.waivers) == (("cuda",), ())
 
 
 def test_run_and_audit_say_alike_how_cases_are_executed() -> None:
@@ -104,7 +104,6 @@ def test_the_journal_records_every_option_under_its_name() -> None:
         "resume": "",
         "retries": "0",
         "select": "",
-        "service": "",
         "shard": "",
         "shard-by": "id",
         "shuffle": "",
@@ -116,10 +115,7 @@ def test_the_journal_records_every_option_under_its_name() -> None:
 
 
 def test_the_journal_records_what_was_given_as_text() -> None:
-    line = (
-        "'a b.yaml' c --select 'x[*]' --fail-fast --shuffle 7 --min-executed 0 --retries 2 --timeout 5 "
-        "--junit r.xml --shard 1/2 --service redis=localhost:1"
-    )
+    line = "'a b.yaml' c --select 'x[*]' --fail-fast --shuffle 7 --min-executed 0 --retries 2 --timeout 5 --junit r.xml --shard 1/2"
     found = option_texts(run_options(line))
     given = {name: text for name, text in found.items() if text != option_texts(run_options())[name]}
     assert given == {
@@ -132,5 +128,4 @@ def test_the_journal_records_what_was_given_as_text() -> None:
         "timeout": "5.0",
         "junit": "r.xml",
         "shard": "1/2",
-        "service": "redis=localhost:1",
     }

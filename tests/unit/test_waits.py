@@ -22,7 +22,7 @@ METHODS = {"wait": 1, "communicate": 2, "join": 1}
 RUNS = ("run", "call", "check_call", "check_output", "getoutput", "getstatusoutput")
 
 BOUND_ELSEWHERE = {
-    ("runner/execute/services/manage.py", "self.process.wait()"): "after SIGKILL",
+    ("runner/execute/services/__init__.py", "self.process.wait()"): "after SIGKILL",
     ("runner/execute/local/workers.py", "self.process.wait()"): "it has ended: its descriptor is readable",
     ("runner/execute/ray/link.py", "self._process.wait()"): "after SIGKILL",
     ("runner/execute/ray/relay.py", "process.wait()"): "after SIGKILL",

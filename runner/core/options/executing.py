@@ -11,8 +11,6 @@ class ExecutionOptions:
     jobs: str
     timeout: float
     timeout_factor: float
-    service: tuple[str, ...] = ()
-    """``NAME=HOST:PORT`` of each server that runs already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

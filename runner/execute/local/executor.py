@@ -36,7 +36,7 @@ class LocalExecutor:
         self._settings = settings
         self._scratch = scratch.make()
         self._places = Places(settings, self._scratch.path)
-        self._services = Services(settings.servers, self._scratch.path)
+        self._services = Services(self._scratch.path)
         self._orphans = Orphans()
         limits = Limits(
             timeout_factor=settings.timeout_factor,
@@ -79,7 +79,7 @@ class LocalExecutor:
         """Warnings for the user about the execution of jobs."""
         slow = [f"cases got a new process each instead of a fork, which is slow: {why}" for why in self._engine.broken]
         cold = [f"the warm-up of workers for a GPU failed, so each case does its work again: {why}" for why in self._engine.warm_problems]
-        return [*slow, *cold, *self._services.warnings, *self._engine.left_over]
+        return [*slow, *cold, *self._engine.left_over]
 
     def close(self) -> None:
         """Kill running workers, and remove the scratch folder."""

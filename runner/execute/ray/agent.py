@@ -22,7 +22,6 @@ from runner.execute.executors import EXECUTORS
 from runner.execute.ray import node_facts, source
 from runner.execute.ray.frames import Ended, Inlet, Message, is_name, pack, write
 from runner.execute.routing import RoutingExecutor
-from runner.execute.services import Address
 from runner.plan import schedule
 from runner.plan.jobs import Environment
 from runner.plan.resources import Capacity
@@ -105,7 +104,6 @@ class Agent:
             spares=schedule.spares(workers),
             zygotes=schedule.zygotes(),
             timeout_factor=float(message["timeout_factor"]),
-            servers={name: Address(host, int(port)) for name, (host, port) in message["servers"].items()},
             warm_folder=cache_dirs.warm_folder(),
             torch_root=machine.torch_root,
         )

@@ -27,7 +27,7 @@ _QUERY = ("nvidia-smi", "--query-gpu=serial,uuid,driver_version,memory.used", "-
 def machine(message: Message) -> Machine:
     """Return what files show of this machine, with which of the packages that cases need are installed."""
     packages = {str(name): _is_installed(str(name)) for name in message["packages"]}
-    return dataclasses.replace(availability.inspect_files(installed_torch(), message["servers"]), packages=packages)
+    return dataclasses.replace(availability.inspect_files(installed_torch()), packages=packages)
 
 
 def _is_installed(name: str) -> bool:
@@ -39,7 +39,7 @@ def _is_installed(name: str) -> bool:
 
 def machine_as_json(machine: Machine) -> dict[str, Json]:
     """Return a machine as JSON."""
-    return {**dataclasses.asdict(machine), "servers": sorted(machine.servers)}
+    return dataclasses.asdict(machine)
 
 
 def machine_from_json(content: Message) -> Machine:
@@ -49,7 +49,6 @@ def machine_from_json(content: Message) -> Machine:
         "python": tuple(map(int, content["python"])),
         "release": None if release is None else tuple(map(int, release)),
         "found": {str(name): tuple(map(str, values)) for name, values in content["found"].items()},
-        "servers": frozenset(map(str, content["servers"])),
         "packages": None if packages is None else {str(name): bool(there) for name, there in packages.items()},
     }
     return Machine(**{**content, **changed})

@@ -1,11 +1,10 @@
-"""The process that a case's Redis client talks to: ``python -m runner.execute.services.serve``, fresh for each case, without torch.
+"""The Redis server of one case: ``python -m runner.execute.services.serve``, fresh for each case, without torch.
 
-It is a proxy for a server: fakeredis in this process, or a real one elsewhere. A client must send the password, sees only its own keys
-(they get a prefix), and can send only the commands of a cache. The replies are counted here, out of reach of the worker.
+It speaks as much of the Redis protocol as the client of a cache does: the handshake, GET and SET. A client must send the password. The
+replies are counted here, out of reach of the worker.
 
-The first line of standard input says how (``{"password": ..., "prefix": ..., "server": null or [HOST, PORT]}``); ``{"port": N}`` is
-printed; when standard input ends, the case's keys are deleted from a server that is not ours, and the report is printed: ``{"answered":
-{"GET": 4, "SET": 1}, "foreign": 0, "left": 0, "problem": ""}``. A runner that dies closes standard input too.
+The first line of standard input is the password; ``{"port": N}`` is printed; when standard input ends, also because the runner died, the
+report is printed: ``{"answered": {"GET": 4, "SET": 1}, "foreign": 0, "problem": ""}``.
 """
 
 import contextlib
@@ -13,107 +12,74 @@ import hmac
 import json
 import os
 import re
-import socket
 import socketserver
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, BinaryIO
-
-from runner.execute.services.resp import MAX_WORD, Broken, read_reply, read_request, request
-
-_SECONDS = 30.0
-"""How long a server may take for a reply."""
-
-_DAY = 86_400
-"""Seconds after which a server that is not ours forgets a key that was not deleted, because this process was killed."""
+from io import BufferedIOBase
 
 _KEY_OF_TORCH = re.compile(rb"pt2:[A-Za-z0-9_.-]+::.+:c[0-9]+", re.DOTALL)
 """The form of the keys of torch's remote caches (``RedisRemoteCache._get_key``, 2.11 to 2.13)."""
 
-_STRANGERS_MOST = 4096
+_MOST_BYTES = 512 << 20
+"""The most bytes of a word; Redis has the same limit."""
+_MOST_BYTES_OF_STRANGERS = 4096
 """The most bytes of a word from a client that has not given the password."""
+_MOST_WORDS = 1024
 
-_DELETED_AT_ONCE = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A connection to the server."""
-
-    socket: socket.socket
-    replies: BinaryIO
-
-    def ask(self, *words: bytes) -> bytes:
-        """Send a request and return the reply's bytes; raise OSError or ``Broken``."""
-        self.socket.sendall(request(words))
-        return read_reply(self.replies)
-
-    def close(self) -> None:
-        """Hang up."""
-        with contextlib.suppress(OSError):
-            self.replies.close()
-            self.socket.close()
+_OK = b"+OK\r\n"
+_WRONG = b"-WRONGPASS invalid username-password pair or user is disabled.\r\n"
 
 
-def _link(connected: socket.socket) -> Link:
-    connected.settimeout(_SECONDS)
-    return Link(connected, connected.makefile("rb"))
+class Broken(Exception):
+    """The data violates the protocol, is too large, or was cut off."""
 
 
-def real_server(host: str, port: int) -> Callable[[], Link]:
-    """Return a function that connects to a remote server."""
-    return lambda: _link(socket.create_connection((host, port), timeout=_SECONDS))
+def read_request(stream: BufferedIOBase, most: int = _MOST_BYTES) -> list[bytes]:
+    """Read the words of one request, each at most ``most`` bytes; none where the stream ends between two. Raise ``Broken``."""
+    line = stream.readline(100)
+    if not line:
+        return []
+    return [_word(stream, most) for _ in range(_number(line, b"*", _MOST_WORDS))]
 
 
-def embedded_server() -> Callable[[], Link]:
-    """Return a function that connects to a fakeredis in this process by a socket pair; it has no port."""
-    import fakeredis
-
-    server = fakeredis.TcpFakeServer(("127.0.0.1", 0), bind_and_activate=False)
-    server.daemon_threads = True
-    kind: Any = server.RequestHandlerClass
-
-    class Patient(kind):  # type: ignore[misc]  # the class is fakeredis's own, which it does not publish
-        def setup(self) -> None:
-            super().setup()
-            # left as it is, the socket never waits, and an answer larger than its buffer is lost
-            self.connection.settimeout(float(_DAY))
-
-    server.RequestHandlerClass = Patient
-    numbers = iter(range(1 << 62))
-
-    def connect() -> Link:
-        mine, theirs = socket.socketpair()
-        server.process_request(theirs, ("case", next(numbers)))
-        return _link(mine)
-
-    return connect
+def _word(stream: BufferedIOBase, most: int) -> bytes:
+    size = _number(stream.readline(100), b"$", most)
+    word = stream.read(size + 2)
+    if len(word) != size + 2:
+        raise Broken("cut off")
+    return word[:-2]
 
 
-class Front(socketserver.ThreadingTCPServer):
-    """Accepts clients, and counts the replies to them."""
+def _number(line: bytes, kind: bytes, most: int) -> int:
+    digits = line[1:-2]
+    if line[:1] != kind or not line.endswith(b"\r\n") or not digits.isdigit() or len(digits) > 12 or int(digits) > most:
+        raise Broken(f"{line[:40]!r} in place of a length")
+    return int(digits)
+
+
+class Server(socketserver.ThreadingTCPServer):
+    """Accepts clients, has the keys of the case, and counts the replies."""
 
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, connect: Callable[[], Link], password: str, prefix: str, *, expires: bool) -> None:
+    def __init__(self, password: bytes) -> None:
         super().__init__(("127.0.0.1", 0), _Client)
-        self.connect = connect
-        self.password = password.encode()
-        self.prefix = prefix.encode()
-        self.more: tuple[bytes, ...] = (b"EX", b"%d" % _DAY) if expires else ()
+        self.password = password
+        self.values: dict[bytes, bytes] = {}
         self.answered: Counter[str] = Counter()
         self.foreign = 0
-        self.keys: set[bytes] = set()
         self.problem = ""
         self.lock = threading.Lock()
 
-    def knows(self, password: bytes) -> bool:
-        """Whether it is the password."""
-        return hmac.compare_digest(password, self.password)
+    def count(self, command: str, key: bytes) -> None:
+        """Count a reply."""
+        with self.lock:
+            if _KEY_OF_TORCH.fullmatch(key):
+                self.answered[command] += 1
+            else:
+                self.foreign += 1
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Record the error, unless the client hung up."""
@@ -121,116 +87,68 @@ class Front(socketserver.ThreadingTCPServer):
         if not isinstance(error, OSError | Broken):
             self.problem = self.problem or f"{type(error).__name__}: {error}"
 
-    def delete_keys(self) -> int:
-        """Delete the case's keys, and no others; return how many are left."""
-        keys = sorted(self.keys)
-        try:
-            with self._linked() as link:
-                while keys:
-                    some, keys = keys[:_DELETED_AT_ONCE], keys[_DELETED_AT_ONCE:]
-                    if link.ask(b"DEL", *some).startswith(b"-"):
-                        return len(some) + len(keys)
-        except (OSError, Broken) as error:
-            self.problem = self.problem or f"the case's keys were not deleted: {error}"
-            return len(keys) or len(self.keys)
-        return 0
-
-    @contextlib.contextmanager
-    def _linked(self) -> Iterator[Link]:
-        link = self.connect()
-        try:
-            yield link
-        finally:
-            link.close()
-
 
 class _Client(socketserver.StreamRequestHandler):
     """One connection of a client: a request, its reply, and again."""
 
-    server: Front
+    server: Server
 
     def setup(self) -> None:
         super().setup()
         self.is_known = False
-        self.link: Link | None = None
+        self.protocol = 2
 
     def handle(self) -> None:
-        while True:
-            words = read_request(self.rfile, MAX_WORD if self.is_known else _STRANGERS_MOST)
-            if not words:
-                return
-            self.wfile.write(self._answer(words[0].upper(), words))
-
-    def finish(self) -> None:
-        if self.link is not None:
-            self.link.close()
-        super().finish()
+        while words := read_request(self.rfile, _MOST_BYTES if self.is_known else _MOST_BYTES_OF_STRANGERS):
+            self.wfile.write(self._answer(words[0].upper(), words[1:]))
 
     def _answer(self, command: bytes, words: list[bytes]) -> bytes:
-        if command == b"AUTH" and len(words) in (2, 3):
-            self.is_known = self.server.knows(words[-1])
-            return b"+OK\r\n" if self.is_known else _WRONG
-        if command == b"HELLO" and len(words) >= 5 and words[2].upper() == b"AUTH":
-            # the password is the front's: the server behind has its own, or none
-            self.is_known = self.server.knows(words[4])
-            words = [*words[:2], *words[5:]]
-            if not self.is_known:
-                return _WRONG
+        match command, words:
+            case (b"AUTH", [*_, password]):
+                self.is_known = hmac.compare_digest(password, self.server.password)
+                return _OK if self.is_known else _WRONG
+            case (b"HELLO", [version, *rest]) if version in (b"2", b"3"):
+                if rest[:1] and rest[0].upper() == b"AUTH" and len(rest) >= 3:
+                    self.is_known = hmac.compare_digest(rest[2], self.server.password)
+                    if not self.is_known:
+                        return _WRONG
+                if self.is_known:
+                    self.protocol = int(version)
+                    head = b"%3\r\n" if self.protocol == 3 else b"*6\r\n"
+                    return head + b"+server\r\n+redis\r\n+version\r\n+7.4.0\r\n+proto\r\n:%d\r\n" % self.protocol
         if not self.is_known:
             return b"-NOAUTH Authentication required.\r\n"
-        if command == b"GET" and len(words) == 2:
-            return self._relay("GET", b"GET", self.server.prefix + words[1], key=words[1])
-        if command == b"SET" and len(words) == 3:
-            return self._set(words[1], words[2])
-        if command in (b"HELLO", b"PING") or (command == b"CLIENT" and words[1:2] and words[1].upper() in (b"SETINFO", b"SETNAME")):
-            return self._relay("", *words)
-        return b"-ERR not let through: a cache needs GET key and SET key value\r\n"
-
-    def _set(self, key: bytes, value: bytes) -> bytes:
-        own = self.server.prefix + key
-        with self.server.lock:
-            self.server.keys.add(own)
-        return self._relay("SET", b"SET", own, value, *self.server.more, key=key)
-
-    def _relay(self, counted: str, *words: bytes, key: bytes = b"") -> bytes:
-        try:
-            if self.link is None:
-                self.link = self.server.connect()
-            reply = self.link.ask(*words)
-        except (OSError, Broken) as error:
-            self.server.problem = self.server.problem or f"the server did not answer: {error}"
-            raise
-        if counted and not reply.startswith(b"-"):
-            with self.server.lock:
-                if _KEY_OF_TORCH.fullmatch(key):
-                    self.server.answered[counted] += 1
-                else:
-                    self.server.foreign += 1
-        return reply
-
-
-_WRONG = b"-WRONGPASS invalid username-password pair or user is disabled.\r\n"
+        match command, words:
+            case (b"GET", [key]):
+                with self.server.lock:
+                    value = self.server.values.get(key)
+                self.server.count("GET", key)
+                if value is None:
+                    return b"_\r\n" if self.protocol == 3 else b"$-1\r\n"
+                return b"$%d\r\n%s\r\n" % (len(value), value)
+            case (b"SET", [key, value]):
+                with self.server.lock:
+                    self.server.values[key] = value
+                self.server.count("SET", key)
+                return _OK
+            case (b"PING", []):
+                return b"+PONG\r\n"
+            case (b"CLIENT", [kind, *_]) if kind.upper() in (b"SETINFO", b"SETNAME"):
+                return _OK
+        return b"-ERR this server knows GET key and SET key value\r\n"
 
 
 def main() -> None:
     """Serve one case."""
-    wanted = json.loads(sys.stdin.buffer.readline())
-    server = wanted["server"]
-    connect = real_server(*server) if server else embedded_server()
-    front = Front(connect, wanted["password"], wanted["prefix"], expires=bool(server))
-    threading.Thread(target=front.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    _say({"port": front.server_address[1]})
+    server = Server(sys.stdin.buffer.readline().strip())
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    print(json.dumps({"port": server.server_address[1]}), flush=True)
     sys.stdin.buffer.read()
-    front.shutdown()
-    left = front.delete_keys() if server else 0
+    server.shutdown()
     with contextlib.suppress(BrokenPipeError):  # the runner has died
-        _say({"answered": dict(front.answered), "foreign": front.foreign, "left": left, "problem": front.problem})
+        print(json.dumps({"answered": dict(server.answered), "foreign": server.foreign, "problem": server.problem}), flush=True)
     # connections of remaining clients are dropped
     os._exit(0)
-
-
-def _say(message: object) -> None:
-    print(json.dumps(message), flush=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from runner.core.options import RunOptions
 from runner.core.results import CaseResult
 from runner.execute.base import Execution
 from runner.execute.ray.link import GatewayLink, Link
-from runner.execute.services import named_servers
 from runner.language.expand.cases import surroundings
 from runner.language.lab import read_lab
 from runner.plan import schedule
@@ -43,7 +42,6 @@ class FleetRunner(CaseRunner):
             "timeout_factor": options.timeout_factor,
             "jobs": options.jobs,
             "memory_limit": options.memory_limit,
-            "servers": {name: [address.host, address.port] for name, address in named_servers(options.service).items()},
             "packages": nodes.packages_of(cases),
         }
         link = link_of(options)

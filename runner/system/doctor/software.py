@@ -115,10 +115,10 @@ def _version_in(path: Path) -> str:
 
 
 def services(scene: Scene) -> Iterator[Finding]:
-    """Say whether specs of remote caches have their server."""
+    """Say whether specs of remote caches have their client."""
     answer = CAPABILITIES["redis"].probe(scene.machine, "")
     if answer.availability is Availability.YES:
-        yield Finding("services.redis", OK, "the Redis client of torch and an embedded server are installed")
+        yield Finding("services.redis", OK, "the Redis client of torch is installed")
     else:
         remedy = "pip install 'torch-conformance[remote]'"
         yield Finding("services.redis", NOTE, answer.reason, "specs of remote caches are unavailable", remedy)

@@ -91,9 +91,6 @@ def built_by_warm_up() -> dict[str, str]:
     return {name: folder for name, folder in folders.items() if folder}
 
 
-def use_redis(url: str, tag: str) -> None:
-    """Set the server of torch's Redis client, and the tag in keys of caches. Torch reads both at each compile."""
-    import torch.compiler.config
-
+def use_redis(url: str) -> None:
+    """Set the server of torch's Redis client. Torch reads it at each compile."""
     os.environ["TORCHINDUCTOR_REDIS_URL"] = url
-    torch.compiler.config.cache_key_tag = tag
