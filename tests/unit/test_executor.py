@@ -49,7 +49,7 @@ EXECUTION = Execution(
     begun=1.5e9,
     gpus=(0, 1),
     files=("code-0-0.txt", "plan.json", "\udcff"),
-    services=(ServiceReport(name="redis", answered={"GET": 2}, foreign=1, left=3, problem="none"),),
+    services=(ServiceReport(name="redis", answered={"GET": 2}, foreign=1, problem="none"),),
     printed="Traceback",
     stack_from=17,
     space=Space(folder="/tmp", bytes=1 << 40, files=None, problem="none"),
