@@ -60,11 +60,11 @@ class Cluster:
         self._start("head", [sys.executable, "-P", "-c", _RAY, "start", *words])
 
     def join(self, name: str, *more: str, python: str = sys.executable, **variables: str) -> None:
-        words = ["node", "join", "--address", self.address, "--as", name, "--once", *more]
-        self._start(name, [python, "-m", "runner", *words], **variables)
+        words = ["--address", self.address, "--as", name, "--once", *more]
+        self._start(name, [python, "-m", "runner.cli.node", *words], **variables)
 
     def join_with_labels(self, name: str, **facts: str) -> None:
-        """Start a node with these labels. 'node join' would compare them with the machine; this does not."""
+        """Start a node with these labels. ``runner.cli.node`` would compare them with the machine; this does not."""
         labels = ",".join([f"{NAME}={name}", *(f"{LABEL}{fact}={value}" for fact, value in facts.items())])
         words = ["start", "--address", self.address, "--block", "--disable-usage-stats", "--labels", labels]
         self._start(name, [sys.executable, "-P", "-c", _RAY, *words, "--resources", f'{{"{RESOURCE}": 1}}'])

@@ -184,7 +184,7 @@ class Archive:
 
         self.edit(change, "footer")
         run = self._run()
-        self.members[JUNIT] = document_of(run.header, run.results, run.footer.ledgers if run.footer else ())
+        self.members[JUNIT] = document_of(run.header, run.results)
 
     def _run(self) -> Run:
         with TemporaryDirectory() as place:

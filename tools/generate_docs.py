@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.cli.help_pages import EXAMPLES, PROGRAM
 from runner.cli.parser import parser
+from runner.cli.table import COMMANDS, PROGRAM
 from runner.core.case import Case
 from runner.language.backends import load_backends
 from runner.language.lint import reference as lint
@@ -216,11 +216,11 @@ def _command(name: str, command: argparse.ArgumentParser) -> Iterator[str]:
     for action in command._actions:
         if action.dest != "help":
             yield f"| {_argument(action)} | {_escaped(action.help or '')} |"
-    if examples := EXAMPLES.get(name):
+    if name in COMMANDS:
         yield ""
         yield "| example | does |"
         yield "|---|---|"
-        yield from (f"| `{PROGRAM} {_escaped(arguments)}` | {does} |" for arguments, does in examples)
+        yield from (f"| `{PROGRAM} {_escaped(arguments)}` | {does} |" for arguments, does in COMMANDS[name].examples)
 
 
 def _argument(action: argparse.Action) -> str:

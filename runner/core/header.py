@@ -108,32 +108,6 @@ class RunHeader:
             return date.max
 
 
-OTHER_SHARD = "not selected: another shard"
-"""Why a shard did not execute a case of a ledger; a merged run has no such case."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerCount:
-    """How much of a ledger, the committed list of all cases of a folder of specs, a run executed."""
-
-    file: str
-    cases: int
-    executed: int
-    not_executed: Mapping[str, int] = field(default_factory=dict)
-    """How many of its cases were not executed, by reason."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MissedCases:
-    """The cases that an earlier run executed and this one did not."""
-
-    run: str
-    executed: int
-    """How many cases the earlier run executed."""
-    missed: Mapping[str, str] = field(default_factory=dict)
-    """The reason for each of them that was not executed now, by id."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditScore:
     """Whether the expectations of the cases that passed could have failed, by changes of what was observed (``judge/audit``).
@@ -165,10 +139,6 @@ class RunFooter:
     seconds: float
     exit_code: int
     interrupted: bool = False
-    ledgers: tuple[LedgerCount, ...] = ()
-    """Of the ledgers beside the specs that were read."""
-    against: tuple[MissedCases, ...] = ()
-    """One for the run of ``--against``."""
     statement: tuple[Statement, ...] = field(default=(), metadata={COMPUTED: True})
     """What the run says of its profile; empty for a run without one."""
     audit: tuple[AuditScore, ...] = ()

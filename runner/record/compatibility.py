@@ -15,7 +15,6 @@ FREE_OPTIONS: Mapping[str, str] = {
     "address": "where the head of the lab is; what the nodes are is compared",
     "executor": "who runs the cases; what the machine is is compared",
     "lab": "the file of the lab; what the nodes are is compared",
-    "against": "the run that is compared with at the end; changes no outcome",
     "jobs": "the number of parallel cases changes no outcome",
     "junit": "the path of a report",
     "order": "the order of the cases changes no outcome",

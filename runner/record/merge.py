@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from runner.core.header import OTHER_SHARD, AuditScore, LedgerCount, RunFooter, RunHeader
+from runner.core.header import AuditScore, RunFooter, RunHeader
 from runner.core.results import CaseResult
 from runner.record.compatibility import differences, machine_differences
 from runner.record.journal import Run, digest_of_selection, totals
@@ -214,7 +214,6 @@ def join(parts: Sequence[Part], *, run_id: str, command: tuple[str, ...]) -> Joi
         ended=max(footer.ended for footer in footers),
         seconds=max(footer.seconds for footer in footers),
         exit_code=code,
-        ledgers=merged_ledgers(footer.ledgers for footer in footers),
         statement=(statement,) if statement else (),
         audit=merged_audit(footer.audit for footer in footers),
     )
@@ -236,33 +235,6 @@ def _together(sides: Sequence[Mapping[str, str]]) -> dict[str, str]:
 def _by_number(case_id: str) -> list[tuple[int, str]]:
     """Return a sort key with numeric order: 2 before 10."""
     return [(int(piece), "") if piece.isdecimal() and len(piece) < 18 else (-1, piece) for piece in re.split(r"([0-9]+)", case_id)]
-
-
-_OF_ALL_SHARDS = ("not selected:", "lost:", "removed,")
-"""How the reasons begin that hold for every shard alike: they are not added up."""
-
-
-def merged_ledgers(shards: Iterable[Sequence[LedgerCount]]) -> tuple[LedgerCount, ...]:
-    """Return one count for each ledger: what no shard executed, by reason."""
-    by_file: dict[str, list[LedgerCount]] = {}
-    for counts in shards:
-        for count in counts:
-            by_file.setdefault(count.file, []).append(count)
-    return tuple(_joined_counts(counts) for counts in by_file.values())
-
-
-def _joined_counts(counts: Sequence[LedgerCount]) -> LedgerCount:
-    first = counts[0]
-    reasons: Counter[str] = Counter()
-    for count in counts:
-        for reason, number in count.not_executed.items():
-            if reason.startswith(_OF_ALL_SHARDS):
-                reasons[reason] = max(reasons[reason], number)
-            else:
-                reasons[reason] += number
-    del reasons[OTHER_SHARD]
-    executed = sum(count.executed for count in counts)
-    return LedgerCount(file=first.file, cases=first.cases, executed=executed, not_executed=dict(reasons.most_common()))
 
 
 def merged_audit(parts: Iterable[Sequence[AuditScore]]) -> tuple[AuditScore, ...]:

@@ -35,7 +35,6 @@ def write_again(name: str, junit: Path | None = None, flavour: str = "default") 
             run.results,
             truncated=run.footer is None,
             folder=folder,
-            ledgers=run.footer.ledgers if run.footer is not None else (),
             flavour=flavour,
             page=page.name,
         )

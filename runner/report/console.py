@@ -4,12 +4,10 @@ import functools
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from runner.core.folded_ids import folded_by_reason
-from runner.core.header import RunFooter
 from runner.core.outcomes import JUnitTag, Outcome
 from runner.core.results import CaseResult
 from runner.core.targets import evidence_of
@@ -199,21 +197,3 @@ def color_of(outcome: Outcome) -> int:
 def shown_id(case_id: str) -> str:
     """Return a case's id, quoted for a shell."""
     return shlex.quote(one_line(case_id, limit=10_000))
-
-
-def lines_of_ledgers(footer: RunFooter) -> Iterator[str]:
-    """Yield what was not executed: of the ledgers, and of the run of ``--against``. Nothing where there is neither."""
-    for count in footer.ledgers:
-        missing = count.cases - count.executed
-        yield f"\n{missing} of {_cases(count.cases)} in {one_line(count.file)} were not executed{':' if missing else ''}"
-        yield from (f"  {number:5}  {one_line(reason)}" for reason, number in count.not_executed.items())
-    for earlier in footer.against:
-        end = ":" if earlier.missed else ""
-        yield f"\n{len(earlier.missed)} of {_cases(earlier.executed)} that run {one_line(earlier.run)} executed did not run now{end}"
-        for reason, ids in folded_by_reason(earlier.missed).items():
-            yield f"  {one_line(reason)}"
-            yield from (f"    {one_line(line, limit=10_000)}" for line in ids)
-
-
-def _cases(count: int) -> str:
-    return "1 case" if count == 1 else f"{count} cases"

@@ -9,7 +9,6 @@ import itertools
 import math
 import shlex
 import xml.etree.ElementTree as ET
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from urllib.parse import quote
 from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # junit-xml ships no annotations (no py.typed), and no stub package exists for it
 
 from runner.core.events import HeaderCompleted, ResultsCompleted, RunAbandoned, RunEvent, RunStarted
-from runner.core.header import LedgerCount, RunHeader
+from runner.core.header import RunHeader
 from runner.core.outcomes import RETRIED, JUnitTag, Outcome
 from runner.core.results import Attempt, CaseResult
 from runner.core.targets import evidence_of
@@ -53,9 +52,6 @@ _MOST_CODE = 10
 _CODE_OF = {"filecheck": "code-", "graph": "graph-", "proof": "code-"}
 """The files that expectations of a kind look at, by the beginning of their names."""
 
-_MOST_REASONS = 50
-"""How many reasons for which cases of a ledger were not executed have a property of their own."""
-
 _PARTS_FOR_LINK = 8
 """The address of a case in the HTML report has at most this part of its text."""
 
@@ -73,13 +69,12 @@ class JUnitReporter:
             match event:
                 case RunStarted(is_resumed=False) | HeaderCompleted(is_resumed=True):
                     write_stub(path, event.header, flavour=setup.junit_flavour)
-                case ResultsCompleted(header=header, results=results, footer=footer):
+                case ResultsCompleted(header=header, results=results):
                     write_junit(
                         path,
                         header,
                         results,
                         folder=setup.folder.path,
-                        ledgers=footer.ledgers,
                         flavour=setup.junit_flavour,
                         page=setup.page,
                     )
@@ -110,9 +105,9 @@ def write_junit(path: Path, header: RunHeader, results: Sequence[CaseResult], **
     replace(path, _Report(header, results, **more).fitting())
 
 
-def document_of(header: RunHeader, results: Sequence[CaseResult], ledgers: Sequence[LedgerCount] = ()) -> bytes:
+def document_of(header: RunHeader, results: Sequence[CaseResult]) -> bytes:
     """Return the report of a run that has ended, without files beside it: a submission holds it."""
-    return _Report(header, results, ledgers=ledgers).fitting()
+    return _Report(header, results).fitting()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +124,6 @@ class _Report:
     """The folder of the run: cases list their attachments in it, in the form for CI systems."""
     page: str = ""
     """The name of the HTML report in ``folder``: red cases have their address there."""
-    ledgers: Sequence[LedgerCount] = ()
-    """Their counts stand in the first suite."""
     flavour: str = "default"
     """``strict`` is valid for Jenkins' xunit plugin."""
 
@@ -186,7 +179,7 @@ class _Report:
         if self.truncated:
             yield _truncated_suite(self.header, properties, self.why or TRUNCATED)
         # the properties of the run stand once: a reader shows those of every suite
-        properties = {} if self.truncated else {**properties, **_ledger_properties(self.ledgers)}
+        properties = {} if self.truncated else properties
         groups: dict[str, list[CaseResult]] = {}
         for result in self.results:
             groups.setdefault(result.spec, []).append(result)
@@ -209,19 +202,6 @@ def _properties(header: RunHeader, results: Sequence[CaseResult] = ()) -> dict[s
     variables = {f"env.{name}": value for name, value in header.variables.items()}
     known = {**run, **statement_properties(header, results), **header.environment, **variables}
     return {visible_name(name): clip(plain(value), _PROPERTY_LIMIT) for name, value in known.items() if value}
-
-
-def _ledger_properties(ledgers: Sequence[LedgerCount]) -> dict[str, str]:
-    """Return the counts of ledgers: all cases, the executed ones, and how many were not executed for each reason."""
-    found: Counter[str] = Counter()  # two reasons that read alike once they are escaped are one
-    for count in ledgers:
-        name = f"ledger.{count.file}"
-        common = Counter(count.not_executed).most_common(_MOST_REASONS)
-        rest = count.cases - count.executed - sum(number for _, number in common)
-        rows = [("cases", count.cases), ("executed", count.executed), *((f"not-executed: {reason}", number) for reason, number in common)]
-        for key, number in [*rows, *([("not-executed for other reasons", rest)] if rest else [])]:
-            found[clip(visible_name(f"{name}.{key}"), _PROPERTY_LIMIT)] += number
-    return {name: str(number) for name, number in found.items()}
 
 
 def _truncated_suite(header: RunHeader, properties: Mapping[str, str], why: str) -> ET.Element:
@@ -429,7 +409,7 @@ _BY_FOLDER = {("testcase", "file"), ("testsuite", "name")}
 """What depends on the folder in which a report is written."""
 
 
-def difference(report: bytes, header: RunHeader, results: Sequence[CaseResult], ledgers: Sequence[LedgerCount]) -> str:
+def difference(report: bytes, header: RunHeader, results: Sequence[CaseResult]) -> str:
     """Return where a report differs from the one that a journal gives; empty if nowhere. The report is untrusted."""
     if len(report) > 2 * FILE_LIMIT or b"<!" in report:
         return "it is larger than a report, or has a declaration of a type"
@@ -441,7 +421,7 @@ def difference(report: bytes, header: RunHeader, results: Sequence[CaseResult], 
         found = ET.fromstring(text)  # noqa: S314 - without a declaration no entity can be defined
     except (ET.ParseError, ValueError) as error:
         return f"it is no XML: {one_line(str(error))}"
-    return _difference(found, ET.fromstring(document_of(header, results, ledgers)), "")  # noqa: S314 - this program has just written the text
+    return _difference(found, ET.fromstring(document_of(header, results)), "")  # noqa: S314 - this program has just written the text
 
 
 def _difference(found: ET.Element, expected: ET.Element, where: str) -> str:

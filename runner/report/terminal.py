@@ -20,7 +20,7 @@ from runner.core.events import (
 )
 from runner.core.exit_codes import ExitCode
 from runner.report import one_line, plain, statement
-from runner.report.console import lines_of_ledgers, print_report, wants_bar, wants_color, why_nothing
+from runner.report.console import print_report, wants_bar, wants_color, why_nothing
 from runner.report.excerpts import Excerpts
 from runner.report.progress import Progress, can_draw
 from runner.report.setup import ReportSetup
@@ -79,7 +79,7 @@ class TerminalReporter:
             folder=Path(shown_path(folder.path)),
             not_requested=ended.header.not_requested,
             source=Excerpts(ended.header.specs),
-            coverage=[*lines_of_ledgers(ended.footer), *map(plain, ended.void_waivers), *statement.lines_of(ended.footer)],
+            coverage=[*map(plain, ended.void_waivers), *statement.lines_of(ended.footer)],
             page=folder.page,
         )
         for stated in ended.footer.statement:

@@ -11,7 +11,7 @@ from runner.core.case import Case
 from runner.core.diagnostics import JournalAltered
 from runner.core.events import ExecutionEnded, Listener, Note, ResultsCompleted, RunAbandoned, RunEnded, RunStarted, Warned
 from runner.core.exit_codes import ExitCode, exit_code
-from runner.core.header import LedgerCount, RunFooter
+from runner.core.header import RunFooter
 from runner.core.options import RunOptions
 from runner.core.results import NODE_LOST, CaseResult, executed
 from runner.judge.void_waivers import lines_of, void_waivers
@@ -20,7 +20,6 @@ from runner.record.evidence import alterations
 from runner.record.report_paths import require_free_report
 from runner.record.run_folder import RunFolder
 from runner.run import resume
-from runner.run.coverage import Coverage
 from runner.run.execution import Execution
 from runner.run.header import now
 from runner.run.header_stage import HeaderStage
@@ -71,7 +70,6 @@ class Controller:
     def __init__(self, prepared: Prepared, folder: RunFolder, listener: Listener, interrupts: Interrupts) -> None:
         self._options = prepared.options
         self._selection = prepared.selection
-        self._expected = prepared.expected
         self._folder = folder
         self._emit = listener.on_event
         self._interrupts = interrupts
@@ -128,9 +126,7 @@ class Controller:
         """Let the listeners write their files, then end the journal: the run is complete when its files are written."""
         code = self._exit_code()
         results = tuple(self._ledger.of(self._selection.selected))
-        coverage = Coverage(self._selection.suite.cases, self._selection.whole, self._ledger.results)
-        ledgers = tuple(map(coverage.of_ledger, self._expected.ledgers))
-        footer = self._footer(code, coverage, ledgers)
+        footer = self._footer(code)
         self._emit(ResultsCompleted(header=self._header.header, results=results, footer=footer))
         void = self._void_waivers(results)
         footer = replace(footer, ended=now(), seconds=self._seconds())  # with the time that the files took
@@ -171,16 +167,13 @@ class Controller:
     def _seconds(self) -> float:
         return round(time.monotonic() - self._begun, 3)
 
-    def _footer(self, code: ExitCode, coverage: Coverage, ledgers: tuple[LedgerCount, ...]) -> RunFooter:
-        earlier = self._expected.earlier
+    def _footer(self, code: ExitCode) -> RunFooter:
         statement = self._header.header.statement(self._ledger.results.values())
         return RunFooter(
             ended=now(),
             seconds=self._seconds(),
             exit_code=int(code),
             interrupted=self._is_interrupted,
-            ledgers=ledgers,
-            against=(coverage.of_earlier(earlier),) if earlier else (),
             statement=(statement,) if statement else (),
             audit=self._execution.audit_score(),
         )

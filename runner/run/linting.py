@@ -140,25 +140,10 @@ def _facts(options: LintOptions) -> RunFacts:
     """Return what a recorded run says: the expectations that could not have failed, and differences at comparisons with a tolerance."""
     name = options.run or ""
     folder = find_run(name)
-    ran = recorded_cases(folder, _whole(name, options), None)
+    ran = recorded_cases(folder, AuditOptions(targets=(name,), backends=options.backends), None)
     survivors = audit_of(ran).survivors
     weak = tuple(Weakness(position=one.position, kind=one.kind, leaf=one.leaf, mutant=one.mutant, case_id=one.case_id) for one in survivors)
     return RunFacts(run=name, weaknesses=weak, closeness=tuple(_closeness(ran)))
-
-
-def _whole(name: str, options: LintOptions) -> AuditOptions:
-    return AuditOptions(
-        targets=(name,),
-        backends=options.backends,
-        backend=(),
-        select=(),
-        shard=None,
-        run=False,
-        json=False,
-        jobs="1",
-        timeout=1.0,
-        timeout_factor=1.0,
-    )
 
 
 def _closeness(ran: Ran) -> list[Closeness]:

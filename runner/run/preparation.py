@@ -21,7 +21,6 @@ from runner.plan import required, schedule
 from runner.plan.on_request import not_requested, requested
 from runner.plan.selection import Shard, select, unmatched, why_nothing_selected, without_benches
 from runner.plan.shards import member_of
-from runner.run.coverage import Expected, expected
 from runner.run.earlier_runs import Failed, among, scheduling_of, why_none, with_failed
 from runner.run.header import header_of, with_recorded_profile
 from runner.system import cache_dirs, output, scratch
@@ -70,8 +69,6 @@ class Prepared:
     workers: int
     scheduling: schedule.SchedulingOptions
     header: RunHeader
-    expected: Expected = field(default_factory=Expected)
-    """What the run is compared with at its end."""
     executors: Makers = field(default_factory=lambda: EXECUTORS)
     """What runs the cases."""
 
@@ -161,7 +158,6 @@ def prepare(checked: Checked, selection: Selection) -> Prepared:
         workers=checked.workers,
         scheduling=scheduling,
         header=header,
-        expected=expected(options.paths, options.against),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from runner import __version__
 from runner.core.diagnostics import UsageError, one_line, shown_path
-from runner.core.header import LedgerCount, RunHeader
+from runner.core.header import RunHeader
 from runner.core.options import VerifyOptions
 from runner.core.results import CaseResult
 from runner.record.evidence import alterations
@@ -36,7 +36,7 @@ from runner.run.verification_report import Finding, Verification
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-JUnitDifference: TypeAlias = Callable[[bytes, RunHeader, Sequence[CaseResult], Sequence[LedgerCount]], str]
+JUnitDifference: TypeAlias = Callable[[bytes, RunHeader, Sequence[CaseResult]], str]
 """Returns where a report differs from the one that a journal gives."""
 
 
@@ -134,7 +134,7 @@ def _of_run(members: Mapping[str, bytes], run: Run, folder: Path, difference: JU
     expected = attestation.statement_of(run, members, attestation.signer_in(members[ATTESTATION]))
     if why := attestation.difference(members[ATTESTATION], expected):
         yield Finding("attestation", why)
-    if why := difference(members[JUNIT], run.header, run.results, run.footer.ledgers):
+    if why := difference(members[JUNIT], run.header, run.results):
         yield Finding("report", why)
     used: set[str] = set()
     for result in run.results:

@@ -11,7 +11,7 @@ from runner.core.conditions import Surroundings
 from runner.core.conformance import ProfileRecord, Statement
 from runner.core.diagnostics import InvalidSpecs, Position, UsageError, one_line, shown_path
 from runner.core.expectation import Status
-from runner.core.header import LedgerCount, RunHeader
+from runner.core.header import RunHeader
 from runner.core.observation import Observation
 from runner.core.results import CaseResult, Verdict
 from runner.judge.cross_checks import disagreements, impossible_on_machine
@@ -23,7 +23,6 @@ from runner.language.profiles import read_profile, shipped_profiles
 from runner.language.read.document import Document
 from runner.language.read.files import SpecPath
 from runner.language.waivers import load_waivers
-from runner.plan.case_ledger import read_ledger
 from runner.plan.profile_cases import REFUSED, cases_of
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
@@ -212,9 +211,9 @@ def _loaded_and_judged(run: Run, place: Path) -> tuple[Sequence[CaseResult], lis
         return run.results, [Finding("files", str(error))], ["the cases cannot be loaded: the journal names other files than there are"]
     except (InvalidSpecs, UsageError, ValueError) as error:
         why = _first(error).replace(f"{place}/", "")
-        return run.results, [*_ledgers(run.footer.ledgers, run.results)], [f"the cases cannot be loaded here: {why}"]
+        return run.results, [], [f"the cases cannot be loaded here: {why}"]
     results, findings = _results(run, then, place)
-    return results, [*findings, *_ledgers(run.footer.ledgers, results)], []
+    return results, findings, []
 
 
 def _first(error: Exception) -> str:
@@ -354,20 +353,7 @@ def _because(now: CaseResult) -> str:
     return f": {now.reason}" if now.reason else ""
 
 
-# -- coverage, profile, statement -----------------------------------------------------------------------------------
-
-
-def _ledgers(ledgers: Sequence[LedgerCount], results: Sequence[CaseResult]) -> Iterator[Finding]:
-    ran = {str(result.case_id) for result in results if result.is_executed}
-    for count in ledgers:
-        if count.cases - count.executed != sum(count.not_executed.values()):
-            yield Finding("coverage", f"the counts of '{count.file}' do not add up")
-        if count.file != f"{SHIPPED}/ledger.txt":
-            continue
-        ids = read_ledger(folder("specs") / "ledger.txt").ids
-        if (count.cases, count.executed) != (len(ids), len(ran & ids.keys())):
-            words = f"{count.executed} of {count.cases} cases of the ledger are said to be executed; it has {len(ids)}"
-            yield Finding("coverage", f"{words}, and the results have {len(ran & ids.keys())} of them")
+# -- profile, statement -----------------------------------------------------------------------------------
 
 
 _Stated = tuple[Statement | None, list[Finding], list[str]]

@@ -23,7 +23,6 @@ CHECKS: Mapping[str, str] = {
     "verdicts": "judging each observation again gives the same verdicts, outcome and waivers",
     "facts": "code, counters, census and kernels of each observation agree",
     "machine": "the facts of the machine allow what was executed there",
-    "coverage": "the counts of the ledger follow from the results",
     "profile": "the run is one of this profile, with its cases, waivers and options",
     "statement": "the statement follows from the results",
 }
@@ -127,8 +126,6 @@ def _follows(run: Run, results: Sequence[CaseResult], known: Known) -> Iterator[
     if own and known.has_files:
         yield f"that {own} files of the author are the published ones that you named"
     yield "the totals and the JUnit report, from these outcomes"
-    if any(count.file.startswith(SHIPPED) for count in (run.footer.ledgers if run.footer else ())):
-        yield "how many cases of the ledger were executed"
     if run.header.profile and known.has_profile:
         yield "the statement, from these outcomes and from what your profile requires"
     if known.is_signed:

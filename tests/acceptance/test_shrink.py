@@ -1,4 +1,4 @@
-"""``shrink`` on a planted pass that makes a product a sum: a smaller spec with the same failure, a script, and the stage."""
+"""``repro --shrink`` on a planted pass that makes a product a sum: a smaller spec with the same failure, a script, and the stage."""
 
 import subprocess
 import sys
@@ -39,7 +39,7 @@ def test_a_planted_pass_is_shrunk_and_its_stage_is_named(tmp_path: Path) -> None
     own = tmp_path / "own-cache"
     own.mkdir()
     variables = {**environment(), "TORCHINDUCTOR_CACHE_DIR": str(own)}
-    done = program("shrink", "planted-pass*", spec, "--out", tmp_path / "out", cwd=tmp_path, env=variables, timeout=1200)
+    done = program("repro", "--shrink", "planted-pass*", spec, "--out", tmp_path / "out", cwd=tmp_path, env=variables, timeout=1200)
     assert done.returncode == 0, done.stderr
     assert "stage: inductor, post_grad_passes, " in done.stdout
     assert "post_grad_custom_post_pass" in done.stdout
@@ -63,11 +63,11 @@ def test_what_cannot_be_shrunk_is_refused_before_anything_runs(tmp_path: Path) -
     spec.write_text(SPEC)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "shrunk.yaml").write_text("kept")
-    done = prestarted_program("shrink", "planted-pass*", spec, "--out", tmp_path / "out", cwd=tmp_path)
+    done = prestarted_program("repro", "--shrink", "planted-pass*", spec, "--out", tmp_path / "out", cwd=tmp_path)
     assert done.returncode == 2
     assert "is there already" in done.stderr
     assert (tmp_path / "out" / "shrunk.yaml").read_text() == "kept"
-    done = prestarted_program("shrink", "nothing*", spec, cwd=tmp_path)
+    done = prestarted_program("repro", "--shrink", "nothing*", spec, cwd=tmp_path)
     assert done.returncode == 2
     assert "nothing*" in done.stderr
 
@@ -93,7 +93,7 @@ def test_a_stage_before_inductor_is_named(tmp_path: Path, stage: str) -> None:
     spec = tmp_path / "planted-stage.yaml"
     rest = "inputs: [{ones: [4]}]\nexpect: [{close: {to: eager}}]\n"
     spec.write_text(f"summary: A planted fault before Inductor\nbackends: [cpu]\n{STAGES[stage]}{rest}")
-    done = program("shrink", "planted-stage*", spec, "--out", tmp_path / "out", "--tries", 3, cwd=tmp_path, timeout=850)
+    done = program("repro", "--shrink", "planted-stage*", spec, "--out", tmp_path / "out", "--tries", 3, cwd=tmp_path, timeout=850)
     assert done.returncode == 0, done.stdout + done.stderr
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("stage: ")]
     assert line.removeprefix("stage: ").partition(",")[0].split()[0] == stage, line

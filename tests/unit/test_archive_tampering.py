@@ -396,7 +396,6 @@ def verdict(index: int, **fields: Any) -> Callable[[Archive], None]:
 BY_MINE = {"profile": "ours.yaml"}
 OBSERVATION, PIECE = "cases/00001/observation.json", "cases/00001/code-0-0.txt"
 OWN = "files/own/specs/area/two.yaml"
-LEDGER = {"file": "files/shipped/ledger.txt", "cases": 4, "executed": 4, "not_executed": {}}
 
 CONTENTS: Mapping[str, Kind] = {
     "a member is another": Kind("manifest", edited(PIECE, "add", "mul"), repaired=False),
@@ -463,8 +462,6 @@ CONTENTS: Mapping[str, Kind] = {
     "the footer is there twice": Kind("journal", lambda archive: setattr(archive, "lines", [*archive.lines, archive.lines[-1]])),
     "a line is there twice": Kind("journal", lambda archive: setattr(archive, "lines", [*archive.lines[:2], *archive.lines[1:]])),
     "a line is cut off": Kind("journal", lambda archive: archive.members.update({JOURNAL: archive.members[JOURNAL][:-20]})),
-    "the coverage of the ledger is made up": Kind("coverage", journal("footer", ledgers=[LEDGER])),
-    "the coverage of a ledger does not add up": Kind("coverage", journal("footer", ledgers=[{**LEDGER, "file": "a", "cases": 9}])),
     "a count of the report is another": Kind("report", edited(JUNIT, r'skipped="1"', 'skipped="0"')),
     "a failure is left out of the report": Kind("report", edited(JUNIT, r"(?s)<skipped.*?</skipped>", "")),
     "a case is left out of the report": Kind("report", edited(JUNIT, r"<testcase [^>]*/>", "")),
@@ -522,7 +519,6 @@ LATE = frozenset(
         "the profile is another",
         "the profile permits another waiver",
         "the run lets FLAKY pass",
-        "the coverage of a ledger does not add up",
         "a case is left out of the report",
         "the report is no XML",
         "the machine of the report is another",
@@ -652,7 +648,7 @@ def test_a_report_is_read_as_utf_8_alone(encoding: str, honest: Honest, tmp_path
     rest = '<!DOCTYPE a [<!ENTITY b "c">]><testsuites name="&b;"/>'
     bomb = declared.encode("ascii") + rest.encode(encoding) if encoding == "cp037" else rest.encode(encoding)
     assert b"<!" not in bomb, "the bytes alone do not show the declaration"
-    assert difference(bomb, read_run(tmp_path / "run.jsonl").header, (), ()).startswith("it is no XML")
+    assert difference(bomb, read_run(tmp_path / "run.jsonl").header, ()).startswith("it is no XML")
 
 
 def test_there_are_many_kinds() -> None:

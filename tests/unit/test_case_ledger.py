@@ -1,8 +1,5 @@
-"""The coverage ledger: no case vanishes without a reason, and a run names what it did not execute. Nothing here imports torch."""
+"""The coverage ledger: no case vanishes unnoticed. Nothing here imports torch."""
 
-import json
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +7,8 @@ import pytest
 from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
 from runner.core.folded_ids import fold, unfold
-from runner.core.header import LedgerCount
-from runner.execute.base import Execution, Job
 from runner.plan.case_ledger import NAME, compare, ledgers_of, problems, read_ledger, text_of
-from runner.record.merge import merged_ledgers
-from tests.fakes import ENDED, ROOT, observation, seen, shipped_suite, use_executor
+from tests.fakes import ROOT, shipped_suite
 
 SPEC = """\
 summary: Twice a tensor is computed
@@ -159,91 +153,6 @@ def test_a_malformed_line_is_a_problem_with_its_position(specs: Path, capsys: py
 )
 def test_options_that_contradict_each_other_are_refused(specs: Path, options: list[str]) -> None:
     assert main(["list", "specs", *options]) == ExitCode.USAGE
-
-
-# -- run --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, specs: Path) -> Callable[..., tuple[ExitCode, dict[str, object]]]:
-    """Run the specs on a fake executor; return the exit code and the journal's footer."""
-
-    def answer(job: Job) -> Execution:
-        assert job.plan is not None
-        steps = observation(seen(), id=job.plan["id"])
-        return Execution(job=job, observation=steps, ending=ENDED, seconds=1.0, isolation="fork")
-
-    def run_it(*options: str, out: str = "out") -> tuple[ExitCode, dict[str, object]]:
-        use_executor(monkeypatch, answer)
-        code = main(["run", *(["specs"] if not options or options[0].startswith("-") else []), "--out", out, *options])
-        return ExitCode(code), json.loads(Path(out, "run.jsonl").read_text().splitlines()[-1])
-
-    return run_it
-
-
-def test_a_run_names_what_it_did_not_execute_of_the_ledger(run, specs, capsys) -> None:
-    (specs / "area" / "two.yaml").unlink()
-    code, footer = run("--select", "*size=2]")
-    assert code == ExitCode.OK
-    unselected = "not selected: --select, --backend, or only on request"
-    assert footer["ledgers"] == [
-        {"file": "specs/ledger.txt", "cases": 8, "executed": 2, "not_executed": {"lost: no spec has this case": 4, unselected: 2}}
-    ]
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[-5:-2] == [
-        "6 of 8 cases in specs/ledger.txt were not executed:",
-        "      4  lost: no spec has this case",
-        f"      2  {unselected}",
-    ]
-    assert printed[-1].startswith("executed 2 of 2 selected")
-
-
-def test_a_run_of_all_cases_has_nothing_to_name(run, specs, capsys) -> None:
-    assert run()[1]["ledgers"] == [{"file": "specs/ledger.txt", "cases": 8, "executed": 8, "not_executed": {}}]
-    assert "0 of 8 cases in specs/ledger.txt were not executed\n" in capsys.readouterr().out
-
-
-def test_unavailable_cases_are_grouped_by_their_reason(run, specs) -> None:
-    (specs / "area" / "two.yaml").write_text(SPEC.replace("matrix", "requires: [{module: no_such_module_here}]\nmatrix"))
-    (counted,) = run()[1]["ledgers"]
-    ((reason, count),) = counted["not_executed"].items()
-    assert reason.startswith("unavailable: ")
-    assert (count, counted["executed"]) == (4, 4)
-
-
-def test_against_names_the_cases_that_ran_last_time(run, specs, capsys) -> None:
-    run(out="first")
-    (specs / "area" / "two.yaml").unlink()
-    capsys.readouterr()
-    code, footer = run("--against", "first", "--select", "*float32*", out="second")
-    assert code == ExitCode.OK
-    (against,) = footer["against"]
-    assert (against["executed"], len(against["missed"])) == (8, 6)
-    printed = capsys.readouterr().out
-    assert "6 of 8 cases that run " in printed
-    assert "    area/one[backend=cpu,dtype=float64,size=2|3]\n" in printed
-    assert f"  not among the cases of the given paths\n    {TWO}\n" in printed
-    assert run("--against", "second", out="third")[1]["against"][0]["missed"] == {}
-
-
-def test_shards_and_what_they_join_to(run, specs, capsys) -> None:
-    counts = [run("--shard", f"{number}/2", out=f"s{number}")[1]["ledgers"][0] for number in (1, 2)]
-    assert [count["not_executed"] for count in counts] == [{"not selected: another shard": 8 - count["executed"]} for count in counts]
-    capsys.readouterr()
-    assert main(["merge", "s1", "s2", "--out", "whole"]) == ExitCode.OK
-    assert "0 of 8 cases in specs/ledger.txt were not executed\n" in capsys.readouterr().out
-
-
-def test_merged_counts_add_up_what_each_shard_could_not_run() -> None:
-    first = LedgerCount(file="l", cases=9, executed=3, not_executed={"unavailable: x": 1, "not selected: another shard": 4, "lost: y": 1})
-    second = replace(first, executed=2, not_executed={"unavailable: x": 2, "not selected: another shard": 4, "lost: y": 1})
-    assert merged_ledgers([[first], [second]]) == (
-        LedgerCount(file="l", cases=9, executed=5, not_executed={"unavailable: x": 3, "lost: y": 1}),
-    )
-
-
-def test_a_run_that_is_not_there_is_refused(specs: Path) -> None:
-    assert main(["run", "specs", "--against", "nowhere", "--out", "out"]) == ExitCode.USAGE
 
 
 def test_shipped_specs_have_the_shipped_ledger_whatever_the_path(tmp_path: Path) -> None:

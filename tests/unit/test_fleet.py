@@ -253,7 +253,7 @@ def test_the_shards_of_a_work_order_are_what_runs_execute(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "other.yaml").write_text(f"requires: [{{module: json}}]\n{SPEC}")
-    assert main(["plan", "spec.yaml", "other.yaml", "--shards", "3", "--by", "label"]) == ExitCode.OK
+    assert main(["list", "spec.yaml", "other.yaml", "--shards", "3", "--shard-by", "label"]) == ExitCode.OK
     order = json.loads(capsys.readouterr().out)
     assert order["cases"] == sum(shard["cases"] for shard in order["shards"]) == 16
     assert len({shard["label"] for shard in order["shards"]}) == 2
@@ -267,7 +267,7 @@ def test_the_shards_of_a_work_order_are_what_runs_execute(
 
 def test_fewer_shards_than_labels_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "other.yaml").write_text(f"requires: [{{module: json}}]\n{SPEC}")
-    assert main(["plan", "spec.yaml", "other.yaml", "--shards", "1", "--by", "label"]) == ExitCode.USAGE
+    assert main(["list", "spec.yaml", "other.yaml", "--shards", "1", "--shard-by", "label"]) == ExitCode.USAGE
     assert "1 shards by label: the selection has 2 labels" in capsys.readouterr().err
 
 

@@ -1,32 +1,16 @@
-"""``--help``: every command is in a group and has examples, and each example is a command line that the parser takes."""
+"""``--help``: the commands in groups, and examples; each example is a command line that the parser takes."""
 
-import argparse
 import shlex
 
 import pytest
 
-from runner.cli.help_pages import EXAMPLES, GROUPS, OTHERS, PROGRAM, examples_of, groups_of
 from runner.cli.parser import parse, parser
+from runner.cli.table import COMMANDS, EXAMPLES, PROGRAM, examples_of
+
+LINES = [line for found in (EXAMPLES, *(command.examples for command in COMMANDS.values())) for line, _ in found if "--help" not in line]
 
 
-def commands() -> list[str]:
-    (found,) = [action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)]
-    return list(found.choices)
-
-
-def test_every_command_is_in_one_group_and_has_examples() -> None:
-    assert OTHERS not in groups_of(commands())
-    named = [name for names in GROUPS.values() for name in names]
-    assert len(named) == len(set(named))
-    assert set(named) == set(commands()), "the parser of one command is made by these names"
-    assert set(commands()) - {"repro"} <= EXAMPLES.keys()
-
-
-def test_a_command_of_no_group_is_shown_too() -> None:
-    assert groups_of(["run", "unheard-of"]) == {"run them": ["run"], OTHERS: ["unheard-of"]}
-
-
-@pytest.mark.parametrize("line", [arguments for found in EXAMPLES.values() for arguments, _ in found if "--help" not in arguments])
+@pytest.mark.parametrize("line", LINES)
 def test_an_example_is_a_command_line(line: str) -> None:
     words = shlex.split(line)
     assert parse(words)[0] == words[0]
@@ -37,9 +21,9 @@ def test_the_program_shows_groups_and_examples(capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit, match="0"):
         parse(["--help"])
     shown = capsys.readouterr().out
-    titles = [f"\n{title}:\n" for title in groups_of(commands())]
+    titles = [f"\n{title}:\n" for title in dict.fromkeys(command.group for command in COMMANDS.values())]
     assert [shown.index(title) for title in titles] == sorted(shown.index(title) for title in titles)
-    assert all(f"\n  {name} " in shown for name in commands())
+    assert all(f"\n  {name} " in shown for name in COMMANDS)
     assert f"\nexamples:\n  {PROGRAM} validate specs/padding" in shown
     assert "exit codes: 0 passed" in shown
     assert len(shown.splitlines()) < 60
@@ -52,7 +36,7 @@ def test_a_command_shows_its_examples(capsys: pytest.CaptureFixture[str], monkey
     assert examples_of("run") in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", commands())
+@pytest.mark.parametrize("name", COMMANDS)
 def test_the_parser_of_one_command_says_what_the_parser_of_all_says(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     said = []
     for made in (parser(), parser(name)):

@@ -15,7 +15,7 @@ from runner.cli.parser import parse
 from runner.core.case import CaseId
 from runner.core.diagnostics import Position
 from runner.core.expectation import Status
-from runner.core.header import LedgerCount, RunHeader
+from runner.core.header import RunHeader
 from runner.core.options import MergeOptions, RunOptions
 from runner.core.outcomes import RETRIED, JUnitTag, Outcome
 from runner.core.results import Attempt, CaseResult, Verdict
@@ -754,41 +754,3 @@ def test_a_file_that_appears_between_two_reports_is_found(report: Path, tmp_path
     assert document(report, passed).find(".//testcase").get("file") == "one.yaml"
     (tmp_path / "sub" / "one.yaml").touch()
     assert document(report, passed).find(".//testcase").get("file") == "sub/one.yaml"
-
-
-# -- ledgers --------------------------------------------------------------------------------------------------------
-
-
-def properties_with(ledgers: list[LedgerCount], path: Path) -> list[dict[str, str]]:
-    """Return the properties about ledgers of each suite."""
-    results = [result(), result(spec="specs/area/two.yaml", case_id=CaseId("area/two[backend=cpu]"))]
-    write_junit(path, HEADER, results, ledgers=ledgers)
-    root = etree.parse(path).getroot()
-    XSD.assertValid(root)
-    found = [{one.get("name"): one.get("value") for one in suite.iterfind("properties/property")} for suite in root.iterfind("testsuite")]
-    return [{name: value for name, value in suite.items() if name.startswith("ledger.")} for suite in found]
-
-
-def test_the_first_suite_says_what_of_a_ledger_was_not_executed(report: Path) -> None:
-    missing = {"not selected: outside the given paths": 7, "unavailable: no \x1bGPU": 2}
-    first, second = properties_with([LedgerCount(file="specs/ledger.txt", cases=12, executed=3, not_executed=missing)], report)
-    assert first == {
-        "ledger.specs/ledger.txt.cases": "12",
-        "ledger.specs/ledger.txt.executed": "3",
-        "ledger.specs/ledger.txt.not-executed: not selected: outside the given paths": "7",
-        "ledger.specs/ledger.txt.not-executed: unavailable: no \\x1bGPU": "2",
-    }
-    assert second == {}
-
-
-def test_rare_reasons_of_a_ledger_are_one_number(report: Path) -> None:
-    missing = {f"reason {number}": number for number in range(1, 61)}
-    total = sum(missing.values())
-    first, _ = properties_with([LedgerCount(file="ledger.txt", cases=total, executed=0, not_executed=missing)], report)
-    assert first["ledger.ledger.txt.not-executed: reason 60"] == "60"
-    assert first["ledger.ledger.txt.not-executed for other reasons"] == str(sum(range(1, 11)))
-    assert sum(int(value) for name, value in first.items() if ".not-executed" in name) == total
-
-
-def test_a_run_without_a_ledger_says_nothing_about_one(report: Path) -> None:
-    assert properties_with([], report) == [{}, {}]

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from runner.cli.parser import parse
-from runner.core.options import OPTIONS, AuditOptions, ExecutionOptions, MergeOptions, RunOptions
+from runner.cli.table import COMMANDS
+from runner.core.options import AuditOptions, ExecutionOptions, MergeOptions, RunOptions
 from runner.run.header import option_texts
 
 LINES = {
@@ -15,8 +16,7 @@ LINES = {
     "list": "list",
     "run": "run",
     "explain": "explain a-case",
-    "repro": "repro id --sample 3",
-    "shrink": "shrink id --tries 3",
+    "repro": "repro id --shrink --tries 3",
     "audit": "audit",
     "bless": "bless one --select 'a*'",
     "lint": "lint --fix --ignore spec-name",
@@ -31,8 +31,6 @@ LINES = {
     "schema": "schema",
     "lsp": "lsp",
     "watch": "watch",
-    "node": "node join --address head:6379",
-    "plan": "plan --shards 2",
 }
 
 
@@ -43,11 +41,11 @@ def run_options(line: str = "") -> RunOptions:
     return options
 
 
-@pytest.mark.parametrize("command", OPTIONS)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_has_a_frozen_value_of_its_own(command: str) -> None:
     name, options = parse(LINES[command].split())
     assert name == command
-    assert type(options) is OPTIONS[command]
+    assert type(options) is COMMANDS[command].options
     first = dataclasses.fields(options)[0].name
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(options, first, None)
@@ -79,7 +77,6 @@ def test_the_journal_records_every_option_under_its_name() -> None:
     """What --resume and merge compare: a journal of an older version has these names and texts."""
     assert option_texts(run_options()) == {
         "address": "",
-        "against": "",
         "backend": "",
         "backends": "",
         "bench": "",

@@ -11,7 +11,7 @@ import pytest
 from runner.cli.parser import parse
 from runner.core.diagnostics import UsageError
 from runner.core.expectation import Judgement
-from runner.core.options import ShrinkOptions
+from runner.core.options import ReproOptions
 from runner.core.outcomes import Outcome
 from runner.core.results import Verdict, result_of
 from runner.language.load import load
@@ -384,9 +384,9 @@ class Place:
         """Find nothing smaller."""
 
 
-def options_with(out: Path) -> ShrinkOptions:
-    _, options = parse(["shrink", "x", "--out", str(out)])
-    assert isinstance(options, ShrinkOptions)
+def options_with(out: Path) -> ReproOptions:
+    _, options = parse(["repro", "--shrink", "x", "--out", str(out)])
+    assert isinstance(options, ReproOptions)
     return options
 
 

@@ -28,6 +28,12 @@ def main(options: ListOptions) -> ExitCode:
     """Print the selected cases; exit 4 when there are none."""
     if options.against is not None and options.update is not None:
         raise UsageError("--against compares a ledger and --update changes it: give one of them")
+    if options.shards is not None:
+        from runner.cli import work_order
+
+        return work_order.show(options)
+    if options.slurm:
+        raise UsageError("--slurm goes with --shards")
     is_ledger = options.against is not None or options.update is not None
     if is_ledger and (options.select or options.backend or options.shard or options.coverage or options.json):
         raise UsageError("a ledger has all cases of the paths: leave out --select, --backend, --shard, --coverage and --json")

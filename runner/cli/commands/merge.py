@@ -9,7 +9,7 @@ from runner.core.diagnostics import shown_path
 from runner.core.exit_codes import ExitCode
 from runner.core.options import MergeOptions
 from runner.report import statement, table
-from runner.report.console import lines_of_ledgers, print_report, wants_color, why_nothing
+from runner.report.console import print_report, wants_color, why_nothing
 from runner.report.excerpts import Excerpts
 from runner.run.merging import Merged, merge, read_parts
 from runner.system import output
@@ -65,7 +65,7 @@ def _print(merged: Merged) -> None:
         folder=Path(shown_path(merged.folder.path)),
         not_requested=merged.joined.header.not_requested,
         source=Excerpts(merged.joined.header.specs),
-        coverage=[*lines_of_ledgers(merged.joined.footer), *statement.lines_of(merged.joined.footer)],
+        coverage=statement.lines_of(merged.joined.footer),
         page=merged.folder.page,
     )
 

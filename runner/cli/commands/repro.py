@@ -1,4 +1,7 @@
-"""``repro``: a script that needs torch alone and shows one case. A case of torch's database of operators has a script for each sample."""
+"""``repro``: a script that needs torch alone and shows one case; with ``--shrink`` a smaller case that fails in the same way.
+
+A case of torch's database of operators has a script for each sample.
+"""
 
 import shlex
 
@@ -11,7 +14,7 @@ from runner.language.load import Suite, load, surroundings_of
 from runner.language.read.templates import TemplateError
 from runner.plan.operator_script import is_of_operator, script
 from runner.plan.selection import select, unmatched, without_benches
-from runner.system import availability, output
+from runner.system import availability, output, scratch
 from runner.system.installed_torch import installed_torch
 from runner.system.redaction import KNOWN
 
@@ -25,6 +28,8 @@ def main(options: ReproOptions) -> ExitCode:
             f"{len(cases)} cases match '{options.case}': name one by its id" if cases else unmatched([options.case], suite.cases)[0]
         )
     case = cases[0]
+    if options.shrink:
+        return _shrink(case, suite, options)
     if is_of_operator(case):
         output.raw(script(case, options.sample or 0))
         return ExitCode.OK
@@ -32,6 +37,19 @@ def main(options: ReproOptions) -> ExitCode:
         raise UsageError("--sample goes with a case of torch's database of operators")
     _print(case, suite, options)
     return ExitCode.OK
+
+
+def _shrink(case: Case, suite: Suite, options: ReproOptions) -> ExitCode:
+    """Shrink a case that fails. Exit 130 where an interrupt ended the search; the best so far is written all the same."""
+    from runner.run.shrinking.shrinking import shrink
+
+    with scratch.make() as place:
+        found = shrink(case, suite, options, place.path, output.note)
+    output.line(f"spec: {found.spec}")
+    output.line(f"script: {found.script or f'none: {found.why_no_script}'}")
+    output.line(f"stage: {found.stage}")
+    output.line(f"{found.runs} runs{f', ended early: {found.ended}' if found.ended else ''}")
+    return ExitCode.INTERRUPTED if found.ended == "interrupted" else ExitCode.OK
 
 
 def _print(case: Case, suite: Suite, options: ReproOptions) -> None:

@@ -17,7 +17,7 @@ def main(options: SubmitOptions) -> ExitCode:
     if options.out is not None:
         _require_free(options.out, may_replace=options.replace)
     try:
-        made = submission(options, lambda run: document_of(run.header, run.results, run.footer.ledgers if run.footer else ()), difference)
+        made = submission(options, lambda run: document_of(run.header, run.results), difference)
     except Altered as error:
         output.note(f"torch-conformance: {error}; nothing was written")
         return ExitCode.FAILED

@@ -4,7 +4,6 @@ import dataclasses
 from pathlib import Path
 
 from runner.cli.keyboard import TypedKeys
-from runner.cli.parser import parse
 from runner.core.exit_codes import ExitCode
 from runner.core.options import RunOptions, WatchOptions
 from runner.report import table
@@ -29,6 +28,4 @@ def _paths(options: WatchOptions) -> tuple[Path, ...]:
 
 def _run_options(options: WatchOptions) -> RunOptions:
     """Return the options of its runs: the defaults of ``run``, with what was given."""
-    _, defaults = parse(["run"])
-    assert isinstance(defaults, RunOptions)
-    return dataclasses.replace(defaults, **{field.name: getattr(options, field.name) for field in dataclasses.fields(options)})
+    return RunOptions(**{field.name: getattr(options, field.name) for field in dataclasses.fields(options)})

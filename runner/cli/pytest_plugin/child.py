@@ -21,7 +21,6 @@ from runner.language.load import load_specs
 from runner.language.read.files import SpecPath
 from runner.report import table
 from runner.run.controller import run_prepared
-from runner.run.coverage import Expected
 from runner.run.preparation import Selection, check, choose, prepare
 from runner.system.streams import guarded
 
@@ -46,7 +45,7 @@ def main(folder: Path) -> ExitCode:
     checked = dataclasses.replace(checked, options=dataclasses.replace(checked.options, select=tuple(c.id for c in selection.selected)))
     if not selection.selected:
         return ExitCode.NOTHING
-    prepared = dataclasses.replace(prepare(checked, selection), expected=Expected())
+    prepared = prepare(checked, selection)
 
     def opened(options: RunOptions, run: "RunFolder") -> Listener:
         temporary = folder / f".{PLACE}"

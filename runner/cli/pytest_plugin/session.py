@@ -24,7 +24,7 @@ from runner.report import one_line
 FOLDER = "conformance_folder"
 """The key under which the controller of pytest-xdist tells its workers the folder of the session."""
 
-_UNFIT = ("paths", "resume", "shard", "profile", "repeat", "against")
+_UNFIT = ("paths", "resume", "shard", "profile", "repeat")
 """Options of ``run`` that select or compare whole runs: pytest selects, and reports each case once."""
 
 

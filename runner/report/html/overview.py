@@ -24,9 +24,6 @@ _WORKERS, _GPUS, _WARM_UPS = 1, 2, 3
 _SLACK = 0.002
 """Seconds that two intervals of one lane may overlap: the journal's moments have milliseconds."""
 
-_LISTED = 1_000
-"""Cases that an earlier run executed and this one did not."""
-
 _REASON = 240
 """Characters of a reason in a list; the page of the case has all of it."""
 
@@ -135,18 +132,6 @@ def facts_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter
         "not_requested": header.not_requested,
         "coverage": _by_outcome(results, _covered),
         "operators": _by_outcome(results, _operators),
-        "ledgers": [_shown(asdict(ledger)) for ledger in footer.ledgers] if footer else [],
-        "against": [
-            _shown(
-                {
-                    "run": earlier.run,
-                    "executed": earlier.executed,
-                    "missed": list(earlier.missed.items())[:_LISTED],
-                    "count": len(earlier.missed),
-                }
-            )
-            for earlier in (footer.against if footer else ())
-        ],
         "statement": [_statement(footer)] if footer and footer.statement else [],
         "audit": [_shown(asdict(score)) for score in footer.audit] if footer else [],
     }

@@ -168,7 +168,7 @@ class Fleet:
         """Open every node that joined, and let each report its facts; raise ``UsageError`` where none can be used."""
         nodes = self._link.nodes()
         if not nodes:
-            raise UsageError("no node joined this cluster (start 'torch-conformance node join' on each node)")
+            raise UsageError("no node joined this cluster (start 'python -m runner.cli.node' on each node)")
         self.peers = {node.name: Peer(node) for node in nodes}
         self._unopened = sorted(self.peers.values(), key=lambda peer: peer.node.key)
         self._open(self._unopened.pop(0))

@@ -1,4 +1,4 @@
-"""``node join``: the facts of this machine, compared with its entry in the lab, become the labels with which it joins a Ray cluster."""
+"""``python -m runner.cli.node``: the facts of a machine, compared with its entry in the lab, become its labels in a Ray cluster."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The command ``shrink`` as a whole: the case fails twice alike, a smaller spec is searched, a script is written, the stage is named."""
+"""``repro --shrink`` as a whole: the case fails twice alike, a smaller spec is searched, a script is written, the stage is named."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from runner.core.case import Case
 from runner.core.diagnostics import UsageError
-from runner.core.options import ShrinkOptions
+from runner.core.options import ReproOptions
 from runner.language.load import Suite
 from runner.plan.case_document import Document, document_of, text_of
 from runner.plan.script import NothingChecked, script_of
@@ -31,7 +31,7 @@ class Shrunk:
     """Why the search ended before nothing smaller was found; empty where it did not."""
 
 
-def shrink(case: Case, suite: Suite, options: ShrinkOptions, folder: Path, say: Say) -> Shrunk:
+def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: Say) -> Shrunk:
     """Search the smallest case that fails as this one; raise ``UsageError`` for a case that passes, or whose failure changes."""
     spec = options.out / f"{NAME}.yaml"
     if spec.exists():
@@ -87,7 +87,7 @@ def _with_script(
     wanted: Signature,
     spec: Path,
     trials: Trials,
-    options: ShrinkOptions,
+    options: ReproOptions,
     runs: int,
     say: Say,
     folder: Path,
@@ -108,7 +108,7 @@ def _with_script(
     return Shrunk(spec=spec, script=script, why_no_script=why, stage=stage, runs=runs, ended=search.ended)
 
 
-def _stage(text: str, wanted: Signature, trials: Trials, folder: Path, options: ShrinkOptions, say: Say) -> str:
+def _stage(text: str, wanted: Signature, trials: Trials, folder: Path, options: ReproOptions, say: Say) -> str:
     kinds = {kind for kind, _, _ in wanted.verdicts} - {"proof"}
     if not kinds or not kinds <= COMPARED:
         return f"not looked for: {', '.join(sorted(kinds - COMPARED)) or wanted.outcome.label} is not what other stages can show"

@@ -16,7 +16,6 @@ from runner.language.load import load_specs
 from runner.language.read.files import DefaultsReader, SpecPath, discover
 from runner.record.run_folder import RunFolder
 from runner.run.controller import OpenReporters, run_prepared
-from runner.run.coverage import Expected
 from runner.run.preparation import Checked, Selection, check, choose, prepare
 from runner.run.watching.sources import files_of
 
@@ -75,7 +74,7 @@ class Tries:
         names = tuple(sorted({case.spec for case in suite.cases}))
         if not selection.selected:
             return Tried(code=ExitCode.NOTHING, specs=names, cases=ids)
-        prepared = replace(prepare(checked, selection), executors=self._makers, expected=Expected())
+        prepared = replace(prepare(checked, selection), executors=self._makers)
         recorder = _Recorder(self._open_reporters)
         code = run_prepared(prepared, recorder.opened)
         return Tried(code=code, results=recorder.results, specs=names, cases=ids, folder=recorder.folder)

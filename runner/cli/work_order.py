@@ -1,4 +1,4 @@
-"""``plan``: print the shards of a selection as a work order, for Slurm arrays and CI matrices. ``run --shard I/N`` executes one of them."""
+"""``list --shards``: shards of a selection as a work order, for Slurm arrays and CI matrices. ``run --shard I/N`` executes one."""
 
 import shlex
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from runner.core.case import Case
 from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
-from runner.core.options import PlanOptions
+from runner.core.options import ListOptions
 from runner.language.load import load
 from runner.plan.on_request import requested
 from runner.plan.selection import Shard, select, why_nothing_selected, without_benches
@@ -39,8 +39,8 @@ class WorkOrder:
     merge: tuple[str, ...]
 
 
-def main(options: PlanOptions) -> ExitCode:
-    """Print JSON, or a Slurm script."""
+def show(options: ListOptions) -> ExitCode:
+    """Print the work order as JSON, or as a Slurm script."""
     order = work_order(options)
     if options.slurm:
         output.lines(slurm_script(order).splitlines())
@@ -49,7 +49,7 @@ def main(options: PlanOptions) -> ExitCode:
     return ExitCode.OK
 
 
-def work_order(options: PlanOptions) -> WorkOrder:
+def work_order(options: ListOptions) -> WorkOrder:
     """Return the work order; raise ``UsageError`` for a selection of nothing, or more labels than shards."""
     suite = load(options.paths, options.backends)
     matching = select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag)
@@ -58,29 +58,30 @@ def work_order(options: PlanOptions) -> WorkOrder:
     ]
     if not whole:
         why = why_nothing_selected(len(suite.cases), names=options.backend, globs=options.select, tags=options.tag, shard=None, of=0)
-        raise UsageError(f"plan: {why}")
-    if options.shards < 1:
+        raise UsageError(f"--shards: {why}")
+    count = options.shards or 0
+    if count < 1:
         raise UsageError("--shards 0: write a number from 1")
-    shards = tuple(_shard(options, whole, index) for index in range(1, options.shards + 1))
+    shards = tuple(_shard(options, whole, index, count) for index in range(1, count + 1))
     merge = ("torch-conformance", "merge", *(shard.out for shard in shards), "--out", "whole")
-    return WorkOrder(cases=len(whole), by=options.by, shards=shards, merge=merge)
+    return WorkOrder(cases=len(whole), by=options.shard_by, shards=shards, merge=merge)
 
 
-def _shard(options: PlanOptions, whole: Sequence[Case], index: int) -> OrderedShard:
-    name = f"{index}/{options.shards}"
-    holds = member_of(whole, Shard.parse(name), options.by)
-    label = label_shards(whole, options.shards)[index - 1].label if options.by == BY_LABEL else ""
+def _shard(options: ListOptions, whole: Sequence[Case], index: int, count: int) -> OrderedShard:
+    name = f"{index}/{count}"
+    holds = member_of(whole, Shard.parse(name), options.shard_by)
+    label = label_shards(whole, count)[index - 1].label if options.shard_by == BY_LABEL else ""
     command = ("torch-conformance", "run", *_selection(options), "--shard", name, "--out", f"shard-{index}")
     return OrderedShard(shard=name, cases=sum(map(holds, whole)), label=label, out=f"shard-{index}", command=command)
 
 
-def _selection(options: PlanOptions) -> list[str]:
+def _selection(options: ListOptions) -> list[str]:
     named = [("--backends", options.backends), ("--backend", options.backend), ("--select", options.select), ("--tag", options.tag)]
     words = [str(path) for path in options.paths]
     for option, values in named:
         for value in values:
             words += [option, str(value)]
-    return [*words, *(["--shard-by", options.by] if options.by == BY_LABEL else [])]
+    return [*words, *(["--shard-by", options.shard_by] if options.shard_by == BY_LABEL else [])]
 
 
 def slurm_script(order: WorkOrder) -> str:
