@@ -49,7 +49,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Check types with mypy. torch is left out: mypy does not follow its types."""
-    session.install(*RUNTIME, *named("mypy", "types-PyYAML", "types-jsonschema"), *PROJECT["optional-dependencies"]["remote"])
+    session.install(*RUNTIME, *named("mypy", "types-PyYAML"), *PROJECT["optional-dependencies"]["remote"])
     session.run("mypy")
 
 

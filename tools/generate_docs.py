@@ -21,7 +21,7 @@ from runner.core.case import Case
 from runner.language.backends import load_backends
 from runner.language.lint import reference as lint
 from runner.language.load import load
-from runner.language.read import schema, schema_words
+from runner.language.read import schema
 from runner.system.capabilities import CAPABILITIES
 from tools.faults import corpus
 
@@ -90,7 +90,7 @@ def _table(path: str) -> Iterator[str]:
 
 def _node(path: str) -> Any:
     file, *keys = path.split("/")
-    node = schema.resolve_definition(file, keys[1]) if keys[:1] == ["$defs"] else schema.resolved(file)
+    node = schema.definition(file, keys[1]) if keys[:1] == ["$defs"] else schema.resolved(file)
     for key in keys[2:] if keys[:1] == ["$defs"] else keys:
         node = node[key]
     return node
@@ -104,7 +104,7 @@ def _type(node: Any) -> str:
         return f"`{json.dumps(node['const'])}`"
     kinds = node.get("type", "any")
     words = [kinds] if isinstance(kinds, str) else list(kinds)
-    if node.get("pattern") == schema_words.TEMPLATE_PATTERN and len(words) > 1:
+    if node.get("pattern") == schema.TEMPLATE_PATTERN and len(words) > 1:
         words.remove("string")  # the string is a template, whose value may have any type
     return " or ".join(words)
 
@@ -122,7 +122,7 @@ def _kinds(file: str, member: str) -> Iterator[str]:
 
 
 def _kind(file: str, name: str, raw: Any) -> Iterator[str]:
-    node = schema.resolve_definition(file, name)
+    node = schema.definition(file, name)
     yield f"### `{name}`"
     yield ""
     yield node["description"]

@@ -37,6 +37,8 @@ class Diagnostic:
     message: str
     hint: str = ""
     severity: Severity = Severity.ERROR
+    code: str = "meaning"
+    """What kind of problem it is, for programs; ``message`` and ``hint`` are for people, and nothing depends on them."""
 
     def __str__(self) -> str:
         prefix = "warning: " if self.severity is Severity.WARNING else ""

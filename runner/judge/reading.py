@@ -1,7 +1,7 @@
 """Parses a worker's message: JSON that matches the schema becomes an ``Observation``; later stages do not use the JSON."""
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from runner.core.observation import (
     Bench,
@@ -21,9 +21,6 @@ from runner.core.observation import (
 )
 from runner.core.tuning import Tally, Tuning, Tunings
 
-if TYPE_CHECKING:
-    from jsonschema import ValidationError
-
 
 class NoObservation(ValueError):
     """A recorded observation is invalid."""
@@ -33,9 +30,11 @@ def read_observation(sent: object) -> Observation | Misfit | None:
     """Return the observation of a worker's message, which is untrusted; None if there is no message."""
     if sent is None:
         return None
-    error = next(iter(_errors(sent)), None)
-    if error is not None:
-        return Misfit(problem=f"{error.json_path}: {error.message[:200]}")
+    from runner.language.read.schema import misfit  # reads the schemas
+
+    problem = misfit(sent, "observation")
+    if problem is not None:
+        return Misfit(problem=problem)
     assert isinstance(sent, dict), "the schema lets nothing else through"
     return _observation(sent)
 
@@ -46,12 +45,6 @@ def recorded_observation(sent: object) -> Observation:
     if isinstance(found, Observation):
         return found
     raise NoObservation(found.problem if found is not None else "it is null")
-
-
-def _errors(sent: object) -> Iterator["ValidationError"]:
-    from runner.language.read.schema import validator
-
-    yield from validator("observation").iter_errors(sent)
 
 
 def _observation(sent: Mapping[str, Any]) -> Observation:

@@ -1,7 +1,6 @@
 """Backends as data: how a case is compiled, on which device, which other backends' specs it runs, and the proof that it ran."""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,8 +16,7 @@ from runner.core.template_form import is_template
 from runner.language.read.document import DataPath, Document
 from runner.language.read.kinds import BACKENDS, Kind
 from runner.language.read.python import missing_module
-from runner.language.read.repair import Fill, readable
-from runner.language.read.source import read_partly
+from runner.language.read.schema import read_formed
 from runner.language.read.tree import link_problem, tree_of
 from runner.system.capabilities import CAPABILITIES
 from runner.system.data_dirs import folder
@@ -93,17 +91,19 @@ class Backends:
     """All backends of the run, in file order."""
 
     by_name: Mapping[str, Backend]
-    broken: frozenset[str] = frozenset()
-    """Names with an invalid definition; they are not in ``by_name``."""
-    defective: tuple[Backend, ...] = ()
-    """The backends of ``broken`` that could be read in part."""
+    broken: tuple[Backend, ...] = ()
+    """Those that join a name that cannot be joined; they are not in ``by_name``."""
     is_whole: bool = True
-    """False if a file could not be read; it may define any name."""
+    """False if the form of a file is wrong; it may define any name."""
+
+    def is_unsettled(self, name: str) -> bool:
+        """Whether a problem of a file of backends leaves open what a name means."""
+        return name not in self.by_name and (not self.is_whole or name in self.names)
 
     @property
     def names(self) -> frozenset[str]:
         """All defined names, valid or not."""
-        return self.broken | self.by_name.keys()
+        return frozenset([*self.by_name, *(backend.name for backend in self.broken)])
 
     @cached_property
     def _joining(self) -> Mapping[str, tuple[Backend, ...]]:
@@ -135,39 +135,26 @@ def load_backends(extra: Sequence[Path] = ()) -> Backends:
     return backends
 
 
-_FILL = {"summary": "no summary", "device": "cpu"}
-"""Values for missing keys of a backend, so that its other keys can be checked."""
-
-
 def read_backends(extra: Sequence[Path], problems: list[Diagnostic]) -> Backends:
-    """Read the shipped backends and those of ``extra`` files as far as possible, and add their problems."""
+    """Read the shipped backends and those of ``extra`` files whose form is right, and add the problems of all."""
     documents: list[Document] = []
-    broken: set[str] = set()
-    is_whole = True
-    for path in (folder("specs") / "backends.yaml", *extra):
-        try:
-            document = read_named(path, BACKENDS)
-        except InvalidSpecs as error:
-            problems.extend(error.diagnostics)
-            is_whole = False
-            continue
-        found = readable(document, BACKENDS, Fill(depth=1, values=_FILL))
-        problems.extend(found.problems)
-        is_whole = is_whole and document.is_whole and found.document is not None and () not in found.cuts
-        broken.update(str(path[0]) for path in found.cuts if path)
-        documents.extend([found.document] if found.document is not None else [])
-    return _build(documents, broken, problems, is_whole=is_whole)
+    files = (folder("specs") / "backends.yaml", *extra)
+    for path in files:
+        document = read_named(path, BACKENDS, problems)
+        documents.extend([document] if document is not None else [])
+    return _build(documents, problems, is_whole=len(documents) == len(files))
 
 
-def read_named(path: Path, kind: Kind) -> Document:
-    """Read a file of the command line as far as possible. Links out of its folder's tree are rejected."""
+def read_named(path: Path, kind: Kind, problems: list[Diagnostic]) -> Document | None:
+    """Read a file of the command line and add its problems; return it if its form is right. Links out of its folder's tree are rejected."""
     problem = link_problem(path, tree_of(path.parent.absolute()))
     if problem is not None:
-        raise InvalidSpecs([problem])
-    return read_partly(path, kind)
+        problems.append(problem)
+        return None
+    return read_formed(path, kind, problems)
 
 
-def _build(documents: Sequence[Document], broken: set[str], problems: list[Diagnostic], *, is_whole: bool) -> Backends:
+def _build(documents: Sequence[Document], problems: list[Diagnostic], *, is_whole: bool) -> Backends:
     places: dict[str, Document] = {}
     for document in documents:
         for name in document.data:
@@ -179,39 +166,31 @@ def _build(documents: Sequence[Document], broken: set[str], problems: list[Diagn
             places.setdefault(name, document)
     joins = {name: list(document.data[name].get("joins", [])) for name, document in places.items()}
     built: dict[str, Backend] = {}
+    broken: set[str] = set()
     for name, document in places.items():
-        wrong_joins = _join_problems(document, name, joins, broken if is_whole else None)
-        found = [*wrong_joins]
-        built[name] = _backend(name, document, joins, found)
-        # parts that were cut are not missing
-        problems.extend(problem for problem in found if name not in broken or not _ABSENT.search(problem.message))
+        wrong_joins = list(_join_problems(document, name, joins, is_whole=is_whole))
+        problems.extend(wrong_joins)
+        built[name] = _backend(name, document, joins, problems)
         broken.update([name] if wrong_joins else [])
     lost = {name for name in joins if (reach := _reach(name, joins)) & broken or not reach <= joins.keys()}
     return Backends(
         by_name={name: backend for name, backend in built.items() if name not in lost},
-        broken=frozenset(broken | lost),
-        defective=tuple(backend for name, backend in built.items() if name in lost),
+        broken=tuple(backend for name, backend in built.items() if name in lost),
         is_whole=is_whole,
     )
 
 
-_ABSENT = re.compile(r"has no proof|joins none")
-
-
-def _join_problems(document: Document, name: str, joins: Mapping[str, list[str]], broken: set[str] | None) -> list[Diagnostic]:
-    """Return the problems of a backend's joins. ``broken`` is None if an unreadable file may define any name."""
-    problems = []
+def _join_problems(document: Document, name: str, joins: Mapping[str, list[str]], *, is_whole: bool) -> Iterator[Diagnostic]:
+    """Yield the problems of a backend's joins. A file of a wrong form may define any name."""
     for index, other in enumerate(joins[name]):
         path: DataPath = (name, "joins", index)
-        if other not in joins and broken is not None and other not in broken:
-            message, hint = unknown("backend", other, joins)
-            problems.append(document.problem(path, message, hint))
+        if other not in joins and is_whole:
+            yield document.problem(path, *unknown("backend", other, joins))
         elif name in _reach(other, joins):
-            problems.append(document.problem(path, f"'{name}' joins itself through '{other}'", "break the loop"))
+            yield document.problem(path, f"'{name}' joins itself through '{other}'", "break the loop")
     if "only_tags" in document.data[name] and not joins[name]:
         message = "only_tags selects specs of joined backends, and this one joins none"
-        problems.append(document.problem((name, "only_tags"), message, "add joins: [NAME], or remove only_tags", key=True))
-    return problems
+        yield document.problem((name, "only_tags"), message, "add joins: [NAME], or remove only_tags", key=True)
 
 
 def _reach(name: str, joins: Mapping[str, list[str]]) -> set[str]:

@@ -10,7 +10,6 @@ from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position
 from runner.language.backends import read_named
 from runner.language.read.document import Document
 from runner.language.read.kinds import LAB
-from runner.language.read.repair import readable
 from runner.system.capabilities import Machine
 
 CPU = "cpu"
@@ -60,11 +59,11 @@ class Lab:
 
 def read_lab(path: Path) -> Lab:
     """Read the file of a lab; raise ``InvalidSpecs`` with all its problems, or ``UsageError``."""
-    found = readable(read_named(path, LAB), LAB)
-    problems = [*found.problems, *(_problems(found.document) if found.document is not None else ())]
-    if problems or found.document is None:
+    problems: list[Diagnostic] = []
+    document = read_named(path, LAB, problems)
+    problems += () if document is None else _problems(document)
+    if problems or document is None:
         raise InvalidSpecs(problems)
-    document = found.document
     nodes = {str(name): _node(document, str(name)) for name in document.data["nodes"]}
     return Lab(name=document.data["lab"], nodes=nodes, document=document)
 

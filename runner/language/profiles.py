@@ -15,7 +15,6 @@ from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, UsageErr
 from runner.language.backends import read_named
 from runner.language.read.document import DataPath, Document
 from runner.language.read.kinds import PROFILE
-from runner.language.read.repair import readable
 from runner.system.data_dirs import folder
 
 SHIPPED = "shipped"
@@ -103,15 +102,12 @@ def find_profile(name: str) -> Path:
 
 def read_profile(name: str) -> Profile:
     """Read a profile by its name or path; raise ``InvalidSpecs`` with all its problems, or ``UsageError``."""
-    document = read_named(find_profile(name), PROFILE)
-    found = readable(document, PROFILE)
-    problems = [*found.problems]
-    if found.document is not None:
-        # a part that was cut may be what the rest lacks
-        problems += [*_problems(found.document), *(_nothing_required(found.document) if not found.problems else ())]
-    if problems or found.document is None:
+    problems: list[Diagnostic] = []
+    document = read_named(find_profile(name), PROFILE, problems)
+    problems += () if document is None else [*_problems(document), *_nothing_required(document)]
+    if problems or document is None:
         raise InvalidSpecs(problems)
-    return _profile(found.document)
+    return _profile(document)
 
 
 def _problems(document: Document) -> Iterator[Diagnostic]:

@@ -12,12 +12,13 @@ from runner.core.conditions import as_list
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, unknown
 from runner.core.matching.patterns import check_pattern, is_unspecific, search
 from runner.core.matching.time_limit import PatternTooSlow
-from runner.language.backends import Backends, read_named
+from runner.language.backends import Backends
 from runner.language.check.conditions import condition_problems
 from runner.language.read.document import DataPath, Document
-from runner.language.read.follow_ups import without_follow_ups
 from runner.language.read.kinds import WAIVERS
-from runner.language.read.repair import Fill, Readable, readable
+from runner.language.read.schema import form_problems
+from runner.language.read.source import read_partly
+from runner.language.read.tree import link_problem, tree_of
 from runner.language.waiver_forms import wrong_form
 from runner.system.data_dirs import folder
 from runner.vocabulary.expectations import EXPECTATIONS
@@ -93,30 +94,21 @@ def read_waivers(extra: Sequence[Path], backends: Backends | None, problems: lis
     return WaiverFiles(waivers=tuple(found), documents=tuple(documents), given=given)
 
 
-_FILL = {
-    "cases": "*",
-    "failure": {"type": "crash", "match": "no match"},
-    "reason": "no reason",
-    "issue": "#0",
-    "until": date.max.isoformat(),
-}
-"""Values for missing keys of a waiver, so that its other keys can be checked."""
-
-
 def _read(path: Path, backends: Backends | None) -> tuple[Document | None, list[Diagnostic]]:
-    """Return the readable part of a file, and its problems."""
+    """Return a file if its form is right, and its problems."""
+    refused = link_problem(path, tree_of(path.parent.absolute()))
+    if refused is not None:
+        return None, [refused]
     try:
-        document = read_named(path, WAIVERS)
+        document = read_partly(path, WAIVERS)
     except InvalidSpecs as error:
         return None, list(error.diagnostics)
     problem, formed = wrong_form(document)
     problems = [problem] if problem is not None else []
-    part = readable(formed, WAIVERS, Fill(depth=2, values=_FILL)) if formed is not None else Readable(document=None)
-    problems.extend(part.problems)
-    if part.document is not None:
-        gaps = frozenset(() if backends is None or backends.is_whole else ("files of backends",))
-        problems.extend(without_follow_ups(_problems(part.document, backends), gaps))
-    return part.document, problems
+    problems += [] if formed is None else form_problems(formed, WAIVERS)
+    if problems or formed is None:
+        return None, problems
+    return formed, list(_problems(formed, backends if backends is not None and backends.is_whole else None))
 
 
 def _waivers(document: Document) -> Iterator[Waiver]:

@@ -23,6 +23,7 @@ from runner.system.installed_torch import installed_torch
 from runner.worker.torch_compat import ck_generators
 from tests import ck_stand_in
 from tests.fakes import environment, program, use_executor
+from tests.json_schemas import validator_of
 
 INSTALLED = installed_torch()
 assert INSTALLED is not None
@@ -51,7 +52,7 @@ def answered(
     options = DoctorOptions(paths=paths, backends=backends, json=True, profile=str(profile) if profile else None)
     assert doctor.main(options) == code
     found = json.loads(capsys.readouterr().out)
-    schema._validator_of(schema.resolved("doctor")).validate(found)
+    validator_of(schema.resolved("doctor")).validate(found)
     return dict(found)
 
 

@@ -1,7 +1,8 @@
-"""What a clumsy or a malicious user can write: each file of tests/specs/invalid with the exact lines that ``validate`` prints for it.
+"""What a clumsy or a malicious user can write: each file of tests/specs/invalid with the position and the code of its problems.
 
-A new case is a file, or a folder of files, there; ``pytest --update-goldens`` writes what is said about it beside it, to be read
-before it is committed. What no repository can hold (a pipe, a file of 100 MB, no permission) is made here.
+A new case is a file, or a folder of files, there; ``pytest --update-goldens`` writes its problems to ``expected.txt``, to be read
+before it is committed. A few cases have a golden file with the exact lines that ``validate`` prints for them. What no
+repository can hold (a pipe, a file of 100 MB, no permission) is made here.
 """
 
 import json
@@ -17,15 +18,20 @@ from pathlib import Path
 import pytest
 
 from runner.cli.parser import main
+from runner.core.diagnostics import Diagnostic
 from runner.core.exit_codes import ExitCode
 from runner.core.expectation import Status, StepFacts
 from runner.core.observation import Raised
+from runner.language.load import inspect
+from runner.language.waivers import read_waivers
 from runner.vocabulary.expectations.raises import Raises
 from tests.conftest import GOOD
 from tests.fakes import HERE
 
 ROOT = Path(__file__).resolve().parents[2]
 INVALID = ROOT / "tests" / "specs" / "invalid"
+EXPECTED = INVALID / "expected.txt"
+GOLDENS = sorted(path for path in INVALID.glob("*.txt") if path != EXPECTED)
 CASES = sorted(path for path in INVALID.iterdir() if path.suffix == ".yaml" or path.is_dir())
 
 LINE = re.compile(r"(?P<file>.+?):(?P<line>[0-9]+):(?P<column>[0-9]+): .+")
@@ -52,26 +58,47 @@ def validate(capsys: pytest.CaptureFixture[str]) -> Validate:
     return run
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.name)
-def test_exact_lines(path: Path, validate: Validate, update_goldens: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def problems_of(path: Path) -> list[Diagnostic]:
+    """Return the problems of a case, in the order in which ``validate`` prints them; its files of backends and waivers are read too."""
+    problems: list[Diagnostic] = []
+    backends, waivers = ([file] if (file := path / f"{name}.yaml").exists() else [] for name in ("backends", "waivers"))
+    inspection = inspect([path.relative_to(ROOT)], [file.relative_to(ROOT) for file in backends])
+    problems.extend(inspection.problems)
+    read_waivers([file.relative_to(ROOT) for file in waivers], inspection.suite.backends, problems)
+    return sorted(set(problems))
+
+
+def test_each_file_has_its_problems(update_goldens: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``expected.txt`` has the position and the code of each problem of each case."""
     monkeypatch.chdir(ROOT)
+    lines = [f"{one.position} {one.code}".removeprefix("tests/specs/invalid/") for path in CASES for one in problems_of(path)]
+    if update_goldens:
+        EXPECTED.write_text("\n".join(lines) + "\n", "utf-8")
+    assert lines == EXPECTED.read_text("utf-8").splitlines()
+
+
+def test_no_case_is_valid() -> None:
+    refused = {re.split("[/:]", line)[0] for line in EXPECTED.read_text("utf-8").splitlines()}
+    assert refused == {path.name for path in CASES}
+
+
+@pytest.mark.parametrize("golden", GOLDENS, ids=lambda path: path.stem)
+def test_exact_lines(golden: Path, validate: Validate, update_goldens: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    (path,) = (path for path in CASES if golden.stem in (path.name, path.stem))
     beside = [file for name in ("backends", "waivers") if (file := path / f"{name}.yaml").exists()]
     lines = validate(path.relative_to(ROOT), *(word for file in beside for word in (f"--{file.stem}", file.relative_to(ROOT))))
-    golden = path.with_suffix(".txt") if path.is_file() else path.with_name(f"{path.name}.txt")
     if update_goldens:
         golden.write_text("\n".join(lines) + "\n", "utf-8")
     assert lines == golden.read_text("utf-8").splitlines()
 
 
-@pytest.mark.parametrize("golden", sorted(INVALID.glob("*.txt")), ids=lambda path: path.stem)
-def test_every_position_is_in_the_file(golden: Path) -> None:
-    lines = golden.read_text("utf-8").splitlines()
-    assert lines
-    for line in lines:
-        file, number, column = place(line)
-        rows = re.split(rb"\r\n|\n", (ROOT / file).read_bytes())
-        assert number <= len(rows), line
-        assert 1 <= column <= len(rows[number - 1].decode("utf-8", "replace")) + 1, line
+def test_every_position_is_in_the_file() -> None:
+    for line in EXPECTED.read_text("utf-8").splitlines():
+        file, number, column, _ = re.split(":| (?=[a-z-]+$)", line)
+        rows = re.split(rb"\r\n|\n", (INVALID / file).read_bytes())
+        assert int(number) <= len(rows), line
+        assert 1 <= int(column) <= len(rows[int(number) - 1].decode("utf-8", "replace")) + 1, line
 
 
 def place(line: str) -> tuple[str, int, int]:
@@ -85,15 +112,10 @@ def test_all_problems_of_all_files_are_told_in_one_go(validate: Validate, monkey
     told = validate("tests/specs/invalid")
     assert len(set(told)) == len(told)
     assert [*map(place, told)] == sorted(map(place, told))
-    for path in CASES:
-        if path.is_file() or path.name.startswith("defaults-") or path.name == "several-files":
-            golden = INVALID / f"{path.stem if path.is_file() else path.name}.txt"
-            assert set(golden.read_text("utf-8").splitlines()) <= set(told), path.name
-
-
-def test_every_golden_has_its_case() -> None:
-    named = {path.stem if path.is_file() else path.name for path in CASES}
-    assert {path.stem for path in INVALID.glob("*.txt")} == named
+    places = {":".join(map(str, place(line))) for line in told}
+    alone = {line.rpartition(" ")[0] for line in EXPECTED.read_text("utf-8").splitlines()}
+    of_specs = {line for line in alone if "/" not in line or line.startswith(("defaults-", "several-files"))}
+    assert {f"tests/specs/invalid/{line}" for line in of_specs} <= places
 
 
 def test_json_says_the_same(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,6 +126,8 @@ def test_json_says_the_same(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     assert (said["format"], said["valid"], said["cases"]) == (1, False, 0)
     lines = [f"{p['file']}:{p['line']}:{p['column']}: {p['message']}" + (f" ({p['hint']})" if p["hint"] else "") for p in said["problems"]]
     assert lines == (INVALID / "many-problems.txt").read_text("utf-8").splitlines()
+    codes = [f"{p['file']}:{p['line']}:{p['column']} {p['code']}".removeprefix("tests/specs/invalid/") for p in said["problems"]]
+    assert codes == [line for line in EXPECTED.read_text("utf-8").splitlines() if line.startswith("many-problems.yaml:")]
 
 
 # -- files that no repository can hold ------------------------------------------------------------------------------
@@ -198,6 +222,7 @@ NO_PERMISSION = """
 import os, sys
 from pathlib import Path
 from runner.cli.parser import main
+from runner.core.diagnostics import Diagnostic
 
 main(["validate", sys.argv[1]])  # what is imported later must be here before nobody is somebody else
 os.seteuid(65534)

@@ -12,8 +12,8 @@ from runner.cli.parser import main
 from runner.core.case import CaseId
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
-from runner.language.read import schema
 from tests.fakes import observation, seen
+from tests.json_schemas import validator
 from tests.recorded import recorded, run_of, write_run
 
 FAIL, PASS, UNAVAILABLE = Outcome.FAIL, Outcome.PASS, Outcome.UNAVAILABLE
@@ -144,7 +144,7 @@ def test_what_differs_in_the_code_is_named_and_printed(capsys: pytest.CaptureFix
 def test_the_json_is_valid(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["diff", *line.split(), "--json"])
     found = json.loads(capsys.readouterr().out)
-    assert list(schema.validator("diff").iter_errors(found)) == []
+    assert list(validator("diff").iter_errors(found)) == []
     assert found["exit_code"] == code
 
 

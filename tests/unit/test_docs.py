@@ -18,6 +18,7 @@ from runner.language.lab import read_lab
 from runner.language.load import load
 from runner.language.read import schema
 from tests.fences import FILES, ROOT, Fence, every_fence, home, is_generated, pages, run_in, write, write_site
+from tests.json_schemas import validator
 
 FENCES = every_fence()
 TESTED = {
@@ -118,7 +119,7 @@ def test_labs_are_read(fence: Fence, tmp_path: Path) -> None:
 @pytest.mark.parametrize("fence", fences("examples"), ids=str)
 def test_examples_fit_their_schema(fence: Fence) -> None:
     file, _, name = fence.name.partition("/")
-    definition = schema.resolve_definition(file, name)
+    definition = schema.definition(file, name)
     entries = yaml.safe_load(fence.text)
     for entry in entries:
         value = entry[name] if file != "inputs" else entry
@@ -242,9 +243,9 @@ def test_links_lead_to_files(page: Path) -> None:
 
 @pytest.mark.parametrize("fence", fences("journal"), ids=str)
 def test_lines_of_a_journal_fit_its_schema(fence: Fence) -> None:
-    validator = schema.validator("journal")
+    journal = validator("journal")
     for line in fence.text.splitlines():
-        assert list(validator.iter_errors(json.loads(line))) == []
+        assert list(journal.iter_errors(json.loads(line))) == []
 
 
 def test_python_of_the_documents_compiles() -> None:

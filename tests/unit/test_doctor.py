@@ -20,6 +20,7 @@ from runner.system.doctor import accelerators, composable_kernel, examine, softw
 from runner.system.doctor.findings import NOTE, OK, PROBLEM, WARNING, Finding, GeneratorReport, Printed, Scene, run_program
 from runner.system.installed_torch import InstalledTorch, installed_torch
 from tests import ck_stand_in
+from tests.json_schemas import validator_of
 
 INSTALLED = installed_torch()
 assert INSTALLED is not None
@@ -518,7 +519,7 @@ def test_secrets_are_not_shown() -> None:
 @pytest.mark.parametrize("findings", [FINDINGS, FINDINGS[:1]])
 def test_the_json_fits_its_schema(findings: list[tuple[str, Finding]]) -> None:
     content = json.loads(json.dumps(as_json(findings, {"backends": [ROW], "profiles": [PROFILE]})))
-    validator = schema._validator_of(schema.resolved("doctor"))
+    validator = validator_of(schema.resolved("doctor"))
     validator.validate(content)
     assert content["healthy"] == (len(findings) == 1)
     content["findings"][0].update(level="problem", remedy="")

@@ -126,7 +126,7 @@ def test_the_other_files_are_checked_too(name: str, text: str) -> None:
 
 def test_runner_messages_for_names_have_hints() -> None:
     """Names of the installed torch may be in no table: to the runner's own predicate any name has the right shape."""
-    assert fits("spec")(yaml.safe_load(GOOD.replace("inputs:", "config: {of_a_nightly: true}\ninputs:")))
+    assert fits(yaml.safe_load(GOOD.replace("inputs:", "config: {of_a_nightly: true}\ninputs:")), "spec")
 
 
 def test_a_validator_of_the_command_line_agrees(tmp_path: Path) -> None:

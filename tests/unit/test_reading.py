@@ -81,9 +81,9 @@ def test_the_case_its_error_and_its_times() -> None:
 
 def test_nothing_is_no_observation_and_anything_else_is_a_misfit() -> None:
     assert read_observation(None) is None
-    assert read_observation([]) == Misfit(problem="$: [] is not of type 'object'")
+    assert read_observation([]) == Misfit(problem="$: expected a map, found a list")
     found = read_observation(observation(seen(entered="many")))
-    assert found == Misfit(problem="$.steps[0].entered: 'many' is not of type 'integer'")
+    assert found == Misfit(problem="$.steps[0].entered: expected a whole number, found the text 'many'")
 
 
 @pytest.mark.parametrize("sent", [None, [], {}, observation(more=1)])

@@ -1,11 +1,18 @@
 """What does not fit a schema, in words: what was found, what is allowed, and nothing twice."""
 
+import copy
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from runner.language.read import schema
-from runner.language.read.compiled_schema import compile_schema
+from runner.language.read.kinds import KINDS
+from runner.language.read.source import read
+from tests.json_schemas import validator, validator_of
 
 SPEC: dict[str, Any] = {
     "summary": "A product of two matrices is right",
@@ -18,8 +25,15 @@ SPEC: dict[str, Any] = {
 
 def said(changes: dict[str, Any], name: str = "spec") -> list[str]:
     """Return the problems of a spec with changes, as path: message (hint)."""
-    found = schema.describe({**SPEC, **changes} if name == "spec" else changes, name)
-    return [f"{'.'.join(map(str, path))}{' (key)' if key else ''}: {message}" for path, message, _, key in found]
+    return [shown(one) for one in schema.describe({**SPEC, **changes} if name == "spec" else changes, name)]
+
+
+def shown(problem: schema.Problem) -> str:
+    return f"{'.'.join(map(str, problem.path))}{' (key)' if problem.at_key else ''}: {schema.in_words(problem)[0]}"
+
+
+def fits(value: Any, part: Any) -> bool:
+    return not schema._problems_of(value, part)
 
 
 def test_a_spec_that_fits() -> None:
@@ -29,7 +43,7 @@ def test_a_spec_that_fits() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"conifg": {}}, "conifg (key): unknown key 'conifg'"),
+        ({"conifg": {"a": 1}}, "conifg (key): unknown key 'conifg'"),
         ({"expect": [{"close": {"too": "eager"}}]}, "expect.0.close.too (key): unknown key 'too' in close"),
         ({"expect": [{"closs": {}}]}, "expect.0.closs (key): unknown expectation 'closs'"),
         ({"expect": [{}]}, "expect.0: expectation is empty"),
@@ -71,11 +85,11 @@ def test_one_mistake_is_one_problem(changes: dict[str, Any], message: str) -> No
 
 def test_every_mistake_is_told() -> None:
     changes = {"summary": 1, "backends": [], "conifg": 1, "inputs": [{"rnad": []}], "expect": [{"closs": 1}, {"runs": 1}]}
-    assert len(said(changes)) == 6
+    assert len(said(changes)) == 8
 
 
 def test_missing_keys_come_with_what_they_are() -> None:
-    found = {message: hint for _, message, hint, _ in schema.describe({}, "spec")}
+    found = dict(map(schema.in_words, schema.describe({}, "spec")))
     assert found == {
         "spec needs the key 'summary'": "The claim, as a sentence.",
         "spec needs the key 'backends'": "Where it holds: names of specs/backends.yaml, or of a vendor's own file.",
@@ -84,43 +98,39 @@ def test_missing_keys_come_with_what_they_are() -> None:
 
 @pytest.mark.parametrize("value", [None, 1, "text", [], True])
 def test_what_is_no_map_at_all(value: Any) -> None:
-    ((path, message, _, _),) = schema.describe(value, "spec")
-    assert (path, message.split(",")[0]) == ((), "expected a map")
+    assert [(one.path, one.code) for one in schema.describe(value, "spec")] == [((), "wrong-type")]
 
 
 # -- what a template gave -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "message"),
+    ("path", "value", "code"),
     [
-        (("inputs", 0, "rand", 0), "four", "expected a whole number"),
-        (("inputs", 0, "rand", 0), -4, "out of range"),
-        (("inputs", 0, "rand"), [4, -4], "out of range"),
+        (("inputs", 0, "rand", 0), "four", "wrong-type"),
+        (("inputs", 0, "rand", 0), -4, "out-of-range"),
+        (("inputs", 0, "rand"), [4, -4], "out-of-range"),
         (("inputs", 0, "rand", 0), 4, ""),
         (("inputs", 0, "rand"), [4, 4], ""),
-        (("expect", 0, "close", "atol"), "small", "expected a number"),
+        (("expect", 0, "close", "atol"), "small", "wrong-type"),
         (("expect", 0, "close", "atol"), 1e-3, ""),
-        (("summary",), "short", "at least 8"),
+        (("summary",), "short", "too-few"),
     ],
 )
-def test_a_value_is_judged_where_it_stands(path: tuple[Any, ...], value: Any, message: str) -> None:
+def test_a_value_is_judged_where_it_stands(path: tuple[Any, ...], value: Any, code: str) -> None:
     data = {**SPEC, "inputs": [{"rand": [1]}], "expect": [{"close": {"to": "eager", "atol": 0, "rtol": 0}}]}
     target: Any = data
     for key in path[:-1]:
         target = target[key]
     target[path[-1]] = value
     found = schema.describe_at(data, "spec", path)
-    assert [message in text and place[: len(path)] == path for place, text, _, _ in found] == ([True] if message else [])
+    assert [(one.code, one.path[: len(path)]) for one in found] == ([(code, path)] if code else [])
 
 
 def test_the_conditional_parts_of_a_schema_are_found() -> None:
     data = {**SPEC, "function": {"module": "ConvBN", "eval": 1}, "expect": [{"filecheck": {"checks": "CHECK: a", "code": -1}}]}
-    assert [text for _, text, _, _ in schema.describe_at(data, "spec", ("function", "eval"))] == [
-        "expected true or false (or one {{ expression }}), found the number 1"
-    ]
-    found = schema.describe_at(data, "spec", ("expect", 0, "filecheck", "code"))
-    assert [text for _, text, _, _ in found] == ["-1 is out of range: at least 0"]
+    for path, code in ((("function", "eval"), "wrong-type"), (("expect", 0, "filecheck", "code"), "out-of-range")):
+        assert [one.code for one in schema.describe_at(data, "spec", path)] == [code]
 
 
 # -- the two validators ---------------------------------------------------------------------------------------------
@@ -128,14 +138,16 @@ def test_the_conditional_parts_of_a_schema_are_found() -> None:
 
 @pytest.mark.parametrize(("value", "whole"), [(4, True), (4.0, False), (True, False), ("4", False), (0, True), (-1, True), (10**30, True)])
 def test_a_whole_number(value: Any, whole: bool) -> None:
-    assert compile_schema({"type": "integer"})(value) is whole
-    assert schema._validator_of({"type": "integer"}).is_valid(value) is whole
+    assert fits(value, {"type": "integer"}) is whole
+    assert validator_of({"type": "integer"}).is_valid(value) is whole
 
 
-@pytest.mark.parametrize(("value", "fits"), [("abc", True), ("abc\n", False), ("\nabc", False), ("xabc", False), ("", False), (5, True)])
-def test_the_end_of_a_pattern_is_the_end_of_the_text(value: Any, fits: bool) -> None:
-    assert compile_schema({"pattern": "^abc$"})(value) is fits
-    assert schema._validator_of({"pattern": "^abc$"}).is_valid(value) is fits
+@pytest.mark.parametrize(
+    ("value", "is_right"), [("abc", True), ("abc\n", False), ("\nabc", False), ("xabc", False), ("", False), (5, True)]
+)
+def test_the_end_of_a_pattern_is_the_end_of_the_text(value: Any, is_right: bool) -> None:
+    assert fits(value, {"pattern": "^abc$"}) is is_right
+    assert validator_of({"pattern": "^abc$"}).is_valid(value) is is_right
 
 
 @pytest.mark.parametrize(
@@ -149,11 +161,141 @@ def test_the_end_of_a_pattern_is_the_end_of_the_text(value: Any, fits: bool) -> 
     ],
 )
 def test_unique_items(items: list[Any], unique: bool) -> None:
-    assert compile_schema({"uniqueItems": True})(items) is unique
-    assert schema._validator_of({"uniqueItems": True}).is_valid(items) is unique
+    assert fits(items, {"uniqueItems": True}) is unique
+    assert validator_of({"uniqueItems": True}).is_valid(items) is unique
 
 
 def test_many_items_are_compared_in_no_time() -> None:
     tags = [f"t{index}" for index in range(50_000)]
-    assert schema.fits("spec")({**SPEC, "tags": tags})
+    assert schema.fits({**SPEC, "tags": tags}, "spec")
     assert said({"tags": [*tags, "t0"]}) == ["tags.50000: the text 't0' is repeated"]
+
+
+# -- misspelt keys ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"backends": None, "bakcends": ["cpu"]}, ["bakcends (key): unknown key 'bakcends'"]),
+        (
+            {"expect": [{"clsoe": {"to": 4}}]},
+            ["expect.0.clsoe (key): unknown expectation 'clsoe'", "expect.0.clsoe.to: expected text, found the number 4"],
+        ),
+        (
+            {"steps": [{"call": {}, "expects": [{"runs": 4}]}]},
+            ["steps.0.expects (key): unknown key 'expects' in step", "steps.0.expects.0.runs: expected a map, found the number 4"],
+        ),
+        ({"targts": ["hip:gfx942"], "backends": None}, ["targts (key): unknown key 'targts'"]),
+    ],
+)
+def test_a_misspelt_key_is_read_as_the_key_that_it_resembles(changes: dict[str, Any], expected: list[str]) -> None:
+    data = {key: value for key, value in {**SPEC, **changes}.items() if value is not None}
+    assert sorted(map(shown, schema.describe(data, "spec"))) == expected
+
+
+# -- the kinds of files -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_keys_of_kind_equal_keys_of_its_schema(kind: Any) -> None:
+    node = schema.resolved(kind.name)
+    below = node.get("additionalProperties") or {}
+    items = node.get("properties", {}).get("waivers", {}).get("items", {})
+    known = {*node.get("properties", {}), *(below.get("properties", {}) if isinstance(below, dict) else {}), *items.get("properties", {})}
+    assert kind.keys <= known, f"edit {kind.name} in runner/language/read/kinds.py"
+    assert kind.marks <= kind.keys
+    if not kind.anywhere:
+        assert kind.keys == set(node["properties"])
+
+
+@pytest.mark.parametrize("name", ["spec", "defaults", "backends", "waivers"])
+def test_valid_documents_are_recognised(name: str) -> None:
+    (kind,) = (kind for kind in KINDS if kind.name == name)
+    for example in schema.load(name).get("examples", []):
+        if example != {"waivers": []}:
+            assert kind.recognises(yaml.safe_dump(example), kind.file_name, example)
+
+
+# -- jsonschema agrees: on every example, every shipped spec, and mutations of both ---------------------------------------
+
+ROOT = Path(__file__).resolve().parents[2]
+STRANGE = [None, True, 0, -1, 1.5, 2.0, 10**30, "", "x", "{{ x }}", [], ["x"], [[]], {}, {"x": 1}, {"when": {}}]
+
+
+def _documents() -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for path in sorted((ROOT / "specs").rglob("*.yaml")):
+        kinds = {"backends": "backends", "_defaults": "defaults", "waivers": "waivers"}
+        name = "profile" if path.parent.name == "profiles" else kinds.get(path.stem, "spec")
+        found.append((name, read(path).data))
+    for name in ("spec", "defaults", "backends", "waivers", "profile"):
+        found.extend((name, example) for example in schema.load(name)["examples"])
+    return found
+
+
+def _mutations(value: Any) -> Iterator[Any]:
+    """Yield copies in which one value, somewhere, is another, is missing, or stands under a wrong key."""
+    yield from STRANGE
+    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
+    for key in keys:
+        for inner in _mutations_of_one(value[key]):
+            mutated = copy.copy(value)
+            mutated[key] = inner
+            yield mutated
+        without = copy.copy(value)
+        del without[key]
+        yield without
+        if isinstance(value, dict):
+            yield {**without, f"{key}x": value[key]}
+            yield {**value, "stranger": value[key]}
+        else:
+            yield [*value, value[key]]
+
+
+def _mutations_of_one(value: Any) -> Iterator[Any]:
+    yield from _mutations(value) if isinstance(value, dict | list) else STRANGE
+
+
+DOCUMENTS = _documents()
+
+SAMPLE = 10
+"""About as many mutations of one document are compared by every run of the tests; the nightly tests compare more."""
+
+
+def _agree(name: str, document: Any, mutations: Sequence[Any]) -> None:
+    authority = validator(name)
+    verdicts = set()
+    for mutated in [document, *mutations]:
+        expected = authority.is_valid(mutated)
+        verdicts.add(expected)
+        assert schema.fits(mutated, name) is expected, json.dumps(mutated, default=str)[:500]
+    assert verdicts == {True, False}, "the mutations must include documents that fit and documents that do not"
+
+
+@pytest.mark.parametrize("number", range(len(DOCUMENTS)), ids=lambda number: f"{DOCUMENTS[number][0]}-{number}")
+def test_jsonschema_agrees(number: int) -> None:
+    """Each document has other mutations compared than its neighbours, which are much like it."""
+    name, document = DOCUMENTS[number]
+    mutations = list(_mutations(document))
+    step = max(1, len(mutations) // SAMPLE)
+    _agree(name, document, mutations[number % step :: step])
+
+
+@pytest.mark.nightly(reason="the same comparison with more mutations")
+@pytest.mark.parametrize(("name", "document"), DOCUMENTS, ids=lambda value: value if isinstance(value, str) else "")
+def test_jsonschema_agrees_on_many_mutations(name: str, document: Any) -> None:
+    # every mutation of a small document, each seventh of a large one
+    _agree(name, document, [mutated for number, mutated in enumerate(_mutations(document), 1) if number <= 200 or number % 7 == 0])
+
+
+def test_a_keyword_that_is_not_known_is_an_error() -> None:
+    with pytest.raises(KeyError, match="additional_properties"):
+        fits({}, {"type": "object", "additional_properties": False})
+
+
+@pytest.mark.parametrize("value", [True, 1, 1.0, "1", None])
+@pytest.mark.parametrize("word", [True, 1, "1"])
+def test_true_is_not_one(value: Any, word: Any) -> None:
+    for part in ({"const": word}, {"enum": [word, "other"]}):
+        assert fits(value, part) is validator_of(part).is_valid(value)

@@ -30,6 +30,7 @@ from runner.vocabulary.inputs import INPUTS, REPEAT, InputKind
 from runner.vocabulary.offline.resources import RESOURCES
 from runner.vocabulary.steps import SAMPLES, STEPS, TRITON, StepKind
 from runner.vocabulary.steps.reset import GENERATORS
+from tests.json_schemas import validator_of
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(path.name.removesuffix(".schema.json") for path in (ROOT / "schemas").glob("*.schema.json"))
@@ -146,13 +147,13 @@ def test_every_example_is_one(file: str) -> None:
     count = 0
     for place, node in nodes(schema.resolved(file), f"schemas/{file}.schema.json"):
         for example in node.get("examples", []):
-            errors = [error.message for error in schema._validator_of(node).iter_errors(example)]
+            errors = [error.message for error in validator_of(node).iter_errors(example)]
             assert not errors, f"edit {place}: the example {example!r} does not fit: {errors}"
             count += 1
     for name in schema.load(file).get("$defs", {}):
-        node = schema.resolve_definition(file, name)
+        node = schema.definition(file, name)
         for example in node.get("examples", []):
-            errors = [error.message for error in schema._validator_of(node).iter_errors(example)]
+            errors = [error.message for error in validator_of(node).iter_errors(example)]
             assert not errors, f"edit schemas/{file}.schema.json, $defs/{name}: the example {example!r} does not fit: {errors}"
             count += 1
     assert count or file not in LANGUAGE
@@ -192,14 +193,14 @@ def test_measures() -> None:
         )
 
 
-EXAMPLES = {word: schema.resolve_definition("expectations", word)["examples"][0] for word in EXPECTATIONS}
+EXAMPLES = {word: schema.definition("expectations", word)["examples"][0] for word in EXPECTATIONS}
 
 
 @pytest.mark.parametrize("word", EXPECTATIONS)
 def test_the_fields_of_an_expectation_are_the_keys_of_its_schema(word: str) -> None:
     fields = {field.name for field in dataclasses.fields(EXPECTATIONS[word])}
     node = definition("expectations", word)
-    shape = schema.resolve_definition("expectations", word)
+    shape = schema.definition("expectations", word)
     shape = shape if "properties" in shape else shape.get("then", {})
     where = f"schemas/expectations.schema.json ({word}) against {EXPECTATIONS[word].__module__}"
     if "additionalProperties" not in shape or "$ref" in node or shape["additionalProperties"] is not False:

@@ -19,7 +19,6 @@ from runner.core.results import CaseResult
 from runner.execute.base import Execution, Job
 from runner.execute.executors import EXECUTORS
 from runner.execute.local.kept_zygotes import ZygoteStore
-from runner.language.read import source
 from runner.language.read.files import DefaultsReader, discover
 from runner.run.watching import loop, machine_state, tries
 from runner.run.watching.changes import Changes, snapshot
@@ -174,28 +173,6 @@ def test_each_run_reads_files_as_a_new_process_would() -> None:
     assert python._folders.cache_info().currsize > 0
     machine_state.forget_cached()
     assert python._folders.cache_info().currsize == 0
-
-
-def test_schemas_of_the_program_stay_compiled_between_runs() -> None:
-    from runner.language.read import schema
-
-    compiled = schema.fits("spec")
-    machine_state.forget_cached()
-    assert schema.fits("spec") is compiled
-
-
-def test_files_that_did_not_change_are_parsed_once_for_all_runs(tmp_path: Path) -> None:
-    from runner.language.backends import load_backends
-
-    ours = tmp_path / "ours.yaml"
-    ours.write_text("mine: {summary: first of both, joins: [cpu], device: cpu, proof: {graphs: {min: 1}}}\n")
-    load_backends([ours])
-    begun = source._parse_once.cache_info()
-    machine_state.forget_cached()
-    load_backends([ours])
-    assert source._parse_once.cache_info().misses == begun.misses
-    ours.write_text(ours.read_text().replace("first", "last"))
-    assert load_backends([ours]).by_name["mine"].summary == "last of both"
 
 
 # What runs, and what is said

@@ -79,7 +79,7 @@ def test_a_template_of_the_first_case_that_fits_nothing_hides_no_other_problem(l
     messages = [one.message for one in caught.value.diagnostics]
     assert sorted(messages) == [
         "expected a list (or one {{ expression }}), found the number 3 (at [backend=eager,row=one])",
-        "unknown name 'egger'",
+        "unknown name 'egger' (at [backend=eager,row=two])",
     ]
 
 

@@ -97,6 +97,7 @@ def _as_json(problem: Diagnostic) -> dict[str, object]:
         "line": position.line,
         "column": position.column,
         "severity": str(Severity(problem.severity)),
+        "code": problem.code,
         "message": problem.message,
         "hint": problem.hint,
     }

@@ -7,8 +7,8 @@ from runner.core.diagnostics import UsageError, one_line, shown_path
 from runner.core.exit_codes import ExitCode
 from runner.core.options import WaiveOptions
 from runner.judge.void_waivers import patches
-from runner.language.backends import read_named
 from runner.language.read.kinds import WAIVERS
+from runner.language.read.source import read_partly
 from runner.language.waiver_text import FILL_IN, Draft, appended, document_of
 from runner.language.waivers import load_waivers
 from runner.report.files import replace
@@ -55,7 +55,7 @@ def _write(path: Path, drafts: Sequence[Draft]) -> None:
         text = document_of(drafts)
     elif drafts:
         load_waivers([path], None)  # a file with problems is not changed
-        text = appended(read_named(path, WAIVERS), drafts)
+        text = appended(read_partly(path, WAIVERS), drafts)
     else:
         return
     replace(path, text.encode("utf-8"))

@@ -9,7 +9,7 @@ from runner.core.diagnostics import Diagnostic, InvalidSpecs, Severity, UsageErr
 from runner.language.load import inspect_buffer
 from runner.language.read.files import DEFAULTS
 from runner.language.read.kinds import DEFAULTS as KIND
-from runner.language.read.repair import readable
+from runner.language.read.schema import form_problems
 from runner.language.read.source import BUFFERS, read_partly
 
 OTHERS = frozenset(["backends", "waivers"])
@@ -58,7 +58,7 @@ def is_spec(path: Path) -> bool:
 def _of_defaults(path: Path, content: bytes) -> list[Diagnostic]:
     token = BUFFERS.set({**BUFFERS.get(), path.absolute(): content})
     try:
-        return list(readable(read_partly(path, KIND), KIND).problems)
+        return form_problems(read_partly(path, KIND), KIND)
     finally:
         BUFFERS.reset(token)
 

@@ -8,7 +8,8 @@ from typing import Any
 from runner.language.names._name_table import CONFIG_FILES
 from runner.language.names.described import described
 from runner.language.names.published import schema
-from runner.language.read.schema import resolve_definition, resolved
+from runner.language.read.schema import definition as definition_of
+from runner.language.read.schema import resolved
 from runner.system.installed_torch import installed_torch
 
 Words = Mapping[str, str]
@@ -63,7 +64,7 @@ def option_text(section: str, name: str) -> str:
 
 
 def _kinds(name: str, definition: str) -> dict[str, str]:
-    return _properties(resolve_definition(name, definition))
+    return _properties(definition_of(name, definition))
 
 
 def _enumerated(definition: str) -> dict[str, str]:

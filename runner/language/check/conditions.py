@@ -28,6 +28,13 @@ def all_condition_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Dia
                 yield anatomy.document.problem((*path, word), message, hint)
 
 
+def named_backends(data: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the backends that a spec names: its own, and those of conditions and exclusions."""
+    yield from data["backends"]
+    for below in (*(when for _, when in _find_conditions(data, ())), *data.get("exclude", [])):
+        yield from map(str, as_list(below.get("backend", [])))
+
+
 def condition_problems(document: Document, path: DataPath, backends: Backends) -> Iterator[Diagnostic]:
     """Yield the problems of conditions below ``path``: invalid ranges and unknown names."""
     for place, when in _find_conditions(document.value(path), path):

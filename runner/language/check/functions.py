@@ -89,7 +89,7 @@ def input_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]
         if isinstance(entry, dict):
             if table is INPUT_KEYS and (misfits := schema.describe_as(entry, "inputs", "input")):
                 # the schema of the document does not cover inputs within arguments, so these are validated here
-                yield from (anatomy.document.problem((*path, *below), message, hint, key=key) for below, message, hint, key in misfits)
+                yield from schema.diagnostics(anatomy.document, misfits, path)
                 continue
             kind = next(word for word in table if word in entry)
             if table is INPUT_KEYS and REPEAT in entry and kind != Ref.kind and isinstance(path[-1], str):

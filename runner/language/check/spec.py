@@ -20,7 +20,7 @@ from runner.language.check.targets import target_problems
 from runner.language.check.values import handler_problems, let_problems, spy_problems, value_problems
 from runner.language.names.torch_names import NameTables
 from runner.language.read import matrix, python
-from runner.language.read.anatomy import Anatomy
+from runner.language.read.anatomy import SOURCE, Anatomy
 from runner.language.read.document import DataPath, Document
 from runner.language.read.matrix import TARGETS
 from runner.system.capabilities import CAPABILITIES
@@ -29,7 +29,7 @@ from runner.vocabulary.steps import TRITON
 
 def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagnostic]:
     """Return all problems of a spec that fits the schema, except those of its templates' values (``check_templates``)."""
-    problems = list(anatomy.problems)
+    problems: list[Diagnostic] = []
     for part in (matrix_problems, _shape, requirement_problems, python_problems, device_problems):
         problems.extend(part(anatomy, backends))
     return [*problems, *check_values(anatomy, backends, names), *audit_problems(anatomy, backends)]
@@ -87,13 +87,18 @@ def matrix_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic
         yield document.problem(("exclude",), "every point of the matrix is excluded: the spec has no cases", "exclude less", key=True)
 
 
-def _shape(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Yield the problems of keys that exclude or require each other: function and functions, steps and expect."""
+def clashing_keys(anatomy: Anatomy) -> Iterator[Diagnostic]:
+    """Yield the problems of keys of which a spec has one; what the others mean is not known."""
     document, data = anatomy.document, anatomy.data
-    if "steps" in data and "expect" in data:
+    if "steps" in data and "expect" in data and not data.keys() & {SOURCE, TRITON}:
         yield document.problem(("expect",), "'expect' beside 'steps'", "write expect in each step", key=True)
     if "function" in data and "functions" in data:
         yield document.problem(("functions",), "'functions' beside 'function'", "put all of them into functions", key=True)
+
+
+def _shape(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Yield the problems of an entry without functions, and of a spec that expects nothing."""
+    document, data = anatomy.document, anatomy.data
     if "entry" in data and not isinstance(data.get("function"), str):
         yield document.problem(("entry",), "'entry' without Python in 'function'", "entry selects one of several top-level defs", key=True)
     if not any(step.expectations for step in anatomy.steps):

@@ -1,6 +1,7 @@
 """Checks templates: syntax, names, allowed places, and whether their values are valid in these places."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from runner.core.diagnostics import Diagnostic, unknown
@@ -88,7 +89,7 @@ def layer_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
 
 def check_backends(backends: Backends, names: NameTables) -> list[Diagnostic]:
     """Return the problems of the options of backends; ``load_backends`` has checked the rest."""
-    every = (*backends.by_name.values(), *backends.defective)
+    every = (*backends.by_name.values(), *backends.broken)
     return [problem for backend in every for problem in _backend_problems(backend, backends, names)]
 
 
@@ -145,9 +146,7 @@ class _Points:
                 found.append(document.problem(path, str(error), error.hint))
         if not found:
             for path in fresh:
-                found.extend(
-                    document.problem(place, text, hint, key=key) for place, text, hint, key in schema.describe_at(data, "spec", path)
-                )
+                found.extend(schema.diagnostics(document, schema.describe_at(data, "spec", path)))
         filled = with_data(self.anatomy, data)
         if not found:
             found.extend(process_problems(filled.document, ()))
@@ -182,7 +181,7 @@ def _names_of(path: DataPath, template: templates.Template) -> list[str]:
 def _at(problem: Diagnostic, point: matrix.Point) -> Diagnostic:
     message = as_written(problem.message)
     bracket = point.bracket if len(point.bracket) <= _LONGEST else f"{point.bracket[:_LONGEST]}...]"
-    return Diagnostic(position=problem.position, message=f"{message} (at {bracket})", hint=problem.hint)
+    return replace(problem, message=f"{message} (at {bracket})")
 
 
 _LONGEST = 200

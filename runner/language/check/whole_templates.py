@@ -5,15 +5,13 @@ those of each other case (``templates``).
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from runner.core import template_form
 from runner.language.backends import Backends
 from runner.language.check.spec import matrix_problems
 from runner.language.read import matrix, schema, substitution, templates
-from runner.language.read.anatomy import Anatomy, take_apart, with_data
+from runner.language.read.anatomy import Anatomy, with_data
 from runner.language.read.document import DataPath
-from runner.language.read.repair import edited
 
 _OF_STRUCTURE = ("repeat", "type")
 """Keys whose values are no lists and no maps, and that checks of a whole step or a whole list depend on."""
@@ -46,37 +44,25 @@ def _places(anatomy: Anatomy) -> Iterator[tuple[DataPath, str]]:
             yield path, text
 
 
-def as_first_case(anatomy: Anatomy, backends: Backends) -> tuple[Anatomy, tuple[DataPath, ...]]:
-    """Return a spec with the templates for lists and maps evaluated for its first case, and the paths of those that have no such value.
+def as_first_case(anatomy: Anatomy, backends: Backends) -> Anatomy | None:
+    """Return a spec with the templates for lists and maps evaluated for its first case; None where one has no such value.
 
-    The latter are cut; their problems are found by the check of all cases.
+    The check of all cases finds out why.
     """
     places = list(_places(anatomy))
     if not places:
-        return anatomy, ()
+        return anatomy
     names = _names_of_first_case(anatomy, backends)
-    data, cuts = anatomy.data, []
+    data = anatomy.data
     for path, text in places:
         try:
             value = inert(templates.parse(text).evaluate(names))
         except templates.TemplateError:
-            cuts.append(_without_husk(path))
-            continue
-        filled = substitution.replaced(data, path, value)
-        if template_form.is_template(value) or schema.describe_at(filled, "spec", path):
-            cuts.append(_without_husk(path))
-        else:
-            data = filled
-    shown = with_data(anatomy, data)
-    if not cuts:
-        return shown, ()
-    return take_apart(replace(anatomy.spec, document=edited(shown.document, cuts))), tuple(cuts)
-
-
-def _without_husk(path: DataPath) -> DataPath:
-    """Return the path of the step or expectation whose arguments are cut: without them there is none."""
-    is_of_step = path[0] == "steps" and len(path) == 3
-    return path[:-1] if is_of_step or path[-3:-2] == ("expect",) else path
+            return None
+        data = substitution.replaced(data, path, value)
+        if template_form.is_template(value) or schema.describe_at(data, "spec", path):
+            return None
+    return with_data(anatomy, data)
 
 
 def _names_of_first_case(anatomy: Anatomy, backends: Backends) -> dict[str, object]:

@@ -1,11 +1,11 @@
 """``--fix``: files with the safe changes of findings. What must stay equal is compared by who writes them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from runner.language.lint.base import Fix
-from runner.language.read.document import Document
+from runner.language.read.document import DataPath, Document
 from runner.language.read.kinds import SPEC, WAIVERS
-from runner.language.read.repair import edited
 from runner.language.text_edits import CannotEdit, Edit, Layout, changed
 
 
@@ -29,5 +29,17 @@ def _fixed(document: Document, fixes: list[Fix]) -> Document:
     edits: list[Edit] = [layout.removal(path) for path in removed]
     edits += [layout.value(path, value) for path, value in values.items()]
     edits += [fix.edit for fix in fixes if fix.edit is not None]
-    data = edited(document, removed, dict(values)).data
+    data = _edited(document.data, (), set(removed), values)
     return changed(document, edits, data, WAIVERS if "waivers" in document.data else SPEC)
+
+
+def _edited(value: Any, path: DataPath, removed: Collection[DataPath], values: Mapping[DataPath, Any]) -> Any:
+    """Return a copy of data without the values at some paths, and with other values at others."""
+    if path in values:
+        return values[path]
+    if isinstance(value, dict):
+        kept = {key: _edited(item, (*path, key), removed, values) for key, item in value.items() if (*path, key) not in removed}
+        return kept | {place[-1]: item for place, item in values.items() if place[:-1] == path and place[-1] not in value}
+    if isinstance(value, list):
+        return [_edited(item, (*path, index), removed, values) for index, item in enumerate(value) if (*path, index) not in removed]
+    return value

@@ -60,6 +60,6 @@ class Document:
             value = value[key]
         return value
 
-    def problem(self, path: DataPath, message: str, hint: str = "", *, key: bool = False) -> Diagnostic:
+    def problem(self, path: DataPath, message: str, hint: str = "", *, key: bool = False, code: str = "meaning") -> Diagnostic:
         """Return a diagnostic at ``path`` (at its key when ``key``)."""
-        return Diagnostic(position=self.position(path, key=key), message=message, hint=hint)
+        return Diagnostic(position=self.position(path, key=key), message=message, hint=hint, code=code)

@@ -5,14 +5,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError, one_line, shown_path
-from runner.language.read.document import DataPath, Document
-from runner.language.read.follow_ups import gaps_of
+from runner.language.read.document import Document
 from runner.language.read.kinds import DEFAULTS as DEFAULTS_KIND
 from runner.language.read.kinds import PROFILE
-from runner.language.read.repair import readable
-from runner.language.read.source import read_bytes, read_partly
+from runner.language.read.schema import read_formed
+from runner.language.read.source import read_bytes
 from runner.language.read.tree import Tree, is_project, link_problem, tree_of
 from runner.system.data_dirs import folder
 
@@ -166,89 +166,74 @@ def _walk(directory: Path, above: tuple[Path, ...], tree: Tree, problems: list[D
             yield from _walk(directory / entry.name, (*above, real), tree, problems)
 
 
-@dataclass
+class Inherited(NamedTuple):
+    """The defaults of a folder."""
+
+    documents: tuple[Document, ...]
+    """Outermost first, each after the defaults that it extends."""
+    files: tuple[Path, ...]
+    """All files that were read, with those that have a problem."""
+    is_sound: bool
+    """Whether none has a problem."""
+
+
+@dataclass(slots=True)
 class DefaultsReader:
-    """Reads each file of defaults once and collects its problems."""
+    """Reads the defaults of specs, each file once."""
 
     problems: list[Diagnostic] = field(default_factory=list)
     _read: dict[Path, Document | None] = field(default_factory=dict)
-    _chains: dict[Path, tuple[Document, ...]] = field(default_factory=dict)
-    _cuts: dict[Path, frozenset[DataPath]] = field(default_factory=dict)
-    """The unreadable parts of each file."""
-    _gaps: dict[Path, frozenset[str]] = field(default_factory=dict)
-    """The missing parts of the defaults of each folder."""
+    """By real path; None for a file with a problem."""
+    _inherited: dict[Path, Inherited] = field(default_factory=dict)
+    """By folder."""
+    _files: list[Path] = field(default_factory=list)
+    """The files of the folder that is being read."""
 
-    def of(self, spec: SpecPath) -> tuple[Document, ...]:
-        """Return the defaults of a spec, outermost first, each after the defaults that it extends."""
+    def of(self, spec: SpecPath) -> Inherited:
+        """Return the defaults of a spec."""
         directory = spec.path.parent
-        if directory not in self._chains:
+        if directory not in self._inherited:
+            self._files.clear()
             chain: list[Document] = []
-            cuts: set[DataPath] = set()
-            for above in reversed(list(folders_of(directory, spec.root))):
-                # dangling links too: unreadable files are reported
-                if os.path.lexists(above / DEFAULTS):
-                    cuts |= self._add_own(above / DEFAULTS, spec.tree, chain)
-            self._chains[directory] = tuple(chain)
-            self._gaps[directory] = gaps_of(cuts)
-        return self._chains[directory]
+            # dangling links too: unreadable files are reported
+            files = [above / DEFAULTS for above in reversed(list(folders_of(directory, spec.root))) if os.path.lexists(above / DEFAULTS)]
+            are_sound = [self._add_own(file, spec.tree, chain) for file in files]
+            self._inherited[directory] = Inherited(tuple(chain), tuple(self._files), all(are_sound))
+        return self._inherited[directory]
 
-    def gaps(self, spec: SpecPath) -> frozenset[str]:
-        """Return the missing parts of a spec's defaults, as ``gaps_of`` does."""
-        self.of(spec)
-        return self._gaps[spec.path.parent]
-
-    def _add_own(self, path: Path, tree: Tree, chain: list[Document]) -> frozenset[DataPath]:
-        """Add the defaults of a folder. A link must lead to a file in the tree."""
+    def _add_own(self, path: Path, tree: Tree, chain: list[Document]) -> bool:
+        """Add the defaults of a folder; return whether there is no problem. A link must lead to a file in the tree."""
         problem = link_problem(path, tree)
-        if problem is not None:
-            self._problem(problem)
-            return _EVERYTHING
-        return self._add(path, (), tree, chain)
+        return self._add(path, (), tree, chain) if problem is None else self._refuse(problem)
 
-    def _add(self, path: Path, through: tuple[Path, ...], tree: Tree, chain: list[Document]) -> frozenset[DataPath]:
-        """Add a file after the file that it extends; return the unreadable parts of both."""
+    def _add(self, path: Path, through: tuple[Path, ...], tree: Tree, chain: list[Document]) -> bool:
+        """Add a file after the file that it extends; return whether neither has a problem."""
+        self._files.append(path)
         document = self._document(path)
-        cuts = self._cuts[Path(os.path.realpath(path))]
         if document is None or document in chain:
-            return cuts
+            return document is not None
         base = document.data.get("extends")
         if base is not None:
             target = Path(os.path.realpath(path.parent / base.replace("\0", "")))
             walked = (*through, Path(os.path.realpath(path)))
             problem = _extends_problem(document, base, target, walked, tree)
             if problem is not None:
-                self._problem(problem)
-                return _EVERYTHING
-            cuts |= self._add(target, walked, tree, chain)
-            if cuts >= _EVERYTHING:
-                return cuts
+                return self._refuse(problem)
+            if not self._add(target, walked, tree, chain):
+                return False
         chain.append(document)
-        return cuts
+        return True
 
     def _document(self, path: Path) -> Document | None:
         key = Path(os.path.realpath(path))
         if key not in self._read:
-            self._read[key] = None
-            self._cuts[key] = _EVERYTHING
-            try:
-                document = read_partly(path, DEFAULTS_KIND)
-            except InvalidSpecs as error:
-                self.problems.extend(error.diagnostics)
-                return None
-            found = readable(document, DEFAULTS_KIND)
-            self.problems.extend(found.problems)
-            if found.document is not None:
-                self._read[key], self._cuts[key] = found.document, found.cuts
-                if ("extends",) in found.cuts:
-                    self._cuts[key] |= _EVERYTHING
+            self._read[key] = read_formed(path, DEFAULTS_KIND, self.problems)
         return self._read[key]
 
-    def _problem(self, problem: Diagnostic) -> None:
+    def _refuse(self, problem: Diagnostic) -> bool:
         if problem not in self.problems:
             self.problems.append(problem)
-
-
-_EVERYTHING: frozenset[DataPath] = frozenset((key,) for key in DEFAULTS_KIND.keys)
+        return False
 
 
 def _extends_problem(document: Document, base: str, target: Path, walked: tuple[Path, ...], tree: Tree) -> Diagnostic | None:

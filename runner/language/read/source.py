@@ -9,7 +9,6 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
-from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -42,9 +41,8 @@ def read_partly(path: Path, kind: Kind = SPEC, content: bytes | None = None) -> 
     Diagnostics of a file that is not of the expected kind quote nothing. ``content`` is parsed in the place of the file's bytes.
     """
     data = read_bytes(path, article=kind.article) if content is None else content
-    parse_file = _parse if kind is SPEC else _parse_once
     try:
-        document = parse_file(_decode(path, data, kind.article), path=path, file=shown_path(path), content=data, kind=kind)
+        document = _parse(_decode(path, data, kind.article), path=path, file=shown_path(path), content=data, kind=kind)
     except InvalidSpecs as error:
         if recognised(path, data, kind):
             raise
@@ -143,11 +141,6 @@ def _parse(text: str, *, path: Path, file: str, content: bytes, kind: Kind) -> D
         unread=tuple(builder.unread),
         is_whole=builder.is_whole,
     )
-
-
-_parse_once = lru_cache(maxsize=16)(_parse)
-"""Backends, waivers and defaults are read for each check of a spec: ``watch`` and ``lsp`` check again and again. The content is part of
-the key, so that a changed file is parsed anew."""
 
 
 def _built(file: str, kind: Kind, text: str, loader: Any) -> Builder:

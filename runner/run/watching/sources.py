@@ -21,7 +21,7 @@ _LARGEST = 1 << 20
 def files_of(spec: SpecPath, defaults: DefaultsReader) -> set[Path]:
     """Return the files that a spec depends on, with files of defaults that do not exist yet."""
     found = {spec.path, *files_of_defaults(spec)}
-    found |= {document.path.absolute() for document in defaults.of(spec)}
+    found |= {path.absolute() for path in defaults.of(spec).files}
     return found | set(_modules([path for path in found if path.is_file()], user_folders()))
 
 
