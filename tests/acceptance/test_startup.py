@@ -219,6 +219,7 @@ def test_json_of_validate(folder: str, valid: bool, counts: tuple[int, int, int]
                 "line": 8,
                 "column": 1,
                 "severity": "error",
+                "code": "unknown-key",
                 "message": "unknown key 'conifg'",
                 "hint": "did you mean 'config'?",
             }
