@@ -201,7 +201,7 @@ class Queue(Generic[_W]):
     waits for goes on meanwhile, and has a deadline of its own.
     """
 
-    def __init__(self, jobs: Iterable[_W]) -> None:
+    def __init__(self, jobs: Iterable[_W] = ()) -> None:
         # one queue for each distinct needs and line: the first job of a queue can start if and only if all of them can
         self._lines: dict[tuple[Needs, str], deque[tuple[int, _W]]] = {}
         self._overtaken: dict[int, int] = {}
@@ -211,6 +211,11 @@ class Queue(Generic[_W]):
 
     def __len__(self) -> int:
         return sum(map(len, self._lines.values()))
+
+    @property
+    def sizes(self) -> dict[tuple[Needs, str], int]:
+        """How many jobs of each needs and line wait."""
+        return {key: len(line) for key, line in self._lines.items()}
 
     def put(self, job: _W) -> None:
         """Add a job behind all others."""

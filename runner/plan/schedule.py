@@ -100,21 +100,7 @@ def environments(cases: Sequence[Case]) -> dict[str, Environment]:
         kinds[mine.key] = kinds.get(mine.key, frozenset()) | mine.kinds
     variables = {mine.key: mine.variables for mine in made}
     most_first = Counter(mine.key for mine in made).most_common()
-    found = {key: Environment(variables=variables[key], kinds=kinds[key]) for key, _ in most_first}
-    for beside in filter(None, map(companion, list(found.values()))):
-        if beside.key in found:  # one zygote serves both purposes
-            found[beside.key] = Environment(variables=beside.variables, kinds=beside.kinds | found[beside.key].kinds)
-    return found
-
-
-def companion(environment: Environment) -> Environment | None:
-    """Return the environment whose zygote starts beside that of an environment with a GPU; None for one without a GPU.
-
-    It asks the C++ compiler for vector instructions, which takes longer than most cases. Its answers serve the workers of both.
-    """
-    if not environment.uses_accelerator or TARGET in environment.variables:
-        return None
-    return Environment(variables=environment.variables, kinds=frozenset([devices.CPU]))
+    return {key: Environment(variables=variables[key], kinds=kinds[key]) for key, _ in most_first}
 
 
 def order(

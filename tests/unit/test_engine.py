@@ -22,7 +22,7 @@ from runner.core.activity import Activity
 from runner.execute.base import Execution, Job
 from runner.execute.local.engine import Engine
 from runner.execute.local.executor import LocalExecutor
-from runner.execute.local.limits import Grace, Limits
+from runner.execute.local.pool import Grace, Limits
 from runner.execute.local.running import LocalJob
 from runner.execute.local.spawn import Zygote, ZygoteProcess
 from runner.execute.local.workers import Worker
@@ -369,11 +369,11 @@ def test_a_spare_that_warms_up_beside_a_case_is_not_waited_for(tmp_path):
         for name in "ab":
             engine.again(a_job(tmp_path, name, timeout=9, environment=Environment(kinds=frozenset(["cuda"]))))
         engine._start(taken)
-        first, *_ = engine._pool
+        first, *_ = engine.pool
         first.is_warm = True
         engine._start(taken)
         assert [case.name for case in engine.activity.running] == ["a"]
-        assert any(not worker.is_warm for worker in engine._pool)
+        assert any(not worker.is_warm for worker in engine.pool)
         assert engine.activity.warming is None
 
 
@@ -388,7 +388,7 @@ def test_workers_that_went_with_their_zygote_take_no_room_of_spares(tmp_path):
     starter = Starter(zygotes=Kept)
     with engine_with(starter, SOON, spares=4) as engine:
         done = list(engine.run(jobs, room(1)))
-        assert all(one.key == there.key for one in engine._pool if not one.has_ended)
+        assert all(one.key == there.key for one in engine.pool if not one.has_ended)
     assert [one.job.name for one in done] == ["0", "1", "3", "2"]
     assert len(starter.made) == 2  # the zygote of the first environment stays while a job waits for it
     assert time.monotonic() - begun < 60
@@ -419,7 +419,7 @@ def test_a_worker_is_heard_that_began_while_another_had_closed_its_pipe_and_not_
     jobs = [a_job(tmp_path, plan, plan, timeout=60) for plan in ("closes", "ends", "goes on")]
     found = {}
     with engine_with(starter, replace(IMPATIENT, exit=60.0)) as engine:
-        engine._zygotes.broken[Environment().key] = "none is needed"
+        engine.pool.broken[Environment().key] = "none is needed"
         for done in engine.run(jobs, room(2)):
             found[done.job.name] = (done.observation, done.left_over)
             if done.job.name == "closes":
@@ -488,23 +488,7 @@ def test_as_many_environments_run_at_a_time_as_may_have_a_zygote(tmp_path, zygot
         done = [one.job.name for one in engine.run(jobs, room(1))]
     assert sorted(done) == ["0", "1", "2", "3"]
     assert done == order or zygotes == 2  # with two, the order depends on which worker is warm first
-    of_gpus = len(starter.made)
-    # one for each environment; beside each a zygote for the CPU, where there is room for it
-    assert of_gpus == 2 if zygotes == 1 else of_gpus > 2
-
-
-def test_a_zygote_for_a_gpu_has_one_for_the_cpu_beside_it_where_several_may_start(tmp_path):
-    wanted: list[Environment] = []
-
-    class Noting(Starter):
-        def zygote(self, wanted_: Environment) -> Zygote:
-            wanted.append(wanted_)
-            return super().zygote(wanted_)
-
-    for zygotes in (1, 4):
-        with engine_with(Noting(zygotes=Kept), SOON, zygotes=zygotes) as engine:
-            list(engine.run([a_job(tmp_path, zygotes, "ends", environment=of_gpu(A="x"))], room(1)))
-    assert [(sorted(one.kinds), one.variables) for one in wanted] == [(["cuda"], {"A": "x"}), (["cuda"], {"A": "x"}), (["cpu"], {"A": "x"})]
+    assert len(starter.made) == 2
 
 
 def test_cases_spread_over_the_gpus_and_each_worker_is_told_which_it_sees(tmp_path):
@@ -533,14 +517,31 @@ def test_a_worker_whose_spec_says_which_gpus_it_sees_is_not_pinned(tmp_path):
     job = a_job(tmp_path, 0, "ends", environment=of_gpu(CUDA_VISIBLE_DEVICES="1,0"), needs=Needs(gpu_memory=1))
     with engine_with(Starter(zygotes=Kept), SOON, spares=2) as engine:
         list(engine.run([job], capacity))
-        assert {worker.gpus for worker in engine._pool} <= {()}
-        engine._zygotes.close()
+        assert {worker.gpus for worker in engine.pool} <= {()}
+        engine.pool.close_zygotes()
     with engine_with(Starter(zygotes=Kept)) as engine:
         engine.again(job)
-        while not engine._pool.busy:
+        while not engine.pool.busy:
             engine._start(Room(capacity))
-            engine._descriptors.wait(0.1)
-        assert [worker.gpus for worker in engine._pool] == [()]
+            engine.pool.wait(0.1)
+        assert [worker.gpus for worker in engine.pool] == [()]
+
+
+@pytest.mark.parametrize(("memory", "started", "workers"), [(1, ["now", "second"], 2), (9, ["now"], 3)], ids=["place-taken", "place-free"])
+def test_a_worker_is_started_only_for_a_place_that_no_other_job_takes(tmp_path, memory, started, workers):
+    """A case runs in one of two places, and an environment has an idle worker: its case takes the other place, if its GPU has memory."""
+    here, there = of_gpu(A="here"), of_gpu(A="there")
+    capacity = Room(Capacity(jobs=2, cores=9.0, memory=1 << 40, gpus=1, gpu_memory=9))
+    with engine_with(Starter(zygotes=Stuck), zygotes=2) as engine:
+        for name, environment, needs in [("now", here, 1), ("first", here, 1), ("second", there, memory)]:
+            if name != "first":
+                engine.pool.start_zygote(environment)
+                engine.pool.start(environment)
+            engine.again(a_job(tmp_path, name, environment=environment, needs=Needs(gpu_memory=needs)))
+            if name != "first":
+                engine._start(capacity)
+        assert [worker.running.job.name for worker in engine.pool.busy] == started
+        assert len(list(engine.pool)) == workers
 
 
 def test_a_warm_up_is_timed_and_its_problem_is_a_warning(tmp_path):

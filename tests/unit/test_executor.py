@@ -22,6 +22,7 @@ from runner.execute.local.executor import LocalExecutor
 from runner.plan.jobs import Environment
 from runner.plan.resources import Capacity, Needs
 from runner.record.journal import read_run
+from runner.run.artifacts import code_files
 from runner.system.scratch import Space
 from tests.conftest import GOOD
 from tests.fakes import ENDED, FACTS, FakeExecutor, close_facts, close_leaf, observation, seen, use_executor
@@ -248,7 +249,7 @@ def local(tmp_path: Path) -> Iterator[LocalExecutor]:
         threads=1,
         torch_root="/its/torch",
     )
-    executor = LocalExecutor(settings, Starter())
+    executor = LocalExecutor(settings, lambda _: Starter())
     yield executor
     executor.close()
 
@@ -306,7 +307,13 @@ def test_what_another_worker_put_in_the_place_of_a_plan_is_not_written_to(local:
 def test_closing_removes_the_scratch_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "scratch").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
-    executor = LocalExecutor(ExecutorSettings(folder=tmp_path / "run", workers=1, threads=1), Starter())
+    executor = LocalExecutor(ExecutorSettings(folder=tmp_path / "run", workers=1, threads=1), lambda _: Starter())
     assert len(list((tmp_path / "scratch").iterdir())) == 1
     executor.close()
     assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_files_of_generated_code_come_before_graphs_and_other_names_are_left_out() -> None:
+    graphs = ["graph-0-dynamo-0.txt", "graph-0-post_grad-1.txt"]
+    names = [*reversed(graphs), "code-10-0.txt", "code-2-1.txt", "code-0-joint-0.txt", "graph-0-0.txt", "x.txt"]
+    assert code_files(names) == ("code-2-1.txt", "code-10-0.txt", *graphs)

@@ -1,5 +1,6 @@
 """What loses its parents comes to the runner and is killed at the end; what the process had before is left alone."""
 
+import contextlib
 import ctypes
 import os
 import subprocess
@@ -7,7 +8,7 @@ import sys
 
 import pytest
 
-from runner.execute.local.orphans import Orphans, children
+from runner.execute.local.executor import Orphans, children
 
 ABROAD = """\
 import os, sys, time
@@ -49,7 +50,7 @@ def orphans() -> Orphans:
 
 
 def test_an_orphan_comes_to_us_and_is_killed(orphans):
-    with orphans:
+    with contextlib.closing(orphans):
         orphan = leave_orphan()
         assert orphan in children()
     assert not os.path.exists(f"/proc/{orphan}")
@@ -57,7 +58,7 @@ def test_an_orphan_comes_to_us_and_is_killed(orphans):
 
 
 def test_the_children_of_what_is_killed_are_killed_too(orphans):
-    with orphans:
+    with contextlib.closing(orphans):
         child = subprocess.Popen([sys.executable, "-c", FAMILY], stdout=subprocess.PIPE)
         assert child.stdout is not None
         pids = [child.pid, *map(int, child.stdout.readline().split())]
@@ -69,7 +70,7 @@ def test_the_children_of_what_is_killed_are_killed_too(orphans):
 
 def test_what_was_there_before_is_left_alone():
     with subprocess.Popen(["sleep", "600"]) as before:
-        with Orphans():
+        with contextlib.closing(Orphans()):
             orphan = leave_orphan()
         assert before.poll() is None
         before.kill()

@@ -4,7 +4,6 @@ import pytest
 
 from runner.core.diagnostics import UsageError
 from runner.plan import schedule
-from runner.plan.jobs import Environment
 from runner.plan.resources import Needs, Room
 from runner.system import hardware
 from runner.system.capabilities import Machine
@@ -146,14 +145,6 @@ def test_as_many_workers_warm_up_beside_cases_as_memory_allows_or_as_there_are_c
 def test_how_many_zygotes_run_at_a_time(hard, cores, gibibytes, count):
     hard(cores, gibibytes)
     assert schedule.zygotes() == count
-
-
-def test_an_environment_with_a_gpu_has_one_for_the_cpu_beside_it():
-    gpu = Environment(variables={"A": "1"}, kinds=frozenset(["cuda"]))
-    beside = schedule.companion(gpu)
-    assert beside == Environment(variables={"A": "1"}, kinds=frozenset(["cpu"]))
-    assert schedule.companion(beside) is None
-    assert schedule.companion(Environment(variables={"TORCH_CONFORMANCE_TARGET": "cuda:sm_90"}, kinds=frozenset(["cuda"]))) is None
 
 
 def test_a_bench_runs_alone_and_so_does_what_says_so():

@@ -1,24 +1,44 @@
-"""The executor of a run on this machine: the engine, with folders, services and scratch space around it."""
+"""The executor of a run on this machine: the engine, with folders, plan files, services and scratch space around it."""
 
+import contextlib
+import ctypes
 import dataclasses
+import json
+import os
+import shutil
+import signal
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from runner.core.activity import Activity
 from runner.execute.base import Execution, ExecutorSettings, Job
 from runner.execute.local.engine import Engine
-from runner.execute.local.limits import Limits
-from runner.execute.local.orphans import Orphans
-from runner.execute.local.places import Places
+from runner.execute.local.pool import Limits
 from runner.execute.local.running import OUTPUTS, LocalJob
 from runner.execute.local.spawn import ProcessStarter, Starter
 from runner.execute.services import Services
 from runner.plan.resources import Capacity
+from runner.plan.worker_plan import with_paths
 from runner.system import scratch
 from runner.system.safe_open import tail
+from runner.system.streams import naming
+
+_PLAN = "plan.json"
+
+_FACTS = "facts"
+"""The word that a worker gets instead of a plan's file, to report the facts of the machine; predicates to call follow it."""
 
 _PRINTED_BYTES = 64_000
 """The size limit of ``Execution.printed``."""
+
+_PLAN_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
+
+_END_SECONDS = 5.0
+"""How long to wait for killed processes to end."""
 
 
 class LocalExecutor:
@@ -27,7 +47,6 @@ class LocalExecutor:
     def __init__(
         self,
         settings: ExecutorSettings,
-        starter: Starter | None = None,
         make_starter: Callable[[Path], Starter] | None = None,
         kept: Callable[[], Collection[int]] = tuple,
     ) -> None:
@@ -35,19 +54,16 @@ class LocalExecutor:
         self._kept = kept
         self._settings = settings
         self._scratch = scratch.make()
-        self._places = Places(settings, self._scratch.path)
         self._services = Services(self._scratch.path)
         self._orphans = Orphans()
+        make = make_starter or (lambda folder: ProcessStarter(settings.threads, folder, settings.warm_folder))
         limits = Limits(
             timeout_factor=settings.timeout_factor,
             spares=settings.spares,
             zygotes=settings.zygotes,
             keeps_zygotes=settings.keeps_zygotes,
         )
-        if starter is None:
-            made = make_starter or (lambda scratch: ProcessStarter(settings.threads, scratch, settings.warm_folder))
-            starter = made(self._scratch.path)
-        self._engine = Engine(limits, starter, self._prepare)
+        self._engine = Engine(limits, make(self._scratch.path), self._prepare)
 
     def run(self, jobs: Iterable[Job], capacity: Capacity) -> Iterator[Execution]:
         """Run every job, in order as far as there is room, and yield each as it ends."""
@@ -55,7 +71,8 @@ class LocalExecutor:
         self._services.announce(sum(bool(job.services) for job in waiting))
         for execution in self._engine.run(waiting, capacity):
             yield self._completed(execution)
-            self._places.remove_cache(execution.job)
+            if execution.job.folder:
+                shutil.rmtree(self._cache_of(execution.job), ignore_errors=True)
 
     def again(self, job: Job) -> None:
         """Append a job to the queue."""
@@ -88,18 +105,80 @@ class LocalExecutor:
         self._orphans.close(self._kept())
         self._scratch.close()
 
+    def _folder_of(self, job: Job) -> Path:
+        """Return the folder of a job's artifacts: in the folder of the run, or in the scratch folder for a job without one."""
+        return self._settings.folder / job.folder if job.folder else self._scratch.path / _FACTS
+
+    def _cache_of(self, job: Job) -> Path:
+        """Return the folder for the caches of a job and the addresses of its services."""
+        return self._scratch.path / Path(job.folder).name
+
     def _prepare(self, job: Job) -> LocalJob:
+        """Start the services of a job and write its plan with the paths of this machine; a second call does it again."""
         if job.services:
-            self._services.start(job.name, self._places.cache_of(job))
-        return self._places.place(job)
+            self._services.start(job.name, self._cache_of(job))
+        folder = self._folder_of(job)
+        folder.mkdir(parents=True, exist_ok=True)
+        if job.plan is None:
+            return LocalJob(job=job, plan=" ".join([_FACTS, *job.questions]), folder=folder)
+        plan = with_paths(job.plan, folder, self._cache_of(job), self._settings.torch_root)
+        _write_new(folder / _PLAN, json.dumps(plan, indent=1, ensure_ascii=True))
+        return LocalJob(job=job, plan=str(folder / _PLAN), folder=folder)
 
     def _completed(self, execution: Execution) -> Execution:
         """Add the data that the engine lacks: files, reports of services, free space, output outside of the run's folder."""
-        job = execution.job
+        job, files = execution.job, []
+        with contextlib.suppress(OSError):  # its worker removed the folder
+            files = sorted(os.listdir(self._folder_of(job))) if job.folder else []
         return dataclasses.replace(
             execution,
-            files=self._places.files_of(job),
+            files=tuple(files),
             services=(self._services.stop(job.name),) if job.services else (),
             space=scratch.space_of(self._scratch.path),
-            printed="" if job.folder else tail(self._places.folder_of(job) / OUTPUTS[1], _PRINTED_BYTES),
+            printed="" if job.folder else tail(self._folder_of(job) / OUTPUTS[1], _PRINTED_BYTES),
         )
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Write a file, and replace what is at its path: a parallel worker could have created a link or a folder there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    with naming(path), os.fdopen(os.open(path, _PLAN_FLAGS, 0o644), "w", encoding="ascii") as stream:
+        stream.write(text)
+
+
+class Orphans:
+    """Orphans of workers: processes whose ancestors have ended become children of the runner, and ``close`` kills those.
+
+    A zygote kills the orphans of its workers. This is for workers without a zygote, and for zygotes that were killed.
+    """
+
+    def __init__(self) -> None:
+        self._before = set(children())
+        self._library = ctypes.CDLL(None)
+        was = ctypes.c_int(0)
+        self._library.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(was))
+        self._was = was.value
+        self._library.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+    def close(self, spared: Collection[int] = ()) -> None:
+        """Kill the orphans; processes that the runner started itself have ended by now, but for the zygotes that it keeps: ``spared``."""
+        until = time.monotonic() + _END_SECONDS
+        # children of a killed child are reparented to the runner next
+        while (found := set(children()) - self._before - set(spared)) and time.monotonic() < until:
+            for pid in found:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.001)
+        self._library.prctl(_PR_SET_CHILD_SUBREAPER, self._was)
+
+
+def children() -> list[int]:
+    """Return the child processes of all threads of this process; empty where the system has no list."""
+    found: list[int] = []
+    for thread in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, thread.read_text("ascii").split())
+    return found

@@ -61,7 +61,7 @@ def above(limits: Mapping[int, int], proc: Path = _PROC) -> dict[int, int]:
 
 def above_with_descendants(limits: Mapping[int, int], proc: Path = _PROC) -> dict[int, int]:
     """Return what ``above`` returns, but measure only the leaders and their descendants: no other process is read."""
-    return _above(limits, {leader: _descendants(leader, proc) for leader in limits}, proc)
+    return _above(limits, {leader: _reached(leader, lambda pid: _children_of(pid, proc)) for leader in limits}, proc)
 
 
 def shows_children(proc: Path = _PROC) -> bool:
@@ -69,39 +69,22 @@ def shows_children(proc: Path = _PROC) -> bool:
     return (proc / "self" / "task" / str(os.getpid()) / "children").exists()
 
 
-def _descendants(leader: int, proc: Path) -> set[int]:
-    """Return a process and its descendants."""
-    reached: set[int] = set()
-    waiting = [leader]
-    while waiting:
-        pid = waiting.pop()
-        if pid in reached:
-            continue
-        reached.add(pid)
-        with contextlib.suppress(OSError):  # it has ended
-            for thread in os.listdir(f"{proc}/{pid}/task"):
-                waiting += map(int, _read(f"{proc}/{pid}/task/{thread}/children").split())
-    return reached
+def _children_of(pid: int, proc: Path) -> list[int]:
+    with contextlib.suppress(OSError):  # it has ended
+        return [
+            int(child) for thread in os.listdir(f"{proc}/{pid}/task") for child in _read(f"{proc}/{pid}/task/{thread}/children").split()
+        ]
+    return []
 
 
-def _above(limits: Mapping[int, int], processes: Mapping[int, Iterable[int]], proc: Path) -> dict[int, int]:
+def _above(limits: Mapping[int, int], processes: Mapping[int, Collection[int]], proc: Path) -> dict[int, int]:
     found: dict[int, int] = {}
     for leader, pids in processes.items():
-        if _sum(proc, pids, _resident) > limits[leader]:
-            used = _sum(proc, pids, _proportional)
+        if sum(_resident(proc, pid) for pid in pids) > limits[leader]:
+            used = sum(_proportional(proc, pid) for pid in pids)
             if used > limits[leader]:
                 found[leader] = used
     return found
-
-
-def resident(leader: int, proc: Path = _PROC) -> int:
-    """Return the RSS of a worker's processes: an upper bound, because shared pages are counted in each process."""
-    return residents([leader], proc)[leader]
-
-
-def residents(leaders: Collection[int], proc: Path = _PROC) -> dict[int, int]:
-    """Return ``resident`` for several workers, from one scan of the machine's processes."""
-    return {leader: _sum(proc, pids, _resident) for leader, pids in _processes_of(leaders, proc).items()}
 
 
 def _processes_of(leaders: Collection[int], proc: Path) -> dict[int, set[int]]:
@@ -113,19 +96,19 @@ def _processes_of(leaders: Collection[int], proc: Path) -> dict[int, set[int]]:
             if entry.isdecimal() and (found := _parent_and_session(proc, entry)) is not None:
                 children.setdefault(found[0], []).append(int(entry))
                 members.setdefault(found[1], []).append(int(entry))
-    return {leader: _reached(leader, members, children) for leader in leaders}
+    # a pid that leads no session has no members
+    return {leader: _reached(leader, lambda pid: [*members.get(pid, ()), *children.get(pid, ())]) for leader in leaders}
 
 
-def _reached(leader: int, members: Mapping[int, list[int]], children: Mapping[int, list[int]]) -> set[int]:
+def _reached(leader: int, following: Callable[[int], Iterable[int]]) -> set[int]:
+    """Return a process and all that follow from it."""
     reached: set[int] = set()
     waiting = [leader]
     while waiting:
         pid = waiting.pop()
         if pid not in reached:
             reached.add(pid)
-            # a pid that leads no session has no members
-            waiting += members.get(pid, [])
-            waiting += children.get(pid, [])
+            waiting += following(pid)
     return reached
 
 
@@ -133,10 +116,6 @@ def _parent_and_session(proc: Path, pid: str) -> tuple[int, int] | None:
     # the name of a process is in parentheses and may contain parentheses
     fields = _read(f"{proc}/{pid}/stat").rpartition(b")")[2].split()
     return (int(fields[1]), int(fields[3])) if len(fields) > 3 else None
-
-
-def _sum(proc: Path, pids: Iterable[int], of_one: Callable[[Path, int], int]) -> int:
-    return sum(of_one(proc, pid) for pid in pids)
 
 
 def _resident(proc: Path, pid: int) -> int:

@@ -1,25 +1,132 @@
 """The case that a worker runs: its pipe, its output files, its deadline, and how it ended."""
 
+import contextlib
+import ctypes
 import os
 import secrets
 import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from runner.core.observation import Ending
+from runner.core.protocol import MAX_MESSAGE, loads
 from runner.execute.base import Job
-from runner.execute.local import outputs
-from runner.execute.local.inbox import Inbox
 
 OUTPUTS = ("stdout.txt", "stderr.txt")
 """The files in a case's folder that its worker prints into."""
 
+MOST = 64 << 20
+"""The maximum size in bytes of each output file; a larger file is cut to its end."""
+
+END = 1 << 20
+"""The size of that end in bytes."""
+
+LOST = f"[more than {MOST >> 20} MiB were printed: what stood here is lost]\n".encode("ascii")
+
 _OUTPUT_FLAGS = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2
+
+_libc = ctypes.CDLL(None, use_errno=True)
 
 _CUT = "the worker's last message was cut off"
 
 _OVERSTAYED = "its worker had answered and did not end, so it was killed"
+
+
+class Inbox:
+    """The runner's end of a case's pipe. Its messages are untrusted."""
+
+    def __init__(self, descriptor: int, word: str) -> None:
+        os.set_blocking(descriptor, False)
+        self._word = word
+        self.descriptor = descriptor
+        self.phase = "import"
+        self.step: int | None = None
+        """The step that it began last, from 0."""
+        self.observation: Any = None
+        self.has_answer = False
+        self.problem = ""
+        """How the worker broke the protocol; no further message is read then."""
+        self.is_flooded = False
+        self.is_at_end = False
+        """Whether the stream has ended. The descriptor stays open, so that its number is not reused while the engine watches it."""
+        self._is_closed = False
+        self._buffer = bytearray()
+        self._received = 0
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the last message is incomplete."""
+        return bool(self._buffer)
+
+    def read(self) -> bool:
+        """Read available data; return whether there was any. At the end of the stream ``is_at_end`` is set."""
+        if self.is_at_end:
+            return False
+        try:
+            data = os.read(self.descriptor, 1 << 20)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self.is_at_end = True
+            return False
+        self._received += len(data)
+        if self._received > MAX_MESSAGE:
+            self.is_flooded = True
+            if not self.has_answer:
+                self.problem = f"the worker sent more than {MAX_MESSAGE >> 20} MiB"
+        if not self.problem:
+            self._take(data)
+        return True
+
+    def drain(self) -> None:
+        """Read all available data, up to the limit: a child of a shared worker may still write."""
+        while not self.is_at_end and not self.is_flooded and self.read():
+            pass
+
+    def close(self) -> None:
+        """Close the pipe, which the engine no longer watches."""
+        self.is_at_end = True
+        if not self._is_closed:
+            self._is_closed = True
+            os.close(self.descriptor)
+
+    def _take(self, data: bytes) -> None:
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            self._take_message(bytes(self._buffer) + line)
+            self._buffer.clear()
+            if self.problem:
+                return
+        self._buffer += rest
+
+    def _take_message(self, line: bytes) -> None:
+        try:
+            message = loads(line)
+        except ValueError as error:
+            if self.has_answer:
+                return  # a child with the pipe may write until it is killed, so later bytes are ignored: reading them would be a race
+            self.problem = f"the worker sent a message that is {error}"
+            return
+        if not isinstance(message, dict):
+            self.problem = "the worker sent a message that is no map"
+        elif "phase" in message:
+            self.phase = str(message["phase"])[:100]
+        elif "step" in message:
+            self.step = message["step"] if isinstance(message["step"], int) else None
+        elif "observation" in message:
+            if self.has_answer:
+                self.problem = "the worker answered twice"
+                return
+            if message.get("word") != self._word:
+                self.problem = "an observation came without the word that its worker was given: code of the case sent it"
+                return
+            self.has_answer = True
+            self.observation = message["observation"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +192,13 @@ class Running:
     def bound_output(self) -> None:
         """Limit the size of its output files."""
         for descriptor in self.outputs:
-            self.is_cut |= outputs.bound(descriptor)
+            self.is_cut |= bound(descriptor)
 
     def finish(self) -> None:
         """Read the rest of the pipe, cut the output files to their limit, and close the descriptors."""
         self.inbox.drain()
         for descriptor in self.outputs:
-            self.is_cut |= outputs.finish(descriptor)
+            self.is_cut |= cut(descriptor)
         self.close()
 
     def close(self) -> None:
@@ -122,7 +229,7 @@ class Running:
         """Notes about lost messages or lost output."""
         if self.inbox.is_cut_off:
             return _CUT
-        return f"it printed more than {outputs.MOST >> 20} MiB, of which the first are lost" if self.is_cut else ""
+        return f"it printed more than {MOST >> 20} MiB, of which the first are lost" if self.is_cut else ""
 
     @property
     def problem(self) -> str:
@@ -133,3 +240,32 @@ class Running:
     def left_over(self, of_worker: str) -> str:
         """Return a note about processes that outlived the case; ``of_worker`` is the note of the worker."""
         return "; ".join(filter(None, [_OVERSTAYED if self.overstayed else "", of_worker]))
+
+
+def bound(descriptor: int) -> bool:
+    """Punch a hole into an open output file, up to its end, to free disk space; return whether data was removed."""
+    found = os.fstat(descriptor)
+    # a file system may set more aside than there is, and less where there is a hole already
+    if min(found.st_blocks * 512, found.st_size) <= MOST:
+        return False
+    # a hole, because between reading the end and cutting the file off the last line may come
+    begin, length = ctypes.c_int64(0), ctypes.c_int64(found.st_size - END)
+    if _libc.fallocate(descriptor, _KEEP_SIZE | _PUNCH_HOLE, begin, length) != 0:
+        _cut(descriptor, found.st_size)  # not every file system knows holes
+    return True
+
+
+def cut(descriptor: int) -> bool:
+    """Cut the output file of a finished case to its end if it is too long; return whether it was."""
+    size = os.fstat(descriptor).st_size
+    if size <= MOST:
+        return False
+    _cut(descriptor, size)
+    return True
+
+
+def _cut(descriptor: int, size: int) -> None:
+    with contextlib.suppress(OSError):  # no space left on the device: the run continues
+        end = os.pread(descriptor, END, size - END)
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, LOST + end)

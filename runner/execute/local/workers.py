@@ -24,7 +24,7 @@ class Worker:
     key: str
     """Of the environment that it was started with."""
     control: socket.socket
-    isolation: str
+    isolation: str = "fork"
     """``fork`` or ``process``."""
     gpus: tuple[int, ...] = ()
     """The GPUs that it sees, by number among those that the run sees; empty for all."""
@@ -42,14 +42,14 @@ class Worker:
     broke_protocol: bool = False
     """Whether it sent a message that the worker's own code does not send in this state."""
     is_retired: bool = False
-    """It gets no further case."""
+    """It gets no case."""
     is_abandoned: bool = False
     """Whether its case was finished without waiting for the end of its process."""
     left_over: str = ""
     """A note about processes that outlived its case."""
-    cases: int = 0
-    """1 once it had its case."""
     running: Running | None = None
+    is_done: bool = False
+    """Whether it has had its case."""
 
     @property
     def has_ended(self) -> bool:
@@ -57,14 +57,9 @@ class Worker:
         return self.status is not None
 
     @property
-    def is_through(self) -> bool:
-        """Whether its case is over: the process is gone, or is not waited for."""
-        return self.has_ended or self.is_abandoned
-
-    @property
     def is_idle(self) -> bool:
         """Whether it can be given a case."""
-        return self.running is None and self.is_warm and not (self.is_retired or self.has_ended or self.cases)
+        return self.is_warm and self.running is None and not (self.is_done or self.is_retired or self.has_ended)
 
     def warm_up(self, kinds: list[str], until: float) -> None:
         """Start its warm-up: the one-time work of a first compile."""
@@ -74,7 +69,7 @@ class Worker:
             self.control.send(json.dumps({"warm": kinds, "gpus": self.gpus}).encode())
 
     def give(self, local: LocalJob) -> Running:
-        """Give it a case. The end of a lost worker is detected elsewhere, not here."""
+        """Give it its case. The end of a lost worker is detected elsewhere, not here."""
         self.running, write = Running.begin(local)
         message = json.dumps({"plan": local.plan, "word": self.running.word, "gpus": self.gpus}).encode()
         with contextlib.suppress(OSError):
@@ -93,10 +88,9 @@ class Worker:
             message = {}
         if message is None:
             return False
-        sent = message if isinstance(message, dict) else {}
-        if "warm" in sent and not self.is_warm:
+        if isinstance(message, dict) and "warm" in message and not self.is_warm:
             self.is_warm = True
-            problem = str(sent.get("problem", ""))[:500]
+            problem = str(message.get("problem", ""))[:500]
             self.warmup = dataclasses.replace(self.warmup, seconds=time.time() - self.warmup.begun, problem=problem)
         else:
             self.broke_protocol = True
@@ -121,7 +115,10 @@ class Worker:
     def abandon(self, seconds: float) -> None:
         """Continue without waiting for its end: it was killed, and the process is still there."""
         self.is_abandoned = self.is_retired = True
-        state = state_of(self.pid)
+        try:
+            state = Path(f"/proc/{self.pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()[0]
+        except OSError:
+            state = ""
         what = f"had not ended (state {state})" if state not in ("", "Z", "X") else "was not reported to have ended"
         self.left_over = f"its process {self.pid} {what} {seconds:g} s after it was killed"
 
@@ -141,8 +138,7 @@ class Worker:
         assert running is not None
         # its children, which may hold the pipe, have been killed already
         running.finish()
-        self.running = None
-        self.cases += 1
+        self.running, self.is_done = None, True
         left_over = running.left_over(self.left_over)
         seconds = time.monotonic() - running.begun
         return Execution(
@@ -168,11 +164,3 @@ class Worker:
             self.pidfd = None
         if self.running is not None:
             self.running.close()
-
-
-def state_of(pid: int | str | None) -> str:
-    """Return the letter of a process's state; empty when there is no such process."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()[0]
-    except OSError:
-        return ""

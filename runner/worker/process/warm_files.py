@@ -11,12 +11,13 @@ import os
 import platform
 import secrets
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from runner.worker.torch_compat import output_folders
 
-_MOST = 4
-"""How many compilers, builds of torch and CPUs have their files kept: a precompiled header takes some 200 MB."""
+_MOST = 6
+"""How many kinds of zygotes, by compiler, torch and CPU, have their files kept: a precompiled header takes some 150 MB."""
 
 _VARIABLES = ("CXX", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH", "GCC_EXEC_PREFIX", "LD_LIBRARY_PATH", "LIBRARY_PATH")
 """Variables that change what a compiler builds."""
@@ -28,28 +29,30 @@ _LEFT_OUT = shutil.ignore_patterns("fxgraph", "aotautograd", "locks", "*.lock")
 class WarmFiles:
     """The files for this torch, compiler and CPU in a folder that only this user can write to; none in None."""
 
-    def __init__(self, folder: str | None) -> None:
-        self._kept = Path(folder, _key()) if folder else None
-        self.are_there = self._kept is not None and self._kept.is_dir()
+    def __init__(self, folder: str | None, kinds: Sequence[str]) -> None:
+        self._kept = Path(folder, _key(kinds)) if folder else None
+        self._are_there = self._kept is not None and self._kept.is_dir()
 
     def restore(self) -> None:
         """Copy the files of an earlier zygote into the folders of this one."""
-        if self._kept is not None and self.are_there:
+        if self._kept is not None and self._are_there:
             try:
                 os.utime(self._kept)
                 for name, own in output_folders.built_by_warm_up().items():
-                    shutil.copytree(self._kept / name, own, dirs_exist_ok=True)
+                    if (self._kept / name).is_dir():
+                        shutil.copytree(self._kept / name, own, dirs_exist_ok=True)
             except OSError:  # removed by another run, or a full disk: torch builds what is missing
-                self.are_there = False
+                self._are_there = False
 
     def keep(self) -> None:
         """Add the files of this zygote, where there are none yet, and remove those that were not used for longest."""
-        if self._kept is None or self.are_there:
+        if self._kept is None or self._are_there:
             return
         part = self._kept.with_name(f"{self._kept.name}.{secrets.token_hex(8)}.part")
         try:
             for name, own in output_folders.built_by_warm_up().items():
-                shutil.copytree(own, part / name, ignore=_LEFT_OUT)
+                if os.path.isdir(own):
+                    shutil.copytree(own, part / name, ignore=_LEFT_OUT)
             part.rename(self._kept)
         except OSError:  # another zygote was first, or a full disk
             shutil.rmtree(part, ignore_errors=True)
@@ -59,13 +62,13 @@ class WarmFiles:
                 shutil.rmtree(old, ignore_errors=True)
 
 
-def _key() -> str:
+def _key(kinds: Sequence[str]) -> str:
     import torch
 
     compiler = shutil.which(os.environ.get("CXX") or "g++")
     stamp = os.stat(compiler) if compiler else None
     lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
     cpu = next((line for line in lines if line.startswith(("flags", "Features"))), "")
-    known = [torch.__version__, torch.version.git_version, platform.python_version(), platform.machine(), cpu, compiler]
+    known = [sorted(kinds), torch.__version__, torch.version.git_version, platform.python_version(), platform.machine(), cpu, compiler]
     known += [stamp and (stamp.st_size, stamp.st_mtime_ns), {name: os.environ.get(name) for name in _VARIABLES}]
     return hashlib.sha256(repr(known).encode("utf-8", "surrogatepass")).hexdigest()

@@ -80,20 +80,19 @@ def warm(kinds: list[str]) -> float:
     import runner.worker.case.case
     import runner.worker.case.session  # noqa: F401 - imported for its effect: a fork inherits it
 
-    files = WarmFiles(os.environ.get(protocol.WARM))
-    files.restore()
-    if devices.CPU in kinds:
+    if kinds:
+        files = WarmFiles(os.environ.get(protocol.WARM), kinds)
+        files.restore()
         imports.pick_vector_isa()
-        with imports.without_devices():
-            warming.compile_something(devices.CPU, with_gradients=not imports.is_built_for_gpus())
+        if devices.CPU in kinds:
+            with imports.without_devices():
+                warming.compile_something(devices.CPU, with_gradients=not imports.is_built_for_gpus())
         files.keep()
     if devices.any_accelerator(kinds):
         # the part that needs the device is done by each worker before its first case
         with imports.without_devices():
             imports.import_for_gpus()
             warming.trace_something()
-            if devices.CPU not in kinds and files.are_there:  # the probes alone would take longer than this start
-                imports.pick_vector_isa()
     seal.prepare()
     warming.freeze()
     return time.perf_counter() - begin

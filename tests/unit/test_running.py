@@ -1,13 +1,21 @@
-"""What the runner takes from a worker's pipe, and what it refuses; the worker's end is held by the test."""
+"""What the runner takes from a worker: its pipe, its control socket, its output files; each worker's end is held by the test."""
 
+import json
 import os
+import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from runner.core.protocol import dumps
-from runner.execute.local import inbox as module
-from runner.execute.local.inbox import Inbox
+from runner.execute.base import Job
+from runner.execute.local import running
+from runner.execute.local.running import Inbox, LocalJob
+from runner.execute.local.workers import Worker
+from runner.plan.jobs import Environment
+
+# -- the pipe ---------------------------------------------------------------------------------------------------------
 
 WORD = "only the worker knows it"
 
@@ -122,7 +130,7 @@ def test_after_a_problem_nothing_is_believed(pipe: Pipe) -> None:
 
 
 def test_a_flood_is_one_even_of_good_messages(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_MESSAGE", 100)
+    monkeypatch.setattr(running, "MAX_MESSAGE", 100)
     inbox = pipe.send(dumps({"phase": "a"}))
     assert not inbox.is_flooded
     for _ in range(10):
@@ -134,7 +142,7 @@ def test_a_flood_is_one_even_of_good_messages(pipe: Pipe, monkeypatch: pytest.Mo
 
 
 def test_a_line_without_an_end_is_a_flood(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_MESSAGE", 1000)
+    monkeypatch.setattr(running, "MAX_MESSAGE", 1000)
     for _ in range(20):
         pipe.send(b"x" * 100)
     assert pipe.inbox.is_flooded
@@ -187,7 +195,7 @@ def test_a_pipe_that_cannot_be_read_is_at_its_end(pipe: Pipe, monkeypatch: pytes
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(module.os, "read", refuse)
+        patch.setattr(running.os, "read", refuse)
         assert not pipe.inbox.read()
     assert pipe.inbox.is_at_end
 
@@ -203,10 +211,143 @@ def test_what_is_no_message_after_the_answer_changes_nothing(pipe: Pipe, monkeyp
     """A child of the case may hold the pipe: how much of what it writes is read before it is killed is chance."""
     inbox = pipe.send(ANSWER, b"\n\n\nno message\n")
     assert (inbox.observation, inbox.problem) == ({"format": 1}, "")
-    monkeypatch.setattr(module, "MAX_MESSAGE", 100)
+    monkeypatch.setattr(running, "MAX_MESSAGE", 100)
     inbox = pipe.send(b"\n" * 200)
     assert (inbox.observation, inbox.problem, inbox.is_flooded) == ({"format": 1}, "", True)
 
 
 def test_what_is_no_message_before_the_answer_refuses_the_case(pipe: Pipe) -> None:
     assert "the worker sent a message that is" in pipe.send(b"no message\n", ANSWER).problem
+
+
+# -- the control socket -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Worker, socket.socket]]:
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    worker = Worker(number=1, key="", control=mine, isolation="fork")
+    yield worker, theirs
+    theirs.close()
+    worker.close()
+
+
+def given(worker: Worker, theirs: socket.socket, folder: Path) -> str:
+    """Give it a case; return the word that came with it."""
+    job = Job(name="a", plan={}, folder="", environment=Environment(), timeout=9)
+    worker.give(LocalJob(job=job, plan="plan.json", folder=folder))
+    data, descriptors, _, _ = socket.recv_fds(theirs, 1 << 16, 3)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return str(json.loads(data)["word"])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"done": ""}',
+        b'{"warm": ["cpu"]}',
+        b"[]",
+        b"7",
+        b"\xff",
+        b"{",
+        b"[" * 60_000,
+        b"{}",
+    ],
+)
+def test_what_our_own_code_would_not_say_makes_it_odd_and_ends_nothing(ends, tmp_path, data):
+    worker, theirs = ends
+    given(worker, theirs, tmp_path)
+    theirs.send(data)
+    assert worker.listen()
+    assert worker.broke_protocol
+
+
+def test_it_is_warm_when_it_was_told_to_be(ends):
+    worker, theirs = ends
+    worker.warm_up(["cuda"], until=1.0)
+    theirs.send(b'{"warm": ["cuda"]}')
+    assert worker.listen()
+    assert worker.is_warm
+    assert not worker.broke_protocol
+
+
+def test_it_has_hung_up(ends):
+    worker, theirs = ends
+    theirs.close()
+    assert not worker.listen()
+
+
+def test_the_time_of_a_case_begins_with_its_process(ends, tmp_path, monkeypatch):
+    worker, theirs = ends
+    given(worker, theirs, tmp_path)
+    assert worker.running is not None
+    begun = worker.running.begun
+    monkeypatch.setattr(running.time, "monotonic", lambda: begun + 100)
+    worker.running.restart_clock()
+    assert (worker.running.begun, worker.running.deadline) == (begun + 100, begun + 109)
+
+
+# -- output files -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    monkeypatch.setattr(running, "MOST", 1 << 20)
+    monkeypatch.setattr(running, "END", 1 << 16)
+    descriptor = os.open(tmp_path / "stdout.txt", os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    yield descriptor
+    os.close(descriptor)
+
+
+def content(descriptor: int) -> bytes:
+    return os.pread(descriptor, 1 << 24, 0)
+
+
+def test_what_is_short_stays_whole(file):
+    text = b"x" * running.MOST
+    os.write(file, text)
+    assert not running.bound(file)
+    assert not running.cut(file)
+    assert content(file) == text
+
+
+def test_of_a_flood_the_disk_is_given_back_and_no_byte_of_the_end_is_lost(file):
+    os.write(file, b"first" * (1 << 20) + b"the end")
+    os.fsync(file)
+    assert running.bound(file)
+    assert os.fstat(file).st_blocks * 512 < running.MOST
+    os.write(file, b", and more")
+    assert content(file).endswith(b"firstthe end, and more")
+    assert not running.bound(file)
+    assert running.cut(file)
+    assert content(file).startswith(running.LOST)
+    assert b"\0" not in content(file)
+    assert content(file).endswith(b"firstthe end, and more")
+    assert len(content(file)) == len(running.LOST) + running.END
+    assert not running.cut(file)
+
+
+def test_a_file_system_without_holes_keeps_the_end_too(file, monkeypatch):
+    class NoHoles:
+        def fallocate(self, *_: object) -> int:
+            return -1
+
+    monkeypatch.setattr(running, "_libc", NoHoles())
+    os.write(file, b"first" * (1 << 20) + b"the end")
+    os.fsync(file)
+    assert running.bound(file)
+    os.write(file, b", and more")
+    assert content(file).startswith(running.LOST)
+    assert content(file).endswith(b"firstthe end, and more")
+
+
+def test_a_full_disk_is_no_error_of_ours(file, monkeypatch):
+    os.write(file, b"x" * (2 << 20))
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    assert running.cut(file)
+    assert os.fstat(file).st_size == 0
