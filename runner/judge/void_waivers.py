@@ -16,7 +16,6 @@ from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, WaiverEffect
 from runner.judge.waivers import Waivers, has_case
 from runner.language.read.document import Document
-from runner.language.waiver_text import removal_patch
 from runner.language.waivers import Waiver
 
 
@@ -59,6 +58,8 @@ def _effects(results: Iterable[CaseResult]) -> Mapping[Position, tuple[int, int]
 
 def patches(found: Sequence[VoidWaiver], documents: Iterable[Document]) -> Iterator[str]:
     """Yield the unified diff for each file, or a line that says why a file cannot be changed as text."""
+    from runner.language.waiver_text import removal_patch  # only where there is something to remove
+
     for document in documents:
         lines = {one.waiver.position for one in found}
         indices = [index for index, _ in enumerate(document.data["waivers"]) if document.position(("waivers", index)) in lines]

@@ -5,20 +5,30 @@ differ between the parts.
 """
 
 import itertools
+import os
 import re
+import shutil
+import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from runner.core.header import AuditScore, RunFooter, RunHeader
 from runner.core.results import CaseResult
 from runner.record.compatibility import differences, machine_differences
 from runner.record.journal import Run, digest_of_selection, totals
+from runner.system.streams import naming
 
 _SHARD = re.compile(r"([1-9][0-9]*)/([1-9][0-9]*)")
 _FOLDER = re.compile(r"cases/([0-9]{5,9})")
 _SHOWN = 3
 """How many names one problem lists."""
+
+_DEEPEST = 8
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_LARGEST = 256 << 20
+"""The maximum size in bytes of a file that a merge copies; the limits of a worker's messages, code and traces are much smaller."""
 
 _LISTED = 100
 """How many missing shards are listed by name."""
@@ -257,3 +267,66 @@ def merged_audit(parts: Iterable[Sequence[AuditScore]]) -> tuple[AuditScore, ...
             listed=listed,
         ),
     )
+
+
+# -- artifacts -----------------------------------------------------------------------------------------------------
+
+
+def copy_evidence(source: Path, folders: Mapping[str, str], target: Path) -> list[str]:
+    """Copy the artifacts of cases from one run's folder to another's; ``folders`` maps old to new names.
+
+    The files are untrusted: no link is followed, and special files are not copied. Returns the files that were not copied, with reasons.
+    """
+    left: list[str] = []
+    for name, new in folders.items():
+        try:
+            descriptor = _open_folder(source, name)
+        except OSError as error:
+            left.append(f"{source / name}: {error.strerror}")
+            continue
+        left += _copy_folder(descriptor, source / name, target / new)
+    return left
+
+
+def _copy_folder(descriptor: int, shown_as: Path, target: Path, depth: int = 0) -> Iterator[str]:
+    """Copy the content of an open folder, and close it; yield the files that were not copied."""
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for name in sorted(os.listdir(descriptor)):
+            try:
+                mode = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
+                is_folder = stat.S_ISDIR(mode) and depth < _DEEPEST
+                flags = _FOLDER_FLAGS if is_folder else os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+                source = os.open(name, flags | os.O_NOFOLLOW, dir_fd=descriptor)
+            except OSError as error:
+                yield f"{shown_as / name}: {error.strerror}"
+                continue
+            if is_folder:
+                yield from _copy_folder(source, shown_as / name, target / name, depth + 1)
+            elif why := _copy_file(source, target / name):
+                yield f"{shown_as / name}: {why}"
+    finally:
+        os.close(descriptor)
+
+
+def _open_folder(source: Path, name: str) -> int:
+    """Open a folder below another without following links."""
+    descriptor = os.open(source, _FOLDER_FLAGS)
+    for part in Path(name).parts:
+        try:
+            inner = os.open(part, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        descriptor = inner
+    return descriptor
+
+
+def _copy_file(source: int, target: Path) -> str:
+    """Copy an open file, and close it; return why it was not copied, empty if it was."""
+    status = os.fstat(source)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
+        os.close(source)
+        return f"it is larger than {_LARGEST >> 20} MiB" if stat.S_ISREG(status.st_mode) else "this is no file"
+    with os.fdopen(source, "rb") as stream, naming(target), target.open("xb") as copy:
+        shutil.copyfileobj(stream, copy)
+    return ""

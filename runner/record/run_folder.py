@@ -1,12 +1,9 @@
-"""The folder of a run: its location, its content, and resuming a run that did not end."""
+"""The folder of a run: its location, its content, its locks, and the report that ``--junit`` names."""
 
-import itertools
 import os
 import secrets
-import shutil
-import stat
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,22 +11,17 @@ from runner.core.case import CaseId
 from runner.core.diagnostics import UsageError, shown_path
 from runner.core.header import RunHeader
 from runner.core.results import CaseResult
-from runner.record import report_paths
-from runner.record.compatibility import Difference, option_differences, variable_differences
-from runner.record.journal import JournalError, Run, read_run
-from runner.record.report_paths import lock_of_report, must_be_writable, require_free_report, special
-from runner.record.run_lock import FolderInUse, RunLock, holder_of
-from runner.system.streams import naming
+from runner.record.run_lock import FolderInUse, Holder, RunLock, holder_of
 
 REPORTS = Path("reports")
-JOURNAL = report_paths.JOURNAL
-JUNIT = report_paths.JUNIT
+JOURNAL = "run.jsonl"
+JUNIT = "junit.xml"
 LATEST = "latest"
+OPTION = "--junit"
 
-_DEEPEST = 8
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_LARGEST = 256 << 20
-"""The maximum size in bytes of a file that a merge copies; the limits of a worker's messages, code and traces are much smaller."""
+_PROBE = 1 << 12
+_MOST_NAME = 60
+"""How many characters of a report's name its lock's name contains: a file name has at most 255 bytes."""
 
 
 @dataclass
@@ -96,7 +88,7 @@ def open_run(out: Path | None) -> RunFolder:
         raise UsageError(f"--out {out}: this is {'a file' if path.is_file() else special(path)}, and no folder; name another")
     _refuse_run(path, out)
     must_be_writable(path)
-    lock = _lock(path)
+    lock = lock_folder(path)
     try:
         _refuse_run(path, out, mine=True)  # another run may have begun and ended in the meantime
     except UsageError:
@@ -116,7 +108,8 @@ def _refuse_run(path: Path, out: Path | None, *, mine: bool = False) -> None:
         raise UsageError(f"--out {out}: this folder holds a run already; name another, or --resume it")
 
 
-def _lock(path: Path) -> RunLock:
+def lock_folder(path: Path) -> RunLock:
+    """Lock the folder of a run; raise ``UsageError`` where another process writes to it, or nothing can be written."""
     try:
         return RunLock(path)
     except FolderInUse as error:
@@ -161,125 +154,76 @@ def find_run(name: str) -> Path:
     raise UsageError(f"no run '{name}': neither {name}/{JOURNAL} nor {REPORTS / name}/{JOURNAL} exists")
 
 
-def resume_run(name: str, now: RunHeader, digests: Mapping[str, str], files: Mapping[str, str], out: Path | None = None) -> RunFolder:
-    """Return the folder of an incomplete run, with its results; raise ``UsageError`` if it cannot be resumed.
+# -- the report that --junit names: checked before anything runs, and locked while the run writes to it ---------------
 
-    ``now`` is the header that this command would write, ``digests`` are those of the selected cases by id, ``files`` those of backends
-    and waivers. A run without a judged case starts again, in its folder.
-    """
-    path = find_run(name)
-    if out is not None and out.absolute() != path:
-        raise UsageError(f"--resume {name} --out {out}: a resumed run stays in its folder; remove --out")
-    lock = _lock(path)
+
+def require_free_report(path: Path | None, mine: Path | None = None) -> None:
+    """Raise ``UsageError`` if the file of ``--junit`` cannot be written, or belongs to a live run; ``mine`` is the folder of this run."""
+    if path is None:
+        return
+    _require_writable(path)
+    real = Path(os.path.realpath(path))
+    if real.name == JOURNAL:
+        raise UsageError(f"{OPTION} {path}: {JOURNAL} is the name of journals; name another file")
+    holder = holder_of(real.parent, _lock_name(real))
+    if holder is None and real.name == JUNIT and real.parent != mine:
+        holder = holder_of(real.parent)
+    if holder is not None:
+        raise UsageError(_in_use(path, holder))
+
+
+def lock_of_report(path: Path, run: Path) -> RunLock | None:
+    """Lock the file of ``--junit`` with a lock file in its folder, because the report itself is replaced. Special files have no lock."""
+    real = Path(os.path.realpath(path))
+    if real.exists() and not real.is_file():
+        return None
     try:
-        return replace(_resumed(path, name, now, digests, files), lock=lock)
-    except BaseException:
-        lock.release()
-        raise
+        return RunLock(real.parent, _lock_name(real), str(run))
+    except FolderInUse as error:
+        raise UsageError(_in_use(path, error.holder)) from error
+    except OSError as error:
+        raise UsageError(f"{OPTION} {path}: cannot write beside it: {error.strerror}") from error
 
 
-def _resumed(path: Path, name: str, now: RunHeader, digests: Mapping[str, str], files: Mapping[str, str]) -> RunFolder:
+def _lock_name(report: Path) -> str:
+    return f".{report.name[:_MOST_NAME]}.lock"
+
+
+def _in_use(path: Path, holder: Holder) -> str:
+    run = f" of its run in {holder.run}" if holder.run else " of its run"
+    return f"{OPTION} {path}: {holder} writes the report{run} to this file (wait for its end, end it, or name another file)"
+
+
+def _require_writable(path: Path) -> None:
+    """Raise ``UsageError`` if no report can be written to this path; links are followed."""
+    if path.is_dir():
+        raise UsageError(f"{OPTION} {path}: this is a folder; name a file")
+    if path.is_socket() or path.is_block_device():
+        raise UsageError(f"{OPTION} {path}: this is {special(path)}; name a file, a named pipe or a character device")
+    if path.exists() and not path.is_file():
+        if not os.access(path, os.W_OK):
+            raise UsageError(f"{OPTION} {path}: it cannot be written to; check its permissions")
+        return
+    parent = Path(os.path.realpath(path)).parent
+    if path.is_symlink() and os.path.islink(os.path.realpath(path)):
+        raise UsageError(f"{OPTION} {path}: this link leads to itself; name a file")
+    must_be_writable(parent)
+
+
+def must_be_writable(path: Path) -> None:
+    """Make a folder; raise ``UsageError`` if no file can be written in it."""
     try:
-        run = read_run(path / JOURNAL)
-    except JournalError as error:
-        if not (path / JOURNAL).stat().st_size:
-            hint = f"write the same command with --out {shown_path(path)} in place of --resume"
-            raise UsageError(f"--resume {name}: that run ended before anything was recorded; {hint}") from error
-        raise UsageError(f"--resume {name}: {path / JOURNAL}:{error.line}: {error.reason}") from error
-    if run.has_come_to_its_end:
-        raise UsageError(f"--resume {name}: this run came to its end; run the failures with --select")
-    problem = _why_another(run, now, digests, files)
-    if problem:
-        raise UsageError(f"--resume {name}: {problem}; begin a new run, or resume with the command of that run")
-    begun = RunFolder(path=path, run_id=run.header.run_id)
-    return replace(begun, header=run.header, finished=run.finished, attempts=run.attempts) if run.has_something else begun
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / f".writable-{secrets.token_hex(4)}"
+        probe.write_bytes(bytes(_PROBE))  # empty files can be created on a full disk
+        probe.unlink()
+    except OSError as error:
+        raise UsageError(f"cannot write to {path}: {error.strerror}") from error
 
 
-def _why_another(run: Run, now: RunHeader, digests: Mapping[str, str], files: Mapping[str, str]) -> str:
-    """Return why this command is not compatible with the interrupted run; empty if it is."""
-    then = run.header
-    if then.merged:
-        return "this run was joined from others, and ran nothing itself"
-    if not then.selection:
-        return "its journal is of an older version, which does not say what was selected"
-    if then.version != now.version:
-        return f"it was begun by version {then.version}, and this is {now.version}"
-    options = option_differences(now.options, then.options)
-    if options:
-        return f"this command differs from that run's: {_in_words(options)}"
-    recorded = itertools.chain(run.results, *run.attempts.values())
-    changed = [result.case_id for result in recorded if digests.get(result.case_id) != result.digest]
-    if changed:
-        return f"{changed[0]} is not the case that was run then"
-    if then.profile != now.profile:
-        return "the profile requires other cases than then, or permits other waivers"
-    if then.selection != now.selection:
-        return f"other cases are selected than then, or a case has changed: {then.selected_whole} then, {now.selected_whole} now"
-    other = [file for file, digest in files.items() if then.specs.get(file) != digest]
-    if other:
-        return f"{other[0]} is not the file that was read then"
-    return _in_words(variable_differences(now.variables, then.variables))
-
-
-def _in_words(found: Sequence[Difference]) -> str:
-    return "; ".join(difference.between("now", "then") for difference in found)
-
-
-def copy_evidence(source: Path, folders: Mapping[str, str], target: Path) -> list[str]:
-    """Copy the artifacts of cases from one run's folder to another's; ``folders`` maps old to new names.
-
-    The files are untrusted: no link is followed, and special files are not copied. Returns the files that were not copied, with reasons.
-    """
-    left: list[str] = []
-    for name, new in folders.items():
-        try:
-            descriptor = _open_folder(source, name)
-        except OSError as error:
-            left.append(f"{source / name}: {error.strerror}")
-            continue
-        left += _copy_folder(descriptor, source / name, target / new)
-    return left
-
-
-def _copy_folder(descriptor: int, shown_as: Path, target: Path, depth: int = 0) -> Iterator[str]:
-    """Copy the content of an open folder, and close it; yield the files that were not copied."""
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-        for name in sorted(os.listdir(descriptor)):
-            try:
-                mode = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
-                is_folder = stat.S_ISDIR(mode) and depth < _DEEPEST
-                flags = _FOLDER_FLAGS if is_folder else os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-                source = os.open(name, flags | os.O_NOFOLLOW, dir_fd=descriptor)
-            except OSError as error:
-                yield f"{shown_as / name}: {error.strerror}"
-                continue
-            if is_folder:
-                yield from _copy_folder(source, shown_as / name, target / name, depth + 1)
-            elif why := _copy_file(source, target / name):
-                yield f"{shown_as / name}: {why}"
-    finally:
-        os.close(descriptor)
-
-
-def _open_folder(source: Path, name: str) -> int:
-    """Open a folder below another without following links."""
-    descriptor = os.open(source, _FOLDER_FLAGS)
-    for part in Path(name).parts:
-        try:
-            inner = os.open(part, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=descriptor)
-        finally:
-            os.close(descriptor)
-        descriptor = inner
-    return descriptor
-
-
-def _copy_file(source: int, target: Path) -> str:
-    """Copy an open file, and close it; return why it was not copied, empty if it was."""
-    status = os.fstat(source)
-    if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
-        os.close(source)
-        return f"it is larger than {_LARGEST >> 20} MiB" if stat.S_ISREG(status.st_mode) else "this is no file"
-    with os.fdopen(source, "rb") as stream, naming(target), target.open("xb") as copy:
-        shutil.copyfileobj(stream, copy)
-    return ""
+def special(path: Path) -> str:
+    """Return the type of a path that is no regular file: a folder, a named pipe, a device, a broken link."""
+    kinds = ((Path.is_dir, "a folder"), (Path.is_fifo, "a named pipe"), (Path.is_socket, "a socket"))
+    devices = ((Path.is_char_device, "a character device"), (Path.is_block_device, "a block device"))
+    found = next((words for test, words in (*kinds, *devices) if test(path)), "")
+    return found or ("a link that leads nowhere" if path.is_symlink() and not path.exists() else "no regular file")

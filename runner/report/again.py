@@ -4,8 +4,7 @@ from pathlib import Path
 
 from runner.core.diagnostics import UsageError
 from runner.record.journal import JournalError, read_run
-from runner.record.report_paths import require_free_report
-from runner.record.run_folder import JOURNAL, find_run, require_still
+from runner.record.run_folder import JOURNAL, find_run, require_free_report, require_still
 from runner.report.html.writing import write_page
 from runner.report.junit import write_junit
 from runner.report.run_report import RunReport

@@ -17,9 +17,7 @@ from runner.core.results import NODE_LOST, CaseResult, executed
 from runner.judge.void_waivers import lines_of, void_waivers
 from runner.judge.waivers import warnings
 from runner.record.evidence import alterations
-from runner.record.report_paths import require_free_report
-from runner.record.run_folder import RunFolder
-from runner.run import resume
+from runner.record.run_folder import RunFolder, open_run, require_free_report
 from runner.run.execution import Execution
 from runner.run.header import now
 from runner.run.header_stage import HeaderStage
@@ -45,7 +43,12 @@ def run(options: RunOptions, open_reporters: OpenReporters) -> ExitCode:
 def run_prepared(prepared: Prepared, open_reporters: OpenReporters) -> ExitCode:
     """Run cases that are selected already; return the exit code for CI systems."""
     require_free_report(prepared.options.junit)
-    folder = resume.open_folder(prepared)
+    if prepared.options.resume:
+        from runner.run.resume import open_folder
+
+        folder = open_folder(prepared)
+    else:
+        folder = open_run(prepared.options.out)
     try:
         folder.claim_report(prepared.options.junit)
         _print_warnings(prepared)

@@ -9,7 +9,6 @@ from runner.core.header import AuditScore
 from runner.execute.executors import RAY
 from runner.language.load import surroundings_of
 from runner.record.run_folder import RunFolder
-from runner.run import resume
 from runner.run.activity import ActivityEvents
 from runner.run.audit_warnings import AuditWarnings
 from runner.run.header_stage import HeaderStage
@@ -63,7 +62,10 @@ class Execution:
             machine = runner.look_at_machine()
             self._header.complete(machine, runner.facts_of_files(), is_compared=runner.checks_machine)
             known = surroundings_of(machine.torch, machine)
-            resume.check_executions(self._options.resume or "", self._selection, self._folder, self._ledger.executions, machine, known)
+            if self._options.resume:
+                from runner.run.resume import check_executions
+
+                check_executions(self._options.resume, self._selection, self._folder, self._ledger.executions, machine, known)
             self._ledger.take_killed()
             self._run_cases(runner, self._take_unavailable(runner, waiting, machine), known)
             self.unrun = dict(runner.unrun)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from runner.core.events import HeaderCompleted, RunEvent
 from runner.core.header import RunHeader
 from runner.record.run_folder import RunFolder
-from runner.run import resume
 from runner.run.preparation import Prepared
 from runner.system.capabilities import Machine
 from runner.system.redaction import redacted_texts
@@ -31,7 +30,9 @@ class HeaderStage:
         environment = redacted_texts({**of_files, **reported})
         if self.is_resumed:
             if is_compared:
-                resume.check_machine(self._resume, environment, self.header.environment)
+                from runner.run.resume import check_machine
+
+                check_machine(self._resume, environment, self.header.environment)
             self._emit(HeaderCompleted(header=self.header, is_resumed=True))
         else:
             self.header = replace(self.header, environment=environment)

@@ -14,9 +14,8 @@ from runner.judge.cross_checks import impossible_on_machine
 from runner.language.backends import load_backends
 from runner.record.evidence import alterations
 from runner.record.journal import JournalError, lines_of, read_run
-from runner.record.merge import Joined, Part, folders_of, join, moved, problems, shifts
-from runner.record.report_paths import require_free_report
-from runner.record.run_folder import JOURNAL, RunFolder, copy_evidence, find_run, open_run, require_still
+from runner.record.merge import Joined, Part, copy_evidence, folders_of, join, moved, problems, shifts
+from runner.record.run_folder import JOURNAL, RunFolder, find_run, open_run, require_free_report, require_still
 from runner.run.rejudge import judge_again
 from runner.system import output
 from runner.system.redaction import redacted_command

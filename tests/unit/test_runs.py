@@ -14,7 +14,8 @@ from runner.plan.worker_plan import digest_of
 from runner.record import run_folder
 from runner.record.journal import digest_of_selection
 from runner.record.journal_writer import JournalWriter
-from runner.record.run_folder import find_run, open_run, resume_run
+from runner.record.run_folder import find_run, open_run
+from runner.run.resume import resume_run
 from tests.fakes import COUNTED, case, step
 from tests.results import as_outcome, footer_of
 
