@@ -5,7 +5,7 @@ from collections.abc import Callable
 from runner.execute import base
 from runner.execute.base import Executor, ExecutorSettings
 from runner.execute.local.executor import LocalExecutor
-from runner.execute.offline.executor import OfflineExecutor
+from runner.execute.offline import OfflineExecutor
 
 LOCAL = base.LOCAL
 """Workers on this machine: what a run uses."""

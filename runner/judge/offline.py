@@ -10,9 +10,8 @@ from runner.core.results import CaseResult, Verdict
 from runner.core.targets import TARGETS, Level, evidence_of
 from runner.judge.evidence import CarriedOut
 from runner.language.backends import Backend
+from runner.vocabulary import offline
 from runner.vocabulary.expectations.choices import Choices
-from runner.vocabulary.offline import isa
-from runner.vocabulary.offline.levels import level_of
 from runner.vocabulary.steps import parsed
 from runner.vocabulary.steps.triton import Triton
 
@@ -31,14 +30,14 @@ def _problems(case: Case, known: CarriedOut) -> Iterator[str]:
     """Yield why the texts of a step are not those of its kernels: of a kernel of the spec, or of each kernel in generated code."""
     target, code, step = TARGETS[case.target], known.facts.code, parsed(known.step)
     if isinstance(step, Triton):
-        yield from isa.problems(target, [step.kernel_name], code)
+        yield from offline.problems_of_texts(target, [step.kernel_name], code)
         return
-    kernels = isa.generated(code[-1]) if code else []
+    kernels = offline.generated_kernels(code[-1]) if code else []
     if not kernels:
         yield "Inductor generated no kernel of Triton: what is left are calls of ATen, which are not compiled"
         return
-    yield from isa.problems(target, kernels, code)
-    there = set(isa.entries(code[target.stages.index(target.isa)], target.isa))
+    yield from offline.problems_of_texts(target, kernels, code)
+    there = set(offline.kernels_of(code[target.stages.index(target.isa)], target.isa))
     yield from (f"the wrapper defines no kernel '{name}'" for name in sorted(there - set(kernels)))
 
 
@@ -53,7 +52,7 @@ def with_level(case: Case, passed: CaseResult) -> CaseResult:
 def _level(expected: Expected) -> Level:
     check = expected.check
     is_compiled = not isinstance(check, Choices) or check.compiled is not None or check.failed is not None
-    return level_of(expected.kind, getattr(check, "stage", None), is_compiled=is_compiled)
+    return offline.level_of(expected.kind, getattr(check, "stage", None), is_compiled=is_compiled)
 
 
 def _held(expected: Expected, result: CaseResult) -> bool:

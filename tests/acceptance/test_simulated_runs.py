@@ -37,7 +37,7 @@ SPECS = {
     "no-backward": HEAD + SUM + f"steps:\n  - call: {{}}\n  - backward: {{}}\n    {SPILLS}",
     "dies": HEAD + "prelude: |\n  import os\n  os.abort()\n" + SUM + SPILLS,
     "replaces": HEAD + "prelude: |\n  import triton.compiler\n  triton.compiler.compile = print\n" + SUM + SPILLS,
-    "forges": HEAD + "prelude: |\n  import runner.worker.offline.simulated_kernels as kernels\n  kernels.compiled = print\n" + SUM + SPILLS,
+    "forges": HEAD + "prelude: |\n  import runner.worker.offline.simulated as kernels\n  kernels.compiled = print\n" + SUM + SPILLS,
 }
 EXPECTED = {
     "good": (Outcome.OFFLINE_PASS, "evidence O2 compiled"),
@@ -53,7 +53,7 @@ EXPECTED = {
     "no-backward": (Outcome.ERROR, "no backward graph was compiled with the call"),
     "dies": (Outcome.CRASH, "SIGABRT"),
     "replaces": (Outcome.ERROR, "code of the case replaced triton.compiler.compile"),
-    "forges": (Outcome.ERROR, "code of the case replaced runner.worker.offline.simulated_kernels.compiled"),
+    "forges": (Outcome.ERROR, "code of the case replaced runner.worker.offline.simulated.compiled"),
 }
 
 pytestmark = [

@@ -27,9 +27,9 @@ from runner.plan.worker_plan import make_plan
 from runner.record.journal import problem_of_result
 from runner.system import availability
 from runner.system.capabilities import Machine
+from runner.vocabulary import offline
 from runner.vocabulary.expectations import EXPECTATIONS
-from runner.vocabulary.offline import isa
-from runner.vocabulary.offline.resources import NotReported, of_compiler, with_amount
+from runner.vocabulary.offline import NotReported, of_compiler, with_amount
 from runner.vocabulary.steps.triton import patched
 from tests.fakes import HERE, backend, observation, seen, verdict_of
 
@@ -206,7 +206,7 @@ def test_what_a_compiler_says_of_itself_is_a_fact_of_the_machine(answer: Any, wo
 
 @pytest.mark.parametrize(("target", "texts"), [(AMD, OF_AMD), (NVIDIA, OF_NVIDIA)])
 def test_texts_of_the_target_are_accepted(target: Any, texts: tuple[str, ...]) -> None:
-    assert list(isa.problems(target, ["copy"], texts)) == []
+    assert list(offline.problems_of_texts(target, ["copy"], texts)) == []
 
 
 @pytest.mark.parametrize(
@@ -223,13 +223,13 @@ def test_texts_of_the_target_are_accepted(target: Any, texts: tuple[str, ...]) -
     ],
 )
 def test_texts_of_something_else_are_refused(texts: tuple[str, ...], kernel: str, problem: str) -> None:
-    assert problem in next(isa.problems(AMD, [kernel], texts))
+    assert problem in next(offline.problems_of_texts(AMD, [kernel], texts))
 
 
 @pytest.mark.parametrize(("named", "fits"), [("sm_90a", True), ("sm_90", True), ("sm_90f", True), ("sm_900", False), ("sm_100a", False)])
 def test_a_letter_after_an_nvidia_architecture_is_the_same_gpu(named: str, fits: bool) -> None:
     texts = (*OF_NVIDIA[:3], PTX.replace("sm_90a", named), PTXAS)
-    assert bool(list(isa.problems(NVIDIA, ["copy"], texts))) is not fits
+    assert bool(list(offline.problems_of_texts(NVIDIA, ["copy"], texts))) is not fits
 
 
 @pytest.mark.parametrize(("target", "texts"), [(AMD, OF_AMD), (NVIDIA, OF_NVIDIA)])

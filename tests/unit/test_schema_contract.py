@@ -27,7 +27,7 @@ from runner.system.capabilities import CAPABILITIES
 from runner.vocabulary.expectations import EXPECTATIONS, MEASURES, REPEATS, samples
 from runner.vocabulary.expectations.close_rules import DEFAULTS as TOLERANCES
 from runner.vocabulary.inputs import INPUTS, REPEAT, InputKind
-from runner.vocabulary.offline.resources import RESOURCES
+from runner.vocabulary.offline import RESOURCES
 from runner.vocabulary.steps import SAMPLES, STEPS, TRITON, StepKind
 from runner.vocabulary.steps.reset import GENERATORS
 from tests.json_schemas import validator_of

@@ -15,18 +15,17 @@ from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.core.simulated import FIXED, PROPERTIES, REFUSED_CONFIG, TESTED_MINORS, VERSIONS, refusals
 from runner.core.targets import SIMULATED, TARGETS, Level, Target
-from runner.execute.offline.executor import OfflineStarter
+from runner.execute.offline import OfflineStarter
 from runner.language.expand.cases import surroundings
 from runner.language.load import load
 from runner.plan.jobs import compiler_of
 from runner.plan.schedule import environment_of
 from runner.system import availability
 from runner.system.capabilities import Machine
+from runner.vocabulary import offline
 from runner.vocabulary.expectations import EXPECTATIONS, MEASURES
-from runner.vocabulary.offline import isa
-from runner.vocabulary.offline.levels import LEVELS, OF_SIMULATED, level_of
-from runner.vocabulary.offline.resources import NotReported, of_compiler, with_amount
-from runner.worker.offline import simulated_canaries, simulated_kernels, simulated_zygote
+from runner.vocabulary.offline import LEVELS, OF_SIMULATED, NotReported, level_of, of_compiler, with_amount
+from runner.worker.offline import simulated, zygote
 from runner.worker.torch_compat import simulated_codegen, simulated_patches, simulated_shim
 from tests.fakes import HERE, backend, observation, seen, verdict_of
 
@@ -105,7 +104,7 @@ def test_a_simulated_target_shares_no_process_with_the_compiler_for_it(tmp_path:
     assert compiler_of(environment) == "simulated hip:gfx942"
     assert not environment.uses_accelerator
     starter = OfflineStarter(1, tmp_path)
-    assert starter._zygote_module(environment) == "runner.worker.offline.simulated_zygote"
+    assert starter._zygote_module(environment) == "runner.worker.offline.zygote"
     variables = starter._variables(environment, tmp_path)
     assert variables["CUDA_VISIBLE_DEVICES"] == ""
     assert variables["TORCH_CONFORMANCE_SIMULATED"] == str(tmp_path / "simulated")
@@ -237,7 +236,7 @@ def test_a_target_of_nvidia_alone_has_cudnn(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(simulated_shim, "built", lambda root, folder: tmp_path / "library")
     monkeypatch.setattr(simulated_shim, "load", load)
     with pytest.raises(simulated_shim.NoShim, match="far enough"):
-        simulated_zygote.install(target, tmp_path)
+        zygote.install(target, tmp_path)
     assert given == [cudnn]
 
 
@@ -280,7 +279,7 @@ DEVICE = (
     ],
 )
 def test_a_canary_compares_the_device_of_the_wrapper(text: str, problem: str) -> None:
-    assert next(simulated_canaries.device_problems(AMD, text), "") == problem
+    assert next(simulated.device_problems(AMD, text), "") == problem
 
 
 def test_the_tested_releases_are_minors() -> None:
@@ -292,8 +291,8 @@ def test_the_tested_releases_are_minors() -> None:
 
 def test_the_kernels_of_a_wrapper_are_those_that_it_compiles() -> None:
     text = wrapper("triton_poi_one", "triton_red_two")
-    assert isa.generated(text) == ["triton_poi_one", "triton_red_two"]
-    assert [source.name for source in simulated_codegen.sources(text)] == isa.generated(text)
+    assert offline.generated_kernels(text) == ["triton_poi_one", "triton_red_two"]
+    assert [source.name for source in simulated_codegen.sources(text)] == offline.generated_kernels(text)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +318,7 @@ def test_operators_that_are_not_shown_are_refused_by_name(names: list[str], refu
 
 
 def test_metadata_of_several_kernels_differ_by_kernel() -> None:
-    found = simulated_kernels.merged({"a": {"num_warps": 4, "shared": 0, "kpack": 1}, "b": {"num_warps": 4, "shared": False}})
+    found = simulated.merged({"a": {"num_warps": 4, "shared": 0, "kpack": 1}, "b": {"num_warps": 4, "shared": False}})
     assert found == {"num_warps": 4, "shared": {"a": 0, "b": False}, "kpack": {"a": 1, "b": None}}
 
 

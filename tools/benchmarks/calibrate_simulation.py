@@ -140,7 +140,7 @@ def dump(options: argparse.Namespace) -> int:
 
 def _simulate(name: str, scratch: Path) -> None:
     from runner.core.targets import TARGETS
-    from runner.worker.offline.simulated_zygote import install
+    from runner.worker.offline.zygote import install
 
     install(TARGETS[name], scratch)
 

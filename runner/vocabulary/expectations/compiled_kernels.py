@@ -11,8 +11,7 @@ from runner.core.protocol import Json
 from runner.core.targets import TARGETS
 from runner.vocabulary.expectations.base import COUNT_MUTATIONS, BadExpectation, Recorded, count_mutants, judge_count, text_of
 from runner.vocabulary.expectations.compilation import check_counts
-from runner.vocabulary.offline.levels import KERNEL
-from runner.vocabulary.offline.resources import RESOURCES, NotReported, of_compiler, with_amount
+from runner.vocabulary.offline import KERNEL, RESOURCES, NotReported, of_compiler, with_amount
 
 
 def measure_resources(arguments: Mapping[str, Json], value: Callable[[str], Any]) -> Json:

@@ -11,9 +11,9 @@ from runner.core.matching.filecheck.mutation import Change, changes
 from runner.core.matching.generated_code import Code, code_of, commented_out, joined, whole
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.targets import STAGES_OF_VENDOR, WRAPPER
+from runner.vocabulary import offline
 from runner.vocabulary.expectations.base import BadExpectation, OfStep
 from runner.vocabulary.expectations.texts import check_specific_checks
-from runner.vocabulary.offline import isa
 
 ALL = "all"
 """A value of ``code``: all pieces."""
@@ -123,7 +123,7 @@ class FileCheck(OfStep):
         yield Mutant(name=COMMENTED_OUT, facts=replace(facts, code=tuple(map(self._commented_out, facts.code))))
 
     def _commented_out(self, piece: str) -> str:
-        return commented_out(piece) if self.stage in (None, WRAPPER) else isa.commented_out(piece, str(self.stage))
+        return commented_out(piece) if self.stage in (None, WRAPPER) else offline.commented_out(piece, str(self.stage))
 
     def _with(self, code: tuple[str, ...], text: str) -> tuple[str, ...]:
         if self.code == ALL:
@@ -160,7 +160,7 @@ class FileCheck(OfStep):
         piece = code[_INDEX[stage]]
         if stage == WRAPPER:
             return _read(piece, text)
-        return whole(piece) if text == WHOLE or isinstance(piece, _CodeOnly) else isa.code_of_stage(piece, stage)
+        return whole(piece) if text == WHOLE or isinstance(piece, _CodeOnly) else offline.code_of_stage(piece, stage)
 
 
 def _read(piece: str, text: str) -> Code:

@@ -11,7 +11,7 @@ from typing import Any
 from runner.core import protocol
 from runner.core.targets import TARGETS, Level
 from runner.vocabulary.expectations import MEASURES
-from runner.vocabulary.offline.levels import KERNEL
+from runner.vocabulary.offline import KERNEL
 from runner.worker.case import own_files
 from runner.worker.case.phases import Phases
 from runner.worker.case.source_module import SpecModule
@@ -93,13 +93,14 @@ def _compile(plan: Mapping[str, Any], index: int, step: Mapping[str, Any], kerne
         "raised": raised,
         **NOTHING,
         "code": len(made.texts) if made else 0,
-        "measured": {str(one["index"]): _measured(one, made) for one in step["measure"]} if made else {},
+        "measured": {str(one["index"]): measured(one, made) for one in step["measure"]} if made else {},
         "unmeasured": {} if made else {str(one["index"]): "the step raised" for one in step["measure"]},
     }
 
 
-def _measured(wanted: Mapping[str, Any], made: Compiled) -> Any:
-    return MEASURES[wanted["kind"]](wanted["arguments"], {KERNEL: made.metadata}.__getitem__)
+def measured(request: Mapping[str, Any], made: Compiled) -> Any:
+    """Return what an expectation measures of a kernel."""
+    return MEASURES[request["kind"]](request["arguments"], {KERNEL: made.metadata}.__getitem__)
 
 
 def _evidence(steps: list[dict[str, Any]]) -> list[str]:

@@ -1,11 +1,15 @@
-"""The zygote of one target: imports Triton, compiles the canaries, and forks a worker for each case. It never imports torch."""
+"""The zygote of one target: tries its compiler with the canaries, and forks a worker for each case.
+
+For a kernel of a spec it imports Triton, and never torch. For a simulated target it installs the simulation around the import of torch.
+"""
 
 import os
+from pathlib import Path
 from typing import Any
 
 from runner.core import protocol
-from runner.core.protocol import TARGET
-from runner.core.targets import TARGETS
+from runner.core.protocol import SIMULATED, TARGET
+from runner.core.targets import TARGETS, Target
 from runner.worker.process import entry, zygote
 
 _MOST = 500
@@ -13,46 +17,73 @@ _MOST = 500
 
 
 class Compiler:
-    """The compiler for one target, once it was tried."""
+    """The compiler for the target that the environment names, once it was tried."""
 
-    def __init__(self, target: str) -> None:
-        self._target = target
-        self._facts = _facts(target)
+    def __init__(self) -> None:
+        self._facts = _facts(TARGETS[os.environ[TARGET]])
 
     def work(self, plan: str, descriptor: int, word: str) -> None:
         """Run the case of a plan file. The word ``facts`` requests the result of the canaries instead."""
-        from runner.worker.offline import case
-
         if plan.split(" ")[0] == "facts":
             os.write(descriptor, protocol.dumps({"observation": protocol.encode(self._facts), "word": word}))
+            return
+        from runner.worker.offline import case
+
+        if SIMULATED in os.environ:
+            from runner.worker.offline import simulated
+
+            case.run(plan, descriptor, word, simulated.run_steps)
         else:
             case.run(plan, descriptor, word)
 
 
-def _facts(name: str) -> dict[str, Any]:
+def _facts(target: Target) -> dict[str, Any]:
     """Return the versions of the compiler, and why it cannot be used: empty where the canaries passed."""
-    facts: dict[str, Any] = {"target": name, "problem": ""}
+    facts: dict[str, Any] = {"target": target.name, "problem": "", "canaries": []}
     try:
-        from runner.worker.offline import canaries, case, kernels  # noqa: F401 - case is imported for its effect: a fork inherits it
+        if SIMULATED in os.environ:
+            install(target, Path(os.environ[SIMULATED]))
+        from runner.worker.offline import case, kernels  # noqa: F401 - case is imported for its effect: a fork inherits it
 
         facts["versions"] = kernels.versions()
-        facts["canaries"] = list(canaries.NAMES)
-        facts["problem"] = next(canaries.problems(TARGETS[name]), "")[:_MOST]
-    except Exception as error:  # Triton may lack a compiler, or raise anything while it compiles
+        names: tuple[str, ...] = kernels.CANARIES
+        problems = kernels.canary_problems
+        if SIMULATED in os.environ:
+            from runner.worker.offline import simulated
+
+            names, problems = simulated.CANARIES, simulated.canary_problems
+        facts["canaries"] = list(names)
+        facts["problem"] = next(problems(target), "")[:_MOST]
+    except Exception as error:  # the compilers, or a torch that lacks what is replaced, may raise anything
         facts["problem"] = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_MOST]
     return facts
 
 
+def install(target: Target, folder: Path) -> None:
+    """Install the simulation for the rest of the process: the C++ side before torch is imported, the rest before Inductor is."""
+    from runner.worker.torch_compat import imports, simulated_codegen, simulated_patches, simulated_shim
+
+    root = simulated_shim.torch_root()
+    loaded = simulated_shim.load(root, simulated_shim.built(root, folder), cudnn=target.backend == "cuda")
+    import torch
+
+    torch.set_num_threads(1)
+    imports.without_monitor_thread()
+    loaded.simulate_guard()
+    simulated_patches.install(target)
+    simulated_codegen.install()
+
+
 def main() -> None:
-    """``python -m runner.worker.offline.zygote SOCKET PARENT``: try the compiler of the target that the environment names, then serve."""
+    """``python -m runner.worker.offline.zygote SOCKET PARENT``: try the compiler of the target, then serve."""
     control = zygote.begin()
-    compiler = Compiler(os.environ[TARGET])
+    compiler = Compiler()
     zygote.serve(zygote.Zygote(control, compiler.work, zygote.danger_of_threads))
 
 
 def alone() -> None:
     """Serve one case in a new process."""
-    entry.alone(lambda: Compiler(os.environ[TARGET]).work)
+    entry.alone(lambda: Compiler().work)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
-"""The executor of targets: the local one, whose zygotes compile for one target each and have no torch.
+"""The executor of cases that are compiled for a GPU that the machine may lack: the local one, with a zygote for each target.
 
 Deadlines, memory limits, the private pipe and the bounded messages are those of the local executor. Kernels are Python of a spec: each
 case runs in a fork of its own, and its cache is thrown away with it.
 """
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 
 from runner.core.protocol import SIMULATED
@@ -20,18 +19,15 @@ _OF_TRITON = ("TRITON_", "AMDGCN_", "MLIR_", "LLVM_")
 _OF_INDUCTOR = ("TORCHINDUCTOR_", "TORCH_COMPILE_", "TORCHDYNAMO_", "PYTORCH_TUNABLEOP_")
 """The beginnings of variables that change what Inductor generates. Options of a spec are its ``config``."""
 
-_OWN = {"TRITON_DISABLE_LINE_INFO": "1"}
-"""Without it the instructions have the paths of this machine."""
-
 
 class OfflineStarter(ProcessStarter):
     """Starts the zygote of a target, which its environment names."""
 
     def _zygote_module(self, wanted: Environment) -> str:
-        return f"runner.worker.offline.{'simulated_' if SIMULATED in wanted.variables else ''}zygote"
+        return "runner.worker.offline.zygote"
 
     def _worker_module(self, wanted: Environment) -> str:
-        return f"runner.worker.offline.{'simulated_' if SIMULATED in wanted.variables else ''}entry"
+        return "runner.worker.offline.entry"
 
     def _variables(self, wanted: Environment, scratch: Path) -> dict[str, str]:
         found = environment_for(wanted, self._threads, scratch)
@@ -41,12 +37,9 @@ class OfflineStarter(ProcessStarter):
             own = {SIMULATED: str(self._scratch / "simulated"), "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
             own.update(TORCHINDUCTOR_CACHE_DIR=str(scratch / "inductor"), TORCHINDUCTOR_COMPILE_THREADS="1")
             kept = {**{name: value for name, value in kept.items() if not name.startswith(_OF_INDUCTOR)}, **own}
-        return {**kept, **_of_scratch(scratch)}
-
-
-def _of_scratch(scratch: Path) -> Mapping[str, str]:
-    """Return Triton's variables: its cache and its dumps lie in the scratch folder."""
-    return {**_OWN, "TRITON_CACHE_DIR": str(scratch / "triton"), "TRITON_HOME": str(scratch)}
+        # Triton's cache and its dumps lie in the scratch folder; with line information the instructions have the paths of this machine
+        own = {"TRITON_DISABLE_LINE_INFO": "1", "TRITON_CACHE_DIR": str(scratch / "triton"), "TRITON_HOME": str(scratch)}
+        return {**kept, **own}
 
 
 class OfflineExecutor(LocalExecutor):

@@ -1,20 +1,21 @@
-"""Carries out one case of a simulated target: Inductor lowers its functions on fake tensors, and what it generated is compiled."""
+"""Carries out cases of a simulated target: Inductor lowers functions on fake tensors, and what it generated is compiled. Its canaries."""
 
 import contextlib
+import io
 import os
-from collections.abc import Mapping
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch._subclasses import FakeTensorMode
 
-from runner.core.simulated import refusals
-from runner.core.targets import DEVICE, TARGETS, Level
-from runner.vocabulary import inputs
-from runner.vocabulary.expectations import MEASURES
+from runner.core.simulated import PROPERTIES, refusals
+from runner.core.targets import DEVICE, TARGETS, Level, Target
+from runner.vocabulary import inputs, offline
 from runner.vocabulary.inputs import objects
-from runner.vocabulary.offline.levels import KERNEL
 from runner.vocabulary.steps import STEPS
 from runner.worker.case import own_files, parts
 from runner.worker.case.phases import Phases
@@ -22,13 +23,13 @@ from runner.worker.case.scope import Scope
 from runner.worker.case.session import Params
 from runner.worker.case.sides import entering
 from runner.worker.case.source_module import SpecModule
-from runner.worker.offline import case, kernels, simulated_kernels
-from runner.worker.offline.kernels import Compiled
+from runner.worker.offline import case, kernels
+from runner.worker.offline.kernels import Compiled, taken
 from runner.worker.process.channel import Channel, exception
 from runner.worker.process.seal import Seal
 from runner.worker.torch_compat import choice_census, lookup, option_state, output_folders
 from runner.worker.torch_compat import simulated_codegen as codegen
-from runner.worker.torch_compat.simulated_codegen import Graph, Recording
+from runner.worker.torch_compat.simulated_codegen import Graph, Recording, Source
 
 
 class Lowering:
@@ -137,7 +138,7 @@ def _step(lowering: Lowering, plan: Mapping[str, Any], index: int, step: Mapping
             recording = lowering.step(step)
         phase = "kernel build"
         with phases(phase):
-            made = simulated_kernels.compiled(recording.graphs, TARGETS[plan["target"]])
+            made = compiled(recording.graphs, TARGETS[plan["target"]])
         # without a kernel the wrappers alone are sent: the runner does not judge them
         texts = list(made.texts) if made else [graph.wrapper for graph in recording.graphs]
     except codegen.Unfaithful:
@@ -147,7 +148,7 @@ def _step(lowering: Lowering, plan: Mapping[str, Any], index: int, step: Mapping
     for piece, text in enumerate(texts):
         Path(plan["folder"], f"code-{index}-{piece}.txt").write_text(text, encoding="utf-8", errors="surrogatepass")
     tunings = {"count": len(recording.tunings), "found": [one.to_json() for one in recording.tunings[: choice_census.MOST_TUNINGS]]}
-    measured = {str(one["index"]): _measured(one, made) for one in step["measure"]} if made else {}
+    measured = {str(one["index"]): case.measured(one, made) for one in step["measure"]} if made else {}
     why = "the step raised" if raised else "no kernel of Triton was generated"
     unmeasured = {} if made else {str(one["index"]): why for one in step["measure"]}
     return {
@@ -160,11 +161,125 @@ def _step(lowering: Lowering, plan: Mapping[str, Any], index: int, step: Mapping
     }
 
 
-def _measured(wanted: Mapping[str, Any], made: Compiled) -> Any:
-    return MEASURES[wanted["kind"]](wanted["arguments"], {KERNEL: made.metadata}.__getitem__)
-
-
 def _evidence(steps: list[dict[str, Any]]) -> list[str]:
     """Return the levels for which there is something to judge: generated text, a binary, and its instructions."""
     levels = (Level.RENDERED, Level.COMPILED, Level.INSTRUCTIONS)
     return [level.value for level in levels] if any(step["code"] for step in steps) else []
+
+
+# -- kernels --------------------------------------------------------------------------------------------------------
+
+
+def compiled(graphs: Sequence[Graph], target: Target) -> Compiled | None:
+    """Compile every kernel of some graphs; None where they have none. Raise what the compiler raises.
+
+    The texts of each stage are joined in the order of the kernels; the wrappers are the last text. Metadata on which the kernels differ
+    are a map by kernel.
+    """
+    from triton import knobs
+
+    knobs.nvidia.dump_ptxas_log = True
+    knobs.compilation.always_compile = True  # a candidate may be the same kernel: without a compile there is no report of the assembler
+    made = {source.name: _kernel(source, target) for graph in graphs for source in codegen.sources(graph.wrapper)}
+    wrapper = "\n".join(graph.wrapper for graph in graphs)
+    if not made:
+        return None
+    stages = zip(*(one.texts for one in made.values()), strict=True)
+    return Compiled(texts=(*map("\n".join, stages), wrapper), metadata=merged({name: one.metadata for name, one in made.items()}))
+
+
+def _kernel(source: Source, target: Target) -> Compiled:
+    """Return what became of the first configuration that compiles, as Inductor lists them; each is compiled."""
+    kernel, first, errors, count = codegen.load(source), None, [], 0
+    for config in kernel.configs:
+        count += 1
+        printed = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(printed):
+                made = kernel._precompile_config(config).kernel
+        except Exception as error:  # the compiler may raise anything: torch drops such a configuration, as long as one is left
+            errors.append(error)
+            continue
+        finally:
+            sys.stdout.write(printed.getvalue())
+        first = first or taken(made, target, printed.getvalue())
+    if first is None:
+        raise errors[0] if errors else codegen.Unfaithful(f"the kernel {source.name} has no configuration")
+    return Compiled(texts=first.texts, metadata={**first.metadata, "configs": count, "configs_failed": len(errors)})
+
+
+def merged(metadata: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return metadata of several kernels: each value that all have, else a map by kernel."""
+    names = dict.fromkeys(name for one in metadata.values() for name in one)
+    found: dict[str, Any] = {}
+    for name in names:
+        values = {kernel: one.get(name) for kernel, one in metadata.items()}
+        kinds = {(type(value), repr(value)) for value in values.values()}
+        found[name] = next(iter(values.values())) if len(kinds) == 1 else values
+    return found
+
+
+# -- canaries: functions with a known result, lowered and compiled before any case of a target -----------------------
+
+CANARIES = ("device", "target", "instruction", "mutant")
+"""What is tried, in order: the wrapper names the device's properties; the code names the target; a matrix product has its instruction;
+another dtype gives other instructions."""
+
+_ONE_TEMPLATE = {"max_autotune": True, "max_autotune_gemm_backends": "TRITON"}
+_NUMBERS = ("multi_processor_count", "major", "regs_per_multiprocessor", "max_threads_per_multi_processor", "warp_size")
+
+
+def canary_problems(target: Target) -> Iterator[str]:
+    """Yield why the code for a simulated target cannot be trusted."""
+    graphs = lowered(lambda x, y: (x + y,), [(64, 64), (64, 64)], "float32")
+    yield from (f"canary '{CANARIES[0]}': {problem}" for problem in device_problems(target, "\n".join(one.wrapper for one in graphs)))
+    made = compiled(graphs, target)
+    if made is None:
+        yield f"canary '{CANARIES[1]}': no kernel was generated for a sum"
+        return
+    names = [source.name for graph in graphs for source in codegen.sources(graph.wrapper)]
+    yield from (f"canary '{CANARIES[1]}': {problem}" for problem in offline.problems_of_texts(target, names, made.texts))
+    bf16, fp16 = (_product(target, dtype) for dtype in ("bfloat16", "float16"))
+    if (instruction := kernels.INSTRUCTIONS[target.name]) not in bf16:
+        yield f"canary '{CANARIES[2]}': a matrix product has no {instruction}"
+    if bf16 == fp16:
+        yield f"canary '{CANARIES[3]}': the instructions of bf16 and fp16 are equal"
+
+
+def device_problems(target: Target, wrapper: str) -> Iterator[str]:
+    """Yield what a wrapper says of the device otherwise than the table."""
+    given = re.search(r"DeviceProperties\(type='(\w+)', ([^)]*)\)", wrapper)
+    if given is None:
+        yield "the wrapper names no device"
+        return
+    found = dict(part.split("=", 1) for part in given[2].split(", "))
+    cc = str(target.compiler_arch) if target.backend == "cuda" else f"'{target.arch}'"
+    wanted = {"type": target.backend, "cc": cc, **{name: str(PROPERTIES[target.name][name].value) for name in _NUMBERS}}
+    for name, value in wanted.items():
+        if (said := {**found, "type": given[1]}.get(name)) != value:
+            yield f"the wrapper has {name} {said}, the table {value}"
+
+
+def _product(target: Target, dtype: str) -> str:
+    made = compiled(lowered(lambda x, y: (x @ y,), [(256, 128), (128, 256)], dtype, _ONE_TEMPLATE, largest=True), target)
+    return offline.code_of_stage(made.texts[target.stages.index(target.isa)], target.isa).text if made else ""
+
+
+def lowered(
+    function: Callable[..., Any],
+    shapes: list[tuple[int, ...]],
+    dtype: str,
+    config: Mapping[str, Any] | None = None,
+    *,
+    largest: bool = False,
+) -> list[codegen.Graph]:
+    """Return the graphs of a function of tensors. ``largest``: of a GEMM, only the template with the largest blocks is left."""
+    torch._dynamo.reset()
+    codegen.take(compiles_candidates=False)
+    pinned = {"test_configs.autotune_choice_desc_regex": r"BLOCK_M=128, BLOCK_N=(128|64)\b.*num_warps=(4|8)"} if largest else {}
+    wanted = {**codegen.FIXED, "config": {**codegen.FIXED["config"], **(config or {}), **pinned}}
+    with option_state.patched_options(wanted), FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        given = [torch.empty(shape, dtype=getattr(torch, dtype), device="cuda") for shape in shapes]
+        with contextlib.suppress(codegen.Lowered):
+            torch.compile(function, fullgraph=True)(*given)
+        return codegen.take().graphs
