@@ -85,12 +85,6 @@ def test_no_outcome_but_pass_goes_unsaid(outcome: Outcome) -> None:
     assert ("area/one[" in text) != grouped
 
 
-def test_a_pass_is_only_counted() -> None:
-    text = reported(result(outcome=Outcome.PASS))
-    assert "area/one" not in text
-    assert "      1  PASS\n" in text
-
-
 @pytest.mark.parametrize(
     ("outcome", "shown"), [(Outcome.CRASH, True), (Outcome.TIMEOUT, True), (Outcome.ERROR, True), (Outcome.FAIL, False)]
 )
@@ -120,19 +114,11 @@ def test_the_totals_have_a_row_for_each_outcome_that_occurred() -> None:
     assert rows == [("2" if outcome is Outcome.OFFLINE_PASS else "1", outcome.label) for outcome in Outcome]
 
 
-def test_no_pass_is_said_too() -> None:
-    assert "      0  PASS\n" in reported(result())
-
-
 def test_the_last_line_counts_what_was_executed() -> None:
     results = [result(number, outcome) for number, outcome in enumerate(Outcome)]
     last = reported(*results, selected=120).splitlines()[-1]
     executed = sum(outcome.is_executed for outcome in Outcome)
     assert last == f"executed {executed} of 120 selected, 1 unavailable; report: reports/latest/junit.xml"
-
-
-def test_nothing_is_reported_as_nothing() -> None:
-    assert reported().splitlines()[-1] == "executed 0 of 0 selected, 0 unavailable; report: reports/latest/junit.xml"
 
 
 def test_a_truncated_run_is_called_so() -> None:
@@ -146,13 +132,6 @@ def test_colour_is_in_no_text_but_where_it_is_wanted() -> None:
     assert COLOUR.sub("", coloured) == bare
     assert coloured != bare
     assert "\x1b" not in bare
-
-
-def test_failures_are_red_passes_green_and_the_rest_yellow() -> None:
-    text = reported(*(result(number, outcome) for number, outcome in enumerate(Outcome)), color=True)
-    assert "\x1b[32mPASS\x1b[0m" in text
-    for outcome in Outcome:
-        assert (f"\x1b[31m{outcome.label}\x1b[0m" in text) is outcome.is_failure
 
 
 @pytest.mark.parametrize("field", ["case_id", "reason", "repro", "stderr", "kind", "expected", "observed", "detail", "file"])
@@ -269,12 +248,6 @@ def test_a_failure_names_its_claim_its_options_its_folder_and_its_code() -> None
     assert block in reported(result(reason=COUNTER.message, **SHOWN), folder=Path("reports/x"))
 
 
-@pytest.mark.parametrize("reason", [COUNTER.message, COUNTER.observed])
-def test_a_reason_that_the_first_verdict_gives_is_said_once(reason: str) -> None:
-    text = reported(result(reason=reason))
-    assert text.count("hit 0") == 1
-
-
 def test_long_text_names_the_file_that_has_the_whole() -> None:
     long = replace(COUNTER, detail="word " * 10_000)
     text = reported(result(outcome=Outcome.CRASH, verdicts=(long,), stderr="noise\n" * 5000, **SHOWN), folder=Path("reports/x"))
@@ -344,8 +317,3 @@ def test_only_the_file_that_the_run_read_is_shown(tmp_path: Path) -> None:
     assert not Excerpts({})(at)
     spec.write_text("summary: x\nexpect: [saved since]\n")
     assert not Excerpts({str(spec): "0" * 64})(at)
-
-
-def test_a_failure_has_the_lines_of_its_spec() -> None:
-    text = reported(result(), source=lambda position: [f" {position.line} | here"])
-    assert "specs/area/one.yaml:12:9: counter failed\n 12 | here\n  expected: hit 1\n" in text

@@ -169,12 +169,6 @@ def test_coverage_counts_cases_and_names_what_is_missing() -> None:
     assert two.specs == {first.spec: 1, "specs/other.yaml": 1}
 
 
-def test_a_case_that_covers_two_instances_is_one_case() -> None:
-    both = case(covers=("test_x.py::A::test_two[cpu,true]", "test_x.py::A::test_two[cuda,true]"))
-    _, two = coverage([both], TWO)
-    assert (two.missing, two.specs) == ((), {both.spec: 1})
-
-
 # -- the command ----------------------------------------------------------------------------------------------------
 
 
@@ -218,8 +212,3 @@ def test_list_says_the_same_as_json(listed: Path, capsys: pytest.CaptureFixture[
         ],
         "specs": {"specs/one.yaml": 2},
     }
-
-
-def test_a_selection_that_is_empty_covers_nothing(listed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list", "--coverage", str(listed), "--select", "no-such*"]) == ExitCode.OK
-    assert capsys.readouterr().out.splitlines()[-1] == "0 of 89 tests, 0 of 150 instances covered"

@@ -15,7 +15,7 @@ from runner.core.exit_codes import ExitCode
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.record.run_folder import RunFolder
-from runner.report.github import MOST_ANNOTATIONS, SUMMARY_LIMIT, GitHubReporter, annotations, is_wanted, summary, summary_file
+from runner.report.github import MOST_ANNOTATIONS, SUMMARY_LIMIT, GitHubReporter, annotations, is_wanted, summary
 from runner.report.run_report import RunReport
 from runner.report.setup import ReportSetup
 from runner.system import output
@@ -166,10 +166,6 @@ def test_the_summary_of_no_success_never_says_passed(report: RunReport) -> None:
     assert "passed" not in summary(report).split("\n")[0]
 
 
-def test_the_summary_of_a_success() -> None:
-    assert summary(run(PASSES)).startswith("## torch-conformance: passed, 1 executed\n")
-
-
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_becomes_markup(text: str) -> None:
     page = shown(hostile_run(text))
@@ -292,12 +288,6 @@ def test_an_abandoned_run_is_told(told: tuple[GitHubReporter, Path], capsys: pyt
 )
 def test_when_github_is_told(option: str, variables: dict[str, str], *, wanted: bool) -> None:
     assert is_wanted(option, variables) is wanted
-
-
-def test_where_the_summary_lies() -> None:
-    assert summary_file({}) is None
-    assert summary_file({"GITHUB_STEP_SUMMARY": ""}) is None
-    assert summary_file({"GITHUB_STEP_SUMMARY": "/x"}) == Path("/x")
 
 
 def test_merge_tells_github_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

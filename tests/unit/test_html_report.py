@@ -194,10 +194,6 @@ def test_a_script_hands_over_what_it_was_given(tmp_path: Path, text: str) -> Non
     assert handed_over(tmp_path / "a.js") == {text: [text]}
 
 
-def test_characters_that_hide_or_reorder_are_visible() -> None:
-    assert shown("a\u202eb\u2028c\x1b[31md") == "a\\u202eb\\u2028cd"
-
-
 def test_the_program_of_the_page_makes_no_markup_of_text() -> None:
     makes = "innerHTML outerHTML insertAdjacentHTML document.write DOMParser createContextualFragment srcdoc eval( Function( fetch( XMLHttp"
     forbidden = "|".join(map(re.escape, makes.split()))
@@ -408,16 +404,6 @@ def test_a_link_that_a_worker_made_is_replaced_and_not_followed(tmp_path: Path) 
     assert not (run / "index.html").is_symlink()
 
 
-def test_a_second_report_replaces_the_first(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    write(run, [case()])
-    (run / "report" / "cases-9.js").write_text("of the former")
-    write(run, [case("two")])
-    assert "a/two" in (run / "index.html").read_text()
-    assert sorted(path.name for path in run.iterdir()) == ["index.html", "report"]
-    assert not (run / "report" / "cases-9.js").exists()
-
-
 def reporter(folder: Path) -> HtmlReporter:
     folder.mkdir(exist_ok=True)
     return HtmlReporter(ReportSetup(folder=RunFolder(path=folder, run_id="x")))
@@ -502,22 +488,6 @@ def test_report_writes_the_page_of_a_recorded_run_again(sample: Callable[[], Pat
     assert capsys.readouterr().out == "run/index.html\n"
     index = handed_over(run / "report" / "index.js")
     assert index["head"]["totals"] == totals(read_run(run / "run.jsonl").results)
-
-
-def test_a_journal_of_before_it_said_when_a_case_began_has_no_timeline(sample: Callable[[], Path]) -> None:
-    journal = sample() / "run.jsonl"
-    lines = [json.loads(line) for line in journal.read_text().splitlines()]
-    for line in lines:
-        for name in ("begun", "worker", "gpus", "tags", "audit"):
-            line.pop(name, None)
-        for attempt in line.get("attempts", ()):
-            for name in ("begun", "worker", "gpus"):
-                attempt.pop(name, None)
-    journal.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    assert main(["report", "run"]) == ExitCode.OK
-    shown = handed_over(journal.parent / "report" / "run.js")
-    assert (shown["timeline"]["case"], shown["audit"]) == ([], [])
-    assert not (journal.parent / "report" / "trace.json").exists()
 
 
 def test_report_of_a_run_that_was_cut_off_says_so(sample: Callable[[], Path]) -> None:

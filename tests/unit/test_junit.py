@@ -20,7 +20,7 @@ from runner.core.options import MergeOptions, RunOptions
 from runner.core.outcomes import RETRIED, JUnitTag, Outcome
 from runner.core.results import Attempt, CaseResult, Verdict
 from runner.record.run_folder import RunFolder
-from runner.report import TEXT_LIMIT, clip, junit, plain, table, verdict_text, visible_name
+from runner.report import clip, junit, plain, table, verdict_text, visible_name
 from runner.report.junit import FILE_LIMIT, write_junit, write_stub
 from runner.report.setup import ReportSetup
 from runner.report.table import Reporter, Reporters
@@ -118,11 +118,6 @@ def test_a_case_says_where_it_stands_and_how_long_it_took(report: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(("area", "classname"), [("", "one"), ("a", "a.one"), ("a/b", "a.b.one")])
-def test_the_classname_is_the_path_with_dots(report: Path, area: str, classname: str) -> None:
-    assert document(report, result(area=area)).find("testsuite/testcase").get("classname") == classname
-
-
 @pytest.mark.parametrize("outcome", Outcome)
 def test_each_outcome_has_the_element_of_its_table(report: Path, outcome: Outcome) -> None:
     case = document(report, result(outcome=outcome)).find("testsuite/testcase")
@@ -141,19 +136,6 @@ def test_totals_count_what_is_there(report: Path) -> None:
         assert int(root.get(total)) == len(list(root.iter(tag))), total
     assert root.get("tests") == str(len(Outcome) + 1)
     assert root.get("time") == f"{1.5 * (len(Outcome) + 1):.3f}"
-
-
-def test_junitparser_reads_the_same(report: Path) -> None:
-    write_junit(report, HEADER, [result(number, outcome) for number, outcome in enumerate(Outcome)])
-    read = JUnitXml.fromfile(str(report))
-    tags = [outcome.junit for outcome in Outcome]
-    assert (read.tests, read.failures, read.errors) == (len(tags), tags.count(JUnitTag.FAILURE), tags.count(JUnitTag.ERROR))
-    (suite,) = read
-    properties: Any = suite.properties
-    assert {found.name: found.value for found in properties()}["torch"] == "2.13.0"
-    for case, outcome in zip(suite, Outcome, strict=True):
-        assert [type(entry).__name__.lower() for entry in case.result] == ([outcome.junit.value] if outcome.junit.value else [])
-        assert "it did not hold" in (case.result[0].message if case.result else "it did not hold")
 
 
 def test_one_flat_suite_for_each_file_in_the_order_of_the_run(report: Path) -> None:
@@ -279,15 +261,6 @@ def test_a_truncated_report_keeps_the_stub_beside_what_finished(report: Path) ->
     assert (root.get("tests"), root.get("errors")) == ("3", "1")
 
 
-def test_the_stub_goes_when_the_run_ends(report: Path) -> None:
-    write_stub(report, HEADER)
-    assert b"truncated" not in etree.tostring(document(report, result(outcome=Outcome.PASS)))
-
-
-def test_no_results_is_an_empty_document(report: Path) -> None:
-    assert document(report).get("tests") == "0"
-
-
 # Whatever a case holds.
 
 CONTROLS = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0))]
@@ -383,14 +356,6 @@ def test_terminal_sequences_go_before_control_characters(text: str, left: str) -
     assert plain(left) == left
 
 
-def test_the_report_never_has_what_the_console_has(report: Path) -> None:
-    coloured = "\x1b[31mFAIL\x1b[0m"
-    write_junit(report, HEADER, [result(reason=coloured, stdout=coloured, stderr=coloured, verdicts=(replace(COUNTER, detail=coloured),))])
-    text = report.read_text(encoding="utf-8")
-    assert "\x1b" not in text
-    assert "[31m" not in text
-
-
 def test_names_that_differ_stay_different(report: Path) -> None:
     names = ["a\x01", "a\\x01", "a\\\\x01", "a\x1b[31m", "a", "a\t", "a\n", "a\\t", "a\ud800", "a\\ud800"]
     root = document(report, *(result(case_id=CaseId(name)) for name in names))
@@ -426,17 +391,6 @@ def test_megabytes_become_head_and_tail(report: Path, field: str, repetitions: i
     assert len(case.find("failure").get("message")) <= 500
     assert "torch-conformance repro" in text or field == "repro"
     assert report.stat().st_size < 1_000_000
-
-
-def test_a_long_verdict_is_whole_below_the_cap(report: Path) -> None:
-    detail = "\n".join(f"line {number}" for number in range(4_000))
-    failure = document(report, result(verdicts=(replace(COUNTER, detail=detail),))).find(".//failure")
-    assert failure.text.count("\n    line ") == 4_000
-
-
-def test_what_was_printed_fills_what_the_verdict_leaves(report: Path) -> None:
-    case = document(report, result(stdout="", stderr="e" * 60_000)).find(".//testcase")
-    assert case.find("system-err").text == "e" * 60_000
 
 
 def test_a_huge_verdict_leaves_room_for_what_was_printed(report: Path) -> None:
@@ -518,25 +472,6 @@ def test_an_interrupted_write_leaves_the_former_file(
             write_junit(report, HEADER, [result()])
     assert report.read_bytes() == former
     assert [path.name for path in report.parent.iterdir()] == [report.name]
-
-
-def test_the_temporary_file_stands_beside_the_report(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Path] = []
-    original = Path.replace
-
-    def spy(self: Path, target: Path) -> Path:
-        seen.append(self)
-        return original(self, target)
-
-    monkeypatch.setattr(Path, "replace", spy)
-    write_stub(report, HEADER)
-    assert [path.parent for path in seen] == [report.parent]
-    assert seen[0].name != report.name
-
-
-def test_the_folder_is_made(tmp_path: Path) -> None:
-    write_stub(tmp_path / "new" / "folder" / "junit.xml", HEADER)
-    assert (tmp_path / "new" / "folder" / "junit.xml").exists()
 
 
 def test_the_file_is_relative_to_the_root_of_the_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -716,19 +651,6 @@ def test_no_text_of_an_attempt_breaks_the_file(report: Path, field: str, header:
 
 
 MANY = pytest.mark.nightly(reason="twenty times as much of what ten attempts test")
-
-
-@pytest.mark.parametrize("header", [HEADER, LETS_PASS])
-@pytest.mark.parametrize("outcome", [Outcome.FLAKY, Outcome.FAIL])
-@pytest.mark.parametrize("count", [2, 10, pytest.param(200, marks=MANY)])
-def test_many_long_attempts_stay_within_the_cap(report: Path, header: RunHeader, outcome: Outcome, count: int) -> None:
-    long = "x" * 100_000
-    verdict = replace(COUNTER, detail=long)
-    attempts = tuple(attempt(Outcome.FAIL, number, verdicts=(verdict,), stdout=long, stderr=long) for number in range(1, count + 1))
-    case = document(report, result(outcome=outcome, attempts=attempts, stdout=long, stderr=long), header=header).find(".//testcase")
-    assert sum(len((one.text or "").strip().encode()) for one in case.iter()) <= TEXT_LIMIT
-    tag = "rerunFailure" if outcome is Outcome.FAIL else "flakyFailure" if header is LETS_PASS else "failure"
-    assert len(case.findall(tag)) == (count - 1 if tag == "rerunFailure" else count if tag == "flakyFailure" else 1)
 
 
 def test_when_nothing_fits_every_attempt_still_has_its_verdict(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:

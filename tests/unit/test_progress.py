@@ -11,7 +11,7 @@ from runner.core.activity import Activity, RunningCase
 from runner.core.case import CaseId
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
-from runner.report.progress import FIRST_HEARTBEAT, LAST_HEARTBEAT, MOST_RUNNING, Progress, can_draw
+from runner.report.progress import FIRST_HEARTBEAT, LAST_HEARTBEAT, MOST_RUNNING, Progress
 from tests.unit.test_console import Terminal, result
 
 SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -88,19 +88,6 @@ def test_every_outcome_has_a_line_and_stays_on_it(outcome: Outcome) -> None:
     assert "\x1b" not in line
 
 
-def test_an_attempt_has_a_line_and_is_no_case_that_ended() -> None:
-    shown = Shown(total=2)
-    shown.progress.attempt_finished(result(0, Outcome.CRASH), "attempt 1 of at most 3")
-    shown.progress.case_finished(result(1, Outcome.PASS))
-    first, second = shown.stream.getvalue().splitlines()
-    assert first == "CRASH  attempt 1 of at most 3  1.3s  'area/one[backend=cpu,n=0]': it did not hold"
-    assert second.startswith("PASS  1/2  ")
-
-
-def test_lines_are_coloured_when_asked() -> None:
-    assert lines_of(result(), total=1, color=True)[0].startswith("\x1b[31mFAIL\x1b[0m  1/1")
-
-
 # -- heartbeats -----------------------------------------------------------------------------------------------------
 
 
@@ -127,10 +114,6 @@ def test_heartbeats_become_rare_and_are_frequent_again_after_a_line() -> None:
     assert len(shown.after(1, running("a"))) == 1
 
 
-def test_a_run_that_waits_for_nothing_is_silent() -> None:
-    assert Shown().after(1000, Activity()) == []
-
-
 def test_a_worker_that_warms_up_is_waited_for() -> None:
     shown = Shown()
     assert shown.after(FIRST_HEARTBEAT, Activity(warming=990.0)) == ["0/3 ended; warming up a worker (40 s)"]
@@ -154,12 +137,6 @@ def test_the_status_says_what_runs_since_when() -> None:
     first, *rest = shown.drawn
     assert first.endswith("0/3  2 running")
     assert rest == ["  starting torch (11 s)", "    41 s  trace         long", "    40 s  trace         short"]
-
-
-def test_the_status_names_a_worker_that_warms_up() -> None:
-    shown = Shown(live=True)
-    shown.progress.show(Activity(warming=980.0))
-    assert shown.drawn[1] == "  warming up a worker (21 s)"
 
 
 def test_a_case_that_ended_does_not_run_any_more() -> None:
@@ -272,13 +249,3 @@ def test_a_terminal_that_knows_ascii_alone_gets_no_more() -> None:
     one.show(running("x" * 300))
     one.case_finished(replace(result(), reason="plain"))
     one.close()
-
-
-def test_without_rich_no_status_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert can_draw()
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert not can_draw()
-
-
-def test_nodes_that_another_run_may_hold_are_waited_for() -> None:
-    assert Shown().after(FIRST_HEARTBEAT, Activity(held=990.0)) == ["0/3 ended; waiting for nodes, which another run may hold (40 s)"]
