@@ -76,7 +76,6 @@ class Runner:
         scheduling: object,
         recorded: object,
         executors: object,
-        sharing: object,
     ) -> None:
         self._machine = machine
         self._number = 0
