@@ -14,8 +14,7 @@ from runner.core.protocol import SIMULATED, TARGET
 from runner.plan.jobs import Environment
 from runner.plan.resources import Capacity, Needs
 from runner.system import hardware
-from runner.system.capabilities import CAPABILITIES, Machine
-from runner.system.capability_arguments import memory_of
+from runner.system.capabilities import CAPABILITIES, Machine, memory_of
 from runner.vocabulary.steps import traits_of
 
 _MIB = 1 << 20

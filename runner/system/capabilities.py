@@ -6,30 +6,21 @@ During the run it also holds the facts of a worker (``facts``). A probe without 
 
 import functools
 import importlib.util
-from collections.abc import Callable, Mapping
+import math
+import os
+import re
+import shutil
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from runner.core import devices
 from runner.core.case import Availability
-from runner.core.conditions import VersionRange
-from runner.core.simulated import TESTED_MINORS
-from runner.core.targets import EXAMPLE, simulated
-from runner.system import capability_looks as looks
-from runner.system.capability_arguments import (
-    check_arch,
-    check_call,
-    check_device,
-    check_library,
-    check_memory,
-    check_mkldnn,
-    check_module,
-    check_range,
-    check_simulated,
-    check_target,
-    split_arch,
-    split_memory,
-)
+from runner.core.conditions import BadRange, VersionRange
+from runner.core.diagnostics import one_of
+from runner.core.simulated import PROPERTIES, TESTED_MINORS
+from runner.core.targets import EXAMPLE, TARGETS, simulated
+from runner.system.installed_torch import installed_torch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,20 +105,9 @@ def _has_gpu(machine: Machine, what: str) -> Answer:
     return YES if machine.gpus > 0 else _no(f"no {what.partition(' ')[2]} is visible")
 
 
-def _triton(machine: Machine, argument: str) -> Answer:
-    return YES if machine.found.get("triton") else _no("triton is not installed")
-
-
-def _ck(machine: Machine, argument: str) -> Answer:
-    return YES if machine.found.get("ck") else _no("Composable Kernel (the package ck4inductor) is not installed")
-
-
-def _cxx(machine: Machine, argument: str) -> Answer:
-    return YES if machine.found.get("cxx") else _no("no C++ compiler that torch calls: $CXX, which is one program, or else g++")
-
-
-def _redis(machine: Machine, argument: str) -> Answer:
-    return YES if machine.found.get("redis") else _no("the Python package redis is not installed (install the extra 'remote')")
+def _found(name: str, reason: str) -> Callable[[Machine, str], Answer]:
+    """Return the probe of something that files show."""
+    return lambda machine, argument: YES if machine.found.get(name) else _no(reason)
 
 
 def _python(machine: Machine, argument: str) -> Answer:
@@ -148,12 +128,12 @@ def _gpus(machine: Machine, argument: str) -> Answer:
 
 
 def _gpu_memory(machine: Machine, argument: str) -> Answer:
-    sign, required = split_memory(argument)
     if machine.gpus == 0:
         return _no(f"no GPU, {argument} of memory required")
     if machine.gpu_memory is None:
         return _unknown("the GPU's memory is known only when torch runs")
-    enough = machine.gpu_memory >= required if sign == ">=" else machine.gpu_memory > required
+    required = memory_of(argument)
+    enough = machine.gpu_memory > required or (machine.gpu_memory == required and argument.strip().startswith(">="))
     return YES if enough else _no(f"the GPU has {machine.gpu_memory / 2**30:.0f} GiB, {argument} required")
 
 
@@ -176,7 +156,7 @@ def _is_installed(package: str) -> bool:
 
 
 def _arch(machine: Machine, argument: str) -> Answer:
-    sign, name = split_arch(argument)
+    sign, name = _parts(_ARCH, argument)
     if machine.gpus == 0:
         return _no(f"no GPU, the architecture {argument} required")
     if machine.arch is None:
@@ -264,6 +244,89 @@ def _device(machine: Machine, argument: str) -> Answer:
     return YES if answer == HOLDS else _no(f"the device {wanted.kind} of {wanted.module}: {answer}")
 
 
+# -- arguments: what is wrong with one; None for nothing ------------------------------------------------------------
+
+_ARCH = re.compile(r"(?:(>=|<=|==|!=|>|<)\s*(?=sm_))?(sm_[0-9]+[a-z]?|gfx[0-9a-f]+[a-z0-9:+-]*)")
+_MEMORY = re.compile(r"(>=|>)\s*([0-9]+(?:\.[0-9]+)?)\s*(GiB|MiB|GB|MB)")
+_UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "GB": 10**9, "MB": 10**6}
+_MKLDNN_DTYPES = ("float32", "bfloat16", "float16")
+
+
+def _of_form(pattern: str, problem: str) -> Callable[[str], str | None]:
+    """Return the check of an argument of one form."""
+    return lambda argument: None if re.fullmatch(pattern, argument, re.ASCII) else f"'{argument[:60]}' {problem}"
+
+
+def _one_of(words: Collection[str], problem: str) -> Callable[[str], str | None]:
+    """Return the check of an argument that is one of some words."""
+    return lambda argument: None if argument in words else f"'{argument[:60]}' {problem}"
+
+
+def _check_range(argument: str) -> str | None:
+    try:
+        VersionRange.parse(argument)
+    except BadRange as error:
+        return str(error)
+    return None
+
+
+def _check_arch(argument: str) -> str | None:
+    match = _ARCH.fullmatch(argument.strip())
+    if match is None or (match[1] and not match[2][3:].isdecimal()):
+        return f"'{argument[:60]}' is not an architecture: write for example sm_90, \">=sm_80\" or gfx942"
+    return None
+
+
+def _check_memory(argument: str) -> str | None:
+    fits = _MEMORY.fullmatch(argument.strip())
+    return None if fits else f"'{argument[:60]}' is not an amount of memory: write for example \">=64GiB\""
+
+
+def _check_device(argument: str) -> str | None:
+    return None if devices.VendorDevice.fits(argument) else f"'{argument[:60]}' is not KIND=MODULE: write for example npu=torch_npu"
+
+
+def _parts(pattern: re.Pattern[str], argument: str) -> tuple[str, ...]:
+    match = pattern.fullmatch(argument.strip())
+    if match is None:
+        raise ValueError(argument)
+    return match.groups(default="")
+
+
+def memory_of(argument: str) -> int:
+    """Return the bytes of an argument of ``gpu_memory``, without its comparison sign."""
+    _, number, unit = _parts(_MEMORY, argument)
+    return math.ceil(float(number) * _UNITS[unit])
+
+
+# -- what files and the environment of this machine show, in milliseconds and without torch --------------------------
+
+
+def _package(name: str) -> Callable[[], tuple[str, ...]]:
+    """Return what looks for the folder of a package, without importing it."""
+
+    def look() -> tuple[str, ...]:
+        spec = importlib.util.find_spec(name)
+        return tuple([*(spec.submodule_search_locations or [])][:1]) if spec else ()
+
+    return look
+
+
+def _compiler() -> tuple[str, ...]:
+    """Return the program that Inductor starts: the whole of ``$CXX``, and g++ only where it is not set (``config.cpp.cxx`` in torch)."""
+    path = shutil.which(os.environ.get("CXX", "g++"))
+    return (path,) if path else ()
+
+
+def _libraries() -> tuple[str, ...]:
+    """Return the names of the libraries in the folder of the installed torch."""
+    torch = installed_torch()
+    try:
+        return tuple(sorted(os.listdir(torch.root / "lib"))) if torch is not None else ()
+    except OSError:
+        return ()
+
+
 HOLDS = "returned True"
 """The answer of a predicate that holds."""
 
@@ -275,60 +338,78 @@ CAPABILITIES: Mapping[str, Capability] = {
         )
         for build in devices.builds()
     },
-    "triton": Capability(summary="Triton can be imported", probe=_triton, look=functools.partial(looks.package, "triton")),
+    "triton": Capability(summary="Triton can be imported", probe=_found("triton", "triton is not installed"), look=_package("triton")),
     "ck": Capability(
         summary="Composable Kernel's Inductor package is installed",
-        probe=_ck,
-        look=functools.partial(looks.package, "ck4inductor"),
+        probe=_found("ck", "Composable Kernel (the package ck4inductor) is not installed"),
+        look=_package("ck4inductor"),
     ),
-    "cxx": Capability(summary="the C++ compiler that torch calls is installed: $CXX, or else g++", probe=_cxx, look=looks.compiler),
-    "redis": Capability(summary="the Redis client of torch's remote caches", probe=_redis, look=looks.redis),
-    "python": Capability(summary="Python is in a range of versions", probe=_python, takes=">3.11.8", check=check_range),
-    "torch": Capability(summary="torch is in a range of versions", probe=_torch, takes=">=2.12", check=check_range),
-    "gpus": Capability(summary="so many GPUs are visible", probe=_gpus, takes=">=2", check=check_range, is_of_gpus=True),
+    "cxx": Capability(
+        summary="the C++ compiler that torch calls is installed: $CXX, or else g++",
+        probe=_found("cxx", "no C++ compiler that torch calls: $CXX, which is one program, or else g++"),
+        look=_compiler,
+    ),
+    "redis": Capability(
+        summary="the Redis client of torch's remote caches",
+        probe=_found("redis", "the Python package redis is not installed (install the extra 'remote')"),
+        look=_package("redis"),
+    ),
+    "python": Capability(summary="Python is in a range of versions", probe=_python, takes=">3.11.8", check=_check_range),
+    "torch": Capability(summary="torch is in a range of versions", probe=_torch, takes=">=2.12", check=_check_range),
+    "gpus": Capability(summary="so many GPUs are visible", probe=_gpus, takes=">=2", check=_check_range, is_of_gpus=True),
     "gpu_memory": Capability(
-        summary="each GPU has so much memory", probe=_gpu_memory, takes=">=64GiB", check=check_memory, is_of_gpus=True
+        summary="each GPU has so much memory", probe=_gpu_memory, takes=">=64GiB", check=_check_memory, is_of_gpus=True
     ),
     "arch": Capability(
         summary="the GPU is of this architecture, or of one in a range of sm_NN",
         probe=_arch,
         takes=">=sm_80",
-        check=check_arch,
+        check=_check_arch,
         is_of_gpus=True,
     ),
-    "sms": Capability(summary="the GPU has so many multiprocessors", probe=_sms, takes=">=68", check=check_range, is_of_gpus=True),
-    "mkldnn": Capability(summary="oneDNN computes this dtype on the CPU", probe=_mkldnn, takes="float16", check=check_mkldnn),
+    "sms": Capability(summary="the GPU has so many multiprocessors", probe=_sms, takes=">=68", check=_check_range, is_of_gpus=True),
+    "mkldnn": Capability(
+        summary="oneDNN computes this dtype on the CPU",
+        probe=_mkldnn,
+        takes="float16",
+        check=_one_of(_MKLDNN_DTYPES, f"is none of the dtypes {', '.join(_MKLDNN_DTYPES)}"),
+    ),
     "library": Capability(
         summary="the folder lib of the installed torch has this file, such as a library of torch's own tests",
         probe=_library,
         takes="libtorchbind_test.so",
-        check=check_library,
-        look=looks.libraries,
+        check=_of_form(r"[A-Za-z0-9_][\w.+-]*", "is not the name of a file: write for example libtorchbind_test.so"),
+        look=_libraries,
     ),
     "target": Capability(
         summary="Triton compiles for this GPU, which the machine may lack",
         probe=_target,
         takes=EXAMPLE,
-        check=check_target,
+        check=_one_of(TARGETS, f"is no target: {one_of(TARGETS)}"),
     ),
     "simulated": Capability(
         summary="Inductor generates code for this GPU, simulated, and Triton compiles it",
         probe=_simulated,
         takes=EXAMPLE,
-        check=check_simulated,
+        check=_one_of(PROPERTIES, f"is no target that can be simulated: {one_of(PROPERTIES)}"),
     ),
     "call": Capability(
         summary="a function without arguments, such as a predicate of torch, returns True",
         probe=_call,
         takes="torch.cuda.is_bf16_supported",
-        check=check_call,
+        check=_of_form(r"[A-Za-z_]\w*([.:][A-Za-z_]\w*)+", "is not a dotted path: write for example torch.cuda.is_bf16_supported"),
     ),
     "device": Capability(
         summary="torch sees a device that this module registers; a backend with module: requires it",
         probe=_device,
         takes="npu=torch_npu",
-        check=check_device,
+        check=_check_device,
     ),
-    "module": Capability(summary="a Python module is installed", probe=_module, takes="transformers", check=check_module),
+    "module": Capability(
+        summary="a Python module is installed",
+        probe=_module,
+        takes="transformers",
+        check=_of_form(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", "is not the name of a module"),
+    ),
 }
 """The words of ``requires``, each with all that asks about it. What only torch knows, ``worker/torch_compat/facts.py`` tells."""
