@@ -38,7 +38,7 @@ class RunHeader:
     not_requested: int = 0
     """How many cases on request match the selection, and were not run because nothing names them."""
     selection: str = ""
-    """``digest_of_selection`` of those; empty in a journal of an older version."""
+    """``digest_of_selection`` of those."""
     options: Mapping[str, str] = field(default_factory=dict)
     """What the command line asked for, by the option's name; what it did not say, too."""
     merged: tuple[str, ...] = ()
@@ -142,4 +142,4 @@ class RunFooter:
     statement: tuple[Statement, ...] = field(default=(), metadata={COMPUTED: True})
     """What the run says of its profile; empty for a run without one."""
     audit: tuple[AuditScore, ...] = ()
-    """Empty where no case passed, and in a journal of an older version."""
+    """Empty where no case passed."""

@@ -104,7 +104,7 @@ class Attempt:
     stderr: str = ""
     """Ends of what the worker printed; empty for a PASS."""
     begun: str = ""
-    """When its worker began it: UTC, ISO 8601, with milliseconds. Empty when there was no worker, and in a journal of an older version."""
+    """When its worker began it: UTC, ISO 8601, with milliseconds. Empty when there was no worker."""
     worker: int = 0
     """The number of its worker in the run; 0 when there was none."""
     gpus: tuple[int, ...] = ()

@@ -382,6 +382,8 @@ def problem_of_result(result: CaseResult, *, retries: int, repeat: int) -> str:
         for name, digest in part.evidence.items():
             if "/" in name or name in ("", ".", "..") or not _DIGEST.fullmatch(digest):
                 return f"'{name}' with '{digest}' is no file of a case with its sha256"
+    if any("/" in name or name in ("", ".", "..") for name in result.attachments):
+        return "a file that belongs to its report is not in its folder"
     if result.attempts:
         if problem := _problem_of_attempts(result, max(retries + 1, repeat), repeat):
             return problem

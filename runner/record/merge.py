@@ -88,30 +88,17 @@ def _of_part(part: Part) -> Iterator[str]:
     header, footer = part.header, part.run.footer
     if header.merged or not _SHARD.fullmatch(header.shard):
         yield "not a shard: it was run without --shard" if not header.merged else "not a shard: it was merged already"
-    if not header.selection:
-        yield "its journal is of an older version, which does not say what the whole selection was; run it again"
     if footer is None:
         yield "it was cut off; resume it with 'run ... --resume', then merge"
     elif footer.interrupted:
         yield "it was interrupted; resume it with 'run ... --resume', then merge"
-    if footer is not None and len(part.run.results) != header.selected:
-        yield f"it holds {len(part.run.results)} of its {header.selected} cases"
-    strange = [result.case_id for result in part.run.results if not _is_within(result)]
-    if strange:
-        yield f"the files of {_some(strange)} are not in the run's folder"
-
-
-def _is_within(result: CaseResult) -> bool:
-    """Whether all file names of a result are within the case's folder."""
-    is_folder = all(_FOLDER.fullmatch(folder) for folder in folders_of(result))
-    return is_folder and not any("/" in name or name in ("", ".", "..") for name in result.attachments)
 
 
 def _between(part: Part, first: Part) -> Iterator[str]:
     mine, other = part.header, first.header
     if mine.shard.split("/")[1] != other.shard.split("/")[1]:
         yield f"it is shard {mine.shard}, and {first.name} is {other.shard}"
-    if mine.selection and other.selection and (mine.selection, mine.selected_whole) != (other.selection, other.selected_whole):
+    if (mine.selection, mine.selected_whole) != (other.selection, other.selected_whole):
         yield f"another selection, of {mine.selected_whole} cases, than in {first.name}, of {other.selected_whole}"
     for difference in differences(mine, other, same_machine=not (part.is_of_nodes and first.is_of_nodes)):
         yield difference.between("here", f"in {first.name}")
@@ -186,7 +173,7 @@ def _moved(folder: str, by: int) -> str:
 
 def _number(folder: str) -> int:
     match = _FOLDER.fullmatch(folder)
-    assert match is not None, "checked by problems()"
+    assert match is not None, "a reader of the journal checks it"
     return int(match[1])
 
 

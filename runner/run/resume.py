@@ -70,8 +70,6 @@ def _why_another(run: Run, now: RunHeader, digests: Mapping[str, str], files: Ma
     then = run.header
     if then.merged:
         return "this run was joined from others, and ran nothing itself"
-    if not then.selection:
-        return "its journal is of an older version, which does not say what was selected"
     if then.version != now.version:
         return f"it was begun by version {then.version}, and this is {now.version}"
     options = option_differences(now.options, then.options)

@@ -134,6 +134,7 @@ LIES: list[tuple[Outcome, Change, str]] = [
     (Outcome.PASS, line(1, folder="cases/00002"), "cases/00002 is the folder of"),
     (Outcome.PASS, line(1, evidence={}), "the digest of what it was judged by"),
     (Outcome.PASS, line(1, evidence={"../x": "e" * 64}), "is no file of a case"),
+    (Outcome.PASS, line(1, attachments=["../x"]), "a file that belongs to its report is not in its folder"),
     (Outcome.PASS, line(1, digest="f" * 64), "its cases are not those that were selected"),
     (Outcome.PASS, line(2, case_id="a/one[backend=cpu,n=1]"), "a second line for the case"),
     (Outcome.PASS, line(0, selected=1), "it holds 2 of its 1 cases"),

@@ -215,10 +215,6 @@ def test_a_shipped_profile_names_cases_and_is_called_as_its_file(name: str, ship
     assert Draft202012Validator(schema.load("profile")).is_valid(profile.document.data)
 
 
-def test_the_profiles_that_are_shipped() -> None:
-    assert list(shipped_profiles()) == ["inductor-cpu", "inductor-cuda", "operators-core", "rocm", "rocm-gemm-ck"]
-
-
 def test_a_profile_is_no_spec(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     (folder / "specs" / "profiles").mkdir()
     (folder / "specs" / "profiles" / "ours.yaml").write_text(PROFILE)
@@ -331,14 +327,6 @@ def test_a_profile_in_which_everything_is_unavailable_is_incomplete(run: Run, fo
     assert '<property name="statement" value="INCOMPLETE"' in Path("out/junit.xml").read_text()
 
 
-def test_one_unavailable_case_is_enough(run: Run, folder: Path) -> None:
-    file = folder / "specs" / "area" / "two.yaml"
-    file.write_text(file.read_text() + "requires: [{module: no_such_module_here}]\n")
-    code, statement = run(PROFILE)
-    assert (code, statement["executed"], statement["required"]) == (4, 2, 4)
-    assert [level["conformance"] for level in statement["levels"]] == ["CONFORMANT", "INCOMPLETE"]
-
-
 def test_a_case_that_the_ledger_has_and_no_spec_has_any_more_is_not_executed(run: Run, folder: Path) -> None:
     ledger = folder / "specs" / "ledger.txt"
     assert main(["list", "specs", "--update", str(ledger)]) == ExitCode.OK
@@ -424,10 +412,6 @@ def test_another_torch_is_refused_before_anything_runs(run: Run, capsys: pytest.
     assert "ours 1.0 is for torch <2.0, and torch " in capsys.readouterr().err
 
 
-def test_repeat_only_makes_it_stricter(run: Run) -> None:
-    assert run(PROFILE, "--repeat", "2")[0] == ExitCode.OK
-
-
 # -- shards, journals -------------------------------------------------------------------------------------------------
 
 
@@ -498,15 +482,6 @@ def _exit_code(lines: list[dict[str, Any]]) -> None:
 def test_every_reader_computes_the_statement_again(run: Run, change: Any, says: str) -> None:
     run(PROFILE, ends={"two": FAIL})
     assert says in forged(change)
-
-
-def test_a_run_without_a_profile_has_no_statement(monkeypatch: pytest.MonkeyPatch) -> None:
-    use_executor(monkeypatch, lambda job: Execution(job=job, observation=None, ending=Ending(exit_code=1), seconds=1.0, isolation="fork"))
-    assert main(["run", "specs", "--backend", "cpu", "--out", "out"]) == ExitCode.FAILED
-    run = read_run(Path("out/run.jsonl"))
-    assert run.footer is not None
-    assert (run.header.profile, run.footer.statement, run.header.statement(run.results)) == ((), (), None)
-    assert 'name="statement' not in Path("out/junit.xml").read_text()
 
 
 # -- list, explain ----------------------------------------------------------------------------------------------------

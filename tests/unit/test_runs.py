@@ -11,7 +11,6 @@ from runner.core.header import RunFooter, RunHeader
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.plan.worker_plan import digest_of
-from runner.record import run_folder
 from runner.record.journal import digest_of_selection
 from runner.record.journal_writer import JournalWriter
 from runner.record.run_folder import find_run, open_run
@@ -99,13 +98,6 @@ def test_a_run_without_a_name_lies_in_reports_and_is_the_latest():
     assert sorted(os.listdir("reports")) == sorted([first.run_id, second.run_id, "latest"])
 
 
-def test_the_latest_report_is_told_by_its_short_name():
-    folder = open_run(None)
-    folder.claim_report(None)
-    assert folder.shown_junit == "reports/latest/junit.xml"
-    assert folder.junit_files == [folder.path / "junit.xml"]
-
-
 def test_a_report_that_is_asked_for_elsewhere_is_the_one_that_is_told():
     folder = open_run(None)
     Path("more").mkdir()
@@ -138,19 +130,6 @@ def test_a_folder_that_holds_a_run_is_refused():
     with pytest.raises(UsageError, match="holds a run already"):
         open_run(Path("out"))
     assert Path("out/run.jsonl").read_bytes() == before
-
-
-def test_a_folder_whose_run_never_began_is_taken():
-    Path("out").mkdir()
-    Path("out/run.jsonl").touch()
-    assert open_run(Path("out")).path == Path("out").absolute()
-
-
-def test_a_folder_with_other_things_in_it_is_taken():
-    Path("out").mkdir()
-    Path("out/notes.txt").write_text("mine")
-    open_run(Path("out"))
-    assert Path("out/notes.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize("where", ["file/below", "/proc/no-such-place/out", "x" * 300])
@@ -329,7 +308,8 @@ def test_a_run_that_goes_on_stays_in_its_folder():
 
 
 @pytest.mark.parametrize(
-    ("then", "words"), [({"selection": "", "selected_whole": 0}, "of an older version"), ({"merged": ("r2", "r3")}, "joined from others")]
+    ("then", "words"),
+    [({"selection": "", "selected_whole": 0}, "other cases are selected"), ({"merged": ("r2", "r3")}, "joined from others")],
 )
 def test_what_cannot_be_gone_on_with(then, words):
     recorded(Path("out"), result_of(CASES[0]), header=replace(HEADER, **then))
@@ -343,12 +323,3 @@ def test_a_journal_that_is_none_is_a_usage_error(text):
     Path("out/run.jsonl").write_text(text)
     with pytest.raises(UsageError):
         resumed("out", CASES)
-
-
-def test_names_of_the_folder_are_one_place():
-    assert ("run.jsonl", "junit.xml", "latest", Path("reports")) == (
-        run_folder.JOURNAL,
-        run_folder.JUNIT,
-        run_folder.LATEST,
-        run_folder.REPORTS,
-    )

@@ -9,13 +9,11 @@ import pytest
 
 from runner.cli.profiles import prospect
 from runner.core.case import Availability, CaseId
-from runner.core.conformance import LEVELS, Conformance, PermittedWaiver, ProfileLevel, ProfileRecord, Standing, standing, statement_of
-from runner.core.exit_codes import ExitCode
-from runner.core.observation import Ending
+from runner.core.conformance import Conformance, PermittedWaiver, ProfileLevel, ProfileRecord, Standing, standing, statement_of
 from runner.core.outcomes import Outcome
 from runner.core.results import AppliedWaiver, CaseResult, WaiverEffect
 from runner.report.statement import lines_of_statement, remark
-from tests.fakes import COUNTED, case, exception, observation, place, seen, step, verdict_of
+from tests.fakes import COUNTED, case, observation, place, seen, step, verdict_of
 from tests.results import as_outcome
 
 TODAY = date(2026, 12, 1)
@@ -87,20 +85,6 @@ def test_a_process_that_ends_before_anything_was_compiled_shows_nothing(outcome:
     assert standing(result("a", outcome, phase=phase), frozenset())[0] is {"e": Standing.NOT_EXECUTED, "f": Standing.FAILED}[expected]
 
 
-@pytest.mark.parametrize(
-    ("judged", "phase"),
-    [
-        (verdict_of(case(step(COUNTED)), None, ending=Ending(signal=11, phase="inputs")), "inputs"),
-        (verdict_of(case(step(COUNTED)), None, ending=Ending(exit_code=1, phase="codegen")), "codegen"),
-        (verdict_of(case(step(COUNTED)), None, ending=Ending(timed_out=True, phase="run")), "run"),
-        (verdict_of(case(step(COUNTED)), observation(seen(raised=exception("builtins.SystemExit", "3", "trace")))), "trace"),
-        (PASSED, ""),
-    ],
-)
-def test_a_result_has_the_phase_in_which_its_process_ended(judged: CaseResult, phase: str) -> None:
-    assert judged.phase == phase
-
-
 # -- waivers ----------------------------------------------------------------------------------------------------------
 
 
@@ -135,10 +119,6 @@ def test_a_permitted_waiver_that_only_stands_beside_the_one_that_matched_excuses
     assert standing(waived(replace(WAIVER, issue="JIRA-2"), WAIVER), KEYS)[0] is Standing.FAILED
 
 
-def test_without_permissions_no_waiver_excuses() -> None:
-    assert stated(profile("a"), waived(WAIVER)) is Conformance.NOT_CONFORMANT
-
-
 def test_a_waiver_holds_on_its_last_day_and_not_after_it() -> None:
     record = profile("a", waivers=(PERMITTED,))
     assert stated(record, waived(WAIVER), day=date(2027, 3, 1)) is Conformance.CONFORMANT
@@ -161,10 +141,6 @@ def test_all_passed_is_conformant_and_the_counts_are_exact() -> None:
     assert (found.failed, found.not_executed, found.waivers, found.problems) == ({}, {}, (), ())
 
 
-def test_everything_unavailable_is_incomplete() -> None:
-    assert stated(profile(), *(result(name, Outcome.UNAVAILABLE) for name in "ab")) is Conformance.INCOMPLETE
-
-
 @pytest.mark.parametrize(("first", "second"), list(itertools.combinations_with_replacement(Outcome, 2)))
 def test_one_failure_makes_it_not_conformant_and_else_one_missing_case_incomplete(first: Outcome, second: Outcome) -> None:
     counts = {COUNTS_AS[first], COUNTS_AS[second]}
@@ -180,12 +156,6 @@ def test_one_case_without_a_result_makes_it_incomplete_in_any_level(lost: str) -
     found = statement_of(profile(p1="c"), [result(name) for name in "abc" if name != lost], torch=TORCH, day=TODAY)
     assert (found.conformance, found.executed) == (Conformance.INCOMPLETE, 2)
     assert found.not_executed == {lost: "lost: it has no result"}
-
-
-def test_a_level_has_a_statement_of_its_own() -> None:
-    found = statement_of(profile(p1="c"), [result("a"), result("b"), result("c", Outcome.FAIL)], torch=TORCH, day=TODAY)
-    assert [level.conformance for level in found.levels] == [Conformance.CONFORMANT, Conformance.NOT_CONFORMANT]
-    assert found.conformance is Conformance.NOT_CONFORMANT
 
 
 def test_results_of_other_cases_change_nothing() -> None:
@@ -234,17 +204,6 @@ def test_a_node_with_a_torch_that_the_profile_is_not_for_is_incomplete() -> None
 def test_an_offline_failure_is_a_failure_and_not_an_execution() -> None:
     found = statement_of(profile("a"), [result("a", Outcome.OFFLINE_FAIL)], torch=TORCH, day=TODAY)
     assert (found.conformance, found.executed) == (Conformance.NOT_CONFORMANT, 0)
-
-
-def test_the_exit_codes() -> None:
-    codes = {one: one.exit_code for one in Conformance}
-    assert codes == {
-        Conformance.CONFORMANT: ExitCode.OK,
-        Conformance.NOT_CONFORMANT: ExitCode.FAILED,
-        Conformance.INCOMPLETE: ExitCode.NOTHING,
-    }
-    assert [int(code) for code in codes.values()] == [0, 1, 4]
-    assert LEVELS == ("P0", "P1", "P2")
 
 
 # -- before a run -----------------------------------------------------------------------------------------------------
