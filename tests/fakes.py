@@ -23,9 +23,8 @@ from runner.core.observation import Ending, Observation, ObservedStep, ServiceRe
 from runner.core.results import CaseResult
 from runner.execute.base import Execution, Executor, ExecutorSettings, Job
 from runner.execute.executors import EXECUTORS, LOCAL
-from runner.judge.evidence import Evidence
+from runner.judge.evidence import Evidence, read_observation
 from runner.judge.judge import judge
-from runner.judge.reading import read_observation
 from runner.language.backends import Backend, Proof, load_backends
 from runner.language.load import Suite, load
 from runner.plan.resources import Capacity

@@ -1,6 +1,6 @@
 """What is known of a case that was carried out: what its worker observed, how its process ended, what its services saw.
 
-``judge.reading`` makes an ``Observation`` of what a worker sent, once; everything after it reads attributes. What an expectation asked its
+``judge.evidence`` makes an ``Observation`` of what a worker sent, once; everything after it reads attributes. What an expectation asked its
 worker to measure stays the JSON that the expectation's own ``measure`` wrote: no other module knows its form.
 """
 

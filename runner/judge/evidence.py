@@ -1,12 +1,32 @@
-"""The evidence by which a case is judged."""
+"""What is judged of a case: the observation that a worker sent, read and checked, and what goes with each of its steps."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from runner.core.case import Case, Step
-from runner.core.expectation import StepFacts
-from runner.core.observation import Ending, Misfit, Observation, ObservedStep, ServiceReport
+from runner.core.case import Case, Expected, Step
+from runner.core.conditions import Surroundings
+from runner.core.expectation import Judgement, StepFacts
+from runner.core.observation import (
+    Bench,
+    Cause,
+    ChildExit,
+    Choice,
+    Effects,
+    Ending,
+    Generator,
+    Misfit,
+    Mode,
+    Observation,
+    ObservedStep,
+    Raised,
+    Repetition,
+    ServiceReport,
+    SpyCalls,
+    Timing,
+)
+from runner.core.tuning import Tally, Tuning, Tunings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,3 +83,112 @@ def headline(text: str) -> str:
     """Return the first line of a message, with the next one where the first only announces it, as in "backend='inductor' raised:"."""
     first, _, rest = text.strip().partition("\n")
     return first_line(f"{first} {rest.strip()}" if first.rstrip().endswith(":") else first)
+
+
+class NoObservation(ValueError):
+    """A recorded observation is invalid."""
+
+
+def read_observation(sent: object) -> Observation | Misfit | None:
+    """Return the observation of a worker's message, which is untrusted; None if there is no message."""
+    if sent is None:
+        return None
+    from runner.language.read.schema import misfit  # reads the schemas
+
+    problem = misfit(sent, "observation")
+    if problem is not None:
+        return Misfit(problem=problem)
+    assert isinstance(sent, dict), "the schema lets nothing else through"
+    return _observation(sent)
+
+
+def recorded_observation(sent: object) -> Observation:
+    """Return a recorded observation; raise ``NoObservation`` if it is invalid."""
+    found = read_observation(sent)
+    if isinstance(found, Observation):
+        return found
+    raise NoObservation(found.problem if found is not None else "it is null")
+
+
+def _observation(sent: Mapping[str, Any]) -> Observation:
+    return Observation(
+        case_id=sent["id"],
+        steps=tuple(_step(step) for step in sent["steps"]),
+        error=_raised(sent["error"]),
+        phases=sent["phases"],
+    )
+
+
+def _step(sent: Mapping[str, Any]) -> ObservedStep:
+    return ObservedStep(
+        raised=_raised(sent["raised"]),
+        counters=sent["counters"],
+        metrics=sent["metrics"],
+        remote=sent.get("remote"),
+        entered=sent["entered"],
+        graphs=tuple(tuple(devices) for devices in sent["graphs"]),
+        executed=sent["executed"],
+        executed_others=sent["executed_others"],
+        abandoned=tuple(sent["abandoned"]),
+        uncompiled=tuple(sent.get("uncompiled", ())),  # a run of before it was recorded has none
+        choices=tuple(Choice(name=one["name"], of_class=one["class"]) for timed in sent["choices"] for one in timed),
+        tunings=_tunings(sent.get("tunings")),
+        code_pieces=sent["code"],
+        facts=sent["measured"],
+        repetitions={key: tuple(Repetition(**one) for one in found) for key, found in sent.get("repetitions", {}).items()},
+        unmeasured=sent["unmeasured"],
+        effects=_effects(sent.get("effects")),
+        calls={name: SpyCalls(count=seen["count"], entries=tuple(seen["entries"])) for name, seen in sent.get("calls", {}).items()},
+        exit=ChildExit(**sent["exit"]) if "exit" in sent else None,
+        bench=_bench(sent.get("bench")),
+    )
+
+
+def _tunings(sent: Mapping[str, Any] | None) -> Tunings:
+    if sent is None:  # recorded before there was a census
+        return Tunings()
+    return Tunings(count=sent["count"], found=tuple(_tuning(one) for one in sent["found"]))
+
+
+def _tuning(sent: Mapping[str, Any]) -> Tuning:
+    tallies = {name: Tally(**tally) for name, tally in sent["backends"].items()}
+    return Tuning(op=sent["op"], how=sent["how"], winner=sent["winner"], won_by=sent["won_by"], by_backend=tallies)
+
+
+def _raised(sent: Mapping[str, Any] | None) -> Raised | None:
+    if sent is None:
+        return None
+    causes = tuple(Cause(**{**cause, "ancestors": tuple(cause["ancestors"])}) for cause in sent.get("causes", []))
+    return Raised(**{**sent, "ancestors": tuple(sent["ancestors"]), "causes": causes})
+
+
+def _effects(sent: Mapping[str, Any] | None) -> Effects | None:
+    if sent is None:
+        return None
+    generators = tuple(Generator(**one) for one in sent.get("generators", ()))
+    modes = tuple(Mode(**one) for one in sent.get("modes", ()))
+    return Effects(compared=sent["compared"], apart=tuple(sent["apart"]), leaves=tuple(sent["leaves"]), generators=generators, modes=modes)
+
+
+def _bench(sent: Mapping[str, Any] | None) -> Bench | None:
+    if sent is None:
+        return None
+    timings = tuple(Timing(**timing) for timing in sent["timings"])
+    return Bench(timings=timings, attachments=tuple(sent["attachments"]), notes=tuple(sent["notes"]))
+
+
+ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""Exceptions while reading a measurement of an unexpected form."""
+
+
+def judge_expectation(expected: Expected, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    """Judge one expectation by the facts of its step and its own measurement, which is untrusted."""
+    try:
+        return list(expected.check.judge(facts, here))
+    except ANOTHER_FORM as error:
+        return [nonsense(error)]
+
+
+def nonsense(error: Exception) -> Judgement:
+    """Return the judgement of a measurement that cannot be read."""
+    return Judgement.error(f"the measurement makes no sense: {type(error).__name__}: {error}")

@@ -24,11 +24,9 @@ from runner.core.observation import Misfit, Observation, Raised
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, Verdict, result_of
 from runner.judge import offline
-from runner.judge.endings import by_ending, ended_by_code, error_of, place_of_error
+from runner.judge.endings import by_ending, ended_by_code, error_of, folded, place_of_error
 from runner.judge.evidence import Evidence, carried_out, first_line
-from runner.judge.hang_stacks import folded
-from runner.judge.own_names import own_names
-from runner.judge.proof import proof
+from runner.judge.proof import own_names, proof
 from runner.judge.verdicts import verdicts_of, verdicts_of_services
 from runner.language.backends import Backend
 

@@ -1,23 +1,140 @@
-"""The proof that the backend of a case ran: its graphs, each step, its generated code, the autotuned kernels. Pure."""
+"""The proof that the backend of a case ran, by step."""
 
+import ast
 import functools
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
+from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.devices import kind_of
 from runner.core.expectation import Status
 from runner.core.matching.filecheck import EmptyText, passes, run
 from runner.core.matching.generated_code import code_of, joined
 from runner.core.matching.patterns import search
-from runner.core.matching.time_limit import PatternTooSlow
+from runner.core.matching.time_limit import PatternTooSlow, time_limit
 from runner.core.observation import ObservedStep
 from runner.core.results import Verdict
+from runner.core.tuning import Tuning
 from runner.judge.evidence import CarriedOut, first_line
-from runner.judge.own_names import without
-from runner.judge.serving import unserved
-from runner.language.backends import Backend
+from runner.language.backends import Backend, Serves
 from runner.plan.worker_plan import expects_raise
 from runner.vocabulary.steps import parsed, traits_of
+
+_REGISTERING = frozenset(
+    (
+        *("Library", "custom_op", "define", "impl", "triton_op"),
+        *("add_module", "register_buffer", "register_module", "register_parameter", "setattr"),
+    )
+)
+"""Functions whose arguments name an operator or an attribute."""
+
+_SCHEMA = re.compile(r"[\w.]+::[\w.]+|[\w.]+\(.*\)\s*->", re.DOTALL)
+"""How a text begins that names an operator: with its namespace, or as a schema."""
+
+_WORD = re.compile(r"[^\W\d]\w*")
+
+
+def own_names(case: Case) -> frozenset[str]:
+    """Return the names that the Python of a case defines. Code that is no Python, which a worker will report, defines none."""
+    found: set[str] = set()
+    for block in case.body.blocks:
+        try:
+            tree = ast.parse(block.text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):  # what Python raises for texts that it cannot parse
+            continue
+        for node in ast.walk(tree):
+            found.update(_defined(node))
+    return frozenset(found)
+
+
+def without(text: str, names: frozenset[str]) -> str:
+    """Return generated code in which these names, also where a suffix follows, are blanks of the same length."""
+    if not names:
+        return text
+    alternatives = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
+    return re.sub(rf"(?<!\w)(?:{alternatives})(?![^\W_])", lambda match: " " * len(match[0]), text)
+
+
+def _defined(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
+            yield name
+        case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+            yield name
+        case ast.alias(name=name, asname=str() as other) if other != name.rpartition(".")[2]:
+            yield other
+        case ast.Constant(value=str() as text) if found := _SCHEMA.match(text):
+            yield from _WORD.findall(found[0].partition("(")[0])
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=arguments) if name in _REGISTERING:
+            for argument in arguments:
+                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                    yield from _WORD.findall(argument.value.partition("(")[0])
+
+
+_SECONDS = 5.0
+
+_LIBRARY: dict[str, str] = {
+    "gemm": r"(?:b?addb?mm|b?mm|_int_mm|_scaled_mm(?:_v2)?|_?(?:scaled_)?grouped_mm|_linear_pointwise|_weight_int\w+_mm\w*|addmv|mv|dot)",
+    "convolution": r"(?:_?convolution\w*|cudnn_convolution\w*|miopen_convolution\w*|conv[123]d)",
+    "attention": r"(?:_?scaled_dot_product_\w*attention\w*|_flash_attention\w*|_efficient_attention\w*)",
+}
+"""The functions of libraries and of ATen that compute an operation of a group."""
+
+_CALL = (
+    r"(?<![\w.])(?:extern_kernels\.{name}\(|aoti_torch_\w*?_(?:mkldnn_)?{name}(?:_out)?\(|at::(?:native::)?{name}(?:_out)?\("
+    r"|(?:torch\.)?ops\.\w+\.{name}[.(])"
+)
+
+
+def unserved(wanted: Serves, steps: Sequence[CarriedOut]) -> str:
+    """Return why the steps do not show that the backends served each operation of the group; empty if they do.
+
+    A library kernel in the generated code is one that runs, whoever selected it. A graph that was served from a cache has no selection:
+    its code must show the same kernels, which is what the ``code`` of a proof is for.
+    """
+    selected = [one for known in steps for one in known.facts.tunings.of([wanted.group])]
+    if any(known.facts.tunings.count > len(known.facts.tunings.found) for known in steps):
+        return "more operations were selected for than are recorded"
+    others = [one for one in selected if one.won_by not in wanted.by]
+    if others:
+        return f"{_of(others[0])}{_why(others[0], wanted)}"
+    for call in _library_calls(wanted.group, steps):
+        return f"the generated code calls the library: {call}"
+    if not selected:
+        return f"inductor selected no kernel for any {wanted.group}"
+    return ""
+
+
+def _of(tuning: Tuning) -> str:
+    return f"{tuning.op} was served by {tuning.won_by}" if tuning.won_by else f"what serves {tuning.op} is not known"
+
+
+def _why(tuning: Tuning, wanted: Serves) -> str:
+    """Explain what became of the candidates that should have won."""
+    found = []
+    for backend in wanted.by:
+        tally = tuning.tally(backend)
+        if not tally.rendered:
+            found.append(f"{backend} had no candidate")
+        elif tally.failed == tally.rendered:
+            error = f": {tally.error}" if tally.error else ""
+            found.append(f"all {tally.failed} candidates of {backend} failed{error}")
+        else:
+            found.append(f"{backend} had {tally.rendered} candidates, {tally.timed} timed")
+    return "; " + "; ".join(found)
+
+
+def _library_calls(group: str, steps: Sequence[CarriedOut]) -> Iterator[str]:
+    pattern = re.compile(_CALL.replace("{name}", _LIBRARY[group]))
+    for known in steps:
+        for piece in known.facts.code:
+            text = code_of(piece, strings=False).text
+            with time_limit(_SECONDS):
+                match = pattern.search(text)
+            if match is not None:
+                yield match[0].rstrip("(.")
+
 
 COMPILING = ("trace", "lower", "codegen", "kernel build", "autotune")
 """Phases in which an expected exception means that no compiled graph could run."""

@@ -1,6 +1,6 @@
 """The committed tables of torch's operators, one for each torch minor, and the rules by which operators are judged. torch is not imported.
 
-``worker/torch_compat/operator_table.py`` writes the tables. Their file names have the minor: ``operators-2.13.json``.
+``worker.torch_compat.operators.py`` writes the tables. Their file names have the minor: ``operators-2.13.json``.
 """
 
 import functools
@@ -15,7 +15,7 @@ from runner.core.devices import is_accelerator, kind_of
 TABLES = Path(__file__).parent / "data"
 _PREFIX = "operators-"
 
-COMMAND = "python -m runner.worker.torch_compat.operator_table"
+COMMAND = "python -m runner.worker.torch_compat.operators"
 """The command that writes the table of the installed torch."""
 
 CALLS = ("function", "inplace", "out")

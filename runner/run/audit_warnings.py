@@ -16,7 +16,7 @@ from runner.core.header import AuditScore
 from runner.core.outcomes import PASSED
 from runner.core.results import CaseResult
 from runner.judge.audit import Trial, audit, try_case
-from runner.judge.reading import recorded_observation
+from runner.judge.evidence import recorded_observation
 from runner.record.evidence import EvidenceAltered, RecordedFiles
 from runner.record.run_folder import LATEST, RunFolder
 

@@ -17,7 +17,7 @@ from runner.core.outcomes import PASSED, Outcome
 from runner.core.results import CaseResult
 from runner.judge.audit import Audit, ControlResult, Trial, audit, judge_control, try_case, with_control
 from runner.judge.cross_checks import impossible_on_machine
-from runner.judge.reading import recorded_observation
+from runner.judge.evidence import recorded_observation
 from runner.judge.waivers import Waivers
 from runner.language.load import Suite, load, load_specs, surroundings_of
 from runner.language.waivers import WaiverFiles

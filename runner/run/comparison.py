@@ -34,7 +34,7 @@ from runner.core.observation import ObservedStep
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.core.stable_text import is_same
-from runner.judge.reading import NoObservation, recorded_observation
+from runner.judge.evidence import NoObservation, recorded_observation
 from runner.judge.waivers import failures_of
 from runner.record.compatibility import option_differences, variable_differences
 from runner.record.evidence import OBSERVATION, EvidenceAltered, RecordedFiles

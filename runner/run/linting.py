@@ -10,9 +10,7 @@ from runner.core.diagnostics import Diagnostic, InvalidSpecs, UsageError, errors
 from runner.core.expectation import Status
 from runner.core.options import AuditOptions, LintOptions
 from runner.core.results import CaseResult
-from runner.judge.evidence import carried_out
-from runner.judge.measurements import ANOTHER_FORM
-from runner.judge.reading import recorded_observation
+from runner.judge.evidence import ANOTHER_FORM, carried_out, recorded_observation
 from runner.judge.verdicts import facts_of
 from runner.language.expand.cases import surroundings
 from runner.language.lint.base import Closeness, Finding, Rule, RunFacts, Scene, Spec, Weakness

@@ -17,9 +17,8 @@ from runner.core.header import RunHeader
 from runner.core.observation import Ending
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, Verdict
-from runner.judge.evidence import Evidence
+from runner.judge.evidence import Evidence, read_observation
 from runner.judge.judge import judge
-from runner.judge.reading import read_observation
 from runner.judge.waivers import Waivers, apply
 from runner.language.backends import Backend
 from runner.language.load import load_specs, surroundings_of

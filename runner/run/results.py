@@ -12,9 +12,8 @@ from runner.core.observation import Observation
 from runner.core.outcomes import PASSED, Outcome
 from runner.core.results import CaseResult, result_of
 from runner.execute.base import Execution
-from runner.judge.evidence import Evidence
+from runner.judge.evidence import Evidence, read_observation
 from runner.judge.judge import judge
-from runner.judge.reading import read_observation
 from runner.judge.waivers import Waivers, apply
 from runner.language.backends import Backend
 from runner.language.expand.cases import surroundings

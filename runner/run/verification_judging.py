@@ -15,8 +15,7 @@ from runner.core.header import RunHeader
 from runner.core.observation import Observation
 from runner.core.results import CaseResult, Verdict
 from runner.judge.cross_checks import disagreements, impossible_on_machine
-from runner.judge.evidence import carried_out
-from runner.judge.reading import read_observation
+from runner.judge.evidence import carried_out, read_observation
 from runner.judge.waivers import Waivers, apply
 from runner.language.load import Suite, load, load_specs, surroundings_of
 from runner.language.profiles import read_profile, shipped_profiles

@@ -21,7 +21,7 @@ from runner.vocabulary.expectations.calibrated_measure import (
     units_of,
     wide,
 )
-from runner.worker.torch_compat.roundings import Roundings
+from runner.worker.torch_compat.numerics import Roundings
 from tests.judge.families import Cell, Tensor
 
 Judge = Callable[[Tensor], bool]

@@ -6,7 +6,7 @@ import pytest
 
 from runner.core.expectation import Status
 from runner.core.outcomes import Outcome
-from runner.judge import absences
+from runner.judge import verdicts
 from tests.fakes import backend, case, expected, observation, observed_steps, seen, step, verdict_of
 
 HELD, ERROR = Status.HELD, Status.ERROR
@@ -76,4 +76,4 @@ def test_what_shows_that_torch_did_something(change: dict[str, Any], active: boo
     class Known:
         (observed,) = observed_steps(seen(**{**IDLE, **change}))
 
-    assert absences.is_active(Known()) is active  # type: ignore[arg-type]  # only what was observed is read
+    assert verdicts.is_active(Known()) is active  # type: ignore[arg-type]  # only what was observed is read

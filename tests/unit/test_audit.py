@@ -13,7 +13,7 @@ from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, Verdict
 from runner.core.tuning import Tally, Tuning, Tunings
 from runner.judge.audit import Fate, Trial, audit, judge_control, try_case, with_control
-from runner.judge.reading import recorded_observation
+from runner.judge.evidence import recorded_observation
 from runner.language.read import schema
 from runner.vocabulary.expectations import EXPECTATIONS
 from tests.fakes import AT, HERE, backend, case, close_facts, close_leaf, exception, expected, observation, seen, step, verdict_of

@@ -9,7 +9,7 @@ import pytest
 from runner.core.expectation import Status
 from runner.core.observation import Observation
 from runner.core.protocol import dumps, encode, loads
-from runner.judge.reading import read_observation
+from runner.judge.evidence import read_observation
 from runner.vocabulary.expectations.side_effects import SideEffects
 from tests.fakes import import_torch, observation, seen
 from tests.sessions import prepared

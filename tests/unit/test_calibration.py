@@ -10,7 +10,7 @@ import pytest
 from runner.core.expectation import Status, StepFacts
 from runner.core.observation import Observation
 from runner.core.protocol import decode, dumps, encode, loads
-from runner.judge.reading import read_observation
+from runner.judge.evidence import read_observation
 from runner.vocabulary.expectations import EXPECTATIONS, close
 from tests.fakes import HERE, import_torch, observation, seen
 from tests.sessions import prepared

@@ -10,7 +10,7 @@ from runner.core.case import Step
 from runner.core.expectation import Status
 from runner.core.outcomes import Outcome
 from runner.judge.audit import Fate, try_case
-from runner.judge.reading import recorded_observation
+from runner.judge.evidence import recorded_observation
 from runner.language.load import Suite
 from runner.plan.worker_plan import digest_of, make_plan
 from tests.fakes import ELSEWHERE, HERE, case, exception, expected, observation, seen, step, verdict_of

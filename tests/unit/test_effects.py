@@ -238,7 +238,7 @@ def test_the_generator_of_numpy_is_compared_where_eager_leaves_it_alone() -> Non
 
 
 def test_both_sides_begin_with_the_same_generators_of_python_and_numpy() -> None:
-    from runner.worker.case.generators import Generators, reseed
+    from runner.worker.case.state import Generators, reseed
 
     numpy = pytest.importorskip("numpy")
 

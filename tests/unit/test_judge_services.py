@@ -7,7 +7,7 @@ import pytest
 
 from runner.core.observation import Ending, ServiceReport
 from runner.core.outcomes import Outcome
-from runner.judge import traffic
+from runner.judge import verdicts
 from tests.fakes import COUNTED, ENDED, backend, case, exception, expected, observation, observed_steps, seen, step, verdict_of
 
 USED = ServiceReport(name="redis", answered={"GET": 4, "SET": 1})
@@ -65,27 +65,30 @@ def test_what_torch_counts_goes_on_from_step_to_step_until_it_is_cleared():
     steps = [step(COUNTED), step(kind="clear_counters"), step(COUNTED), step(kind="clear_counters", only="metrics"), step(COUNTED)]
     counts = (COUNTS, {}, ONE_MISS, ONE_MISS, {"RemoteAutotuneCache": {"hit": 2, "put": 1}, **ONE_MISS})
     facts = observed_steps(*(seen(remote=remote) for remote in counts))
-    assert traffic.counted_by_torch(steps, facts) == traffic.Counted(gets=7, sets=2)
+    assert verdicts.counted_by_torch(steps, facts) == verdicts.Counted(gets=7, sets=2)
     exact = ServiceReport(name="redis", answered={"GET": 7, "SET": 2})
-    assert traffic.problem(exact, steps, facts) == ""
-    assert "counted 7 and 2" in traffic.problem(dataclasses.replace(exact, answered={"GET": 8, "SET": 2}), steps, facts)
+    assert verdicts.problem_of_traffic(exact, steps, facts) == ""
+    assert "counted 7 and 2" in verdicts.problem_of_traffic(dataclasses.replace(exact, answered={"GET": 8, "SET": 2}), steps, facts)
 
 
 def test_traffic_of_torchs_client_outside_of_every_compile_shows_nothing():
     used = ServiceReport(name="redis", answered={"GET": 4, "SET": 1})
     by_hand = observed_steps(seen(remote=COUNTS, entered=0, graphs=[]), seen(remote=COUNTS))
-    assert "in no step that compiled anything" in traffic.problem(used, [step(kind="api"), step(COUNTED)], by_hand)
-    assert traffic.problem(used, [step(COUNTED), step(kind="api")], by_hand[::-1]) == ""
-    assert traffic.problem(used, [step(kind="api")], by_hand[:1]) == "", "a case that compiles nothing"
+    assert "in no step that compiled anything" in verdicts.problem_of_traffic(used, [step(kind="api"), step(COUNTED)], by_hand)
+    assert verdicts.problem_of_traffic(used, [step(COUNTED), step(kind="api")], by_hand[::-1]) == ""
+    assert verdicts.problem_of_traffic(used, [step(kind="api")], by_hand[:1]) == "", "a case that compiles nothing"
 
 
 def test_a_look_up_that_raised_and_a_child_may_add_to_what_was_answered():
     raised = {"RemoteFxGraphCache": {"hit": 3, "miss": 1, "put": 1, "exception": 1}}
     more = ServiceReport(name="redis", answered={"GET": 5, "SET": 1})
-    assert traffic.problem(more, [step(COUNTED)], observed_steps(seen(remote=raised))) == ""
-    assert traffic.problem(more, [step(COUNTED)], observed_steps(seen(remote=COUNTS))) != ""
-    assert traffic.problem(more, [step(COUNTED), step(kind="spawn")], observed_steps(seen(remote=COUNTS), seen(remote=COUNTS))) == ""
-    assert traffic.problem(more, [step(kind="spawn")], observed_steps(seen())) != ""
+    assert verdicts.problem_of_traffic(more, [step(COUNTED)], observed_steps(seen(remote=raised))) == ""
+    assert verdicts.problem_of_traffic(more, [step(COUNTED)], observed_steps(seen(remote=COUNTS))) != ""
+    assert (
+        verdicts.problem_of_traffic(more, [step(COUNTED), step(kind="spawn")], observed_steps(seen(remote=COUNTS), seen(remote=COUNTS)))
+        == ""
+    )
+    assert verdicts.problem_of_traffic(more, [step(kind="spawn")], observed_steps(seen())) != ""
 
 
 def test_a_case_that_asked_for_nothing_needs_no_traffic():

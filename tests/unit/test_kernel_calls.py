@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from runner.worker.torch_compat import frames, kernel_calls
-from runner.worker.torch_compat.kernel_calls import EXTERN, FUSED, USER
+from runner.worker.torch_compat import observed_compiles
+from runner.worker.torch_compat.observed_compiles import EXTERN, FUSED, USER
 from tests.fakes import import_torch
 
 GENERATED = '''
@@ -39,34 +39,34 @@ async_compile.wait(globals())
 
 
 def test_kernels_are_what_the_syntax_tree_defines_and_no_text():
-    found = kernel_calls.read_wrapper(GENERATED)
+    found = observed_compiles.read_wrapper(GENERATED)
     assert found.kernels == {"cpp_fused_add_0", "triton_poi_0", "triton_poi_1", "theirs", "multi_kernel_0"}
     assert found.is_python
 
 
 def test_one_source_under_two_names_is_one_kernel_and_what_the_user_wrote_is_none_of_inductors():
-    assert len(kernel_calls.read_wrapper(GENERATED).generated) == 2  # C++, and the two equal ones of Triton
+    assert len(observed_compiles.read_wrapper(GENERATED).generated) == 2  # C++, and the two equal ones of Triton
 
 
 def test_a_wrapper_in_cpp_is_recognized_by_its_code():
-    assert not kernel_calls.read_wrapper("inductor_entry = CppWrapperCodeCache.load_pybinding([], '')\n").is_python
-    assert kernel_calls.read_wrapper("# CppWrapperCodeCache\nx = 'CppWrapperCodeCache'\n").is_python
+    assert not observed_compiles.read_wrapper("inductor_entry = CppWrapperCodeCache.load_pybinding([], '')\n").is_python
+    assert observed_compiles.read_wrapper("# CppWrapperCodeCache\nx = 'CppWrapperCodeCache'\n").is_python
 
 
 @pytest.mark.parametrize("made", [("x = 1", ""), (SimpleNamespace(value="x = 1"), None)])
 def test_the_code_of_a_graph_is_a_text_or_has_one(made: Any):
-    assert kernel_calls.generated_kernels(SimpleNamespace(), made) == frozenset()
+    assert observed_compiles.generated_kernels(SimpleNamespace(), made) == frozenset()
     with pytest.raises(ValueError, match="a C\\+\\+ wrapper"):
-        kernel_calls.generated_kernels(SimpleNamespace(cpp_wrapper=True), made)
+        observed_compiles.generated_kernels(SimpleNamespace(cpp_wrapper=True), made)
 
 
 def test_code_that_is_no_python_is_no_wrapper(tmp_path: Path):
     with pytest.raises(ValueError, match="cannot be read"):
-        kernel_calls.generated_kernels(SimpleNamespace(), ("int main() {}", ""))
+        observed_compiles.generated_kernels(SimpleNamespace(), ("int main() {}", ""))
     (tmp_path / "main.py").write_text("int main() {}")
     for name in ("main.py", "gone.py"):
-        kernel_calls.note_wrapper(SimpleNamespace(__file__=str(tmp_path / name)))
-    assert not [file for file in kernel_calls._loaded.wrappers if file.startswith(str(tmp_path))]
+        observed_compiles.note_wrapper(SimpleNamespace(__file__=str(tmp_path / name)))
+    assert not [file for file in observed_compiles._loaded.wrappers if file.startswith(str(tmp_path))]
 
 
 # -- a wrapper that runs --------------------------------------------------------------------------------------------
@@ -130,8 +130,8 @@ def wrapper(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "empty_strided_cpu": _empty_strided_cpu,
         "sys": sys,
     }
-    known = kernel_calls.Wrapper(kernels=frozenset(["fused", "triton_0", "theirs", "by_function", "not_there"]))
-    monkeypatch.setitem(kernel_calls._loaded.wrappers, FILE, known)
+    known = observed_compiles.Wrapper(kernels=frozenset(["fused", "triton_0", "theirs", "by_function", "not_there"]))
+    monkeypatch.setitem(observed_compiles._loaded.wrappers, FILE, known)
     exec(compile(WRAPPER, FILE, "exec"), names)
     return names
 
@@ -139,7 +139,7 @@ def wrapper(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 @pytest.mark.torch
 def test_each_call_of_a_wrapper_is_told_by_the_object_that_is_called(wrapper: dict[str, Any]):
     before = sys.getprofile()
-    with kernel_calls.counted() as found:
+    with observed_compiles.counted() as found:
         wrapper["call"](wrapper["torch"].zeros(2, 2))
     assert found.calls == [
         (FUSED, "fused"),
@@ -157,7 +157,7 @@ def test_each_call_of_a_wrapper_is_told_by_the_object_that_is_called(wrapper: di
 
 @pytest.mark.torch
 def test_a_call_outside_of_a_wrapper_is_none(wrapper: dict[str, Any]):
-    with kernel_calls.counted() as found:
+    with observed_compiles.counted() as found:
         wrapper["torch"].mm(wrapper["torch"].zeros(2, 2), wrapper["torch"].zeros(2, 2))
         wrapper["triton_0"].run(1, stream=0)
     assert (found.calls, found.in_python) == ([], False)
@@ -166,7 +166,7 @@ def test_a_call_outside_of_a_wrapper_is_none(wrapper: dict[str, Any]):
 @pytest.mark.torch
 def test_a_profile_function_of_another_is_noticed(wrapper: dict[str, Any]):
     exec(compile("def stops(): sys.setprofile(None)\n", FILE, "exec"), wrapper)
-    with kernel_calls.counted() as found:
+    with observed_compiles.counted() as found:
         wrapper["stops"]()
     assert not found.to_the_end
 
@@ -190,7 +190,7 @@ def test_guards_are_the_leaves_without_the_code_of_the_user():
         def __str__(self) -> str:
             return TREE
 
-    assert frames.guards_of(SimpleNamespace(guard_manager=Manager())) == [
+    assert observed_compiles.guards_of(SimpleNamespace(guard_manager=Manager())) == [
         "LAMBDA_GUARD: torch._functorch.x ids == None",
         "TENSOR_MATCH: check_tensor(L['x'], size=[4])",
         "EQUALS_MATCH: L['d']['n'] == 3",
@@ -201,8 +201,8 @@ def test_guards_are_the_leaves_without_the_code_of_the_user():
 def test_the_backends_of_a_converter_end_with_the_innermost():
     inner = SimpleNamespace()
     outer = SimpleNamespace(_torchdynamo_orig_backend=inner)
-    assert frames.backends_of(SimpleNamespace(_torchdynamo_orig_backend=outer)) == [outer, inner]
-    assert frames.backends_of(SimpleNamespace()) == []
+    assert observed_compiles.backends_of(SimpleNamespace(_torchdynamo_orig_backend=outer)) == [outer, inner]
+    assert observed_compiles.backends_of(SimpleNamespace()) == []
     endless = SimpleNamespace()
     endless._torchdynamo_orig_backend = endless
-    assert len(frames.backends_of(endless)) == 20
+    assert len(observed_compiles.backends_of(endless)) == 20

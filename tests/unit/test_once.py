@@ -87,8 +87,8 @@ def test_the_table_names_what_the_installed_torch_has():
     from tests.fakes import import_torch
 
     import_torch()
-    from runner.worker.torch_compat import lookup
+    from runner.worker.torch_compat import imports
 
     for path in ("torch._inductor.fx_passes.joint_graph.lazy_init", "torch.backends.mkldnn.is_available", "torch.cpu.get_capabilities"):
         assert once_per_process._why_once(path)
-        assert callable(lookup.resolve(path))
+        assert callable(imports.resolve(path))

@@ -12,7 +12,7 @@ import pytest
 from runner.core.expectation import Status, StepFacts
 from runner.core.observation import Observation
 from runner.core.protocol import decode, dumps, encode, loads
-from runner.judge.reading import read_observation
+from runner.judge.evidence import read_observation
 from runner.language import operators as tables
 from runner.language.expand.cases import surroundings
 from runner.language.load import load
@@ -80,7 +80,7 @@ def paths(entry: dict[str, Any]) -> list[str]:
 
 
 def test_the_table_of_the_installed_torch_is_fresh(torch: Any) -> None:
-    from runner.worker.torch_compat import operator_table
+    from runner.worker.torch_compat import operators
 
     installed = installed_torch()
     assert installed is not None
@@ -88,7 +88,7 @@ def test_the_table_of_the_installed_torch_is_fresh(torch: Any) -> None:
     if not file.is_file() or not installed.is_release:
         pytest.skip(f"torch {installed.version} has no committed table")
     committed = json.loads(file.read_text("utf-8"))
-    found = json.loads(operator_table.text(operator_table.table()))
+    found = json.loads(operators.text(operators.table()))
     if committed["has_cuda"] != found["has_cuda"]:
         committed, found = _without_cuda(committed), _without_cuda(found)
     assert found == committed, f"run: {tables.COMMAND}"
@@ -151,7 +151,7 @@ def test_a_sample_is_compared_with_its_gradients(measured: Callable[..., Any]) -
 
 
 def test_tensors_for_out_are_contiguous_ones(torch: Any) -> None:
-    from runner.vocabulary.steps.sample_calls import Caller
+    from runner.vocabulary.steps.samples import Caller
 
     given: list[Any] = []
 
@@ -179,7 +179,7 @@ def test_a_sample_that_dynamo_does_not_compile_is_named(measured: Callable[..., 
 
 
 def test_what_is_counted_says_why_a_call_without_a_graph_ran_eagerly() -> None:
-    from runner.worker.torch_compat.counting import Frames
+    from runner.worker.torch_compat.torch_state import Frames
 
     before = Frames(total=4, ok=3, breaks={"a": 1})
     assert Frames(total=6, ok=5, breaks={"a": 1}).why_eager(before) == ""

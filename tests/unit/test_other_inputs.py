@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runner.worker.case import other_inputs
+from runner.worker.case import calibration
 from tests.fakes import import_torch
 from tests.sessions import prepared
 
@@ -128,8 +128,8 @@ def test_the_function_is_called_when_the_case_has_ended(start: Start) -> None:
 
 
 def test_copies_for_many_steps_are_bounded(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert other_inputs.MOST_BYTES_OF_CASE == 256 << 20
-    monkeypatch.setattr(other_inputs, "MOST_BYTES_OF_CASE", 1 << 20)
+    assert calibration.MOST_BYTES_OF_CASE == 256 << 20
+    monkeypatch.setattr(calibration, "MOST_BYTES_OF_CASE", 1 << 20)
     session = start(DOUBLE + "inputs: [{rand: [128, 128]}, 2]")
     for _ in range(16):
         session.other_answers.of_step()

@@ -7,7 +7,7 @@ import pytest
 from runner.core.case import CodeBlock
 from runner.core.matching import filecheck
 from runner.core.outcomes import Outcome
-from runner.judge.own_names import own_names, without
+from runner.judge.proof import own_names, without
 from tests.fakes import COUNTED, backend, case, observation, seen, step, verdict_of
 
 OPERATOR = """\

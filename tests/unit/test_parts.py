@@ -20,9 +20,9 @@ def torch() -> Any:
 
 @pytest.fixture(scope="module")
 def parts(torch: Any) -> Any:
-    from runner.worker.case import parts
+    from runner.worker.case import scope
 
-    return parts
+    return scope
 
 
 @pytest.mark.parametrize(

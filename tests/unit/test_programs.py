@@ -10,7 +10,7 @@ import pytest
 
 from runner.language.read import schema
 from runner.vocabulary.expectations.texts import MOST
-from runner.vocabulary.steps import programs
+from runner.vocabulary.steps import actions
 from runner.vocabulary.steps.session import NotCarriedOut
 
 
@@ -26,37 +26,40 @@ def session(tmp_path: Path) -> Any:
 
 def test_the_words_are_those_of_the_schema():
     shape = schema.load("steps")["$defs"]["spawn"]["properties"]["program"]
-    assert shape["enum"] == list(programs.PROGRAMS)
+    assert shape["enum"] == list(actions.PROGRAMS)
 
 
 def test_code_and_outputs(session: Any):
     code = "import sys; print(sys.stdin.read() + '|'.join(sys.argv[1:])); sys.exit(4)"
-    assert programs.run(session, "python", ["-c", code, "a b", 7]) == {"code": 4, "stderr": "what it wrote", "stdout": "a b|7\n"}
+    assert actions.run_program(session, "python", ["-c", code, "a b", 7]) == {"code": 4, "stderr": "what it wrote", "stdout": "a b|7\n"}
 
 
 def test_a_signal_is_a_negative_code(session: Any):
-    assert programs.run(session, "python", ["-c", "import os; os.kill(os.getpid(), 9)"])["code"] == -9
+    assert actions.run_program(session, "python", ["-c", "import os; os.kill(os.getpid(), 9)"])["code"] == -9
 
 
 def test_no_shell_reads_the_arguments(session: Any, tmp_path: Path):
     there = tmp_path / "there"
-    assert programs.run(session, "python", ["-c", "import sys; print(sys.argv[1])", f"; touch {there}"])["stdout"] == f"; touch {there}\n"
+    assert (
+        actions.run_program(session, "python", ["-c", "import sys; print(sys.argv[1])", f"; touch {there}"])["stdout"]
+        == f"; touch {there}\n"
+    )
     assert not there.exists()
 
 
 def test_only_the_end_of_a_long_output_is_kept(session: Any):
-    found = programs.run(session, "python", ["-c", f"print('x' * {MOST} + 'end')"])["stdout"]
+    found = actions.run_program(session, "python", ["-c", f"print('x' * {MOST} + 'end')"])["stdout"]
     assert len(found) == MOST
     assert found.endswith("xend\n")
 
 
 def test_a_module_and_a_program_on_path(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("shutil.which", lambda name: f"/there/{name}" if name == "cmake" else None)
-    assert programs._command("torchrun") == [sys.executable, "-m", "torch.distributed.run"]
-    assert programs._command("cmake") == ["/there/cmake"]
+    assert actions._command("torchrun") == [sys.executable, "-m", "torch.distributed.run"]
+    assert actions._command("cmake") == ["/there/cmake"]
 
 
 def test_a_program_that_is_not_there_is_an_error_of_the_case(session: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(NotCarriedOut, match="nvcc is not on PATH"):
-        programs.run(session, "nvcc", [])
+        actions.run_program(session, "nvcc", [])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runner.core.observation import Bench, ChildExit, Choice, Effects, Misfit, Observation, Raised, SpyCalls, Timing
-from runner.judge.reading import NoObservation, read_observation, recorded_observation
+from runner.judge.evidence import NoObservation, read_observation, recorded_observation
 from tests.fakes import ID, ROOT, exception, observation, seen
 
 TIMING = {"name": "fn", "form": "eager", "median_ms": 1.5, "least_ms": 1, "most_ms": 2.0, "count": 3}

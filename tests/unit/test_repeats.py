@@ -143,7 +143,7 @@ def test_a_package_is_not_repeated(tmp_path: Path) -> None:
 def test_poison_fills_what_generated_modules_allocate() -> None:
     from torch._inductor.codecache import PyCodeCache
 
-    from runner.worker.torch_compat.poisoning import poisoned
+    from runner.worker.torch_compat.repeating import poisoned
 
     allocate = torch._C._dynamo.guards._empty_strided_cpu
     module = types.ModuleType("generated")
@@ -167,7 +167,7 @@ def test_only_one_candidate_is_left() -> None:
     from torch._inductor import config
     from torch._inductor.select_algorithm import get_algorithm_selector_cache
 
-    from runner.worker.torch_compat.candidates import only
+    from runner.worker.torch_compat.repeating import only
 
     functions = get_algorithm_selector_cache().preprocessing_fns
     before = list(functions)

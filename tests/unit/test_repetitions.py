@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from runner.worker.case.repetitions import with_repetition
+from runner.worker.case.effects import with_repetition
 from tests.fakes import close_leaf
 
 

@@ -17,7 +17,7 @@ BF16, HALF = torch.bfloat16, torch.float16
 
 def through(function: Callable[..., Any], *inputs: Any) -> str:
     """Return what the mode records for the result of a function."""
-    from runner.worker.torch_compat.roundings import Roundings
+    from runner.worker.torch_compat.numerics import Roundings
 
     with Roundings() as mode:
         return mode.narrowest(function(*inputs))

@@ -10,7 +10,7 @@ import pytest
 from runner.core.expectation import Status, StepFacts
 from runner.core.observation import Observation
 from runner.core.protocol import decode, dumps, encode, loads
-from runner.judge.reading import read_observation
+from runner.judge.evidence import read_observation
 from runner.vocabulary.expectations import samples as expectation
 from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.expectations.samples import FORM, EachSample

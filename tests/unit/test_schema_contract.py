@@ -29,7 +29,7 @@ from runner.vocabulary.expectations.close_rules import DEFAULTS as TOLERANCES
 from runner.vocabulary.inputs import INPUTS, REPEAT, InputKind
 from runner.vocabulary.offline import RESOURCES
 from runner.vocabulary.steps import SAMPLES, STEPS, TRITON, StepKind
-from runner.vocabulary.steps.reset import GENERATORS
+from runner.vocabulary.steps.actions import GENERATORS
 from tests.json_schemas import validator_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -311,9 +311,9 @@ def test_functions() -> None:
 
 
 def test_resets() -> None:
-    words = {*table("runner/worker/torch_compat/resets.py", "RESETS"), GENERATORS}
+    words = {*table("runner/worker/torch_compat/torch_state.py", "RESETS"), GENERATORS}
     assert set(definition("steps", "reset")["items"]["anyOf"][0]["enum"]) == words, (
-        "schemas/steps.schema.json (reset) against RESETS in runner/worker/torch_compat/resets.py"
+        "schemas/steps.schema.json (reset) against RESETS in runner/worker/torch_compat/torch_state.py"
     )
 
 
@@ -325,14 +325,14 @@ def test_contexts() -> None:
 
 
 def test_torch_state() -> None:
-    words = match_words("runner/worker/torch_compat/option_state.py", "set_torch_state")
-    where = "schemas/common.schema.json (torch_state) against set_torch_state in runner/worker/torch_compat/option_state.py"
+    words = match_words("runner/worker/torch_compat/torch_state.py", "set_torch_state")
+    where = "schemas/common.schema.json (torch_state) against set_torch_state in runner/worker/torch_compat/torch_state.py"
     assert set(definition("common", "torch_state")["properties"]) == words, where
 
 
 def test_clearing() -> None:
     assert definition("steps", "clear_counters")["properties"]["only"]["enum"] == ["counters", "metrics"], (
-        "runner/vocabulary/steps/clear_counters.py, run"
+        "runner/vocabulary/steps/actions.py, run"
     )
 
 

@@ -15,7 +15,7 @@ from runner.core.expectation import Status
 from runner.core.observation import Ending
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
-from runner.judge.hang_stacks import Frame, folded, last_stack
+from runner.judge.endings import Frame, folded, last_stack
 from tests.fakes import AT, COUNTED, case, place, step, verdict_of
 
 TIMED_OUT = Ending(signal=9, timed_out=True, phase="run")

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from runner.judge import traffic
+from runner.judge import verdicts
 from runner.plan.schedule import is_exclusive, needs_of
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import python_of, step_names
@@ -46,7 +46,7 @@ def test_a_kind_in_the_table_is_known_to_every_stage() -> None:
     assert python_of(resting) == block
     assert list(step_names(resting)) == ["first.0"]
     assert needs_of(mine, HOST).memory > needs_of(case(step()), HOST).memory
-    assert traffic.counted_by_torch([resting], observed_steps(seen())) == traffic.Counted()
+    assert verdicts.counted_by_torch([resting], observed_steps(seen())) == verdicts.Counted()
 
 
 @pytest.mark.parametrize(

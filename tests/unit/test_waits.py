@@ -29,8 +29,8 @@ BOUND_ELSEWHERE = {
     ("runner/execute/ray/relay.py", "self._pipe().wait()"): "its output is at an end",
     ("runner/run/fleet/joining.py", "process.wait()"): "a node stays until it is stopped; after SIGTERM 'ray start' ends by itself",
     ("runner/system/doctor/findings.py", "child.wait()"): "its process group was killed, or it has ended",
-    ("runner/vocabulary/steps/spawn.py", "child.join()"): "by the deadline of the case",
-    ("runner/vocabulary/steps/programs.py", "child.wait()"): "by the deadline of the case",
+    ("runner/vocabulary/steps/actions.py", "child.join()"): "by the deadline of the case",
+    ("runner/vocabulary/steps/actions.py", "child.wait()"): "by the deadline of the case",
 }
 """Waits of the program without a bound of their own, and what ends them."""
 

@@ -28,13 +28,13 @@ BEGIN = """\
 import contextlib, itertools, json, os, sys, threading, types, warnings
 warnings.simplefilter("ignore")
 from runner.worker.process import warming, zygote
-from runner.worker.torch_compat import counting, imports, math_library, option_state, resets
+from runner.worker.torch_compat import imports, torch_state
 
 def threads():
     return len(os.listdir("/proc/self/task"))
 
 def options():
-    found = {f"{module}.{name}": value for (module, name), value in option_state.option_values().items()}
+    found = {f"{module}.{name}": value for (module, name), value in torch_state.option_values().items()}
     return {name: repr(sorted(map(repr, value)) if isinstance(value, set | frozenset) else value) for name, value in found.items()}
 
 def numbered():
@@ -55,9 +55,9 @@ def settled():
     seen = []
     sin = torch.sin
     torch.sin = lambda *arguments: (seen.append(torch.get_num_threads()), sin(*arguments))[1]
-    math_library.settle_math.cache_clear()
-    math_library.settle_math()
-    math_library.set_threads(2)
+    imports.settle_math.cache_clear()
+    imports.settle_math()
+    imports.set_threads(2)
     return {"seen": seen, "after": torch.get_num_threads()}
 
 from torch._dynamo import convert_frame, utils
@@ -65,11 +65,11 @@ from torch._inductor.codecache import PyCodeCache
 from torch.compiler._cache import CacheArtifactManager
 from torch._subclasses.fake_tensor import FakeTensorMode
 print(json.dumps({
-    "counters": counting.counters(),
-    "metrics": {name: value for name, value in counting.metrics().items() if value},
-    "remote": counting.remote_caches(),
+    "counters": torch_state.counters(),
+    "metrics": {name: value for name, value in torch_state.metrics().items() if value},
+    "remote": torch_state.remote_caches(),
     "modules": len(PyCodeCache.modules) + len(PyCodeCache.linemaps),
-    "imported": [name for name in sys.modules if resets._GENERATED.match(name)],
+    "imported": [name for name in sys.modules if torch_state._GENERATED.match(name)],
     "frames": [convert_frame.FRAME_COUNTER, len(convert_frame.FRAME_COMPILE_COUNTER)],
     "code": len(convert_frame.input_codes.seen) + len(convert_frame.output_codes.seen),
     "told": len(utils._compilation_metrics),
@@ -149,7 +149,7 @@ def written(name, options):
     GraphLowering.save_output_code, before = save, GraphLowering.save_output_code
     try:
         sections = {"config": {"fx_graph_cache": False, **options}, "functorch_config": {"enable_autograd_cache": False}}
-        with option_state.patched_options(sections):
+        with torch_state.patched_options(sections):
             with contextlib.suppress(Exception):
                 torch.compile(function, **how)(*arguments)
     finally:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from runner.core.exit_codes import ExitCode
 from runner.core.options import AuditOptions
-from runner.judge import audit_report
+from runner.judge import audit
 from runner.plan.selection import Shard
 from runner.run.auditing import audit_of, controls_of, executed_cases, recorded_cases, run_of, why_nothing
 from runner.system import output, scratch
@@ -21,9 +21,9 @@ def main(options: AuditOptions) -> ExitCode:
         found = audit_of(ran)
         controls = controls_of(ran, options, folder / "controls") if options.run else []
     if options.json:
-        output.document(audit_report.as_json(found, controls))
+        output.document(audit.as_json(found, controls))
     else:
-        output.lines(audit_report.lines(found, controls))
+        output.lines(audit.lines(found, controls))
     if not found.trials and not controls:
         output.note(f"nothing was audited: {why_nothing(ran)}")
         return ExitCode.NOTHING

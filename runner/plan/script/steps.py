@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.plan.script.values import Values, attribute, literal, resolved
-from runner.vocabulary.steps.programs import PROGRAMS
+from runner.vocabulary.steps.actions import PROGRAMS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from runner.core.case import Case
 from runner.core.diagnostics import InvalidSpecs, UsageError
 from runner.core.outcomes import PASSED
 from runner.judge.audit import audit, try_case
-from runner.judge.reading import recorded_observation
+from runner.judge.evidence import recorded_observation
 from runner.language.backends import Backend
 from runner.language.load import load_specs, surroundings_of
 from runner.language.read.document import Document

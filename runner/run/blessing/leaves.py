@@ -10,10 +10,8 @@ from typing import Any
 from runner.core.case import Case, Expected
 from runner.core.conditions import Surroundings, holds, is_conditional
 from runner.core.expectation import Judgement, Status, StepFacts
-from runner.judge.code_conditions import with_code
-from runner.judge.evidence import CarriedOut
-from runner.judge.measurements import ANOTHER_FORM, judge_expectation
-from runner.judge.verdicts import facts_of
+from runner.judge.evidence import ANOTHER_FORM, CarriedOut, judge_expectation
+from runner.judge.verdicts import facts_of, with_code
 from runner.language.read.document import DataPath
 from runner.vocabulary.expectations.base import BadExpectation, parse_count
 from runner.vocabulary.expectations.values import Strides

@@ -9,8 +9,7 @@ from runner.core.conditions import Surroundings
 from runner.core.options import BlessOptions
 from runner.core.outcomes import PASSED, Outcome
 from runner.core.results import CaseResult
-from runner.judge.evidence import CarriedOut, carried_out
-from runner.judge.reading import recorded_observation
+from runner.judge.evidence import CarriedOut, carried_out, recorded_observation
 from runner.language.backends import Backends
 from runner.language.expand.cases import surroundings
 from runner.plan.selection import without_benches

@@ -3,22 +3,12 @@
 from collections.abc import Mapping
 
 from runner.core.case import Step
-from runner.vocabulary.steps.aot import Aot
-from runner.vocabulary.steps.api import Api
-from runner.vocabulary.steps.around import Around, BackendOfSpec, DataPath, ExpectedOfStep
-from runner.vocabulary.steps.backward import Backward
-from runner.vocabulary.steps.base import Callee, Inputs, StepKind
+from runner.vocabulary.steps.actions import COMPILED, Api, ClearCounters, DeleteModules, FreshCache, Reset, Script, Spawn
+from runner.vocabulary.steps.base import Around, BackendOfSpec, Callee, DataPath, ExpectedOfStep, Inputs, StepKind, Traits
 from runner.vocabulary.steps.bench import Bench
-from runner.vocabulary.steps.call import ONLY, Call
-from runner.vocabulary.steps.clear_counters import ClearCounters
-from runner.vocabulary.steps.delete_modules import DeleteModules
-from runner.vocabulary.steps.fresh_cache import FreshCache
-from runner.vocabulary.steps.optimizer import Optimizer
-from runner.vocabulary.steps.reset import Reset
+from runner.vocabulary.steps.call import ONLY, Aot, Call
+from runner.vocabulary.steps.gradients import Backward, Optimizer
 from runner.vocabulary.steps.samples import Samples
-from runner.vocabulary.steps.script import COMPILED, Script
-from runner.vocabulary.steps.spawn import Spawn
-from runner.vocabulary.steps.traits import Traits
 from runner.vocabulary.steps.triton import Triton
 
 STEPS: Mapping[str, type[StepKind]] = {

@@ -1,15 +1,140 @@
-"""The base class of the kinds of steps: arguments, traits, checks, and the function that the worker runs."""
+"""What every kind of step is: its arguments, its traits, and what its checks may look at."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import ast
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Diagnostic
 from runner.core.protocol import Json
-from runner.vocabulary.steps.around import Around, DataPath, StepAbove
 from runner.vocabulary.steps.session import Session
-from runner.vocabulary.steps.traits import Traits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """The traits of a kind of step, for the stages. Each is off by default."""
+
+    has_result: bool = False
+    """It has a result: ``output``, which ``as`` may name."""
+    claims: bool = False
+    """An exception in it is a result of torch, and is judged; in any other kind, an exception is an ERROR."""
+    compiles: bool = False
+    """It calls a compiled function of the spec; it is invalid on a backend that compiles nothing."""
+    enters_context: bool = False
+    """It enters the ``context`` of the spec if it has no context of its own."""
+    can_be_differentiated: bool = False
+    """A ``backward`` without ``of`` runs on its result."""
+    can_be_called_again: bool = False
+    """Its call can be made again, for an expectation that needs additional calls."""
+    gives_gradients: bool = False
+    """An optimizer step may follow it."""
+    needs_own_graphs: bool = False
+    """Only graphs that were compiled of its own function prove that the backend ran it; a helper's graphs do not."""
+    may_have_no_graph: bool = False
+    """What it compiles may hold no operation, as an operator that returns its argument does: dynamo then makes no graph."""
+    is_proof: bool = True
+    """The proof that the backend ran is judged for it."""
+    is_optional: bool = False
+    """It runs under ``--bench`` only."""
+    is_last: bool = False
+    """It must follow all steps of other kinds."""
+    is_exclusive: bool = False
+    """A case with it runs alone."""
+    children: int = 0
+    """How many processes that import torch it starts."""
+    has_exit: bool = False
+    """It has a child process whose exit can be judged."""
+    why_once: str = ""
+    """What to do instead of ``repeat``; empty if it can be repeated."""
+    python: str = ""
+    """The key of its arguments that holds Python; empty if none does."""
+
+    @property
+    def can_repeat(self) -> bool:
+        """Whether a step may be carried out several times."""
+        return not self.why_once
+
+
+DataPath = tuple[str | int, ...]
+"""Keys and indices that lead to a value of a spec."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendOfSpec:
+    """A backend on which a spec runs."""
+
+    name: str
+    compiles: bool
+    has_graphs: bool
+    """Whether its proof allows a compiled graph."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedOfStep:
+    """An expectation of a step, as written."""
+
+    kind: str
+    path: DataPath
+
+
+class StepAbove(Protocol):
+    """A step before another one: of any kind."""
+
+    kind: ClassVar[str]
+    traits: ClassVar[Traits]
+
+    @property
+    def bound(self) -> str | None:
+        """The name of its result."""
+        ...
+
+
+class Around(Protocol):
+    """The spec around a step. Paths begin at the spec."""
+
+    @property
+    def path(self) -> DataPath:
+        """The path of the step."""
+        ...
+
+    @property
+    def above(self) -> Sequence[StepAbove]:
+        """The steps before it."""
+        ...
+
+    @property
+    def expected(self) -> Sequence[ExpectedOfStep]:
+        """The expectations of the step."""
+        ...
+
+    @property
+    def functions(self) -> Collection[str]:
+        """The names of the spec's functions."""
+        ...
+
+    @property
+    def backends(self) -> Sequence[BackendOfSpec]:
+        """The backends that the spec names, without unknown ones."""
+        ...
+
+    @property
+    def tree(self) -> ast.Module | None:
+        """The step's Python; None if it has none, or does not parse."""
+        ...
+
+    def problem(self, path: DataPath, message: str, hint: str = "", *, key: bool = False) -> Diagnostic:
+        """Return a diagnostic at a place of the spec (at its key when ``key``)."""
+        ...
+
+    def name_problem(self, name: str) -> tuple[str, str] | None:
+        """Return (message, hint) for a name that is not defined when the step begins."""
+        ...
+
+    def input_problems(self, function: str, inputs: list[Json] | None, path: DataPath) -> Iterator[Diagnostic]:
+        """Yield why a function does not take these inputs at ``path``; None means the inputs of the spec."""
+        ...
+
 
 Inputs = list[Json]
 """The arguments of a call, written like ``inputs`` of a spec."""

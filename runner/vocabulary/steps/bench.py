@@ -9,12 +9,9 @@ from typing import Any, ClassVar
 from runner.core.diagnostics import Diagnostic, unknown
 from runner.core.protocol import MAX_ATTACHMENT, Json
 from runner.vocabulary.inputs import make_all
-from runner.vocabulary.steps.around import Around, DataPath
-from runner.vocabulary.steps.base import Callee, Inputs, StepKind
-from runner.vocabulary.steps.gradients import LOSSES, SUM, forget_gradients, gradient_leaves
-from runner.vocabulary.steps.optimizer import make_optimizer, parameters_of
+from runner.vocabulary.steps.base import Around, Callee, DataPath, Inputs, StepKind, Traits
+from runner.vocabulary.steps.gradients import LOSSES, SUM, forget_gradients, gradient_leaves, make_optimizer, parameters_of
 from runner.vocabulary.steps.session import Session, needed
-from runner.vocabulary.steps.traits import Traits
 
 WARM_UP = 3
 """Warm-up rounds: the first compiles, and the next records CUDA graphs."""

@@ -1,9 +1,20 @@
-"""Gradients of a call: which tensors get them, and how they are computed. Runs in the worker."""
+"""``backward`` and ``optimizer``: gradients, and steps that use them."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import copy
+import functools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from runner.core.diagnostics import Diagnostic, did_you_mean
+from runner.core.protocol import Json, encode
+from runner.core.template_form import is_template
+from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.vocabulary.inputs.base import Scope
+from runner.vocabulary.steps.base import Around, Callee, StepAbove, StepKind, Traits
+from runner.vocabulary.steps.call import Calling
+from runner.vocabulary.steps.session import Session, Side, needed, values_of
 
 if TYPE_CHECKING:
     import torch
@@ -84,3 +95,224 @@ def gradients_of(result: Any, called: Sequence[Any], differentiate: Differentiat
     """Run backward on the result of a call, and return a copy of each gradient in the order of ``gradient_leaves``."""
     differentiate(result)
     return [None if leaf.grad is None else leaf.grad.clone() for leaf in gradient_leaves(called)]
+
+
+def run_backward(session: Session, arguments: "Backward") -> None:
+    """Run backward on both sides; the results are the gradients of arguments, then of parameters."""
+    of = arguments.of
+    with needed("what backward runs on"):
+        result = session.compiled.result if of is None else session.scope.named(of)
+        differentiate = differentiation(arguments.loss, arguments.gradient, session.scope)
+    compiled, eager = session.compiled.called, session.reference.side
+    if eager is not None:
+        session.effects.begin(compiled, eager.called)
+    session.reference.backward(of, differentiate)
+    if eager is not None:
+        session.effects.eager_done(eager.called)
+    with session.phases("trace"):  # the backward graph is compiled when it is first run
+        session.output = gradients_of(result, compiled, differentiate)
+        session.device_api.synchronize()
+    session.effects.finish(compiled, eager if session.reference.is_there else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backward(StepKind):
+    """``backward: {of: NAME, loss: NAME, gradient: NAME, as: NAME}``."""
+
+    kind: ClassVar[str] = "backward"
+    traits: ClassVar[Traits] = Traits(
+        has_result=True,
+        claims=True,
+        can_be_called_again=True,
+        gives_gradients=True,
+        needs_own_graphs=True,
+        why_once="a result is differentiated once: write call and backward as often as needed",
+    )
+    runs = staticmethod(run_backward)
+    of: str | None = None
+    loss: str | None = None
+    gradient: str | None = None
+    side_effects: bool | None = None
+    as_: str | None = None
+
+    @property
+    def compares_effects(self) -> bool:
+        """Unless ``side_effects`` is false."""
+        return self.side_effects is not False
+
+    @property
+    def names(self) -> Iterator[str]:
+        """Its loss and its gradient."""
+        yield from (name for name in (self.loss, self.gradient) if name is not None and name not in LOSSES)
+
+    @property
+    def runs_graphs(self) -> bool:
+        """Always: the differentiated result comes from a compiled call."""
+        return True
+
+    @property
+    def differentiates(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def differentiated(self) -> str | None:
+        """The name of the differentiated result, without a path."""
+        return None if self.of is None else self.of.split(".")[0]
+
+    def why_no_reference(self, above: Sequence[StepAbove]) -> tuple[str, str] | None:
+        """A backward on a value that is no result of a call has no reference."""
+        why = "" if self.of is None else _why_not_of_a_call(str(self.of), above)
+        if not why:
+            return None
+        hint = "give the call's result a name with 'as', and write backward: {of: NAME}; or compare with a named value"
+        return f"this backward has no eager reference: {why}", hint
+
+    def problems(self, around: Around) -> Iterator[Diagnostic]:
+        """Yield a gradient beside a loss."""
+        if self.loss is not None and self.gradient is not None:
+            hint = "a loss is one number, whose gradient is 1: scale it in the loss, or leave one of the two out"
+            yield around.problem((*around.path, "gradient"), "'gradient' beside 'loss'", hint, key=True)
+
+    def name_problems(self, around: Around) -> Iterator[Diagnostic]:
+        """Yield why there is no result to differentiate, and unknown names of a loss or a gradient."""
+        yield from self._result_problems(around)
+        for key, name in (("loss", self.loss), ("gradient", self.gradient)):
+            if name is None or is_template(name) or (key == "loss" and name in LOSSES):
+                continue
+            if (found := around.name_problem(name)) is not None:
+                words = did_you_mean(name, LOSSES) if key == "loss" else ""
+                yield around.problem((*around.path, key), found[0], words or found[1])
+
+    def _result_problems(self, around: Around) -> Iterator[Diagnostic]:
+        name = OUTPUT if self.of is None else self.of
+        path = (*around.path, "of")
+        if name.split(".")[0] == OUTPUT and not any(step.traits.can_be_differentiated for step in around.above):
+            yield around.problem(around.path, "backward before any call", "put a call step above it", key=True)
+        elif is_template(name):
+            return
+        elif name.split(".")[0] == EAGER:
+            hint = "leave it out, or name a result: the eager side runs backward of its own"
+            yield around.problem(path, "backward runs on what is compiled, not on its reference", hint)
+        elif (found := around.name_problem(name)) is not None:
+            yield around.problem(path, *found)
+
+
+def _why_not_of_a_call(name: str, above: Sequence[StepAbove]) -> str:
+    """Return why the eager side has no result of this name; empty if it has one."""
+    first = name.split(".")[0]
+    giving = next((step for step in reversed(above) if (first == OUTPUT and step.traits.has_result) or step.bound == first), None)
+    if is_template(name) or (isinstance(giving, Calling) and giving.why_no_reference(()) is None):
+        return ""
+    if giving is None:
+        return f"'{first}' is no result of a call"
+    return f"'{first}' is the result of {'an eager call' if isinstance(giving, Calling) else f'the step {giving.kind!r}'}"
+
+
+if TYPE_CHECKING:
+    import torch
+
+
+def run_optimizer(session: Session, arguments: "Optimizer") -> None:
+    """Run the optimizer's step; the results are the parameters, in order.
+
+    Equal arguments reuse the same optimizer object, so that its state persists between steps. Raises ``RuntimeError`` if no parameter
+    has a gradient.
+    """
+    eager = session.reference.side
+    if eager is None:
+        session.reference.forget()
+    else:
+        session.effects.begin(session.compiled.called, eager.called)
+        again = functools.partial(_step_again, session, _made(arguments), _state_before(session, eager, arguments))
+        with session.phases("eager"), session.reference.running():
+            session.reference.stepped(_step(session, eager, arguments), again)
+        session.effects.eager_done(eager.called)
+    with session.phases("optimizer"):
+        session.output = _step(session, session.compiled, arguments)
+        session.device_api.synchronize()
+    session.effects.finish(session.compiled.called, eager)
+
+
+def _step(session: Session, side: Side, arguments: "Optimizer") -> Any:
+    parameters = parameters_of(side.called)
+    if all(parameter.grad is None for parameter in parameters):
+        raise RuntimeError("nothing to optimize: no parameter of the last call's function has a gradient")
+    optimizers, key = session.kept.setdefault(Optimizer.kind, {}), _key(arguments, parameters)
+    if key not in optimizers:
+        optimizers[key] = make_optimizer(session, _made(arguments), parameters)
+    optimizers[key].step()
+    return session.copy(parameters)
+
+
+def _made(arguments: "Optimizer") -> dict[str, Json]:
+    return {"call": arguments.call, "kwargs": {} if arguments.kwargs is None else arguments.kwargs}
+
+
+def _key(arguments: "Optimizer", parameters: "Sequence[torch.Tensor]") -> str:
+    return json.dumps([encode(_made(arguments)), [id(parameter) for parameter in parameters]])
+
+
+def _state_before(session: Session, side: Side, arguments: "Optimizer") -> Any:
+    """Return a copy of the state of the optimizer before the step; None where the step makes the optimizer."""
+    optimizer = session.kept.get(Optimizer.kind, {}).get(_key(arguments, parameters_of(side.called)))
+    return None if optimizer is None else copy.deepcopy(optimizer.state_dict())
+
+
+def _step_again(session: Session, made: Mapping[str, Json], state: Any, called: Sequence[Any]) -> Any:
+    """Make the step with another optimizer of the same state; return the parameters."""
+    parameters = parameters_of(called)
+    optimizer = make_optimizer(session, made, parameters)
+    if state is not None:
+        optimizer.load_state_dict(copy.deepcopy(state))
+    optimizer.step()
+    return session.copy(parameters)
+
+
+def make_optimizer(session: Session, wanted: Mapping[str, Json], parameters: "Sequence[torch.Tensor]") -> Any:
+    """Return the optimizer that ``{call: ..., kwargs: ...}`` makes for the parameters; raise ``NotCarriedOut`` if that fails."""
+    _, kwargs = values_of(session, None, wanted.get("kwargs"))
+    with needed("the optimizer"):
+        return session.scope.callable(wanted["call"])(list(parameters), **kwargs)
+
+
+def parameters_of(called: Sequence[Any]) -> "list[torch.nn.Parameter]":
+    """Return the trainable parameters of every module in a call, each once."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    modules = [leaf for leaf in pytree.tree_leaves(list(called)) if isinstance(leaf, torch.nn.Module)]
+    found = [parameter for module in modules for parameter in module.parameters() if parameter.requires_grad]
+    return list({id(parameter): parameter for parameter in found}.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimizer(StepKind):
+    """``optimizer: {call: torch.optim.SGD, kwargs: {lr: 0.1}, as: NAME}``."""
+
+    kind: ClassVar[str] = "optimizer"
+    traits: ClassVar[Traits] = Traits(has_result=True, claims=True)
+    runs = staticmethod(run_optimizer)
+    call: Json
+    kwargs: Json = None
+    side_effects: bool | None = None
+    as_: str | None = None
+
+    @property
+    def compares_effects(self) -> bool:
+        """Unless ``side_effects`` is false."""
+        return self.side_effects is not False
+
+    @property
+    def callees(self) -> Iterator[Callee]:
+        """The class of the optimizer."""
+        yield Callee(call=self.call, kwargs=self.kwargs)
+
+    def why_no_reference(self, above: Sequence[StepAbove]) -> tuple[str, str] | None:
+        """It always has a reference."""
+        return None
+
+    def problems(self, around: Around) -> Iterator[Diagnostic]:
+        """Yield a missing backward step."""
+        if not any(step.traits.gives_gradients for step in around.above):
+            yield around.problem(around.path, "an optimizer before any backward", "put a backward step above it", key=True)

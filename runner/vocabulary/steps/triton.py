@@ -10,9 +10,7 @@ from runner.core import template_form
 from runner.core.conditions import Surroundings, holds
 from runner.core.diagnostics import Diagnostic, one_of, unknown
 from runner.core.protocol import Json
-from runner.vocabulary.steps.around import Around
-from runner.vocabulary.steps.base import StepKind
-from runner.vocabulary.steps.traits import Traits
+from runner.vocabulary.steps.base import Around, StepKind, Traits
 
 CONDITIONAL = ("constexprs", "options")
 """The keys whose value may be a list with conditions, as ``config`` may."""

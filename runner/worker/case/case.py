@@ -10,12 +10,12 @@ from typing import Any
 
 from runner.core import protocol
 from runner.core.devices import VendorDevice, kind_of
-from runner.worker.case import compilation, hooks, own_files, parts
+from runner.worker.case import compilation, hooks, own_files, scope
 from runner.worker.case.hooks import Witness
 from runner.worker.case.phases import Phases
 from runner.worker.process.channel import Channel, exception
 from runner.worker.process.seal import Broken, Seal
-from runner.worker.torch_compat import compiling, counting, devices, lookup, math_library, option_state, output_folders
+from runner.worker.torch_compat import compiling, devices, imports, torch_state
 
 
 def run(plan_file: str, descriptor: int, word: str) -> None:
@@ -48,7 +48,7 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
     from runner.worker.case.preparing import prepare
     from runner.worker.case.session import Session
 
-    lookup.refuse_other_torch(plan.get("torch_root"))
+    imports.refuse_other_torch(plan.get("torch_root"))
     if plan.get("module"):
         devices.register(VendorDevice(kind_of(plan["device"]), plan["module"]))
     paths = _use_own_folders(plan)
@@ -59,12 +59,12 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
     try:
         prepare(session, undo)
         seal.check()
-        undo.enter_context(option_state.patched_options(parts.resolved(naming, session.scope.named)))
+        undo.enter_context(torch_state.patched_options(scope.resolved(naming, session.scope.named)))
         # graphs and counts of preludes and values are not those of the case's functions
         witness.take()
         compilation.take()
-        counting.clear_counters()
-        counting.clear_metrics()
+        torch_state.clear_counters()
+        torch_state.clear_metrics()
         for index, step in enumerate(plan["steps"]):
             channel.step(index)
             known, goes_on = _run_step(session, plan, index, step, witness)
@@ -81,20 +81,20 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
         session.close()
 
 
-def _use_own_folders(plan: Mapping[str, Any]) -> parts.Sections:
+def _use_own_folders(plan: Mapping[str, Any]) -> scope.Sections:
     """Redirect all files of the case and of torch to the case's folders; return the options that name such paths."""
     os.chdir(plan["folder"])  # files that code of a spec writes to its working folder stay with the case
-    output_folders.use_cache_dir(os.path.join(plan["cache"], "cache"))
+    torch_state.use_cache_dir(os.path.join(plan["cache"], "cache"))
     own_files.redirect(plan["folder"], plan["cache"])
     own_files.write_no_bytecode()
-    paths: parts.Sections = output_folders.follow_variables(plan["folder"])
+    paths: scope.Sections = torch_state.follow_variables(plan["folder"])
     return paths
 
 
-def _set_up(plan: Mapping[str, Any], paths: parts.Sections, phases: Phases, witness: Witness, undo: contextlib.ExitStack) -> parts.Sections:
+def _set_up(plan: Mapping[str, Any], paths: scope.Sections, phases: Phases, witness: Witness, undo: contextlib.ExitStack) -> scope.Sections:
     """Set hooks, threads, torch's state and options; return the options that name a value of the case."""
     body = plan["body"]
-    math_library.set_threads(int(os.environ.get(protocol.THREADS, "1")))
+    imports.set_threads(int(os.environ.get(protocol.THREADS, "1")))
     hooks.watch(phases, witness)
     wanted = compilation.wanted_by(plan)
     compilation.watch(wanted)
@@ -102,14 +102,14 @@ def _set_up(plan: Mapping[str, Any], paths: parts.Sections, phases: Phases, witn
         hooks.install()
         if wanted:
             compilation.install()
-    option_state.set_torch_state(body["torch"])
+    torch_state.set_torch_state(body["torch"])
     options = {"config": {"compile_threads": 1, **body["config"]}, **{k: body[k] for k in ("dynamo_config", "functorch_config")}}
     options = {section: {**paths.get(section, {}), **found} for section, found in options.items()}
-    plain, naming = parts.parted(options)
-    undo.enter_context(option_state.patched_options(plain))
+    plain, naming = scope.parted(options)
+    undo.enter_context(torch_state.patched_options(plain))
     if body.get("services"):
         where = json.loads(Path(plan["cache"], protocol.SERVICES_FILE).read_bytes())
-        output_folders.use_redis(**where["redis"])
+        torch_state.use_redis(**where["redis"])
     return naming
 
 
@@ -131,8 +131,8 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
         raised = exception(error, phase)
     seen, compiled = witness.take(), compilation.take()
     session.names.compilation = compiled.facts()
-    facts = {"raised": raised, "counters": counting.counters(), "metrics": counting.metrics(), **hooks.as_facts(seen)}
-    facts["remote"] = counting.remote_caches()
+    facts = {"raised": raised, "counters": torch_state.counters(), "metrics": torch_state.metrics(), **hooks.as_facts(seen)}
+    facts["remote"] = torch_state.remote_caches()
     facts["code"] = _save_code(Path(plan["folder"]), index, seen.code)
     _save_graphs(Path(plan["folder"]), index, compiled.graphs)
     facts["calls"] = {name: spy.facts() for name, spy in session.spies.items()}

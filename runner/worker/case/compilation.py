@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.worker.case import hooks
-from runner.worker.torch_compat import compiling, frames, graphs, kernel_calls
+from runner.worker.torch_compat import compiling, observed_compiles
 
 MOST_GRAPHS = 50
 """The maximum number of graphs of a stage that are recorded in a step."""
@@ -56,7 +56,7 @@ class Compilation:
     def kernels(self) -> dict[str, Any]:
         """Return the facts of kernels."""
         return {
-            "launched": {kind: sum(found == kind for found, _ in self.calls) for kind in kernel_calls.KINDS},
+            "launched": {kind: sum(found == kind for found, _ in self.calls) for kind in observed_compiles.KINDS},
             "names": [f"{kind} {name}" for kind, name in self.calls[:MOST_EVENTS]],
             "recorded": bool(_installed),
             "ran": self.ran,
@@ -70,7 +70,7 @@ class Compilation:
         events = {"recompiles": self.recompiles, "graph_breaks": self.graph_breaks}
         return {
             "kernels": self.kernels(),
-            "graph": {"stages": self.graphs, "is_available": _is_available, "is_known": graphs.is_known},
+            "graph": {"stages": self.graphs, "is_available": _is_available, "is_known": observed_compiles.is_known},
             "guards": {"frames": self.guarded, "problem": self.unread, "count": len(self.guards), "texts": self.guards[:MOST_GUARDS]},
             **{
                 kind: {
@@ -108,7 +108,7 @@ KINDS = ("kernels", "graph", "guards", "recompiles", "graph_breaks")
 def watch(wanted: Collection[str]) -> None:
     """Record for a new case from now on."""
     _recording.wanted, _recording.compilation, _recording.has_converted = frozenset(wanted), Compilation(), False
-    kernel_calls.forget_wrappers()
+    observed_compiles.forget_wrappers()
 
 
 def wanted_by(plan: Mapping[str, Any]) -> set[str]:
@@ -131,19 +131,19 @@ def install() -> None:
     _installed.append(True)
     for module, name in compiling.backend_calls():
         compiling.wrap(module, name, _recording_dynamo_graphs)
-    for stage, (module, name) in graphs.PASSES.items():
-        if graphs.is_available(stage):
+    for stage, (module, name) in observed_compiles.PASSES.items():
+        if observed_compiles.is_available(stage):
             compiling.wrap(module, name, functools.partial(_recording_stage, stage))
     for (module, name), around in (
-        (frames.CONVERSION, _recording_frames),
-        (frames.GUARDS, _recording_guards),
+        (observed_compiles.CONVERSION, _recording_frames),
+        (observed_compiles.GUARDS, _recording_guards),
         (("torch._inductor.codecache", "PyCodeCache.load_by_key_path"), _noting_wrappers),
         (("torch._inductor.graph", "GraphLowering.codegen"), _recording_kernels),
         (("torch._inductor.output_code", "CompiledFxGraph.__call__"), _counting_kernels),
         (("torch.export.pt2_archive._package", "AOTICompiledModel.__call__"), _noticing_packages),
     ):
         compiling.wrap(module, name, around)
-    frames.on_lookup(_noticing_lookup)
+    observed_compiles.on_lookup(_noticing_lookup)
 
 
 def _noticing_lookup(is_found: bool) -> None:
@@ -151,7 +151,7 @@ def _noticing_lookup(is_found: bool) -> None:
 
 
 def _is_available(stage: str) -> bool:
-    return stage not in graphs.PASSES or graphs.is_available(stage)
+    return stage not in observed_compiles.PASSES or observed_compiles.is_available(stage)
 
 
 # -- graphs ---------------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def _record_graph(stage: str, graph: Any) -> None:
     ops, text, problem = {}, "", f"more than {MOST_GRAPHS} graphs" if len(found) >= MOST_GRAPHS else ""
     if not problem:
         try:
-            ops, text = graphs.operators(graph), graphs.text_of(graph)
+            ops, text = observed_compiles.operators(graph), observed_compiles.text_of(graph)
         except Exception as error:  # printing calls code of every operator and constant of the graph
             problem = f"the graph cannot be read: {type(error).__name__}: {error}"[:MOST_REASON]
     room = MOST_TEXT - sum(len(known["text"]) for known in found)
@@ -203,16 +203,16 @@ def _recording_frames(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(convert: Any, frame: Any, entry: Any, *args: Any, **kwargs: Any) -> Any:
         asked = not _recording.wanted.isdisjoint(("recompiles", "graph_breaks"))
-        if not asked or not any(map(hooks.is_claimed, frames.backends_of(convert))):
+        if not asked or not any(map(hooks.is_claimed, observed_compiles.backends_of(convert))):
             return original(convert, frame, entry, *args, **kwargs)
-        record, name = _recording.compilation, frames.name_of(frame)
+        record, name = _recording.compilation, observed_compiles.name_of(frame)
         record.frames += 1
         _recording.has_converted = True
-        known, failed = len(frames.break_reasons()), frames.guard_failures()
+        known, failed = len(observed_compiles.break_reasons()), observed_compiles.guard_failures()
         try:
             made = original(convert, frame, entry, *args, **kwargs)
         except Exception as error:  # converting a frame can raise any error: it is recorded for the step and raised again
-            if compiling.is_graph_break(error) and (why := frames.why_skipped(error)):
+            if compiling.is_graph_break(error) and (why := observed_compiles.why_skipped(error)):
                 record.graph_breaks.append({"frame": name, "reason": why[:MOST_REASON]})
             raise
         else:
@@ -220,7 +220,7 @@ def _recording_frames(original: Callable[..., Any]) -> Callable[..., Any]:
                 record.recompiles.append({"frame": name, "reason": _why_again(failed)[:MOST_REASON]})
             return made
         finally:
-            for reason in frames.break_reasons()[known:]:
+            for reason in observed_compiles.break_reasons()[known:]:
                 record.graph_breaks.append({"frame": name, "reason": reason[:MOST_REASON]})
 
     return wrapper
@@ -228,7 +228,9 @@ def _recording_frames(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _why_again(before: Mapping[Any, list[str]]) -> str:
     """Return the guards that failed since: one for each compiled code of the frame that did not fit."""
-    return "\n".join(reason for code, reasons in frames.guard_failures().items() for reason in reasons[len(before.get(code, ())) :])
+    return "\n".join(
+        reason for code, reasons in observed_compiles.guard_failures().items() for reason in reasons[len(before.get(code, ())) :]
+    )
 
 
 def _recording_guards(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -239,7 +241,7 @@ def _recording_guards(original: Callable[..., Any]) -> Callable[..., Any]:
             record = _recording.compilation
             record.guarded += 1
             try:
-                record.guards.extend(frames.guards_of(manager))
+                record.guards.extend(observed_compiles.guards_of(manager))
             except Exception as error:  # the text of a guard is made of any value: that must not end the compile
                 record.unread = f"guards cannot be read: {type(error).__name__}: {error}"[:MOST_REASON]
 
@@ -263,7 +265,7 @@ def _noting_wrappers(original: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         made = original(*args, **kwargs)
         if _asks_kernels():
-            kernel_calls.note_wrapper(made)
+            observed_compiles.note_wrapper(made)
         return made
 
     return wrapper
@@ -275,7 +277,7 @@ def _recording_kernels(original: Callable[..., Any]) -> Callable[..., Any]:
         made = original(graph, *args, **kwargs)
         if _asks_kernels() and hooks.is_own_compile():
             try:
-                _recording.compilation.compiled |= kernel_calls.generated_kernels(graph, made)
+                _recording.compilation.compiled |= observed_compiles.generated_kernels(graph, made)
             except ValueError as error:
                 _recording.compilation.uncompiled.append(str(error)[:MOST_REASON])
         return made
@@ -290,7 +292,7 @@ def _counting_kernels(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(graph, *args, **kwargs)
         record = _recording.compilation
         record.ran += 1
-        with kernel_calls.counted() as found:
+        with observed_compiles.counted() as found:
             made = original(graph, *args, **kwargs)
         if not found.to_the_end:
             record.uncounted.append(_REPLACED)

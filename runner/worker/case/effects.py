@@ -1,29 +1,340 @@
-"""Side effects of a call: compares what the compiled side changed with what the eager side changed.
-
-Compared are arguments, parameters, buffers, attributes of modules and objects, ``.grad``, version counters, the generators of random
-numbers, the modes of torch, which results share memory with the arguments, and which results require a gradient. Both sides begin with
-equal copies. A value is compared after a call only if it was equal, or close, before the call. A step that runs on one side alone can
-make the two differ; then the call is not the cause, and the path is reported as ``apart``. What eager does not change must keep its bits.
-"""
+"""The side effects of a step: what the compiled side left beside its result, compared with what eager left."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from runner.vocabulary.expectations.close import describe_leaf
-from runner.vocabulary.expectations.close_measure import dense
+from runner.vocabulary.expectations.close_measure import dense, fields_of
 from runner.vocabulary.steps.gradients import gradient_leaves
-from runner.worker.case import generators, memory
-from runner.worker.case.aliases import aliases, histories
-from runner.worker.case.changeable import ARGUMENT, FUNCTION, GRAD, Absent, Leaves, changeable
-from runner.worker.case.copies import frozen, plain, tensor_version
-from runner.worker.case.generators import Generators
-from runner.worker.case.modes import Modes
-from runner.worker.case.repetitions import is_near
-from runner.worker.case.untouched import REFERENCE, Untouched
+from runner.worker.case import state
+from runner.worker.case.copies import (
+    ARGUMENT,
+    FUNCTION,
+    GRAD,
+    Absent,
+    Leaves,
+    changeable,
+    extent,
+    frozen,
+    plain,
+    storage_of,
+    tensor_version,
+)
+from runner.worker.case.state import Generators, Modes
 from runner.worker.torch_compat import compiling
+
+Place = tuple[tuple[object, ...], ...]
+"""Where the values of a tensor lie: address, offset, shape and strides of each of its parts."""
+
+_COMPRESSED = {
+    torch.sparse_csr: ("crow_indices", "col_indices"),
+    torch.sparse_bsr: ("crow_indices", "col_indices"),
+    torch.sparse_csc: ("ccol_indices", "row_indices"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices"),
+}
+
+
+def place(tensor: torch.Tensor) -> Place | None:
+    """Return where the values of a tensor lie; None where its memory cannot be read."""
+    try:
+        parts = _parts(tensor)
+        places = tuple((part.untyped_storage().data_ptr(), part.storage_offset(), part.shape, part.stride()) for part in parts)
+        return places if all(one[0] or not part.numel() for one, part in zip(places, parts, strict=True)) else None
+    except (RuntimeError, NotImplementedError, AttributeError):  # a wrapper without a storage, a layout without parts
+        return None
+
+
+def is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of one form have the same bits, also in the gaps between elements where their strides are equal.
+
+    False where the memory of one cannot be read.
+    """
+    try:
+        pairs = list(zip(_parts(one), _parts(other), strict=True))
+        return all(_has_one_form(ours, theirs) and bool(torch.equal(*_alike(ours, theirs))) for ours, theirs in pairs)
+    except (RuntimeError, NotImplementedError, AttributeError, ValueError):
+        return False
+
+
+def changed(now: torch.Tensor, before: torch.Tensor) -> str | None:
+    """Return how a tensor differs from its value before; None where no bit does, and for tensors of two forms."""
+    try:
+        pairs = list(zip(_parts(now), _parts(before), strict=True))
+    except (RuntimeError, NotImplementedError, AttributeError, ValueError):
+        return None
+    found = (_changed(ours, theirs) for ours, theirs in pairs if _has_one_form(ours, theirs))
+    return next((one for one in found if one is not None), None)
+
+
+def unchanged(now: torch.Tensor, before: torch.Tensor) -> torch.Tensor | None:
+    """Return a mask of the elements of a strided tensor that have the bits of before; None for tensors of two forms."""
+    try:
+        (one,), (other,) = _parts(now), _parts(before)
+    except (RuntimeError, NotImplementedError, AttributeError, ValueError):
+        return None
+    if not _has_one_form(one, other):
+        return None
+    one, other = (_bytes(_dense(part)).view(-1, part.element_size()) for part in (one, other))
+    return (one == other).all(1).view(now.shape) if now.numel() else None
+
+
+def other_gaps(one: torch.Tensor, other: torch.Tensor) -> str | None:
+    """Return how the memory between the elements of two strided tensors differs; None where it does not, or they have other strides."""
+    if one.layout is not torch.strided or one.is_nested or extent(one) <= one.numel():
+        return None
+    try:
+        (ours,), (theirs,) = _parts(one), _parts(other)
+    except (RuntimeError, NotImplementedError, AttributeError, ValueError):
+        return None
+    if not _has_one_form(ours, theirs) or ours.stride() != theirs.stride():
+        return None
+    is_gap = torch.ones(extent(ours), dtype=torch.bool, device=ours.device)
+    is_gap.as_strided(ours.shape, ours.stride()).zero_()
+    differs = (_bytes(ours) != _bytes(theirs)).view(-1, ours.element_size()).any(1) & is_gap
+    return f"changed between its elements: {int(differs.sum())} elements of its memory" if differs.any() else None
+
+
+def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """Return the strided tensors that hold the values of a tensor; raise ``NotImplementedError`` for a layout without them."""
+    # no generator: two that take turns would leave torch functions disabled, because each restores what it found
+    with torch._C.DisableTorchFunctionSubclass():
+        if is_traceable_wrapper_subclass(tensor):
+            names, _ = tensor.__tensor_flatten__()
+            return [part for name in names for part in _parts(getattr(tensor, name))]
+        if tensor.layout is torch.sparse_coo:
+            return [tensor._indices(), tensor._values()]
+        if tensor.layout in _COMPRESSED:
+            return [*(getattr(tensor, name)() for name in _COMPRESSED[tensor.layout]), tensor.values()]
+        if tensor.layout is torch.strided and not tensor.is_nested and tensor.device.type != "meta":
+            return [plain(tensor).detach()]
+        raise NotImplementedError(str(tensor.layout))
+
+
+def _has_one_form(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device)
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the memory of two tensors as bytes; that of their elements alone where their strides differ."""
+    if (one.stride(), one.is_conj(), one.is_neg()) != (other.stride(), other.is_conj(), other.is_neg()):
+        one, other = _dense(one), _dense(other)
+    return _bytes(one), _bytes(other)
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.resolve_conj().resolve_neg().contiguous()
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the memory of a tensor from its first element to its last, as uint8 of shape ``(bytes,)``; it shares the memory."""
+    size = tensor.element_size()
+    found = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    return found.set_(tensor.untyped_storage(), tensor.storage_offset() * size, (extent(tensor) * size,), (1,))
+
+
+def _changed(now: torch.Tensor, before: torch.Tensor) -> str | None:
+    memory, memory_before = _alike(now, before)
+    if torch.equal(memory, memory_before):
+        return None
+    now, before = _dense(now), _dense(before)
+    ours, theirs = (_bytes(one).view(-1, one.element_size()) for one in (now, before))
+    differs = (ours != theirs).any(1)
+    if not differs.any():
+        return f"changed between its elements: {int((memory != memory_before).sum())} bytes of its memory"
+    first = int(differs.nonzero()[0])
+    value, value_before = (repr(one.reshape(-1)[first].item()) for one in (now, before))
+    if value == value_before:  # NaN of other bits
+        value, value_before = (bytes(one[first].tolist()).hex() for one in (ours, theirs))
+    from_to = f"from {value_before} to {value}"
+    if not now.dim():
+        return f"changed {from_to}"
+    index = [int(part) for part in torch.unravel_index(torch.tensor(first), now.shape)]
+    return f"changed in {int(differs.sum())} of {now.numel()} elements: {index} {from_to}"
+
+
+_NUMBERS = (float, complex)
+"""Plain values that are otherwise compared with a tolerance."""
+
+REFERENCE = "as before the call: eager does not change it"
+"""What is expected of such a value."""
+
+
+@dataclass(frozen=True)
+class _Before:
+    """A value of both sides before a step."""
+
+    eager: Any
+    """The object itself: while it is alive, no other tensor has its memory."""
+    place: Place | None
+    version: int | None
+    eager_value: Any
+    """What holds eager's value of that time when the eager side has run."""
+    our_value: Any
+    """What holds our value of that time when the compiled side has run."""
+
+
+class Untouched:
+    """Finds what the eager side does not change (``before``, ``after_eager``); ``problem`` judges a value of the compiled side.
+
+    The sides mostly begin with equal bits, and eager runs first: then the value of each side is a copy of the other's value before the
+    step. Only values that differ before the step are copied.
+    """
+
+    def __init__(self) -> None:
+        self._begun: dict[str, _Before] = {}
+        self._kept: dict[str, Any] = {}
+        self.elements: dict[str, torch.Tensor] = {}
+        """By path, a mask of the elements with the bits of before, in tensors that eager wrote. They may be computed, too."""
+        self.alike: set[str] = set()
+        """The paths of tensors that eager wrote, and that had the same bits on both sides before the step."""
+
+    def before(self, ours: Leaves, theirs: Leaves) -> None:
+        """Record the values of both sides before the step."""
+        self._kept, self.elements, self.alike = {}, {}, set()
+        self._begun = {
+            path: found for path, leaf in ours.items() if path in theirs and (found := _recorded(leaf, theirs[path])) is not None
+        }
+
+    def after_eager(self, theirs: Leaves) -> None:
+        """Find what the eager side has not written; the compiled side has not yet run."""
+        for path, begun in self._begun.items():
+            if path in theirs and _is_same(begun, theirs[path]):
+                self._kept[path] = begun.our_value
+            elif (found := _unwritten_elements(begun, theirs.get(path))) is not None:
+                self.elements[path] = found
+                self.alike.update([path] if begun.our_value is begun.eager else [])
+        self._begun = {}
+
+    def problem(self, path: str, leaf: Any) -> str | None:
+        """Return how the compiled side changed a value that eager did not; None where it did not, and for values of another form."""
+        if path not in self._kept:
+            return None
+        kept = self._kept[path]
+        if isinstance(leaf, torch.Tensor) and isinstance(kept, torch.Tensor):
+            return changed(plain(leaf), plain(kept))
+        if type(leaf) is not type(kept) or _same_number(leaf, kept):
+            return None
+        return f"changed from {kept!r} to {leaf!r}"
+
+
+def unwanted_write(ours: torch.Tensor, theirs: torch.Tensor, before: torch.Tensor) -> str | None:
+    """Return how the compiled side changed a tensor that eager did not write; None where it did not, and where eager did.
+
+    All three were made in one way: ``before`` has the version counter with which the others began.
+    """
+    is_unwritten = tensor_version(theirs) == tensor_version(before) and is_same(plain(theirs), plain(before))
+    return changed(plain(ours), plain(before)) if is_unwritten else None
+
+
+def _recorded(ours: Any, theirs: Any) -> _Before | None:
+    if isinstance(ours, _NUMBERS) and isinstance(theirs, _NUMBERS):
+        return _Before(theirs, None, None, theirs, ours)
+    if not (isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)):
+        return None
+    memory = place(plain(theirs))
+    if memory is None or memory == place(plain(ours)):  # memory that both sides share tells nothing
+        return None
+    version = tensor_version(theirs)
+    if is_same(plain(ours), plain(theirs)):
+        return _Before(theirs, memory, version, ours, theirs)
+    return _Before(theirs, memory, version, frozen(theirs), frozen(ours))
+
+
+def _is_same(begun: _Before, now: Any) -> bool:
+    """Whether eager's value is the one of before the step: neither replaced nor written, not even with the same bits."""
+    if begun.place is None or not isinstance(now, torch.Tensor):
+        return now is begun.eager
+    here = plain(now)
+    return place(here) == begun.place and tensor_version(now) == begun.version and is_same(here, plain(begun.eager_value))
+
+
+def _unwritten_elements(begun: _Before, now: Any) -> torch.Tensor | None:
+    if not (isinstance(now, torch.Tensor) and isinstance(begun.eager_value, torch.Tensor)):
+        return None
+    return unchanged(plain(now), plain(begun.eager_value))
+
+
+def _same_number(one: Any, other: Any) -> bool:
+    # repr tells zeros of different sign apart, and shows every digit
+    return one is other or repr(one) == repr(other)
+
+
+NEW = "memory of its own"
+"""The relation of a tensor that shares no memory with a tensor of the call."""
+
+
+def aliases(result: Any, given: Mapping[str, Any]) -> dict[str, str]:
+    """Return for each tensor of a result, by its path, how it relates to the tensors of the call.
+
+    ``given`` are the values that the call could change, by path. Empty tensors share nothing.
+    """
+    tensors = {path: value for path, value in given.items() if isinstance(value, torch.Tensor) and not path.endswith(GRAD)}
+    identities = {id(tensor): path for path, tensor in tensors.items()}
+    storages: dict[int, str] = {}
+    for path, tensor in tensors.items():
+        if (storage := storage_of(tensor)) is not None:
+            storages.setdefault(storage, path)
+    found = {}
+    for path, leaf in pytree.tree_flatten_with_path(_opened(result))[0]:
+        if isinstance(leaf, torch.Tensor):
+            found[f"output{pytree.keystr(path)}"] = _relation(leaf, identities, storages)
+    return found
+
+
+def histories(result: Any) -> dict[str, str]:
+    """Return for each tensor of a result, by its path, whether it requires a gradient."""
+    tensors = ((path, leaf) for path, leaf in pytree.tree_flatten_with_path(_opened(result))[0] if isinstance(leaf, torch.Tensor))
+    return {f"output{pytree.keystr(path)}": f"requires_grad {leaf.requires_grad}" for path, leaf in tensors}
+
+
+def _opened(value: Any) -> Any:
+    """Return a value with each dataclass as a map of its fields."""
+
+    def opened(leaf: Any) -> Any:
+        fields = fields_of(leaf)
+        return leaf if fields is None else _opened(fields)
+
+    return pytree.tree_map(opened, value)
+
+
+def _relation(leaf: torch.Tensor, identities: Mapping[int, str], storages: Mapping[int, str]) -> str:
+    if id(leaf) in identities:
+        return f"the tensor {identities[id(leaf)]}"
+    owner = storages.get(storage_of(leaf) or 0)
+    return NEW if owner is None else f"a view of the memory of {owner}"
+
+
+def with_repetition(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of a step after one more repetition: what differed after an earlier one still counts.
+
+    A value that is not near after one repetition is ``apart`` before the next, which therefore does not compare it. One that is
+    near, but not equal, is compared after each.
+    """
+    if before is None:
+        return dict(after)
+    differed = {leaf["path"] for leaf in before["leaves"] if not is_near(leaf)}
+    found = {
+        **after,
+        "compared": max(before["compared"], after["compared"]),
+        "apart": [path for path in after["apart"] if path not in differed],
+        "leaves": [*before["leaves"], *(leaf for leaf in after["leaves"] if leaf["path"] not in differed)],
+    }
+    both = {name: [*before.get(name, ()), *after.get(name, ())] for name in ("generators", "modes")}
+    return {**found, **{name: entries for name, entries in both.items() if entries}}
+
+
+def is_near(facts: Mapping[str, Any]) -> bool:
+    """Whether two values are equal, or tensors of one form within the tolerance."""
+    if facts["type"] != "tensor":
+        return facts.get("equal") is True
+    same = all(facts[name] == facts[f"reference_{name}"] for name in ("type", "shape", "dtype", "device"))
+    return same and not any(facts[name] for name in ("mismatches", "nan_mismatches", "inf_mismatches"))
+
 
 MOST = 50
 """The maximum number of differing values that are sent."""
@@ -44,7 +355,7 @@ class Inexact:
 
 _NOT_JUDGED = "it is no strided tensor of floating-point numbers, or has another form than eager's"
 
-_Version = tuple[torch.Tensor, memory.Place | None, int | None]
+_Version = tuple[torch.Tensor, Place | None, int | None]
 """The tensor itself, where its values lie, and its version counter. While it is held, no other tensor has its memory."""
 
 Versions = Mapping[str, _Version]
@@ -113,7 +424,7 @@ class Effects:
         counted = {"compared": len(paths), "apart": sorted(self._apart)[:MOST], "leaves": differing}
         if self._begun is None or self._eager is None:
             return counted
-        drawn = generators.compared(self._begun, self._eager.generators, now, self.settings)
+        drawn = state.compared(self._begun, self._eager.generators, now, self.settings)
         return {**counted, "generators": drawn, "modes": self._eager.modes.other_than(left)}
 
     def _leaves(self, called: Sequence[Any]) -> Leaves:
@@ -130,7 +441,7 @@ class Effects:
         if change is not None:
             return _words(path, change, REFERENCE)
         if path in self._untouched.alike and isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
-            change = memory.other_gaps(plain(ours), plain(theirs))
+            change = other_gaps(plain(ours), plain(theirs))
         if change is not None:
             return _words(path, change, "as eager leaves the memory between its elements")
         facts = self._inexact(path, ours, theirs)
@@ -209,7 +520,7 @@ _ABSENT = Absent()
 
 def _versions(leaves: Leaves) -> Versions:
     tensors = ((path, leaf) for path, leaf in leaves.items() if isinstance(leaf, torch.Tensor))
-    return {path: (tensor, memory.place(plain(tensor)), tensor_version(tensor)) for path, tensor in tensors}
+    return {path: (tensor, place(plain(tensor)), tensor_version(tensor)) for path, tensor in tensors}
 
 
 def _is_one(before: _Version, now: _Version) -> bool:

@@ -11,7 +11,7 @@ from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.vocabulary.inputs import objects
 from runner.worker.case import copies, spies
 from runner.worker.case.sides import Side
-from runner.worker.torch_compat import option_state
+from runner.worker.torch_compat import torch_state
 
 if TYPE_CHECKING:
     from runner.worker.case.session import Session
@@ -65,7 +65,7 @@ def _first(wanted: Mapping[str, Any]) -> str:
 
 def _set_handlers(session: "Session", handlers: Mapping[str, Any]) -> None:
     for handler, wanted in handlers.items():
-        session.maker.closing.enter_context(option_state.virtualized(handler, session.scope.named(wanted["ref"])))
+        session.maker.closing.enter_context(torch_state.virtualized(handler, session.scope.named(wanted["ref"])))
 
 
 def _target(session: "Session", value: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Additional calls of a step's compiled function, made after the last step: see ``vocabulary/expectations/again.py``."""
+"""Additional calls of the compiled function, after the last step: with other inputs, and again."""
 
 import contextlib
 import copy
@@ -13,16 +13,85 @@ from torch.utils import _pytree as pytree
 from runner.vocabulary.expectations import REPEATS, close
 from runner.vocabulary.expectations.again import CannotRepeat, Poison
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
+from runner.vocabulary.expectations.stand_ins import Comparer
 from runner.vocabulary.steps.gradients import Differentiate, differentiation, forget_gradients, gradients_of
-from runner.worker.case import copies
-from runner.worker.case.calibration import Calibrate, Calibrations
-from runner.worker.case.generators import Generators
-from runner.worker.case.other_inputs import bytes_of
+from runner.worker.case import calibration, copies
+from runner.worker.case.calibration import Calibrate, Calibrations, bytes_of
 from runner.worker.case.phases import Phases
-from runner.worker.case.reference import Unseen
-from runner.worker.case.scope import Scope
-from runner.worker.case.sides import Enter
-from runner.worker.torch_compat import candidates, compiling, poisoning
+from runner.worker.case.scope import Scope, follow
+from runner.worker.case.sides import Enter, Reference, ReferenceCall, Unseen
+from runner.worker.case.state import Generators
+from runner.worker.torch_compat import compiling, repeating
+
+
+class OtherAnswers:
+    """The deferred calls of a case."""
+
+    def __init__(
+        self, plan: Mapping[str, Any], reference: Reference, unseen: Unseen, phases: Phases, comparers: Mapping[int, Comparer] | None = None
+    ) -> None:
+        self._plan = plan
+        self._reference = reference
+        self._unseen = unseen
+        self._phases = phases
+        self._comparers = {} if comparers is None else comparers
+        self._drawn_bytes = 0
+        self._deferred: list[Callable[[], None]] = []
+
+    def of_step(self) -> Callable[[], Any]:
+        """Return a function that computes this step's reference result for other inputs; raise ``LookupError`` where that is not possible.
+
+        The copies are made now. The call is made after the last step, because code of the case may count its calls.
+        """
+        side, call = self._reference.side, self._reference.latest_call
+        if side is None or call is None or not self._reference.is_there:
+            raise LookupError("no eager reference was run in this step")
+        if call.then:
+            raise LookupError("the result is that of an optimizer's step")
+        called = calibration.drawn(side.called, self._plan)
+        self._drawn_bytes += calibration.bytes_of(called)
+        if self._drawn_bytes > calibration.MOST_BYTES_OF_CASE:
+            raise LookupError(f"the copies for earlier steps are larger than {calibration.MOST_BYTES_OF_CASE >> 20} MiB")
+        return functools.partial(self._repeat, called, call)
+
+    def defer(self, facts: dict[str, Any], arguments: Mapping[str, Any], value: Callable[[str], Any]) -> None:
+        """Schedule the measurement of the stand-in "other inputs", which completes the facts of ``close``."""
+        if not close.has_other_inputs(arguments):
+            return
+        reference = value(arguments["to"])
+        part = arguments["to"].partition(".")[2]
+        try:
+            result = self.of_step()
+        except Exception as error:  # copying modules and arguments of a spec may raise anything
+            close.add_other_inputs(facts, arguments, reference, functools.partial(_raise, error))
+        else:
+            other = functools.partial(_part_of, result, part)
+            self._deferred.append(functools.partial(close.add_other_inputs, facts, arguments, reference, other, self._comparers))
+
+    def add_all(self) -> None:
+        """Call the functions with other inputs, after the last step."""
+        with self._phases("compare"), torch.no_grad():
+            for add in self._deferred:
+                add()
+
+    def _repeat(self, called: list[Any], call: ReferenceCall) -> Any:
+        """Repeat a reference call with other inputs; return its result or its gradients."""
+        # the generators' state is that of the reference call, so that only the inputs differ
+        call.generators.restore()
+        with self._unseen(), compiling.reference_stance(), torch.enable_grad():
+            forget_gradients(called)
+            with call.enter():
+                result = called[0](*called[1:])
+            return gradients_of(result, called, call.differentiate) if call.differentiate else result
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def _part_of(result: Callable[[], Any], part: str) -> Any:
+    return follow(result(), part, EAGER)
+
 
 MOST_BYTES = 1 << 30
 """The maximum size of modules and arguments of one call, in bytes: two copies of them are alive until the case has ended."""
@@ -105,11 +174,11 @@ class CallAgain:
 
     def poisoned(self) -> contextlib.AbstractContextManager[Poison]:
         """Return the context in which fresh memory is poisoned."""
-        return poisoning.poisoned()
+        return repeating.poisoned()
 
     def with_candidate(self, number: int) -> contextlib.AbstractContextManager[list[list[str]]]:
         """Return the context in which only one candidate of each autotuning can be chosen."""
-        return candidates.only(number)
+        return repeating.only(number)
 
 
 class Repeats:
@@ -166,10 +235,6 @@ def _lookup(value: Callable[[str], Any], name: str) -> Callable[[], Any]:
     except LookupError as error:
         return functools.partial(_raise, error)
     return lambda: found
-
-
-def _raise(error: Exception) -> None:
-    raise error
 
 
 def _complete(facts: dict[str, Any], wanted: Mapping[str, Any], again: CallAgain) -> None:

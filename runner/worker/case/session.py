@@ -1,32 +1,256 @@
-"""The session of a case while its steps run: functions, arguments and named values of the compiled and the eager side."""
+"""The session of a case: what its steps may use, and what is kept of each."""
 
 import contextlib
+import hashlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from runner.vocabulary import inputs
-from runner.vocabulary.expectations.texts import MOST
+from runner.vocabulary.expectations import close
+from runner.vocabulary.expectations.base import EAGER, OUTPUT
+from runner.vocabulary.expectations.close_rules import is_eager
+from runner.vocabulary.expectations.compilation import COMPILATION
+from runner.vocabulary.expectations.texts import MOST, STDERR
+from runner.vocabulary.expectations.values import WEAK
 from runner.vocabulary.steps import STEPS
 from runner.vocabulary.steps.session import Call, Changes, needed
-from runner.worker.case import copies, generators, parts, spies
-from runner.worker.case.answers import OtherAnswers
+from runner.vocabulary.steps.session import Side as SideOfStep
+from runner.worker.case import copies, effects, scope, spies, state
 from runner.worker.case.calibration import Calibrations
-from runner.worker.case.each_repetition import EachRepetition
+from runner.worker.case.effects import Effects, with_repetition
 from runner.worker.case.hooks import Witness
-from runner.worker.case.names import Names
 from runner.worker.case.phases import Phases
-from runner.worker.case.reference import Reference, Unseen
-from runner.worker.case.repeats import Repeats
-from runner.worker.case.scope import Scope
-from runner.worker.case.sides import Compiled, Enter, Side, entering
+from runner.worker.case.repeats import OtherAnswers, Repeats
+from runner.worker.case.scope import Scope, follow
+from runner.worker.case.sides import Compiled, Enter, Reference, Side, Unseen, entering
 from runner.worker.case.source_module import SpecModule
-from runner.worker.case.step_effects import StepEffects
-from runner.worker.torch_compat import for_steps
+from runner.worker.case.state import Generators, Modes
+from runner.worker.torch_compat import compiling, for_steps
 from runner.worker.torch_compat.devices import DeviceApi
+
+
+class Names:
+    """Looks up the names of expectations."""
+
+    def __init__(self, scope: Scope, reference: Reference, output: Callable[[], Any], log: Callable[[], str]) -> None:
+        self._scope = scope
+        self._reference = reference
+        self._output = output
+        self._log = log
+        self.weak: Mapping[str, Any] = {}
+        """Weak references to objects that must be dead at some step."""
+        self.snapshots: dict[str, Any] = {}
+        """Copies of the values of names that steps bound and that an expectation uses."""
+        self.compilation: Mapping[str, Any] = {}
+        """What was recorded of the compiles of the step, by the kind of expectation that asks for it."""
+        self._bound: str | None = None
+        """The name of the current step's result; None before it is bound."""
+
+    def begin_step(self) -> None:
+        """Reset the name of the step's result."""
+        self._bound = None
+
+    def bind(self, name: str, value: Any, *, is_compared: bool) -> None:
+        """Bind a name to a result. With ``is_compared``, later comparisons use a copy made now."""
+        self._scope.values[name] = value
+        self._bound = name
+        if is_compared:
+            self.snapshots[name] = copies.frozen(value)
+
+    def values(self) -> Callable[[str], Any]:
+        """Return the lookup for one expectation. It raises ``LookupError`` for two names of one mutable object, and for unknown names."""
+        objects: dict[str, Any] = {}
+
+        def value(name: str) -> Any:
+            found = self.value(name)
+            now = self._scope.values[name] if name == self._bound else found
+            for other, known in objects.items():
+                if other != name and copies.same_object(now, known):
+                    raise LookupError(f"'{other}' and '{name}' are one object: a comparison of the two cannot fail")
+            objects[name] = now
+            return copies.measured(found)
+
+        return value
+
+    def value(self, name: str) -> Any:
+        """Return the value of a name: output, eager, the copy of a named value, or a part of one of them."""
+        first, _, rest = name.partition(".")
+        if first == OUTPUT:
+            return follow(self._output(), rest, first)
+        if first == EAGER:
+            if not self._reference.is_there:
+                raise LookupError("no eager reference was run in this step")
+            return _known(first, follow(self._reference.output, rest, first))
+        if name == STDERR:
+            return self._log()
+        if name == WEAK:
+            return self.weak
+        if name.startswith(COMPILATION):
+            return self.compilation[name.removeprefix(COMPILATION)]
+        return self._snapshot(first, rest) if first in self.snapshots else self._scope.named(name)
+
+    def _snapshot(self, first: str, rest: str) -> Any:
+        found = self.snapshots[first]
+        if not isinstance(found, copies.Live):
+            found = follow(found, rest, first)
+        return _known(first, found)
+
+
+def _known(name: str, value: Any) -> Any:
+    """Return the value; raise ``LookupError`` where a part of it could not be copied."""
+    for leaf in pytree.tree_leaves(value):
+        if isinstance(leaf, copies.Live):
+            raise leaf.refuse(name)
+    return value
+
+
+MOST_VALUES = 10_000
+"""The maximum number of values of earlier repetitions of a step that are sent; a repetition above it is an ERROR."""
+
+_PLAIN = (bool, int, float, complex, str, type(None))
+
+
+class EachRepetition:
+    """The repetitions of the current step before the last."""
+
+    def __init__(self, names: Names, reference: Reference, calibrations: Calibrations) -> None:
+        self._names = names
+        self._reference = reference
+        self._calibrations = calibrations
+        self._values = 0
+        self._known: dict[tuple[str, str], dict[str, Any]] = {}
+        self.facts: dict[str, list[dict[str, Any]]] = {}
+        """For each expectation, by its index, the repetitions that differ: ``first``, ``times``, and ``measured`` or ``why_not``."""
+
+    def begin_step(self) -> None:
+        """Forget the last step."""
+        self._values, self._known, self.facts = 0, {}, {}
+
+    def measure(self, step: Mapping[str, Any], number: int) -> None:
+        """Measure what the repetition left."""
+        for wanted in step["measure"]:
+            if wanted["kind"] == "close" and is_eager(wanted["arguments"]["to"]):
+                with torch.no_grad(), compiling.reference_stance():
+                    self._measure(str(wanted["index"]), wanted["arguments"], number)
+
+    def _measure(self, key: str, arguments: Mapping[str, Any], number: int) -> None:
+        digest = self._digest(arguments)
+        if digest is not None and (key, digest) in self._known:
+            self._known[key, digest]["times"] += 1
+            return
+        entry: dict[str, Any] = {"first": number, "times": 1}
+        self.facts.setdefault(key, []).append(entry)
+        if digest is not None:
+            self._known[key, digest] = entry
+        if self._values > MOST_VALUES:
+            entry["why_not"] = f"the repetitions before have more than {MOST_VALUES:,} values"
+            return
+        try:
+            measured: Any = close.measure(arguments, self._names.values())
+            for leaf in measured["leaves"]:
+                leaf.pop("stand_ins", None)
+            self._values += len(measured["leaves"])
+            self._calibrations.defer(measured, arguments, self._names.value, with_stand_ins=False)
+        except Exception as error:  # comparing values of a spec may raise anything
+            entry["why_not"] = f"{type(error).__name__}: {error}"[:500]
+        else:
+            entry["measured"] = measured
+
+    def _digest(self, arguments: Mapping[str, Any]) -> str | None:
+        """Return a text that is equal for repetitions with equal inputs and results; None where that cannot be known."""
+        call = self._reference.latest_call
+        names = [arguments[word] for word in ("of", "to", "no_worse_than") if arguments.get(word)]
+        hashed = hashlib.sha256()
+        try:
+            inputs = call.inputs if call is not None and isinstance(call.inputs, list) else []
+            return hashed.hexdigest() if all(_add(hashed, value) for value in (inputs, *map(self._names.value, names))) else None
+        except Exception:  # names and values of a spec may raise anything: the repetition is measured then, which reports it
+            return None
+
+
+def _add(hashed: Any, value: Any) -> bool:
+    """Add a value; return whether all parts of it are known by their bits."""
+    leaves, structure = pytree.tree_flatten(value)
+    hashed.update(str(structure).encode())
+    for leaf in leaves:
+        if isinstance(leaf, torch.nn.Module):
+            if not _add(hashed, [*leaf.parameters(), *leaf.buffers()]):
+                return False
+        elif isinstance(leaf, torch.Tensor):
+            if type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.layout is not torch.strided or leaf.is_nested:
+                return False
+            hashed.update(f"{leaf.dtype} {list(leaf.shape)} {leaf.device} ".encode())
+            hashed.update(leaf.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        elif isinstance(leaf, _PLAIN):
+            hashed.update(f"{type(leaf)} {leaf!r} ".encode())
+        elif not callable(leaf):
+            return False
+    return True
+
+
+def _comparing() -> AbstractContextManager[None]:
+    """Return a context in which an exception is an ERROR of the case: it does not come from compiled code."""
+    return needed("the comparison of side effects")
+
+
+class StepEffects:
+    """Compares the side effects of a step: ``begin``, the eager side, ``eager_done``, the compiled side, ``finish``."""
+
+    def __init__(
+        self, settings: Mapping[str, Any], unseen: Callable[[], Any], phases: Callable[[str], Any], calibrations: Calibrations
+    ) -> None:
+        self._calibrations = calibrations
+        self._settings = settings
+        self._unseen = unseen
+        self._phases = phases
+        self._tolerance: Mapping[str, Any] | None = None
+        self._running: Effects | None = None
+        self._begun: tuple[Generators, Modes] | None = None
+        self.facts: dict[str, Any] | None = None
+        """The side effects of the current step; None where they were not compared."""
+
+    def begin_step(self, step: Mapping[str, Any]) -> None:
+        """Forget the last step. ``effects`` of the plan's step is the tolerance, None where nothing is compared."""
+        self._tolerance = step.get("effects")
+        self._running, self.facts = None, None
+
+    def begin(self, compiled: list[Any], eager: list[Any], *, is_package: bool = False) -> None:
+        """Record the state of both sides (each the target followed by its arguments) before the step."""
+        if self._tolerance is None:
+            return
+        with self._phases("compare"), _comparing():
+            self._running = Effects(self._tolerance, self._settings, is_package)
+            self._running.before(compiled, eager)
+            self._begun = Generators.now(), Modes()
+
+    def eager_done(self, eager: list[Any], result: Any = None) -> None:
+        """Record what the eager side left, and restore generators and modes for the compiled side."""
+        if self._running is None or self._begun is None:
+            return
+        with self._phases("compare"), _comparing():
+            self._running.after_eager(eager, result)
+            for state in self._begun:
+                state.restore()
+
+    def finish(self, compiled: list[Any], eager: SideOfStep | None, result: Any = None) -> None:
+        """Compare the two sides after the step, where it was begun."""
+        if self._running is None or eager is None:
+            return
+        with self._phases("compare"), self._unseen(), _comparing():
+            self.facts = with_repetition(self.facts, self._running.after(compiled, eager.called, result))
+            self._calibrations.defer_effects(self.facts, self._running.inexact, parameters=not self._running.is_package)
+
+    def unwanted_write(self, ours: torch.Tensor, theirs: torch.Tensor, before: torch.Tensor) -> dict[str, str] | None:
+        """Return how the compiled side changed a tensor that eager did not write, and what was expected; None where it did not."""
+        with self._phases("compare"), self._unseen(), _comparing():
+            change = effects.unwanted_write(ours, theirs, before)
+        return None if change is None else {"value": change, "reference": effects.REFERENCE}
 
 
 class Params:
@@ -83,7 +307,7 @@ class Session:
 
     def reseed(self) -> None:
         """Set every generator to the case's seed."""
-        generators.reseed(self.plan["seed"])
+        state.reseed(self.plan["seed"])
 
     def close(self) -> None:
         """Close the resources of ``let`` and of steps, the last first, and restore the handlers."""
@@ -107,7 +331,7 @@ class Session:
         kind.runs(self, arguments)
         if (name := arguments.bound) is not None:
             self.names.bind(name, self.output, is_compared=name in self.plan["compared"])
-            self.reference.bind(name, is_differentiated=name in parts.differentiated(self.plan))
+            self.reference.bind(name, is_differentiated=name in scope.differentiated(self.plan))
 
     def call(self, wanted: Call) -> None:
         """Call a function and set ``output``. Its reference runs first, from the same state of the generators."""

@@ -1,19 +1,25 @@
-"""The compiled and the eager side of a case. Each has its own functions and arguments."""
+"""The two sides of a case: the compiled one, and eager, which runs first on copies."""
 
 import contextlib
 import functools
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
-from runner.vocabulary.steps.gradients import forget_gradients
-from runner.vocabulary.steps.session import needed
-from runner.worker.case import hooks, parts
-from runner.worker.case.scope import Scope
-from runner.worker.torch_compat import compiling, counting
+from runner.vocabulary.expectations.base import EAGER, OUTPUT
+from runner.vocabulary.steps.gradients import Differentiate, forget_gradients, gradients_of
+from runner.vocabulary.steps.session import NotCarriedOut, needed
+from runner.worker.case import copies, hooks, scope, spies
+from runner.worker.case.hooks import Witness
+from runner.worker.case.phases import Phases
+from runner.worker.case.scope import Scope, follow, resolved
+from runner.worker.case.state import Generators, Modes
+from runner.worker.torch_compat import compiling, torch_state
+from runner.worker.torch_compat.devices import DeviceApi
 
 Enter = Callable[[], contextlib.AbstractContextManager[None]]
 """Enters the contexts of a call."""
@@ -48,7 +54,7 @@ class Watched:
     def __init__(self, witness: hooks.Witness) -> None:
         self._witness = witness
         self._graphs = sum(witness.seen.executed.values())
-        self._frames = counting.frames()
+        self._frames = torch_state.frames()
 
     @property
     def graphs(self) -> int:
@@ -57,7 +63,7 @@ class Watched:
 
     def end(self, what: str) -> None:
         """Record the call, under this name, where it ran eagerly though it had operations."""
-        why = "" if self.graphs else counting.frames().why_eager(self._frames)
+        why = "" if self.graphs else torch_state.frames().why_eager(self._frames)
         if why:
             self._witness.seen.uncompiled.append(f"{what}: {why}")
 
@@ -80,7 +86,7 @@ class Compiled:
     def of(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``torch.compile`` of any function; its graphs count as the case's own."""
         with needed("an option of compile"):
-            options = parts.resolved(self._options, self._scope.named)
+            options = scope.resolved(self._options, self._scope.named)
         made, backend = compiling.compiled(function, options)
         hooks.claim(backend)
         return made
@@ -97,7 +103,7 @@ class Compiled:
 
 def entering(context: Sequence[Any], scope: Scope, device: str) -> Enter:
     """Return a function that enters the contexts of a call; raise as ``Scope.named`` for an unknown name."""
-    return functools.partial(_entered, parts.resolved(list(context), scope.named), device)
+    return functools.partial(_entered, resolved(list(context), scope.named), device)
 
 
 @contextlib.contextmanager
@@ -114,7 +120,7 @@ def _context_of(entry: Any, device: str) -> Any:
         arguments = entry["autocast"]
         dtype = getattr(torch, arguments["dtype"]) if "dtype" in arguments else None
         return torch.autocast(torch.device(device).type, dtype=dtype)
-    return CONTEXTS[entry]() if isinstance(entry, str) else parts.entered_as(entry)
+    return CONTEXTS[entry]() if isinstance(entry, str) else scope.entered_as(entry)
 
 
 CONTEXTS: Mapping[str, Callable[[], Any]] = {
@@ -123,3 +129,141 @@ CONTEXTS: Mapping[str, Callable[[], Any]] = {
     "inference_mode": torch.inference_mode,
 }
 """The words of ``context`` that take no arguments."""
+
+
+Done = Callable[[list[Any], Any], None]
+"""Receives the target and the arguments of a call, and its result."""
+
+
+@dataclass(frozen=True)
+class ReferenceCall:
+    """The conditions of a reference call, so that it can be repeated."""
+
+    generators: Generators
+    enter: Enter
+    differentiate: Differentiate | None = None
+    """How backward was run on its result; None where only the call was made."""
+    inputs: list[Any] | str = "the inputs were not copied"
+    """Copies of the target and its arguments before the call, or why there are none."""
+    then: tuple[Callable[[list[Any]], Any], ...] = ()
+    """The optimizer's steps after the backward: each receives the target and its arguments, and returns the result of the step."""
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """Runs work of the runner itself. The witness, counters, metrics and spies do not record it."""
+
+    witness: Witness
+    spies: Mapping[str, spies.Spy]
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[hooks.Seen]:
+        """Suspend the records until the context ends; yield a separate record of the hooks."""
+        with self.witness.paused() as seen, torch_state.counts_kept(), spies.paused(self.spies.values()):
+            yield seen
+
+
+class Reference:
+    """The result of the eager side in a step."""
+
+    def __init__(self, unseen: Unseen, phases: Phases, device_api: DeviceApi, is_of_a_call: Callable[[], bool]) -> None:
+        self._unseen = unseen
+        self._phases = phases
+        self._device_api = device_api
+        self._is_of_a_call = is_of_a_call
+        """Whether the latest result of the case is that of the last call, on both sides."""
+        self.side: Side | None = None
+        """None where no expectation uses it."""
+        self.output: Any = None
+        self.is_there = False
+        """Whether ``output`` is the result of this step."""
+        self.latest_call: ReferenceCall | None = None
+        self.copied: Callable[[Sequence[Any]], list[Any] | str] | None = None
+        """Copies a target and its arguments before a call; None where no call is repeated with the same inputs."""
+        self._named: dict[str, Any] = {}
+        """The eager side's results under the names that a backward step uses."""
+
+    def forget(self) -> None:
+        """Discard the result, and the conditions under which it was computed."""
+        self.is_there = False
+        self.latest_call = None
+
+    def stepped(self, result: Any, again: Callable[[list[Any]], Any]) -> None:
+        """Store the result of an optimizer's step on what the last backward left; ``again`` makes it on a target and its arguments."""
+        call = self.latest_call
+        self.latest_call = None if call is None or call.differentiate is None else replace(call, then=(*call.then, again))
+        self.keep(result)
+
+    def keep(self, result: Any) -> None:
+        """Store a copy of a result as the result of this step."""
+        # the compiled call may write to an object that both sides share, such as a global buffer
+        self.output = copies.frozen(result)
+        self.is_there = True
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Run the eager side in this context. Compilation is disabled, and counters and spies do not record.
+
+        Raise ``NotCarriedOut`` after any exception, and when a compiled graph ran: then the result is not a reference.
+        """
+        with self._unseen() as seen, needed("the eager reference"), compiling.reference_stance():
+            yield
+            self._device_api.synchronize()
+        count = sum({**seen.executed, **seen.executed_others}.values())
+        if count:
+            raise NotCarriedOut(
+                f"the eager reference executed {count} compiled graph{'s' * (count != 1)}: code of the spec compiled a part of it"
+            )
+
+    def call(self, side: Side, name: str, given: list[Any] | None, enter: Enter, *, may_raise: bool, done: Done) -> None:
+        """Call a function of the eager side, then restore generators and modes.
+
+        With ``may_raise``, the step has no result after an exception. ``done`` receives what was called and the result.
+        """
+        state, modes = Generators.now(), Modes()
+        self.latest_call = ReferenceCall(state, enter)
+        if self.copied is not None:
+            self.latest_call = replace(self.latest_call, inputs=self.copied(side.calling(name, given)))
+        result = None
+        try:
+            with self._phases("eager"), self.running():
+                result = side.run(side.targets[name], name, given, enter)
+                self.keep(result)
+            done(side.called, result)
+        except NotCarriedOut:
+            if not may_raise:  # else the spec expects an exception of the compiled call, and eager may raise it too
+                raise
+        state.restore()
+        modes.restore()
+        if not _has_history(result):
+            side.result = None  # no backward can use it, and the copy is sufficient
+
+    def backward(self, of: str | None, differentiate: Differentiate) -> None:
+        """Run backward where the eager side has a result of this name, and store the gradients as the result."""
+        has_reference = of is None or self._has(of)
+        if self.side is not None and has_reference:
+            self.latest_call = (
+                None if self.latest_call is None or of is not None else replace(self.latest_call, differentiate=differentiate)
+            )
+            with self._phases("eager"), self.running():
+                reference = self.side.result if of is None else self._of(self.side, of)
+                self.keep(gradients_of(reference, self.side.called, differentiate))
+        self.is_there = self.side is not None and has_reference
+
+    def _has(self, of: str) -> bool:
+        first = of.split(".")[0]
+        return self._is_of_a_call() if first == OUTPUT else first in self._named
+
+    def _of(self, side: Side, of: str) -> Any:
+        first, _, rest = of.partition(".")
+        return follow(side.result if first == OUTPUT else self._named[first], rest, EAGER)
+
+    def bind(self, name: str, *, is_differentiated: bool) -> None:
+        """Bind a name to the eager side's latest result where a backward step differentiates that name."""
+        self._named.pop(name, None)
+        if self.side is not None and is_differentiated and self._is_of_a_call():
+            self._named[name] = self.side.result
+
+
+def _has_history(result: Any) -> bool:
+    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in pytree.tree_leaves(result))

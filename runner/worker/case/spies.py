@@ -7,8 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from runner.core.protocol import encode
-from runner.worker.case import parts
-from runner.worker.case.scope import Scope
+from runner.worker.case.scope import Scope, resolved
 
 KEPT = 2000
 """The maximum number of entries of a spy that are sent. All are counted."""
@@ -82,7 +81,7 @@ def paused(spies: Iterable[Spy]) -> Iterator[None]:
 
 
 def _returning(value: Any, scope: Scope) -> Function:
-    return lambda *args, **kwargs: parts.resolved(value, scope.named)
+    return lambda *args, **kwargs: resolved(value, scope.named)
 
 
 def _put(undo: ExitStack, owner: Any, name: str, value: Any) -> None:
@@ -189,11 +188,11 @@ def set_spy(spec: Mapping[str, Any], scope: Scope, undo: ExitStack) -> Spy:
 
 def _owner(path: str) -> tuple[Any, str]:
     """Return the module or class that holds the object of a dotted path, and the object's name there."""
-    from runner.worker.torch_compat import lookup
+    from runner.worker.torch_compat import imports
 
     parent, _, name = path.replace(":", ".").rpartition(".")
     if not parent:
         raise LookupError(f"'{path}' is not a dotted path")
-    owner = lookup.resolve(parent)
+    owner = imports.resolve(parent)
     getattr(owner, name)
     return owner, name

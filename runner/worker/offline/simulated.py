@@ -17,7 +17,7 @@ from runner.core.targets import DEVICE, TARGETS, Level, Target
 from runner.vocabulary import inputs, offline
 from runner.vocabulary.inputs import objects
 from runner.vocabulary.steps import STEPS
-from runner.worker.case import own_files, parts
+from runner.worker.case import own_files, scope
 from runner.worker.case.phases import Phases
 from runner.worker.case.scope import Scope
 from runner.worker.case.session import Params
@@ -27,7 +27,7 @@ from runner.worker.offline import case, kernels
 from runner.worker.offline.kernels import Compiled, taken
 from runner.worker.process.channel import Channel, exception
 from runner.worker.process.seal import Seal
-from runner.worker.torch_compat import choice_census, lookup, option_state, output_folders
+from runner.worker.torch_compat import choice_census, imports, torch_state
 from runner.worker.torch_compat import simulated_codegen as codegen
 from runner.worker.torch_compat.simulated_codegen import Graph, Recording, Source
 
@@ -74,7 +74,7 @@ class Lowering:
         arguments: Any = STEPS["call"].parse(given)
         body = self._plan["body"]
         context = body["context"] if arguments.context is None else arguments.context
-        options = parts.resolved(body["compile"], self._scope.named)
+        options = scope.resolved(body["compile"], self._scope.named)
         function = self._functions[arguments.function or next(iter(self._functions))]
         torch._dynamo.reset()
         codegen.take()
@@ -102,19 +102,19 @@ def _raise_refused(recording: Recording) -> None:
 
 def run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: dict[str, Any]) -> None:
     """Run the steps of a plan."""
-    lookup.refuse_other_torch(plan.get("torch_root"))
+    imports.refuse_other_torch(plan.get("torch_root"))
     os.chdir(plan["folder"])
-    output_folders.use_cache_dir(os.path.join(plan["cache"], "cache"))  # invented ranks must not outlive the case
+    torch_state.use_cache_dir(os.path.join(plan["cache"], "cache"))  # invented ranks must not outlive the case
     own_files.redirect(plan["folder"], plan["cache"])
     own_files.write_no_bytecode()
     body = plan["body"]
     for why in refusals(body["config"], body["compile"]):
         raise codegen.Unfaithful(why)
-    option_state.set_torch_state(body["torch"])
+    torch_state.set_torch_state(body["torch"])
     torch.manual_seed(plan["seed"])
     seal = Seal(case.SEALED)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(option_state.patched_options(_options(body)))
+        stack.enter_context(torch_state.patched_options(_options(body)))
         lowering = Lowering(plan, stack)
         seal.check()
         for index, step in enumerate(plan["steps"]):
@@ -126,7 +126,7 @@ def run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: 
     facts["offline"] = {"target": plan["target"], "evidence": _evidence(facts["steps"]), **kernels.versions()}
 
 
-def _options(body: Mapping[str, Any]) -> parts.Sections:
+def _options(body: Mapping[str, Any]) -> scope.Sections:
     return {section: {**body[section], **codegen.FIXED.get(section, {})} for section in ("config", "dynamo_config", "functorch_config")}
 
 
@@ -278,7 +278,7 @@ def lowered(
     codegen.take(compiles_candidates=False)
     pinned = {"test_configs.autotune_choice_desc_regex": r"BLOCK_M=128, BLOCK_N=(128|64)\b.*num_warps=(4|8)"} if largest else {}
     wanted = {**codegen.FIXED, "config": {**codegen.FIXED["config"], **(config or {}), **pinned}}
-    with option_state.patched_options(wanted), FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+    with torch_state.patched_options(wanted), FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
         given = [torch.empty(shape, dtype=getattr(torch, dtype), device="cuda") for shape in shapes]
         with contextlib.suppress(codegen.Lowered):
             torch.compile(function, fullgraph=True)(*given)

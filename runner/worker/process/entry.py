@@ -152,10 +152,10 @@ def _warm(kinds: list[str]) -> str:
     """Do the one-time work of a first compile; return the text of torch's exception, empty when none was raised."""
     from runner.core import protocol
     from runner.worker.process import warming
-    from runner.worker.torch_compat import math_library
+    from runner.worker.torch_compat import imports
 
     # after a fork, the first use of torch's thread pool replaces it; concurrent first uses by autograd's threads would abort
-    math_library.set_threads(int(os.environ.get(protocol.THREADS, "1")))
+    imports.set_threads(int(os.environ.get(protocol.THREADS, "1")))
     problems = [warming.start_device(kind) for kind in kinds]
     return next((problem for problem in problems if problem), "")[:1000]
 

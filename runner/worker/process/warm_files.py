@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from runner.worker.torch_compat import output_folders
+from runner.worker.torch_compat import torch_state
 
 _MOST = 6
 """How many kinds of zygotes, by compiler, torch and CPU, have their files kept: a precompiled header takes some 150 MB."""
@@ -38,7 +38,7 @@ class WarmFiles:
         if self._kept is not None and self._are_there:
             try:
                 os.utime(self._kept)
-                for name, own in output_folders.built_by_warm_up().items():
+                for name, own in torch_state.built_by_warm_up().items():
                     if (self._kept / name).is_dir():
                         shutil.copytree(self._kept / name, own, dirs_exist_ok=True)
             except OSError:  # removed by another run, or a full disk: torch builds what is missing
@@ -50,7 +50,7 @@ class WarmFiles:
             return
         part = self._kept.with_name(f"{self._kept.name}.{secrets.token_hex(8)}.part")
         try:
-            for name, own in output_folders.built_by_warm_up().items():
+            for name, own in torch_state.built_by_warm_up().items():
                 if os.path.isdir(own):
                     shutil.copytree(own, part / name, ignore=_LEFT_OUT)
             part.rename(self._kept)

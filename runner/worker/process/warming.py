@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from runner.worker.torch_compat import counting, output_folders, resets
+from runner.worker.torch_compat import torch_state
 
 _ONCE = functools.cache(lambda: None)
 _CACHE_TYPE = type(_ONCE)
@@ -98,7 +98,7 @@ def _discarded(compile_: Callable[[], object], folder: str) -> str:
     before, counters = cache_sizes(), Counters()
     problem = ""
     try:
-        with output_folders.cache_folder(folder):
+        with torch_state.cache_folder(folder):
             compile_()
     except Exception as error:  # without a working compiler there is no warm-up
         problem = f"{type(error).__name__}: {error}"
@@ -107,11 +107,11 @@ def _discarded(compile_: Callable[[], object], folder: str) -> str:
 
 
 def _forget(before: dict[int, int], counters: Counters) -> None:
-    resets.reset_dynamo()
-    resets.reset_inductor()
-    counting.clear_counters()
-    counting.clear_metrics()
-    resets.forget_compiles()
+    torch_state.reset_dynamo()
+    torch_state.reset_inductor()
+    torch_state.clear_counters()
+    torch_state.clear_metrics()
+    torch_state.forget_compiles()
     clear_grown_caches(before)
     gc.collect()
     counters.set_back()
@@ -133,7 +133,7 @@ def _compile(device: str, *, with_gradients: bool) -> None:
         arguments = [torch.rand(shape, device=device, requires_grad=wants_gradients) for shape in shapes]
         with torch.set_grad_enabled(wants_gradients):
             torch.compile(_own(function))(*arguments)
-        resets.reset_dynamo()
+        torch_state.reset_dynamo()
     # the calls in it make dynamo import its handlers of functions; no kernel is built
     torch.compile(_own(_calls), backend="eager")(torch.rand(4, 4, device=device))
 

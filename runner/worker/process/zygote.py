@@ -71,11 +71,11 @@ def warm(kinds: list[str]) -> float:
 
     from runner.worker.process import seal, warming
     from runner.worker.process.warm_files import WarmFiles
-    from runner.worker.torch_compat import imports, math_library
+    from runner.worker.torch_compat import imports
 
     torch.set_num_threads(1)
     imports.import_inductor()
-    math_library.settle_math()
+    imports.settle_math()
     import runner.vocabulary.expectations
     import runner.worker.case.case
     import runner.worker.case.session  # noqa: F401 - imported for its effect: a fork inherits it
@@ -100,13 +100,13 @@ def warm(kinds: list[str]) -> float:
 
 def danger() -> str:
     """Return why a fork is not safe now; empty when it is safe."""
-    from runner.worker.torch_compat import devices as of_torch
+    from runner.worker.torch_compat import devices
 
     if found := danger_of_threads():
         return found
-    if used := of_torch.used():
+    if used := devices.used():
         return f"the zygote has a {used} context"
-    if refused := of_torch.refused_to_forks():
+    if refused := devices.refused_to_forks():
         return f"the zygote cannot pass {refused} on to a fork"
     return ""
 

@@ -15,15 +15,15 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
     """
     import torch
 
-    from runner.worker.torch_compat import devices, imports, lookup, vendor_devices
+    from runner.worker.torch_compat import devices, imports
 
     # first, in forks of this process, in which no driver is initialized yet
     asked = tuple(questions)
-    of_vendors = {question: vendor_devices.answer(question) for question in asked if vendor_devices.is_question(question)}
+    of_vendors = {question: devices.answer(question) for question in asked if devices.is_question(question)}
     properties = devices.visible()
     facts: dict[str, Any] = {
         "torch": torch.__version__,
-        "torch_root": lookup.torch_root(),
+        "torch_root": imports.torch_root(),
         "torch_git": torch.version.git_version,
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -74,10 +74,10 @@ def _mkldnn_dtypes() -> list[str]:
 
 def _answer(path: str) -> str:
     """Call a predicate; return what it returned or raised, in words (``capabilities.HOLDS`` where it holds)."""
-    from runner.worker.torch_compat import lookup
+    from runner.worker.torch_compat import imports
 
     try:
-        found = lookup.resolve(path.replace(":", "."))()
+        found = imports.resolve(path.replace(":", "."))()
     except Exception as error:  # a predicate of any package may raise anything
         return f"raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:300]
     return f"returned {found}" if isinstance(found, bool) else f"returned a value of type {type(found).__name__}, not True or False"

@@ -1,15 +1,18 @@
-"""torch's database of operators with sample inputs (OpInfo), which has no public interface."""
+"""torch's database of operators: the operators with their samples, and the table of them."""
 
+import argparse
 import contextlib
 import importlib
 import importlib.util
 import itertools
+import json
 import random
 import sys
 import types
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -150,3 +153,60 @@ def _own_defaults() -> Iterator[None]:
         for kind, call in calls.items():
             kind.__call__ = call
         torch.set_rng_state(state)
+
+
+DEVICES = ("cpu", "cuda")
+
+
+def table() -> dict[str, Any]:
+    """Return the table of the installed torch."""
+    found = sorted(database(), key=lambda entry: (entry.name, entry.variant_test_name))
+    entries = [_entry(entry) for entry in found]
+    minor = ".".join(torch.__version__.split(".")[:2])
+    return {"torch": minor, "has_cuda": torch.cuda.is_available(), "operators": entries}
+
+
+def _entry(entry: Any) -> dict[str, Any]:
+    calls = [call for call in ("inplace", "out") if function_of(entry, call) is not None]
+    return {
+        "op": entry.name,
+        **({"variant": entry.variant_test_name} if entry.variant_test_name else {}),
+        **{device: _dtypes(entry, device) for device in DEVICES},
+        **({"calls": calls} if calls else {}),
+        **({"promotes": True} if "inplace" in calls and entry.promotes_int_to_float else {}),
+    }
+
+
+def _dtypes(entry: Any, device: str) -> str:
+    return " ".join(sorted(str(dtype).removeprefix("torch.") for dtype in entry.supported_dtypes(device)))
+
+
+def text(found: Mapping[str, Any]) -> str:
+    """Return the file's text: one line for each operator, so that a difference of two tables can be read.
+
+    Most operators share few sets of dtypes: these stand once, and an operator names them by their index.
+    """
+    sets = sorted({entry[device] for entry in found["operators"] for device in DEVICES})
+    rows = [{**entry, **{device: sets.index(entry[device]) for device in DEVICES}} for entry in found["operators"]]
+    lines = ",\n".join(f"    {json.dumps(row)}" for row in rows)
+    shared = ",\n".join(f"    {json.dumps(one)}" for one in sets)
+    head = f'  "torch": {json.dumps(found["torch"])},\n  "has_cuda": {json.dumps(found["has_cuda"])}'
+    return f'{{\n{head},\n  "dtypes": [\n{shared}\n  ],\n  "operators": [\n{lines}\n  ]\n}}\n'
+
+
+def main() -> None:
+    """Write the table of the installed torch."""
+    parser = argparse.ArgumentParser(description="Write the table of the operators in torch's database (OpInfo).")
+    default = Path(__file__).parents[2] / "language" / "data"
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help=f"default: operators-X.Y.json in {default.name}/ of the language room"
+    )
+    arguments = parser.parse_args()
+    found = table()
+    file = arguments.output or default / f"operators-{found['torch']}.json"
+    file.write_text(text(found), encoding="utf-8")
+    print(f"{len(found['operators'])} operators of torch {found['torch']} written to {file}")
+
+
+if __name__ == "__main__":
+    main()

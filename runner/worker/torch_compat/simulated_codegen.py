@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.core.simulated import FIXED
-from runner.worker.torch_compat import choice_census, compiling, option_state
+from runner.worker.torch_compat import choice_census, compiling, torch_state
 from runner.worker.torch_compat.choice_census import Tally, Tuning
 
 __all__ = ["FIXED", "Graph", "Lowered", "Recording", "Source", "Unfaithful", "compiled_configs", "install", "load", "sources", "take"]
@@ -70,7 +70,7 @@ def install() -> None:
     """Set the options and install the hooks for the rest of the process. Import Inductor after the simulation only."""
     for section, options in FIXED.items():
         for name, value in options.items():
-            option_state.set_option(option_state.OPTIONS[section], name, value)
+            torch_state.set_option(torch_state.OPTIONS[section], name, value)
     compiling.wrap("torch._inductor.graph", "GraphLowering.compile_to_module", _recording_wrapper)
     compiling.wrap("torch._inductor.select_algorithm", "AlgorithmSelectorCache.__call__", _recording_selection)
     compiling.wrap("torch._inductor.select_algorithm", "AlgorithmSelectorCache.make_benchmark_fn", _ranked_by_place)

@@ -1,15 +1,100 @@
-"""Modes of torch before and after a call, compiled and eager: what every later call of the process sees."""
+"""The state around a call that is compared and restored: random generators and modes of torch."""
 
 import contextlib
 import copy
 import functools
+import pickle
+import random
+import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch._dynamo
 
-from runner.core import devices
+from runner.core.devices import ACCELERATORS, CPU
+from runner.worker.torch_compat import compiling, devices
+
+PYTHON = "python"
+"""The generator of the module ``random``. Dynamo runs its functions as Python does."""
+
+NUMPY = "numpy"
+"""The global generator of numpy. Dynamo replaces its functions by those of torch, unless ``use_numpy_random_stream`` is set."""
+
+
+@dataclass(frozen=True)
+class Generators:
+    """The state of each generator at one time."""
+
+    torch: devices.GeneratorState
+    python: object
+    numpy: Mapping[str, Any] | None
+    """None where numpy is not imported."""
+
+    @classmethod
+    def now(cls) -> "Generators":
+        """Return the current states."""
+        numpy = sys.modules.get("numpy.random")
+        return cls(devices.generator_state(), random.getstate(), None if numpy is None else numpy.get_state(legacy=False))
+
+    def restore(self) -> None:
+        """Set every generator to its state of that time."""
+        devices.restore_generators(self.torch)
+        random.setstate(self.python)  # type: ignore[arg-type]  # what getstate returned
+        if self.numpy is not None:
+            sys.modules["numpy.random"].set_state(self.numpy)
+
+    def named(self) -> dict[str, Any]:
+        """Return the states by the generators' names."""
+        cpu, accelerators = self.torch
+        found = {f"{module}:{index}": state for module, states in accelerators.items() for index, state in enumerate(states)}
+        return {"cpu": cpu, **found, PYTHON: self.python, **({} if self.numpy is None else {NUMPY: pickle.dumps(self.numpy)})}
+
+    def differs_from(self, other: "Generators") -> bool:
+        """Whether a generator that both have has another state."""
+        mine, theirs = self.named(), other.named()
+        return any(name in theirs and not _same(state, theirs[name]) for name, state in mine.items())
+
+
+def reseed(seed: int) -> None:
+    """Set the generators of torch, of ``random`` and, where it is imported, of numpy to a seed."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    if (numpy := sys.modules.get("numpy.random")) is not None:
+        numpy.seed(seed % 2**32)
+
+
+def compared(before: Generators, eager: Generators, compiled: Generators, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the facts of each generator; a generator of an accelerator that was not used before the call is left out.
+
+    ``exact`` is whether the compiled function must leave the state of eager. Unless ``fallback_random`` is set, inductor draws one seed for
+    all random operators of a graph, and removes unused ones: then only a generator that eager does not use can be compared. The same holds
+    for numpy's.
+    """
+    states = [one.named() for one in (before, eager, compiled)]
+    exact = draws_as_eager(settings)
+    found = []
+    for name in (name for name in states[0] if all(name in state for state in states)):
+        first, theirs, ours = (state[name] for state in states)
+        facts = {"eager_advanced": not _same(first, theirs), "compiled_advanced": not _same(first, ours), "same": _same(theirs, ours)}
+        found.append({"name": name, "exact": name != NUMPY and (exact or name == PYTHON), **facts})
+    return found
+
+
+def draws_as_eager(settings: Mapping[str, Any]) -> bool:
+    """Whether code that is compiled with the arguments ``settings`` of ``torch.compile`` draws its random numbers as eager does."""
+    if settings.get("backend", "inductor") != "inductor":
+        return True
+    options = settings.get("options") or {}
+    return bool(options.get("fallback_random", compiling.falls_back_for_random()))
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return bool(torch.equal(one, other))
+    return bool(one == other)
+
 
 Mode = tuple[Callable[[], Any], Callable[[Any], Any]]
 """The reader and the writer of a mode."""
@@ -62,7 +147,7 @@ _MODES: Mapping[str, Mode] = {
     "function modes": (torch._C._len_torch_function_stack, lambda _: None),
     "dispatch modes": (torch._C._len_torch_dispatch_stack, lambda _: None),
     "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
-    **{f"autocast of {kind}": _autocast(kind) for kind in (devices.CPU, *devices.ACCELERATORS)},
+    **{f"autocast of {kind}": _autocast(kind) for kind in (CPU, *ACCELERATORS)},
     "threads": (torch.get_num_threads, torch.set_num_threads),
     "deterministic algorithms": (
         lambda: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),

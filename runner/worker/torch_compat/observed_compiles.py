@@ -1,17 +1,172 @@
-"""Kernels of a generated Python wrapper: those that it defines, and its calls of kernels, counted while it runs.
-
-The wrapper's source is not changed. A profile function of Python sees each call that a function of the wrapper makes, and the object that
-is called decides what the call is. The text of the wrapper is used only to learn the names of its kernels, from its syntax tree.
-"""
+"""What Inductor and dynamo compiled: frames, graphs by stage, and the kernels that a generated wrapper calls."""
 
 import ast
+import collections
 import contextlib
+import importlib
 import re
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+
+def backends_of(convert: Any) -> list[Any]:
+    """Return the backend object with which a converter of frames compiles, and those that it wraps."""
+    chain: list[Any] = []
+    found = getattr(convert, "_torchdynamo_orig_backend", None)
+    while found is not None and len(chain) < 20:
+        chain.append(found)
+        found = getattr(found, "_torchdynamo_orig_backend", None)
+    return chain
+
+
+_NOT_A_LEAF = re.compile(r"\w*GuardManager\b|TREE_GUARD_MANAGER")
+_USER_CODE = re.compile(r"\s+# .*$")
+
+
+def guards_of(manager: Any) -> list[str]:
+    """Return the guards of a ``CheckFunctionManager``, each as ``TYPE: CODE``, as torch's log of guards shows them.
+
+    The log ends each guard with the line of the user's code as a comment, which is no part of the guard.
+    """
+    lines = (line.lstrip("|+- ") for line in str(manager.guard_manager).splitlines())
+    return [_USER_CODE.sub("", line) for line in lines if line.strip() and not _NOT_A_LEAF.match(line)]
+
+
+def break_reasons() -> list[str]:
+    """Return the reasons of all graph breaks of this process, as ``torch._dynamo.explain`` reads them."""
+    from torch._dynamo.utils import graph_break_reasons
+
+    return [str(found.reason) for found in graph_break_reasons]
+
+
+def why_skipped(error: Exception) -> str:
+    """Return why a frame runs without a graph, for a graph break after which dynamo cannot continue; empty for another exception."""
+    from torch._dynamo import exc
+
+    return str(error) if isinstance(error, exc.Unsupported | exc.UserError) else ""
+
+
+def guard_failures() -> Mapping[Any, list[str]]:
+    """Return the reasons of all recompiles of this process, by code object."""
+    from torch._dynamo.utils import guard_failures as found
+
+    return {code: list(reasons) for code, reasons in found.items()}
+
+
+def on_lookup(note: Callable[[bool], None]) -> None:
+    """Call ``note`` each time that dynamo compared the guards of a frame's compiled codes with its arguments: whether one of them fits.
+
+    A frame without compiled code has no guards to compare.
+    """
+    from torch._C._dynamo.eval_frame import set_guard_complete_hook
+
+    def hook(is_found: bool) -> bool:
+        note(is_found)
+        return is_found
+
+    set_guard_complete_hook(hook)
+
+
+CONVERSION = ("torch._dynamo.convert_frame", "ConvertFrameAssert.__call__")
+"""The method that converts a frame. Its arguments are the frame and the first of the frame's compiled codes, None before the first."""
+
+GUARDS = ("torch._dynamo.guards", "CheckFunctionManager.__init__")
+"""The constructor of the guards of a frame; its second argument is the frame's code."""
+
+
+def name_of(frame: Any) -> str:
+    """Return the name of a frame's function."""
+    return str(frame.f_code.co_name)
+
+
+PASSES: Mapping[str, tuple[str, str]] = {
+    "pre_grad": ("torch._inductor.compile_fx", "_recursive_pre_grad_passes"),
+    "joint": ("torch._inductor.compile_fx", "_recursive_joint_graph_passes"),
+    "post_grad": ("torch._inductor.compile_fx", "_recursive_post_grad_passes"),
+}
+"""The function that runs the passes of a stage. It changes the graph, or returns a new one."""
+
+
+def is_available(stage: str) -> bool:
+    """Whether this torch has the function of a stage."""
+    module, name = PASSES[stage]
+    return hasattr(importlib.import_module(module), name)
+
+
+def operators(graph: Any) -> dict[str, int]:
+    """Return how many nodes call each operator, in a graph module and in the graphs within it."""
+    counts: collections.Counter[str] = collections.Counter()
+    for module in _graph_modules(graph):
+        counts.update(_name_of(node, module) for node in module.graph.nodes if node.op != "output")
+    return dict(counts)
+
+
+def _graph_modules(graph: Any) -> Iterator[Any]:
+    import torch.fx
+
+    return (module for module in graph.modules() if isinstance(module, torch.fx.GraphModule))
+
+
+def _name_of(node: Any, module: Any) -> str:
+    match node.op:
+        case "call_function":
+            return _function_name(node.target)
+        case "call_method":
+            return f"Tensor.{node.target}"
+        case "call_module":
+            kind = type(module.get_submodule(node.target))
+            return f"{kind.__module__}.{kind.__qualname__}"
+    return str(node.op)
+
+
+def _function_name(target: Any) -> str:
+    import torch._ops
+    from torch.fx.node import _get_qualified_name
+
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return f"higher_order.{target.name()}"
+    if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        return str(target)
+    try:
+        name = str(_get_qualified_name(target))
+    except (AttributeError, RuntimeError):  # an object that is called and has no name
+        return f"{type(target).__module__}.{type(target).__qualname__}"
+    return name.replace("_operator.", "operator.", 1) if name.startswith("_operator.") else name
+
+
+def text_of(graph: Any) -> str:
+    """Return a graph as torch prints it, with shapes, strides and devices."""
+    return str(graph.print_readable(print_output=False, include_stride=True, include_device=True, colored=False))
+
+
+WORDS = ("placeholder", "get_attr")
+"""Kinds of nodes that are no operators."""
+
+
+def is_known(name: str) -> bool:
+    """Whether torch, or the code of the case, has an operator or a function of a name as ``operators`` writes it."""
+    import torch
+
+    from runner.worker.torch_compat import imports
+
+    if name in WORDS:
+        return True
+    if name.startswith("Tensor."):
+        return hasattr(torch.Tensor, name.removeprefix("Tensor."))
+    found: Any = torch.ops
+    try:
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (AttributeError, RuntimeError):
+        try:
+            imports.resolve(name)
+        except (ImportError, AttributeError, ValueError):
+            return False
+    return "." in name
+
 
 FUSED = "fused"
 """Calls of kernels that inductor generated: of C++, of Triton, of a template."""

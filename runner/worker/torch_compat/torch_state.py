@@ -1,0 +1,349 @@
+"""State of torch that a case sets, reads or resets: options, counters, caches, and the folders that torch writes into."""
+
+import contextlib
+import copy
+import importlib
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+def set_torch_state(state: Mapping[str, Any]) -> None:
+    """Apply the ``torch:`` section of a spec; raise ``ValueError`` for an unknown name."""
+    import torch
+
+    for name, value in state.items():
+        match name:
+            case "float32_matmul_precision":
+                torch.set_float32_matmul_precision(value)
+            case "allow_tf32":
+                torch.backends.cuda.matmul.allow_tf32 = value
+                torch.backends.cudnn.allow_tf32 = value
+            case "allow_fp16_reduced_precision_reduction":
+                torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = value
+                torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = value
+            case "deterministic":
+                torch.use_deterministic_algorithms(value)
+            case "default_dtype":
+                torch.set_default_dtype(getattr(torch, value))
+            case "seed":
+                pass  # used by the session, which seeds every generator
+            case _:
+                raise ValueError(f"no such torch state: {name}")
+
+
+OPTIONS = {"config": "torch._inductor.config", "dynamo_config": "torch._dynamo.config", "functorch_config": "torch._functorch.config"}
+"""Sections of options, and the modules that hold them."""
+
+
+@contextlib.contextmanager
+def patched_options(sections: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
+    """Set options in this context; raise as torch raises for an unknown name."""
+    with contextlib.ExitStack() as stack:
+        for section, module in OPTIONS.items():
+            options = dict(sections.get(section, {}))
+            if options:
+                stack.enter_context(importlib.import_module(module).patch(options))
+        yield
+
+
+def option_values() -> dict[tuple[str, str], Any]:
+    """Return a copy of every option of all imported config modules, by module and name."""
+    from torch.utils._config_module import ConfigModule
+
+    modules = [(name, found) for name, found in list(sys.modules.items()) if issubclass(type(found), ConfigModule)]
+    return {(module, name): value for module, found in modules for name, value in found.get_config_copy().items()}
+
+
+def set_option(module: str, name: str, value: Any) -> None:
+    """Set an option to a copy of a value."""
+    setattr(sys.modules[module], name, copy.deepcopy(value))
+
+
+def virtualized(handler: str, value: Any) -> contextlib.AbstractContextManager[Any]:
+    """Return the context in which ``V.<handler>`` of inductor is ``value``."""
+    from torch._inductor.virtualized import V
+
+    made: contextlib.AbstractContextManager[Any] = getattr(V, f"set_{handler}_handler")(value)
+    return made
+
+
+def counters() -> dict[str, dict[str, int]]:
+    """Return every counter, by namespace and name. Empty namespaces are left out."""
+    from torch._dynamo.utils import counters as found
+
+    return {str(space): {str(name): int(number) for name, number in names.items()} for space, names in found.items() if names}
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """What dynamo has counted so far of the frames that it met."""
+
+    total: int
+    ok: int
+    breaks: Mapping[str, int]
+    """Graph breaks, by reason."""
+
+    def why_eager(self, before: "Frames") -> str:
+        """Return why a call since then, which ran no compiled graph, ran eagerly; empty where it was traced whole and had no operation."""
+        total, ok = self.total - before.total, self.ok - before.ok
+        broke = next((reason for reason, count in self.breaks.items() if count > before.breaks.get(reason, 0)), None)
+        if broke is not None:
+            return f"dynamo broke the graph: {next(iter(broke.strip().splitlines()), '')}"
+        if total == 0:
+            return "dynamo traced no frame"
+        return "" if total == ok else f"dynamo converted {ok} of {total} frames"
+
+
+def frames() -> Frames:
+    """Return the counts of frames; ``torch._dynamo.reset`` leaves them."""
+    from torch._dynamo.utils import counters as found
+
+    counted = found["frames"]
+    return Frames(total=int(counted["total"]), ok=int(counted["ok"]), breaks={str(key): int(n) for key, n in found["graph_break"].items()})
+
+
+def clear_counters() -> None:
+    """Clear all counters and statistics of remote caches."""
+    from torch._dynamo.utils import counters as found
+
+    found.clear()
+    _remote_cache_stats().clear()
+
+
+def _remote_cache_stats() -> dict[str, Any]:
+    from torch._inductor.remote_cache import cache_stats
+
+    found: dict[str, Any] = cache_stats._stats
+    return found
+
+
+def remote_caches() -> dict[str, dict[str, int]]:
+    """Return the counts ``hit``, ``miss``, ``put`` and ``exception`` of each remote cache, by name."""
+    return {
+        name: {count: int(getattr(seen, count)) for count in ("hit", "miss", "put", "exception")}
+        for name, seen in _remote_cache_stats().items()
+        if name.startswith("Remote")
+    }
+
+
+def metrics() -> dict[str, float]:
+    """Return inductor's metrics that are numbers or lists, by name; the value of a list is its length."""
+    from torch._inductor import metrics as found
+
+    values = {name: value for name, value in vars(found).items() if not name.startswith("_")}
+    numbers = {name: value for name, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool)}
+    return {**numbers, **{name: len(value) for name, value in values.items() if isinstance(value, list)}}
+
+
+def clear_metrics() -> None:
+    """Set inductor's metrics to 0."""
+    from torch._inductor import metrics as found
+
+    found.reset()
+
+
+@contextlib.contextmanager
+def counts_kept() -> Iterator[None]:
+    """Restore counters, metrics and statistics of remote caches when the context ends."""
+    from torch._dynamo.utils import counters as found
+    from torch._inductor import metrics as numbers
+
+    counted = {space: dict(names) for space, names in found.items()}
+    measured = {name: copy.copy(value) for name, value in vars(numbers).items() if _is_metric(name, value)}
+    remote = {name: copy.copy(seen) for name, seen in _remote_cache_stats().items()}
+    try:
+        yield
+    finally:
+        for space in [space for space in found if space not in counted]:
+            del found[space]
+        for space, names in counted.items():
+            found[space].clear()
+            found[space].update(names)
+        for name, value in measured.items():
+            setattr(numbers, name, value)
+        _remote_cache_stats().clear()
+        _remote_cache_stats().update(remote)
+
+
+def _is_metric(name: str, value: Any) -> bool:
+    return not name.startswith("_") and isinstance(value, int | float | list) and not isinstance(value, bool)
+
+
+def use_cache_dir(folder: str) -> None:
+    """Set the cache folders of inductor and Triton; create the folder."""
+    os.makedirs(folder, exist_ok=True)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+    os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "triton")
+
+
+_PATH_OPTIONS = {
+    ("config", "profile_bandwidth_output"): "TORCHINDUCTOR_PROFILE_OUTPUT",
+    ("functorch_config", "memory_budget_pareto_dir"): "PARTITIONER_MEMORY_BUDGET_PARETO_DIR",
+    ("dynamo_config", "dynamo_profiler"): "TORCH_COMPILE_DYNAMO_PROFILER",
+}
+"""Options with a path that torch reads from a variable at its import."""
+
+
+def follow_variables(folder: str) -> dict[str, dict[str, Any]]:
+    """Redirect torch's logs and traces to the paths in the variables of ``own_files``; return the options that need the same paths.
+
+    Torch has read the variables at its import, possibly in the zygote. The zygote's own open files are not affected.
+    """
+    root = os.path.join(folder, "torch_compile_debug")
+    options: dict[str, dict[str, Any]] = {"dynamo_config": {"debug_dir_root": root}}
+    for (section, name), variable in _PATH_OPTIONS.items():
+        held = getattr(importlib.import_module(OPTIONS[section]), name, None)
+        if isinstance(held, str) and os.environ.get(variable):
+            options.setdefault(section, {})[name] = os.environ[variable]
+    _move_logs(root)
+    select: Any = sys.modules.get("torch._inductor.select_algorithm")
+    for name in ("get_mm_log_filename", "get_conv_log_filename", "get_flex_attention_log_filename"):
+        found: Any = getattr(select, name, None)
+        if hasattr(found, "cache_clear"):
+            found.cache_clear()
+    return options
+
+
+def _move_logs(debug_root: str) -> None:
+    """Set the files of torch's log and trace handlers from the variables. A file is opened at the first record."""
+    loggers = [one for one in logging.Logger.manager.loggerDict.values() if isinstance(one, logging.Logger)]
+    files = {id(one): one for logger in loggers for one in logger.handlers if isinstance(one, logging.FileHandler)}
+    for handler in files.values() if os.environ.get("TORCH_LOGS_OUT") else ():
+        _forget_stream(handler)
+        handler.baseFilename = os.environ["TORCH_LOGS_OUT"]
+    trace: Any = getattr(sys.modules["torch._logging._internal"], "LOG_TRACE_HANDLER", None)
+    if getattr(trace, "root_dir", None) is not None:
+        _forget_stream(trace)
+        named = os.environ.get("TORCH_DTRACE") or os.environ.get("TORCH_TRACE")
+        trace.root_dir = named or os.path.join(debug_root, "tlparse")
+
+
+def _forget_stream(handler: Any) -> None:
+    if handler.stream is not None:
+        with contextlib.suppress(OSError, ValueError):
+            handler.stream.close()
+        handler.stream = None
+
+
+@contextlib.contextmanager
+def cache_folder(folder: str) -> Iterator[None]:
+    """Set the cache folders of inductor and Triton in this context."""
+    names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+    before = {name: os.environ.get(name) for name in names}
+    use_cache_dir(folder)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def built_by_warm_up() -> dict[str, str]:
+    """Return the folders, by name, in which torch caches what the compiler builds in this process."""
+    from torch._inductor import codecache
+
+    folders = {"cache": os.environ["TORCHINDUCTOR_CACHE_DIR"], "headers": getattr(codecache, "_HEADER_DIR", "")}
+    return {name: folder for name, folder in folders.items() if folder}
+
+
+def use_redis(url: str) -> None:
+    """Set the server of torch's Redis client. Torch reads it at each compile."""
+    os.environ["TORCHINDUCTOR_REDIS_URL"] = url
+
+
+def forget_compiles() -> None:
+    """Clear the state of compiles that torch's own resets do not clear."""
+    from torch._dynamo import utils
+    from torch._dynamo.variables.builtin import BuiltinVariable
+    from torch._inductor.codecache import PyCodeCache
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.compiler._cache import CacheArtifactManager
+
+    # the artifacts of ``save_cache_artifacts``
+    CacheArtifactManager.clear()
+    # cached results of fake implementations: two cases may register operators of the same name
+    FakeTensorMode.cache_clear()
+    utils._compilation_metrics.clear()
+    PyCodeCache.linemaps.clear()
+    for owner, name in (
+        # strings that the structured log writes only once
+        (sys.modules.get("torch._logging.structured"), "INTERN_TABLE"),
+        (sys.modules.get("torch.utils._stats"), "simple_call_counter"),
+        (BuiltinVariable, "call_function_handler_cache"),
+        (getattr(sys.modules["torch._inductor.compile_fx"], "FxCompile", None), "_compile_stats"),
+        (sys.modules.get("torch._inductor.template_heuristics.registry"), "_HEURISTIC_CACHE"),
+        (getattr(sys.modules["torch._dynamo.eval_frame"], "DynamoTLS", None), "traced_frame_infos"),
+    ):
+        getattr(owner, name, {}).clear()
+    for name in [name for name in sys.modules if _GENERATED.match(name)]:
+        del sys.modules[name]
+
+
+_GENERATED = re.compile(r"torch\._inductor\.runtime\.compile_tasks\.|c[a-z2-7]{51}\.")
+"""Names of modules that inductor generated."""
+
+
+def reset_dynamo() -> None:
+    """Discard dynamo's compiled code."""
+    import torch._dynamo
+
+    torch._dynamo.reset()
+
+
+def reset_inductor() -> None:
+    """Clear inductor's caches in memory."""
+    from torch._inductor.utils import clear_caches
+
+    clear_caches()
+
+
+def reset_aot_autograd() -> None:
+    """Delete AOTAutograd's cache on disk."""
+    from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache
+
+    AOTAutogradCache.clear()
+
+
+def reset_fx_graph() -> None:
+    """Delete the FX graph cache on disk."""
+    from torch._inductor.codecache import FxGraphCache
+
+    FxGraphCache.clear()
+
+
+def reset_code() -> None:
+    """Unload the modules of generated code, and delete their files."""
+    from torch._inductor.codecache import PyCodeCache
+
+    PyCodeCache.cache_clear(purge=True)
+
+
+RESETS: Mapping[str, Callable[[], None]] = {
+    "dynamo": reset_dynamo,
+    "inductor": reset_inductor,
+    "aot_autograd": reset_aot_autograd,
+    "fx_graph": reset_fx_graph,
+    "code": reset_code,
+}
+"""The functions of the step ``reset``, by word. The session implements ``rng``."""
+
+
+def delete_generated_files() -> int:
+    """Delete the files of the loaded generated modules; return their number."""
+    from torch._inductor.codecache import PyCodeCache
+
+    deleted = 0
+    for module in list(PyCodeCache.modules):
+        file = getattr(module, "__file__", None)
+        if file and os.path.exists(file):
+            os.remove(file)
+            deleted += 1
+    return deleted
