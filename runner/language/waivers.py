@@ -19,7 +19,6 @@ from runner.language.read.kinds import WAIVERS
 from runner.language.read.schema import form_problems
 from runner.language.read.source import read_partly
 from runner.language.read.tree import link_problem, tree_of
-from runner.language.waiver_forms import wrong_form
 from runner.system.data_dirs import folder
 from runner.vocabulary.expectations import EXPECTATIONS
 
@@ -103,12 +102,10 @@ def _read(path: Path, backends: Backends | None) -> tuple[Document | None, list[
         document = read_partly(path, WAIVERS)
     except InvalidSpecs as error:
         return None, list(error.diagnostics)
-    problem, formed = wrong_form(document)
-    problems = [problem] if problem is not None else []
-    problems += [] if formed is None else form_problems(formed, WAIVERS)
-    if problems or formed is None:
+    problems = form_problems(document, WAIVERS)
+    if problems:
         return None, problems
-    return formed, list(_problems(formed, backends if backends is not None and backends.is_whole else None))
+    return document, list(_problems(document, backends if backends is not None and backends.is_whole else None))
 
 
 def _waivers(document: Document) -> Iterator[Waiver]:
