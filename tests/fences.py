@@ -15,7 +15,7 @@
 ``<!-- program: NAME.py -->``      Python that fails as long as torch has the defect of that name
 ``<!-- journal -->``               lines of ``run.jsonl``
 ``<!-- lint -->``                  what a rule of ``lint`` finds, and what it does not
-``<!-- editor -->``                settings of an editor, which start the language server
+``<!-- editor -->``                settings of an editor, which start the YAML language server
 
 The files of one page are written to one folder, in which its commands run. The pages of the
 tutorial share one: each continues the one before.

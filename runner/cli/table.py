@@ -98,14 +98,6 @@ COMMANDS: Mapping[str, Command] = {
         "are those of the installed torch alone, with types and defaults.",
         (("schema --with-torch --out schemas-here", "schemas for an editor, with the names of the installed torch"),),
     ),
-    "lsp": Command(
-        WRITE,
-        options.LspOptions,
-        "serve an editor over the language server protocol",
-        "A language server on standard input and output, for editors: the problems of 'validate' while a spec is typed, completion, hover, "
-        "definitions, and the last outcome of each spec. Needs the extra 'editor'.",
-        (("lsp", "the language server; an editor starts it"),),
-    ),
     "run": Command(
         RUN,
         options.RunOptions,

@@ -241,13 +241,6 @@ class SchemaOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LspOptions:
-    """The options of ``lsp``."""
-
-    backends: tuple[Path, ...] = backend_files()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LintOptions:
     """The options of ``lint``."""
 
@@ -524,7 +517,6 @@ Options: TypeAlias = (
     | ExplainOptions
     | LintOptions
     | ListOptions
-    | LspOptions
     | MergeOptions
     | NewOptions
     | ReportOptions

@@ -97,7 +97,7 @@ def check_own_command(arguments: list[str]) -> None:
     if arguments == ["--version"]:
         return
     parsed = vars(parser().parse_args(arguments))
-    if parsed["command"] in ("bless", "merge", "waive", "diff", "new", "schema", "lsp") or (
+    if parsed["command"] in ("bless", "merge", "waive", "diff", "new", "schema") or (
         parsed["command"] == "audit" and not parsed["targets"]
     ):
         return

@@ -27,7 +27,6 @@ TESTED = {
     "sh": ("commands", "command-run", "command-test"),
     "json": ("journal",),
     "python": ("", "program"),
-    "toml": ("editor",),
     "lua": ("editor",),
     "": ("failure",),
 }
@@ -46,14 +45,6 @@ def block(mark: str) -> str:
 
 
 # fences
-
-
-def test_settings_of_editors_start_the_language_server() -> None:
-    settings = {fence.language: fence.text for fence in fences("editor")}
-    server = tomllib.loads(settings["toml"])["language-server"]["torch-conformance"]
-    assert [server["command"], *server["args"]] == ["torch-conformance", "lsp"]
-    assert 'cmd = { "torch-conformance", "lsp" }' in settings["lua"]
-    assert settings["lua"].count("{") == settings["lua"].count("}")
 
 
 @pytest.mark.parametrize("fence", FENCES, ids=str)

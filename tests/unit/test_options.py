@@ -29,7 +29,6 @@ LINES = {
     "verify": "verify one.tar.zst",
     "new": "new area one-claim",
     "schema": "schema",
-    "lsp": "lsp",
     "watch": "watch",
 }
 

@@ -178,7 +178,7 @@ class NameTables:
 
 
 _LOADED: dict[Path | None, tuple[InstalledTorch | None, NameTables]] = {}
-"""By the folder of the torch: ``watch`` and ``lsp`` look names up after each change of a spec, and a scan of torch takes seconds."""
+"""By the folder of the torch: ``watch`` looks names up after each change of a spec, and a scan of torch takes seconds."""
 
 
 class _InstalledSource:

@@ -1,1 +1,0 @@
-"""A language server for specs. It calls the checks of ``validate`` on what the editor shows."""
