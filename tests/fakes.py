@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from runner.core.activity import Activity
 from runner.core.case import Case, CaseBody, CaseId, Expected, Requirement, Settings, Step
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Position
+from runner.core.events import Activity
 from runner.core.expectation import Judgement, StepFacts
 from runner.core.observation import Ending, Observation, ObservedStep, ServiceReport
 from runner.core.results import CaseResult

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self, TypeAlias
 
-from runner.core.activity import Activity
+from runner.core.events import Activity
 from runner.core.observation import Ending, ServiceReport
 from runner.core.protocol import Json
 from runner.plan.jobs import Environment

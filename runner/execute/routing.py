@@ -5,7 +5,7 @@ The executors run one after the other, because each uses all of the capacity.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from runner.core.activity import Activity
+from runner.core.events import Activity
 from runner.execute.base import Execution, Executor, ExecutorSettings, Job
 from runner.plan.resources import Capacity
 

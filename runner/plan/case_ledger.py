@@ -11,8 +11,8 @@ from pathlib import Path
 from runner.core.case import Case
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError, shown_path
 from runner.core.folded_ids import fold, unfold
+from runner.plan.durations import roots_of
 from runner.plan.operator_script import is_of_operator
-from runner.system.data_dirs import folder
 
 NAME = "ledger.txt"
 """The file's name in a folder of specs."""
@@ -60,18 +60,6 @@ def read_ledger(path: Path) -> CaseLedger:
 def ledgers_of(paths: Sequence[Path]) -> list[Path]:
     """Return the ledgers beside the given specs: in each folder, beside each file, and that of the shipped specs for paths within them."""
     return [root / NAME for root in roots_of(paths) if (root / NAME).is_file()]
-
-
-def roots_of(paths: Sequence[Path]) -> list[Path]:
-    """Return the folders where tables of the given specs lie: the folders, those of the files, the shipped specs for paths within them."""
-    shipped = folder("specs").resolve()
-    return list(dict.fromkeys([_root(path.resolve(), shipped) for path in paths] or [shipped]))
-
-
-def _root(path: Path, shipped: Path) -> Path:
-    if path.is_relative_to(shipped):
-        return shipped
-    return path if path.is_dir() else path.parent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

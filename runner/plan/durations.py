@@ -5,9 +5,10 @@ The table ``durations.txt`` is for a machine without earlier runs. A line has se
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from runner.system.data_dirs import folder
 from runner.system.safe_open import open_untrusted
 
 TABLE = "durations.txt"
@@ -51,6 +52,18 @@ def seconds_of_tables(folders: Iterable[Path]) -> dict[str, float]:
             if _NUMBER.fullmatch(seconds) and case_id:
                 found[case_id] = float(seconds)
     return found
+
+
+def roots_of(paths: Sequence[Path]) -> list[Path]:
+    """Return the folders where tables of the given specs lie: the folders, those of the files, the shipped specs for paths within them."""
+    shipped = folder("specs").resolve()
+    return list(dict.fromkeys([_root(path.resolve(), shipped) for path in paths] or [shipped]))
+
+
+def _root(path: Path, shipped: Path) -> Path:
+    if path.is_relative_to(shipped):
+        return shipped
+    return path if path.is_dir() else path.parent
 
 
 def as_table(seconds: Mapping[str, float], comment: Iterable[str] = ()) -> str:

@@ -8,7 +8,7 @@ character as a character reference, where it is neither Markdown nor HTML.
 import html
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from runner.core.escaping import line
@@ -39,29 +39,15 @@ _REASONS = 20
 _SPECIAL = re.compile(r"[^A-Za-z0-9 ]")
 
 
-def is_wanted(option: str, environment: Mapping[str, str]) -> bool:
-    """Whether annotations and a summary are written: the value of ``--github``, and for ``auto`` the variable that GitHub sets."""
-    return option == "on" or (option == "auto" and environment.get("GITHUB_ACTIONS") == "true")
-
-
-def summary_file(environment: Mapping[str, str]) -> Path | None:
-    """Return the file of the summary; None where there is none."""
-    name = environment.get("GITHUB_STEP_SUMMARY", "")
-    return Path(name) if name else None
-
-
 class GitHubReporter:
     """Writes a summary that says that the run did not end, and at the end the summary and the annotations."""
 
     def __init__(self, setup: ReportSetup) -> None:
         self._setup = setup
-        path = setup.github_summary if setup.github else None
-        self._summary = SummaryFile(path) if path is not None else None
+        self._summary = SummaryFile(setup.github_summary) if setup.github_summary is not None else None
 
     def on_event(self, event: RunEvent) -> None:
         """Tell GitHub what an event says."""
-        if not self._setup.github:
-            return
         folder = self._setup.folder.path
         match event:
             case RunStarted():

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
-from runner.core.activity import Activity, RunningCase
+from runner.core.events import Activity, RunningCase
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.report import one_line

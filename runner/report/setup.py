@@ -16,7 +16,5 @@ class ReportSetup:
     junit_flavour: str = "default"
     page: str = ""
     """The name of the HTML report in the folder; empty where none is written."""
-    github: bool = False
-    """Whether annotations and a summary are made for GitHub Actions."""
     github_summary: Path | None = None
     """The file of the job's summary."""

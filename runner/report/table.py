@@ -2,8 +2,9 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from runner.core.events import (
     AttemptFinished,
@@ -24,8 +25,6 @@ from runner.core.events import (
 from runner.core.options import MergeOptions, RunOptions
 from runner.record.journal_writer import JournalWriter
 from runner.record.run_folder import RunFolder
-from runner.report import github
-from runner.report.github import GitHubReporter
 from runner.report.html.writing import PAGE, HtmlReporter
 from runner.report.junit import JUnitReporter
 from runner.report.setup import ReportSetup
@@ -71,6 +70,12 @@ class Reporter:
     """Whether it writes files; these are written for a merged run too."""
 
 
+def _github(setup: ReportSetup) -> Listener:
+    from runner.report.github import GitHubReporter  # only where GitHub reads it
+
+    return GitHubReporter(setup)
+
+
 REPORTERS: tuple[Reporter, ...] = (
     Reporter(
         "journal",
@@ -85,7 +90,7 @@ REPORTERS: tuple[Reporter, ...] = (
         (RunStarted, Waiting, AttemptFinished, CaseFinished, Note, Warned, ExecutionEnded, RunEnded, RunAbandoned),
     ),
     Reporter("junit", JUnitReporter, (RunStarted, HeaderCompleted, ResultsCompleted, RunAbandoned), writes_files=True),
-    Reporter("github", GitHubReporter, (RunStarted, RunEnded, RunAbandoned), writes_files=True),
+    Reporter("github", _github, (RunStarted, RunEnded, RunAbandoned), writes_files=True),
 )
 """In the order in which they receive each event. The journal is the first: a result that cannot be recorded is not reported."""
 
@@ -115,7 +120,7 @@ class Reporters:
 
 def of_run(options: RunOptions, folder: RunFolder) -> Reporters:
     """Return the listeners of ``run``."""
-    return Reporters(REPORTERS, replace(_setup(options, folder), page=PAGE))
+    return _reporters(REPORTERS, options, folder, page=PAGE)
 
 
 _OF_WATCH = ("journal", "terminal", "junit")
@@ -124,27 +129,28 @@ _OF_WATCH = ("journal", "terminal", "junit")
 
 def of_watch(options: RunOptions, folder: RunFolder) -> Reporters:
     """Return the listeners of a run of ``watch``."""
-    return Reporters([reporter for reporter in REPORTERS if reporter.name in _OF_WATCH], _setup(options, folder))
-
-
-def _setup(options: RunOptions, folder: RunFolder) -> ReportSetup:
-    return ReportSetup(
-        folder=folder,
-        min_executed=options.min_executed,
-        lets_flaky_pass=options.lets_flaky_pass,
-        junit_flavour=options.junit_flavour,
-        github=github.is_wanted(options.github, os.environ),
-        github_summary=github.summary_file(os.environ),
-    )
+    return _reporters([reporter for reporter in REPORTERS if reporter.name in _OF_WATCH], options, folder)
 
 
 def of_merge(options: MergeOptions, folder: RunFolder) -> Reporters:
     """Return the listeners of ``merge``: those that write files."""
+    return _reporters([reporter for reporter in REPORTERS if reporter.writes_files], options, folder, page=PAGE)
+
+
+def _reporters(table: Sequence[Reporter], options: RunOptions | MergeOptions, folder: RunFolder, page: str = "") -> Reporters:
+    summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
     setup = ReportSetup(
         folder=folder,
+        min_executed=options.min_executed if isinstance(options, RunOptions) else 1,
+        lets_flaky_pass=isinstance(options, RunOptions) and options.lets_flaky_pass,
         junit_flavour=options.junit_flavour,
-        page=PAGE,
-        github=github.is_wanted(options.github, os.environ),
-        github_summary=github.summary_file(os.environ),
+        page=page,
+        github_summary=Path(summary) if summary else None,
     )
-    return Reporters([reporter for reporter in REPORTERS if reporter.writes_files], setup)
+    tells_github = is_wanted(options.github, os.environ)
+    return Reporters([reporter for reporter in table if reporter.name != "github" or tells_github], setup)
+
+
+def is_wanted(option: str, environment: Mapping[str, str]) -> bool:
+    """Whether GitHub is told: the value of ``--github``, and for ``auto`` the variable that GitHub sets."""
+    return option == "on" or (option == "auto" and environment.get("GITHUB_ACTIONS") == "true")

@@ -3,8 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 
-from runner.core.activity import Activity
-from runner.core.events import CaseStarted, PhaseEntered, RunEvent, Waiting
+from runner.core.events import Activity, CaseStarted, PhaseEntered, RunEvent, Waiting
 
 
 class ActivityEvents:

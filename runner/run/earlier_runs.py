@@ -9,8 +9,7 @@ from runner.core.case import Case
 from runner.core.diagnostics import UsageError, one_line, shown_path
 from runner.core.options import RunOptions
 from runner.core.outcomes import Outcome
-from runner.plan.case_ledger import roots_of
-from runner.plan.durations import seconds_of_run, seconds_of_tables
+from runner.plan.durations import roots_of, seconds_of_run, seconds_of_tables
 from runner.plan.schedule import SchedulingOptions
 from runner.record.journal import JournalError, read_run
 from runner.record.run_folder import JOURNAL, LATEST, REPORTS, find_run, require_still

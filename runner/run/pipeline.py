@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from runner.core.activity import Activity
 from runner.core.case import Availability, Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import UsageError
+from runner.core.events import Activity
 from runner.core.options import ExecutionOptions
 from runner.core.results import CaseResult
 from runner.execute.base import Execution, Executor, ExecutorSettings, Job

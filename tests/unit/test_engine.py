@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from runner.core.activity import Activity
+from runner.core.events import Activity
 from runner.execute.base import Execution, Job
 from runner.execute.local.engine import Engine
 from runner.execute.local.executor import LocalExecutor

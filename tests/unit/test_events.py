@@ -12,9 +12,8 @@ import pytest
 
 from runner.cli.parser import main
 from runner.core import events
-from runner.core.activity import Activity, RunningCase
 from runner.core.case import Case
-from runner.core.events import RunEvent
+from runner.core.events import Activity, RunEvent, RunningCase
 from runner.core.exit_codes import ExitCode
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult

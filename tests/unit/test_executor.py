@@ -13,7 +13,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from runner.cli.parser import main
-from runner.core.activity import Activity
+from runner.core.events import Activity
 from runner.core.exit_codes import ExitCode
 from runner.core.observation import Ending, ServiceReport
 from runner.execute.base import Execution, Executor, ExecutorSettings, Job

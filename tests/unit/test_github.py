@@ -15,9 +15,10 @@ from runner.core.exit_codes import ExitCode
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.record.run_folder import RunFolder
-from runner.report.github import MOST_ANNOTATIONS, SUMMARY_LIMIT, GitHubReporter, annotations, is_wanted, summary
+from runner.report.github import MOST_ANNOTATIONS, SUMMARY_LIMIT, GitHubReporter, annotations, summary
 from runner.report.run_report import RunReport
 from runner.report.setup import ReportSetup
+from runner.report.table import is_wanted
 from runner.system import output
 from tests.ended_runs import NOT_GREEN, PASSES, TEXTS, run
 from tests.fakes import ROOT
@@ -199,7 +200,7 @@ def test_the_summary_keeps_to_its_room_and_counts_the_rest(room: int) -> None:
 def told(tmp_path: Path) -> tuple[GitHubReporter, Path]:
     path = tmp_path / "summary.md"
     folder = RunFolder(path=tmp_path / "run", run_id="r1")
-    return GitHubReporter(ReportSetup(folder=folder, github=True, github_summary=path)), path
+    return GitHubReporter(ReportSetup(folder=folder, github_summary=path)), path
 
 
 def begin(reporter: GitHubReporter) -> None:
@@ -257,7 +258,7 @@ def test_a_summary_that_cannot_be_written_fails_no_run(told: tuple[GitHubReporte
     reporter, path = told
     path.parent.joinpath("file").write_text("")
     reporter = GitHubReporter(
-        ReportSetup(folder=RunFolder(path=path.parent, run_id="r"), github=True, github_summary=path.parent / "file" / "summary.md")
+        ReportSetup(folder=RunFolder(path=path.parent, run_id="r"), github_summary=path.parent / "file" / "summary.md")
     )
     begin(reporter)
     end(reporter, PASSES)

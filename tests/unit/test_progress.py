@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from runner.core.activity import Activity, RunningCase
 from runner.core.case import CaseId
+from runner.core.events import Activity, RunningCase
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.report.progress import FIRST_HEARTBEAT, LAST_HEARTBEAT, MOST_RUNNING, Progress

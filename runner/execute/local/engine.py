@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from runner.core import devices
-from runner.core.activity import Activity, RunningCase
+from runner.core.events import Activity, RunningCase
 from runner.execute.base import Execution, Job
 from runner.execute.local.memory import MemoryWatch
 from runner.execute.local.pool import Limits, Pool

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from runner.core.activity import Activity
+from runner.core.events import Activity
 from runner.execute.base import Execution, ExecutorSettings, Job
 from runner.execute.local.engine import Engine
 from runner.execute.local.pool import Limits

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from runner.core.activity import Activity, RunningCase
 from runner.core.case import Case
 from runner.core.diagnostics import UsageError
+from runner.core.events import Activity, RunningCase
 from runner.core.results import CaseResult
 from runner.execute.base import Execution, Job
 from runner.execute.ray import source
