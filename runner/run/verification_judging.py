@@ -8,12 +8,12 @@ from pathlib import Path
 
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
-from runner.core.conformance import ProfileRecord, Statement
+from runner.core.conformance import ProfileRecord
 from runner.core.diagnostics import InvalidSpecs, Position, UsageError, one_line, shown_path
 from runner.core.expectation import Status
 from runner.core.header import RunHeader
 from runner.core.observation import Observation
-from runner.core.results import CaseResult, Verdict
+from runner.core.results import CaseResult
 from runner.judge.cross_checks import disagreements, impossible_on_machine
 from runner.judge.evidence import carried_out, read_observation
 from runner.judge.waivers import Waivers, apply
@@ -75,7 +75,9 @@ def problems_of_files(header: RunHeader, place: Path, published: Sequence[Path])
     known = _published(published)
     for name in sorted(header.specs):
         if name.startswith(f"{SHIPPED}/"):
-            yield from _of_shipped(name, header.specs[name])
+            path = folder("specs") / name.removeprefix(f"{SHIPPED}/")
+            if ".." in Path(name).parts or not path.is_file() or digest(path.read_bytes()) != header.specs[name]:
+                yield f"'{name}' is not a published file of this version"
         elif name.startswith(f"{OWN}/") and published and not _is_published(name, header.specs[name], known):
             yield f"'{name}' is not one of the published files that you named"
         elif not name.startswith(f"{OWN}/"):
@@ -90,14 +92,6 @@ def files_of_profile(name: str | None) -> tuple[Path, ...]:
     shipped = folder("specs").resolve()
     found = (profile.document.path, *profile.specs, *profile.backends, *profile.waivers)
     return tuple(path for path in found if not Path(os.path.realpath(path)).is_relative_to(shipped))
-
-
-def _of_shipped(name: str, found: str) -> Iterator[str]:
-    path = folder("specs") / name.removeprefix(f"{SHIPPED}/")
-    if ".." in Path(name).parts or not path.is_file():
-        yield f"'{name}' is no published file of this version"
-    elif digest(path.read_bytes()) != found:
-        yield f"'{name}' is not the published file of this version"
 
 
 def _published(paths: Sequence[Path]) -> dict[tuple[str, str], list[Path]]:
@@ -124,7 +118,12 @@ def loaded(header: RunHeader, results: Sequence[CaseResult], place: Path) -> The
     """Load what the run read; raise ``NotOfTheRun``, or ``InvalidSpecs`` or ``UsageError`` where it cannot be loaded here."""
     (place / OWN).mkdir(parents=True, exist_ok=True)
     (place / OWN / _MARK).touch()
-    specs = {result.spec: _spec(header, result, place) for result in results}
+    specs: dict[str, SpecPath] = {}
+    for result in results:
+        path, depth = _file(header, result.spec, place), len(Path(result.area).parts)
+        if depth >= len(path.parents):
+            raise NotOfTheRun(f"'{result.spec}' does not lie in the folder '{result.area}', which the run names")
+        specs[result.spec] = SpecPath(path=path, root=path.parents[depth])
     backends = [_file(header, str(path), place) for path in files_of(header, "backends")]
     waivers = [_file(header, str(path), place) for path in files_of(header, "waivers")]
     suite = load_specs(list(specs.values()), backends, surroundings_of(header.environment.get("torch"), None))
@@ -138,21 +137,11 @@ def loaded(header: RunHeader, results: Sequence[CaseResult], place: Path) -> The
     return Then(suite=suite, waivers=Waivers(found, day), known=surroundings_then(header), names=names)
 
 
-def _spec(header: RunHeader, result: CaseResult, place: Path) -> SpecPath:
-    path = _file(header, result.spec, place)
-    depth = len(Path(result.area).parts)
-    if depth >= len(path.parents):
-        raise NotOfTheRun(f"'{result.spec}' does not lie in the folder '{result.area}', which the run names")
-    return SpecPath(path=path, root=path.parents[depth])
-
-
 def _file(header: RunHeader, name: str, place: Path) -> Path:
     """Return where a file of the submission is here; raise ``NotOfTheRun`` for a name that is none."""
     if name not in header.specs:
         raise NotOfTheRun(f"'{one_line(name)}' is no file that the run read")
-    if name.startswith(f"{SHIPPED}/"):
-        return folder("specs") / name.removeprefix(f"{SHIPPED}/")
-    return place / name
+    return folder("specs") / name.removeprefix(f"{SHIPPED}/") if name.startswith(f"{SHIPPED}/") else place / name
 
 
 def _name(document: Document, place: Path) -> str:
@@ -176,55 +165,53 @@ def stolen(results: Sequence[CaseResult]) -> Iterator[str]:
 
 
 def judged_again(
-    run: Run, place: Path, found: tuple[Finding, ...], *, signature: tuple[str, bool], profile: str | None, specs: Sequence[Path]
+    run: Run, place: Path, before: tuple[Finding, ...], *, signature: tuple[str, bool], profile: str | None, specs: Sequence[Path]
 ) -> Verification:
-    """Return what is found of a run whose members lie in the folder ``place``; ``found`` was found before."""
+    """Return what is found of a run whose members lie in the folder ``place``; ``before`` are the findings so far."""
     published = [*specs, *files_of_profile(profile)]
-    findings = [*found, *(Finding("files", problem) for problem in problems_of_files(run.header, place, published))]
+    findings = [*before, *(Finding("files", problem) for problem in problems_of_files(run.header, place, published))]
     findings += [Finding("cases", problem) for problem in stolen(run.results)]
-    results, problems, unjudged = _loaded_and_judged(run, place)
+    results: Sequence[CaseResult] = run.results
+    unjudged: list[str] = []
+    try:
+        then = loaded(run.header, run.results, place)
+    except NotOfTheRun as error:
+        findings.append(Finding("files", str(error)))
+        unjudged.append("the cases cannot be loaded: the journal names other files than there are")
+    except (InvalidSpecs, UsageError, ValueError) as error:
+        unjudged.append(f"the cases cannot be loaded here: {_first(error)}".replace(f"{place}/", ""))
+    else:
+        results, contradictions = _results(run, then, place)
+        findings += contradictions
     mine = _mine(run.header, profile)
-    statement, others, why = _statement(run.header, results, mine)
-    findings += [*problems, *others, *_other_statement(run, statement if not (unjudged or others) else None)]
+    record = next(iter(run.header.profile), None)
+    if record is None and mine:
+        findings.append(Finding("profile", f"the run is not one of a profile, and --profile asks for {mine}"))
+    elif record is not None:
+        findings += [Finding("profile", problem) for problem in _options(run.header)]
+        try:
+            record = _own_record(mine, run.header, record, results, findings) if mine else record
+        except InvalidSpecs as error:
+            record = None
+            unjudged.append(f"the profile {mine} cannot be read here: {_first(error)}")
     known = Known(signer=signature[0], is_signed=signature[1], has_files=bool(published), has_profile=bool(mine))
     claims = claims_of(run, results, known)
     return Verification(
         findings=tuple(findings),
-        unjudged=(*unjudged, *why),
+        unjudged=tuple(unjudged),
         follows=() if findings or unjudged else claims.follows,
         words=claims.words,
         run=run.header.run_id,
         signer=signature[0],
         totals=totals(results),
-        statement=statement,
+        statement=replace(run.header, profile=(record,)).statement(results) if record else None,
         code_of_cases=run.header.conclusion(results)[0],
     )
-
-
-def _loaded_and_judged(run: Run, place: Path) -> tuple[Sequence[CaseResult], list[Finding], list[str]]:
-    """Return the results as they are judged now, the contradictions, and why they could not be judged."""
-    assert run.footer is not None, "checked by the caller"
-    try:
-        then = loaded(run.header, run.results, place)
-    except NotOfTheRun as error:
-        return run.results, [Finding("files", str(error))], ["the cases cannot be loaded: the journal names other files than there are"]
-    except (InvalidSpecs, UsageError, ValueError) as error:
-        why = _first(error).replace(f"{place}/", "")
-        return run.results, [], [f"the cases cannot be loaded here: {why}"]
-    results, findings = _results(run, then, place)
-    return results, findings, []
 
 
 def _first(error: Exception) -> str:
     """Return the first problem of an error on one line."""
     return one_line(str(error.diagnostics[0] if isinstance(error, InvalidSpecs) and error.diagnostics else error).splitlines()[0])
-
-
-def _other_statement(run: Run, computed: Statement | None) -> Iterator[Finding]:
-    """Yield how the recorded statement differs from the one that was computed; nothing where it could not be."""
-    for stated in run.footer.statement if run.footer and computed else ():
-        if computed and computed.conformance is not stated.conformance:
-            yield Finding("statement", f"it states {stated.conformance.value}, and its cases give {computed.conformance.value}")
 
 
 # -- cases ----------------------------------------------------------------------------------------------------------
@@ -321,41 +308,31 @@ def _differences(then: CaseResult, now: CaseResult, files: Then) -> Iterator[str
     if any("pattern too slow" in verdict.observed for verdict in now.verdicts if verdict.status is Status.ERROR):
         return  # this machine was too slow for a verdict
     if (then.outcome, then.failure_type, then.level) != (now.outcome, now.failure_type, now.level):
-        yield f"{then.outcome.label} is recorded, and judging it again gives {now.outcome.label}{_because(now)}"
+        yield f"{then.outcome.label} is recorded, and judging it again gives {now.outcome.label}{f': {now.reason}' if now.reason else ''}"
         return
     if len(then.verdicts) != len(now.verdicts):
         yield f"{len(then.verdicts)} verdicts are recorded, and judging it again gives {len(now.verdicts)}"
         return
     for old, new in zip(then.verdicts, now.verdicts, strict=True):
-        if _of(old, then) != _of(new, files):
+        if (old.kind, old.status, _place(old.position)) != (new.kind, new.status, files.place(new.position)):
             was = f"{old.kind} {old.status.value} at line {old.position.line}"
             yield f"{was} is recorded, and judging it again gives {new.kind} {new.status.value}"
         elif not rejudge.is_same_text(old, new):
             yield f"the text of {old.kind} at line {old.position.line} is not what judging it again gives"
-    place = (then.position.file, then.position.line, then.position.column)
-    if place not in (files.place(now.position), files.place(first.position) if (first := next(iter(now.waivers), None)) else None):
+    if _place(then.position) not in (files.place(now.position), *(files.place(waiver.position) for waiver in now.waivers[:1])):
         yield "its position is not that of its first failure"
-    said = [(one.effect, one.cases, one.issue, one.until) for one in then.waivers]
-    if said != [(one.effect, one.cases, one.issue, one.until) for one in now.waivers]:
+    recorded, again = ([(waiver.effect, waiver.cases, waiver.issue, waiver.until) for waiver in result.waivers] for result in (then, now))
+    if recorded != again:
         yield "its waivers are not those of the files"
     if not then.waivers and not rejudge.is_text(then.reason, now.reason):
         yield "its reason is not what judging it again gives"
 
 
-def _of(verdict: Verdict, files: Then | CaseResult) -> tuple[str, Status, tuple[str, int, int]]:
-    position = verdict.position
-    place = files.place(position) if isinstance(files, Then) else (position.file, position.line, position.column)
-    return verdict.kind, verdict.status, place
-
-
-def _because(now: CaseResult) -> str:
-    return f": {now.reason}" if now.reason else ""
+def _place(position: Position) -> tuple[str, int, int]:
+    return position.file, position.line, position.column
 
 
 # -- profile, statement -----------------------------------------------------------------------------------
-
-
-_Stated = tuple[Statement | None, list[Finding], list[str]]
 
 
 def _mine(header: RunHeader, name: str | None) -> str:
@@ -365,76 +342,36 @@ def _mine(header: RunHeader, name: str | None) -> str:
     return name or next((Path(file).stem for file in files), "")
 
 
-def _statement(header: RunHeader, results: Sequence[CaseResult], mine: str) -> _Stated:
-    """Return the statement of a profile, the contradictions, and why it could not be compared with the reader's own profile."""
-    recorded = next(iter(header.profile), None)
-    if recorded is None:
-        return None, [Finding("profile", f"the run is not one of a profile, and --profile asks for {mine}")] if mine else [], []
-    findings = [Finding("profile", problem) for problem in _options(header)]
-    record = recorded
-    if mine:
-        try:
-            own = _own_profile(mine, header)
-        except InvalidSpecs as error:
-            return None, findings, [f"the profile {mine} cannot be read here: {_first(error)}"]
-        record = own.record
-        findings += [Finding("profile", problem) for problem in (*_other_profile(recorded, record), *_other_files(header, own))]
-        findings += [Finding("cases", problem) for problem in _other_cases(results, own)]
-    return replace(header, profile=(record,)).statement(results), findings, []
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Own:
-    """The reader's profile."""
-
-    record: ProfileRecord
-    digests: Mapping[str, str]
-    """The digest of each case that it names."""
-    waivers: frozenset[str]
-    """The sha256 of each file of waivers that it permits."""
-
-
-def _own_profile(name: str, header: RunHeader) -> _Own:
-    """Return what a profile of the reader requires, from the reader's own files, of the torch of the run."""
+def _own_record(name: str, header: RunHeader, said: ProfileRecord, results: Sequence[CaseResult], findings: list[Finding]) -> ProfileRecord:
+    """Return what a profile of the reader requires, from the reader's own files, of the torch of the run; add what is another there."""
     profile = read_profile(name)
     suite = load(profile.specs, profile.backends, surroundings_of(header.environment.get("torch"), None))
     waivers = load_waivers(profile.waivers, suite.backends)
-    found = cases_of(profile, suite, waivers)
-    digests = {str(case.id): digest_of(case) for case in found.cases}
-    return _Own(record=found.record, digests=digests, waivers=frozenset(document.digest for document in waivers.documents))
-
-
-def _other_files(header: RunHeader, mine: _Own) -> Iterator[str]:
-    """Yield each file of waivers that the run read, and that the profile does not permit."""
-    for name in map(str, files_of(header, "waivers")):
-        if header.specs.get(name) not in mine.waivers:
-            yield f"the run read the waivers of '{name}', which the profile does not permit"
-
-
-def _other_cases(results: Sequence[CaseResult], mine: _Own) -> Iterator[str]:
+    resolved = cases_of(profile, suite, waivers)
+    findings += [Finding("profile", problem) for problem in _other_profile(said, resolved.record)]
+    permitted = {document.digest for document in waivers.documents}
+    for file in map(str, files_of(header, "waivers")):
+        if header.specs.get(file) not in permitted:
+            findings.append(Finding("profile", f"the run read the waivers of '{file}', which the profile does not permit"))
+    digests = {str(case.id): digest_of(case) for case in resolved.cases}
     for result in results:
-        if result.digest != mine.digests.get(result.case_id, result.digest):
-            yield f"{result.case_id}: it is not the case of this name in your files"
+        if result.digest != digests.get(result.case_id, result.digest):
+            findings.append(Finding("cases", f"{result.case_id}: it is not the case of this name in your files"))
+    return resolved.record
 
 
 def _other_profile(said: ProfileRecord, mine: ProfileRecord) -> Iterator[str]:
     """Yield how the profile that a run recorded differs from the reader's."""
-    for what, one, other in (("name", said.name, mine.name), ("version", said.version, mine.version), ("sha256", said.digest, mine.digest)):
-        if one != other:
-            yield f"the {what} of the run's profile is '{one[:40]}', and that of yours is '{other[:40]}'"
-    if said.torch != mine.torch:
-        yield "the run's profile is for another range of torch"
-    levels = {level.name: level for level in said.levels}
-    for level in mine.levels:
-        theirs = levels.pop(level.name, None)
-        left_out = sorted(set(level.required) - set(theirs.required if theirs else ()))
-        if left_out:
-            yield f"the run's profile leaves out {len(left_out)} required cases of {level.name}: {left_out[0]}"
-        elif theirs is None or set(theirs.required) != set(level.required) or set(theirs.optional) != set(level.optional):
-            yield f"the run's profile has other cases in {level.name}"
-    yield from (f"the run's profile has the level {name}, and yours has not" for name in levels)
+    for what in ("name", "version", "digest", "torch"):
+        if getattr(said, what) != getattr(mine, what):
+            yield f"the {what} of the run's profile is '{getattr(said, what)[:40]}', and that of yours is '{getattr(mine, what)[:40]}'"
+    levels, own = ({level.name: (set(level.required), set(level.optional)) for level in one.levels} for one in (said, mine))
+    if left_out := sorted(set(mine.required) - set(said.required)):
+        yield f"the run's profile leaves out {len(left_out)} required cases: {left_out[0]}"
+    elif levels != own:
+        yield "the run's profile has other levels, or other cases in one"
     if more := set(said.waivers) - set(mine.waivers):
-        yield f"the run's profile permits {len(more)} waivers that yours does not: {sorted(one.cases for one in more)[0]}"
+        yield f"the run's profile permits {len(more)} waivers that yours does not: {min(waiver.cases for waiver in more)}"
 
 
 def _options(header: RunHeader) -> Iterator[str]:

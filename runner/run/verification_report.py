@@ -24,7 +24,6 @@ CHECKS: Mapping[str, str] = {
     "facts": "code, counters, census and kernels of each observation agree",
     "machine": "the facts of the machine allow what was executed there",
     "profile": "the run is one of this profile, with its cases, waivers and options",
-    "statement": "the statement follows from the results",
 }
 """What is checked, by the word of a finding."""
 
