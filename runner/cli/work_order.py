@@ -9,9 +9,7 @@ from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
 from runner.core.options import ListOptions
 from runner.language.load import load
-from runner.plan.on_request import requested
-from runner.plan.selection import Shard, select, why_nothing_selected, without_benches
-from runner.plan.shards import BY_LABEL, label_shards, member_of
+from runner.plan.selection import BY_LABEL, Shard, label_shards, member_of, requested, select, why_nothing_selected, without_benches
 from runner.system import output
 
 FORMAT = 1

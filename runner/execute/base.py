@@ -16,8 +16,7 @@ from typing import Protocol, Self, TypeAlias
 from runner.core.events import Activity
 from runner.core.observation import Ending, ServiceReport
 from runner.core.protocol import Json
-from runner.plan.jobs import Environment
-from runner.plan.resources import Capacity, Needs
+from runner.plan.resources import Capacity, Environment, Needs
 from runner.system.scratch import Space
 
 LOCAL = "local"

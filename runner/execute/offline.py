@@ -11,7 +11,7 @@ from runner.core.protocol import SIMULATED
 from runner.execute.base import ExecutorSettings
 from runner.execute.local.executor import LocalExecutor
 from runner.execute.local.spawn import ProcessStarter, environment_for
-from runner.plan.jobs import Environment
+from runner.plan.resources import Environment
 
 _OF_TRITON = ("TRITON_", "AMDGCN_", "MLIR_", "LLVM_")
 """The beginnings of variables that change what Triton compiles, or replace it."""

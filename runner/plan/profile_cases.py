@@ -25,8 +25,7 @@ from runner.language.profiles import Entry, Permission, Profile, read_profile
 from runner.language.read.document import DataPath
 from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS, Waiver, WaiverFiles
 from runner.plan.case_ledger import compare, ledgers_of, read_ledger
-from runner.plan.on_request import requested
-from runner.plan.selection import unmatched
+from runner.plan.selection import requested, unmatched
 from runner.system.installed_torch import installed_torch, release
 from runner.vocabulary.expectations import EXPECTATIONS
 

@@ -1,9 +1,13 @@
-"""Whether a job fits beside the running ones, and which waiting job is next. Pure logic: nothing here starts a process."""
+"""What a job needs: an environment and resources; whether it fits beside the running ones, and which waiting job is next. Pure logic."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
+
+from runner.core import devices
+from runner.core.protocol import SIMULATED, TARGET
+from runner.core.targets import simulated
 
 MOST_OVERTAKES = 16
 """How many later jobs may overtake a job that waits for room; after that, nothing starts until that job has room."""
@@ -16,6 +20,31 @@ _UNBOUND = 1 << 30
 
 _ROUNDING = 1e-9
 """Tolerance for sums of fractional cores: 0.1 has no exact float."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """The environment in which a zygote is started: variables added to the runner's own (None removes one)."""
+
+    variables: Mapping[str, str | None] = field(default_factory=dict)
+    kinds: frozenset[str] = frozenset()
+    """Kinds of device that its cases compile for; the warm-up depends on them."""
+
+    @property
+    def key(self) -> str:
+        """Equal for environments that may share a zygote. A zygote is warmed up for a GPU or for the CPU, not for both."""
+        return repr((self.uses_accelerator, sorted(self.variables.items())))
+
+    @property
+    def uses_accelerator(self) -> bool:
+        """Whether one of its cases compiles for an accelerator, for which torch queries the driver."""
+        return devices.any_accelerator(self.kinds)
+
+
+def compiler_of(environment: Environment) -> str | None:
+    """Return the name of what an environment compiles with: a target, or a simulated target; None for one that executes."""
+    target = environment.variables.get(TARGET)
+    return simulated(target) if target is not None and SIMULATED in environment.variables else target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

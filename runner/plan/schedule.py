@@ -11,8 +11,7 @@ from runner.core.case import Case
 from runner.core.conditions import VersionRange
 from runner.core.diagnostics import UsageError, one_line
 from runner.core.protocol import SIMULATED, TARGET
-from runner.plan.jobs import Environment
-from runner.plan.resources import Capacity, Needs
+from runner.plan.resources import Capacity, Environment, Needs
 from runner.system import hardware
 from runner.system.capabilities import CAPABILITIES, Machine, memory_of
 from runner.vocabulary.steps import traits_of

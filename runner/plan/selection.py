@@ -1,12 +1,16 @@
-"""Selection of cases by backend, by glob on ids, and by shard; and of their steps.
+"""Selection of cases by backend, by glob on ids, by tag, by request, and by shard; and of their steps.
 
-Only ``*`` and ``?`` are special in a glob, so that an id selects itself.
+Only ``*`` and ``?`` are special in a glob, so that an id selects itself. A spec with ``on_request: true`` is executed where a path, a tag
+or a glob names it. A path names it when it is its file, or a folder of such specs alone; a glob when it matches cases of such specs
+alone. So ``run`` of the shipped specs, and ``--select '*'``, leave it out.
 """
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from runner.core.case import Case, Step
 from runner.core.diagnostics import UsageError, one_line, unknown
@@ -34,10 +38,13 @@ class Shard:
 
     def holds(self, case: Case) -> bool:
         """Whether the case belongs to this shard. Only its id decides, so adding other cases does not change its shard."""
-        import hashlib  # loads OpenSSL: not for commands that do not shard
+        return _number(case) % self.count == self.index - 1
 
-        number = int.from_bytes(hashlib.sha256(case.id.encode("utf-8", "surrogatepass")).digest()[:8], "big")
-        return number % self.count == self.index - 1
+
+def _number(case: Case) -> int:
+    import hashlib  # loads OpenSSL: not for commands that do not shard
+
+    return int.from_bytes(hashlib.sha256(case.id.encode("utf-8", "surrogatepass")).digest()[:8], "big")
 
 
 def unmatched(globs: Sequence[str], cases: Sequence[Case]) -> list[str]:
@@ -142,3 +149,97 @@ def why_nothing_selected(
     given = [*(f"--backend {name}" for name in names), *(f"--select {glob}" for glob in globs)]
     given += [*(f"--tag {tag}" for tag in tags), *([f"--shard {shard}"] if shard else [])]
     return f"no case is selected: none of the {read} cases that were read matches {' '.join(given) or 'the paths'} ('list' shows them)"
+
+
+def requested(
+    cases: Sequence[Case], read: Sequence[Case], *, paths: Sequence[Path], globs: Sequence[str], tags: Sequence[str]
+) -> list[Case]:
+    """Return the cases without those on request that nothing names. ``read`` are all cases that were read."""
+    if not any(case.on_request for case in cases):
+        return list(cases)
+    specs = {case.spec: case.on_request for case in read}
+    named = {spec for path in paths for spec in _named_by(path, specs)}
+    tagged = frozenset(tags)
+    patterns = [pattern for text in globs if (pattern := glob(text)) and _matches_them_alone(pattern.fullmatch, read)]
+    return [
+        case
+        for case in cases
+        if not case.on_request
+        or case.spec in named
+        or not tagged.isdisjoint(case.tags)
+        or any(pattern.fullmatch(case.id) for pattern in patterns)
+    ]
+
+
+def _named_by(path: Path, specs: dict[str, bool]) -> list[str]:
+    """Return the specs on request at a path, where it leads to no other spec."""
+    whole = path.resolve()
+    below = [spec for spec in specs if (file := Path(spec).resolve()) == whole or whole in file.parents]
+    return below if all(specs[spec] for spec in below) else []
+
+
+def _matches_them_alone(matches: Callable[[str], object], read: Sequence[Case]) -> bool:
+    return not any(matches(case.id) for case in read if not case.on_request)
+
+
+def not_requested(count: int) -> str:
+    """Return in words how many cases on request were not selected."""
+    cases = "1 case on request was" if count == 1 else f"{count} cases on request were"
+    return f"{cases} not selected (name their file or folder, or use --tag or --select)"
+
+
+def check_names(names: Sequence[str], backends: Backends) -> None:
+    """Raise ``UsageError`` for a name that is neither a backend nor a capability."""
+    from runner.system.capabilities import CAPABILITIES  # ``list`` needs none of them
+
+    for name in names:
+        if name not in backends.by_name and name not in CAPABILITIES:
+            message, hint = unknown("backend or capability", name, [*backends.by_name, *CAPABILITIES])
+            raise UsageError(f"--require: {message} ({hint})")
+
+
+BY_ID = "id"
+BY_LABEL = "label"
+NO_LABEL = "anything"
+"""The label of cases that require nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelShard:
+    """One shard: the ``index``-th of those of a label, from 1."""
+
+    label: str
+    index: int
+    count: int
+
+
+def label_of(case: Case) -> str:
+    """Return what a case requires of its machine, as text."""
+    found = {f"{one.name} {one.argument}" if one.argument else one.name for one in case.requires}
+    return ", ".join(sorted(found)) or NO_LABEL
+
+
+def label_shards(cases: Sequence[Case], count: int) -> list[LabelShard]:
+    """Return ``count`` shards: at least one for each label, and the others where the most cases are. The cases alone decide.
+
+    Raise ``UsageError`` for fewer shards than labels.
+    """
+    sizes = Counter(label_of(case) for case in cases)
+    if count < len(sizes):
+        named = "; ".join(f"{label}: {size}" for label, size in sizes.most_common(3))
+        raise UsageError(
+            f"{count} shards by label: the selection has {len(sizes)} labels, which need as many ({named}; more shards, or by id)"
+        )
+    given = dict.fromkeys(sorted(sizes), 1)
+    for _ in range(count - len(given) if given else 0):
+        largest = max(given, key=lambda label: (sizes[label] / given[label], label))
+        given[largest] += 1
+    return [LabelShard(label=label, index=index, count=of) for label, of in given.items() for index in range(1, of + 1)]
+
+
+def member_of(whole: Sequence[Case], shard: Shard, by: str) -> Callable[[Case], bool]:
+    """Return whether a case of the whole selection belongs to a shard."""
+    if by == BY_ID:
+        return shard.holds
+    mine = label_shards(whole, shard.count)[shard.index - 1]
+    return lambda case: label_of(case) == mine.label and _number(case) % mine.count == mine.index - 1

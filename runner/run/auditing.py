@@ -22,8 +22,7 @@ from runner.judge.waivers import Waivers
 from runner.language.load import Suite, load, load_specs, surroundings_of
 from runner.language.waivers import WaiverFiles
 from runner.plan import schedule
-from runner.plan.on_request import requested
-from runner.plan.selection import Shard, select, without_benches
+from runner.plan.selection import Shard, requested, select, without_benches
 from runner.plan.worker_plan import digest_of
 from runner.record.evidence import OBSERVATION, EvidenceAltered, RecordedFiles
 from runner.record.journal import JournalError, read_run

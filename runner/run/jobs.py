@@ -11,7 +11,7 @@ from runner.execute.executors import OFFLINE
 from runner.language.backends import Backend
 from runner.language.expand.cases import surroundings
 from runner.plan import schedule
-from runner.plan.jobs import Environment, compiler_of
+from runner.plan.resources import Environment, compiler_of
 from runner.plan.worker_plan import make_plan
 from runner.record.run_folder import RunFolder
 from runner.system import availability

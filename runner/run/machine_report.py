@@ -11,7 +11,7 @@ from runner.core.diagnostics import UsageError
 from runner.execute.base import ExecutorSettings, Job
 from runner.execute.executors import EXECUTORS, LOCAL
 from runner.plan import schedule
-from runner.plan.jobs import Environment
+from runner.plan.resources import Environment
 from runner.run.jobs import FACTS
 from runner.system import availability, child_python, scratch
 from runner.system.capabilities import Machine

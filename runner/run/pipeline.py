@@ -19,7 +19,7 @@ from runner.language.expand.cases import surroundings
 from runner.language.load import Suite
 from runner.language.read.templates import TemplateError
 from runner.plan import schedule
-from runner.plan.jobs import compiler_of
+from runner.plan.resources import compiler_of
 from runner.record.run_folder import RunFolder
 from runner.run.case_script import write_script
 from runner.run.jobs import FACTS, Jobs, exclusive

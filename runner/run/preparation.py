@@ -17,10 +17,8 @@ from runner.execute.routing import Makers
 from runner.judge.waivers import Waivers
 from runner.language.load import Suite, load
 from runner.language.waivers import load_waivers
-from runner.plan import required, schedule
-from runner.plan.on_request import not_requested, requested
-from runner.plan.selection import Shard, select, unmatched, why_nothing_selected, without_benches
-from runner.plan.shards import member_of
+from runner.plan import schedule, selection
+from runner.plan.selection import Shard, member_of, not_requested, requested, select, unmatched, why_nothing_selected, without_benches
 from runner.run.earlier_runs import Failed, among, scheduling_of, why_none, with_failed
 from runner.run.header import header_of, with_recorded_profile
 from runner.system import cache_dirs, output, scratch
@@ -131,7 +129,7 @@ def _chosen(options: RunOptions, suite: Suite, waivers: Waivers, failed: Failed 
     if not options.bench:
         whole = [without_benches(case) for case in whole]
     selected = _of_shard(options, whole)
-    required.check_names(options.require, suite.backends)
+    selection.check_names(options.require, suite.backends)
     for hint in unmatched(options.select, suite.cases):
         output.note(hint)
     if not selected:

@@ -9,7 +9,7 @@ import pytest
 
 from runner.core.diagnostics import UsageError
 from runner.execute.local.spawn import environment_for
-from runner.plan.jobs import Environment
+from runner.plan.resources import Environment
 from runner.system import availability, child_python
 from runner.system.installed_torch import installed_torch
 

@@ -9,7 +9,7 @@ from runner.core import devices
 from runner.core.case import Availability
 from runner.core.devices import ACCELERATORS, Accelerator, Build
 from runner.language.check.conditions import VENDORS
-from runner.plan.jobs import Environment
+from runner.plan.resources import Environment
 from runner.plan.schedule import environment_of, needs_of
 from runner.system.capabilities import CAPABILITIES, Machine
 from runner.system.installed_torch import torch_at

@@ -26,8 +26,7 @@ from runner.execute.local.pool import Grace, Limits
 from runner.execute.local.running import LocalJob
 from runner.execute.local.spawn import Zygote, ZygoteProcess
 from runner.execute.local.workers import Worker
-from runner.plan.jobs import Environment
-from runner.plan.resources import Capacity, Needs, Room
+from runner.plan.resources import Capacity, Environment, Needs, Room
 from runner.worker.process import zygote
 
 ANSWER = """\

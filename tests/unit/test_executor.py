@@ -19,8 +19,7 @@ from runner.core.observation import Ending, ServiceReport
 from runner.execute.base import Execution, Executor, ExecutorSettings, Job
 from runner.execute.executors import EXECUTORS, LOCAL
 from runner.execute.local.executor import LocalExecutor
-from runner.plan.jobs import Environment
-from runner.plan.resources import Capacity, Needs
+from runner.plan.resources import Capacity, Environment, Needs
 from runner.record.journal import read_run
 from runner.run.artifacts import code_files
 from runner.system.scratch import Space

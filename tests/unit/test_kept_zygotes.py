@@ -16,8 +16,7 @@ from runner.execute.local import kept_zygotes
 from runner.execute.local.executor import LocalExecutor
 from runner.execute.local.kept_zygotes import MOST_KEPT, KeptZygote, ZygoteStore
 from runner.execute.local.spawn import ProcessStarter
-from runner.plan.jobs import Environment
-from runner.plan.resources import Capacity
+from runner.plan.resources import Capacity, Environment
 
 SECONDS = 30.0
 

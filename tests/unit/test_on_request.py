@@ -11,8 +11,7 @@ from runner.core.case import Case, CaseId
 from runner.core.diagnostics import UsageError
 from runner.core.options import RunOptions
 from runner.language.backends import load_backends
-from runner.plan.on_request import requested
-from runner.plan.selection import select
+from runner.plan.selection import requested, select
 from runner.report.console import print_report
 from runner.run.preparation import Selection, choose
 from tests.fakes import case

@@ -6,8 +6,7 @@ from pathlib import Path
 from runner.execute.base import Execution, Executor, ExecutorSettings, Job
 from runner.execute.executors import EXECUTORS, LOCAL, OFFLINE
 from runner.execute.routing import RoutingExecutor
-from runner.plan.jobs import Environment
-from runner.plan.resources import Capacity
+from runner.plan.resources import Capacity, Environment
 from tests.fakes import ENDED, FakeExecutor
 
 CAPACITY = Capacity(jobs=1, cores=1, memory=1 << 30)

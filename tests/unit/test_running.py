@@ -13,7 +13,7 @@ from runner.execute.base import Job
 from runner.execute.local import running
 from runner.execute.local.running import Inbox, LocalJob
 from runner.execute.local.workers import Worker
-from runner.plan.jobs import Environment
+from runner.plan.resources import Environment
 
 # -- the pipe ---------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from runner.core.targets import SIMULATED, TARGETS, Level, Target
 from runner.execute.offline import OfflineStarter
 from runner.language.expand.cases import surroundings
 from runner.language.load import load
-from runner.plan.jobs import compiler_of
+from runner.plan.resources import compiler_of
 from runner.plan.schedule import environment_of
 from runner.system import availability
 from runner.system.capabilities import Machine

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from runner.execute.local.spawn import environment_for
-from runner.plan.jobs import Environment
+from runner.plan.resources import Environment
 from tests.fakes import environment, import_torch
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]

@@ -9,8 +9,7 @@ from runner.core.diagnostics import Diagnostic, UsageError, errors, shown_path
 from runner.core.options import RunOptions
 from runner.language.load import inspect_placed
 from runner.language.read.files import DefaultsReader, SpecPath, discover, is_spec_file
-from runner.plan.on_request import requested
-from runner.plan.selection import select, without_benches
+from runner.plan.selection import requested, select, without_benches
 from runner.run.watching.sources import files_of
 
 

@@ -19,8 +19,7 @@ from runner.execute.local.pool import Limits, Pool
 from runner.execute.local.running import LocalJob, Running
 from runner.execute.local.spawn import Starter
 from runner.execute.local.workers import Worker
-from runner.plan.jobs import Environment
-from runner.plan.resources import Capacity, Lease, Queue, Room
+from runner.plan.resources import Capacity, Environment, Lease, Queue, Room
 
 _SHORT_SECONDS = 0.02
 """How long the loop sleeps while a process is about to end."""

@@ -20,8 +20,7 @@ from pathlib import Path
 from runner.execute.base import Execution, ExecutorSettings, Job
 from runner.execute.local.executor import LocalExecutor
 from runner.execute.local.spawn import Message, ProcessStarter, Starter, Zygote, ZygoteProcess
-from runner.plan.jobs import Environment
-from runner.plan.resources import Capacity
+from runner.plan.resources import Capacity, Environment
 
 _DRAIN_SECONDS = 5.0
 """How long the killed workers of a run may take to be reaped; a zygote that needs longer ends."""

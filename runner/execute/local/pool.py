@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from runner.execute.base import Job
 from runner.execute.local.spawn import Message, Starter, Zygote
 from runner.execute.local.workers import Worker
-from runner.plan.jobs import Environment
+from runner.plan.resources import Environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

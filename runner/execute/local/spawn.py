@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from runner.core.protocol import THREADS, WARM
-from runner.plan.jobs import Environment
+from runner.plan.resources import Environment
 from runner.system import child_python
 
 _CLOSE_SECONDS = 6.0

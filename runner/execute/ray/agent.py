@@ -23,8 +23,7 @@ from runner.execute.ray import node_facts, source
 from runner.execute.ray.frames import Ended, Inlet, Message, is_name, pack, write
 from runner.execute.routing import RoutingExecutor
 from runner.plan import schedule
-from runner.plan.jobs import Environment
-from runner.plan.resources import Capacity
+from runner.plan.resources import Capacity, Environment
 from runner.system import cache_dirs
 from runner.system.safe_open import open_untrusted
 
