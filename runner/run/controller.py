@@ -1,31 +1,56 @@
-"""The stages of ``run``, in order: prepare, open the folder, execute, verify, report. The caller passes the listeners."""
+"""The stages of ``run``, in order: prepare, open the folder, execute, verify, close, report. The caller passes the listeners."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 from runner.core import required
-from runner.core.case import Case
+from runner.core.attempts import Policy
+from runner.core.case import Case, CaseId
+from runner.core.conditions import Surroundings
 from runner.core.diagnostics import JournalAltered
-from runner.core.events import ExecutionEnded, Listener, Note, ResultsCompleted, RunAbandoned, RunEnded, RunStarted, Warned
+from runner.core.events import (
+    Activity,
+    AttemptFinished,
+    CaseFinished,
+    CaseStarted,
+    CaseUnfinished,
+    ExecutionEnded,
+    HeaderCompleted,
+    Listener,
+    Note,
+    PhaseEntered,
+    ResultsCompleted,
+    RunAbandoned,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    Waiting,
+    Warned,
+)
 from runner.core.exit_codes import ExitCode, exit_code
-from runner.core.header import RunFooter
+from runner.core.header import RunFooter, RunHeader
 from runner.core.options import RunOptions
 from runner.core.results import NODE_LOST, CaseResult, executed
+from runner.execute.executors import RAY
 from runner.judge.void_waivers import lines_of, void_waivers
 from runner.judge.waivers import warnings
+from runner.language.load import surroundings_of
 from runner.record.evidence import alterations
 from runner.record.run_folder import RunFolder, open_run, require_free_report
-from runner.run.execution import Execution
-from runner.run.header import now
-from runner.run.header_stage import HeaderStage
-from runner.run.ledger import Ledger
-from runner.run.preparation import Prepared, check, choose, prepare
-from runner.run.repro import repro
-from runner.run.results import result_of_unrun
-from runner.system import output
+from runner.run.audit_warnings import AuditWarnings
+from runner.run.machines_then import here_of
+from runner.run.pipeline import CaseRunner
+from runner.run.preparation import Prepared, check, choose, now, prepare
+from runner.run.results import repro, result_of_unavailable, result_of_unrun
+from runner.system import availability, output
+from runner.system.capabilities import Machine
+from runner.system.installed_torch import installed_torch
+from runner.system.redaction import redacted_texts
 from runner.system.signals import Interrupts
 
 OpenReporters: TypeAlias = Callable[[RunOptions, RunFolder], Listener]
@@ -71,6 +96,7 @@ class Controller:
     """One run, from its open folder to its exit code."""
 
     def __init__(self, prepared: Prepared, folder: RunFolder, listener: Listener, interrupts: Interrupts) -> None:
+        self._prepared = prepared
         self._options = prepared.options
         self._selection = prepared.selection
         self._folder = folder
@@ -78,15 +104,26 @@ class Controller:
         self._interrupts = interrupts
         self._begun = time.monotonic()
         self._is_interrupted = False
-        self._header = HeaderStage(prepared, folder, self._emit)
+        self._header: RunHeader = folder.header or replace(prepared.header, run_id=folder.run_id)
+        self._is_resumed = folder.header is not None
+        self._has_header = self._is_resumed
+        """Whether the header is recorded."""
         self._ledger = Ledger(prepared.policy, folder.finished, folder.attempts, self._emit)
-        self._execution = Execution(prepared, folder, self._header, self._ledger, interrupts, self._emit)
+        self._activity = ActivityEvents(self._emit)
+        self._audit = AuditWarnings(folder)
+        self._unrun: Mapping[str, str] = {}
+        """Why cases were not run although the run was not interrupted, by id."""
 
     def run(self) -> ExitCode:
         """Run the stages. An altered journal ends the run in any stage."""
         try:
-            self._start()
-            found = self._execute()
+            total = sum(case.id not in self._ledger.results for case in self._selection.selected)
+            self._emit(RunStarted(header=self._header, total=total, is_resumed=self._is_resumed))
+            found: list[str] = []
+            try:
+                found = self._execute()
+            except KeyboardInterrupt:
+                self._is_interrupted = True
             self._verify()
             for warning in found:
                 self._emit(Warned(text=warning))
@@ -94,19 +131,101 @@ class Controller:
             return self._report()
         except JournalAltered as error:
             known = tuple(self._ledger.of(self._selection.selected))
-            self._emit(RunAbandoned(header=self._header.header, results=known, why=str(error)))
+            self._emit(RunAbandoned(header=self._header, results=known, why=str(error)))
             raise
 
-    def _start(self) -> None:
-        total = sum(case.id not in self._ledger.results for case in self._selection.selected)
-        self._emit(RunStarted(header=self._header.header, total=total, is_resumed=self._header.is_resumed))
+    # -- execute ----------------------------------------------------------------------------------------------------
 
     def _execute(self) -> list[str]:
-        try:
-            return self._execution.run()
-        except KeyboardInterrupt:
-            self._is_interrupted = True
+        """Execute the cases without a result; return the warnings. Raise ``KeyboardInterrupt`` after a second interrupt."""
+        options, ledger = self._options, self._ledger
+        if options.fail_fast and any(result.outcome.is_failure for result in ledger.executions):
             return []
+        unknown = [case for case in self._selection.selected if case.id not in ledger.results]
+        waiting = [case for case in unknown if not ledger.had_all_attempts(case.id)]
+        recorded = {result.case_id for result in ledger.executions}
+        with self._case_runner(waiting, [case for case in self._selection.selected if case.id in recorded]) as runner:
+            runner.on_interrupt(self._interrupts, lambda text: self._emit(Note(text=text)), self._activity.show)
+            machine = runner.look_at_machine()
+            known = surroundings_of(machine.torch, machine)
+            self._complete_header(runner, machine)
+            if options.resume:
+                from runner.run.resume import check_executions
+
+                check_executions(options.resume, self._selection, self._folder, ledger.executions, machine, known)
+            ledger.take_killed()
+            self._run_rounds(runner, self._take_unavailable(runner, waiting, machine), known)
+            self._unrun = dict(runner.unrun)
+            for note in runner.notes:
+                self._emit(Note(text=note))
+            return [*runner.warnings, *self._audit.warnings()]
+
+    def _case_runner(self, cases: Sequence[Case], recorded: Sequence[Case]) -> CaseRunner:
+        glance = availability.inspect_files(installed_torch())
+        prepared, suite, waivers = self._prepared, self._selection.suite, self._selection.waivers
+        if self._options.executor == RAY:
+            from runner.run.fleet.runner import FleetRunner
+
+            return FleetRunner(prepared, self._folder, cases, recorded, glance)
+        scheduling, executors = prepared.scheduling, prepared.executors
+        return CaseRunner(self._options, suite, waivers, cases, self._folder, prepared.workers, glance, scheduling, recorded, executors)
+
+    def _complete_header(self, runner: CaseRunner, machine: Machine) -> None:
+        """Add the facts of the machine that a worker reported; raise ``UsageError`` where the run cannot be resumed on it."""
+        reported = {name: str(value) for name, value in machine.facts.items() if value is not None}
+        environment = redacted_texts({**runner.facts_of_files(), **reported})
+        if self._is_resumed:
+            if runner.checks_machine:
+                from runner.run.resume import check_machine
+
+                check_machine(self._options.resume or "", environment, self._header.environment)
+            self._emit(HeaderCompleted(header=self._header, is_resumed=True))
+        else:
+            self._header = replace(self._header, environment=environment)
+            self._record_header()
+
+    def _record_header(self) -> None:
+        """Record the header if it is not recorded yet: a run may end before the machine is known."""
+        if not self._has_header:
+            self._has_header = True
+            self._emit(HeaderCompleted(header=self._header, is_resumed=False))
+
+    def _take_unavailable(self, runner: CaseRunner, cases: Sequence[Case], machine: Machine) -> list[Case]:
+        """Record the cases that cannot run here; return the others."""
+        possible: list[Case] = []
+        for case in cases:
+            verdict = runner.verdict_of(case, machine)
+            if not verdict.reason:
+                possible.append(case)
+                continue
+            names = [name for name in self._options.require if name in (case.backend, verdict.capability)]
+            self._ledger.take(result_of_unavailable(case, verdict, names, repro(self._options, case, names)))
+        return possible
+
+    def _run_rounds(self, runner: CaseRunner, cases: Sequence[Case], known: Surroundings) -> None:
+        """Run all cases in parallel, then the failed ones that have retries left, each alone.
+
+        A round begins after all executions of the previous round are recorded. With ``--fail-fast`` a failure ends the last one.
+        """
+        by_id: dict[str, Case] = {case.id: case for case in cases}
+        ledger = self._ledger
+        waiting = [case for case in cases for _ in range(ledger.missing_attempts(case.id))]
+        alone = False
+        while (waiting or not alone) and not self._interrupts.asked:
+            for result in runner.run(waiting, known, partial(repro, self._options), alone=alone):
+                if result.case_id in ledger.results:
+                    continue
+                self._activity.ended(result.case_id)
+                if (ended := ledger.take_attempt(result)) is not None:
+                    case = by_id[ended.case_id]
+                    backend = self._selection.suite.backends.by_name[case.backend]
+                    self._audit.take(case, ended, here_of(case, backend, ended, known))
+                if self._options.fail_fast and result.outcome.is_failure:
+                    return
+            waiting = [case for case in cases if case.id in ledger.attempts]
+            alone = True
+
+    # -- verify, close, report --------------------------------------------------------------------------------------
 
     def _verify(self) -> None:
         """Verify, after all workers have ended, that journal and files are unchanged; raise ``JournalAltered``."""
@@ -119,45 +238,53 @@ class Controller:
     def _close_unfinished(self) -> None:
         """Record a result with the reason for every case that has none."""
         reason = "interrupted" if self._is_interrupted else "stopped at the first failure"
-        self._header.require()
+        self._record_header()
         for case in self._selection.selected:
-            lost = self._execution.unrun.get(case.id, "")
-            unrun = self._lost if lost else self._unrun
+            lost = self._unrun.get(case.id, "")
+            unrun = self._result_of_lost if lost else self._result_of_unrun
             self._ledger.close(case, lost or reason, unrun, interrupted=self._is_interrupted)
+
+    def _result_of_unrun(self, case: Case, reason: str) -> CaseResult:
+        return result_of_unrun(case, reason, repro(self._options, case))
+
+    def _result_of_lost(self, case: Case, reason: str) -> CaseResult:
+        return replace(self._result_of_unrun(case, reason), failure_type=NODE_LOST)
 
     def _report(self) -> ExitCode:
         """Let the listeners write their files, then end the journal: the run is complete when its files are written."""
-        code = self._exit_code()
         results = tuple(self._ledger.of(self._selection.selected))
-        footer = self._footer(code)
-        self._emit(ResultsCompleted(header=self._header.header, results=results, footer=footer))
-        void = self._void_waivers(results)
+        waivers = self._selection.waivers
+        code = self._exit_code()
+        statement = self._header.statement(self._ledger.results.values())
+        footer = RunFooter(
+            ended=now(),
+            seconds=self._seconds(),
+            exit_code=int(code),
+            interrupted=self._is_interrupted,
+            statement=(statement,) if statement else (),
+            audit=self._audit.score(),
+        )
+        self._emit(ResultsCompleted(header=self._header, results=results, footer=footer))
+        void = list(void_waivers(waivers, results, [case.id for case in self._selection.suite.cases]))
         footer = replace(footer, ended=now(), seconds=self._seconds())  # with the time that the files took
-        self._emit(RunEnded(header=self._header.header, results=results, footer=footer, void_waivers=void))
+        lines = tuple(lines_of(void, waivers.files.documents))
+        self._emit(RunEnded(header=self._header, results=results, footer=footer, void_waivers=lines))
         return code
 
-    def _void_waivers(self, results: Sequence[CaseResult]) -> tuple[str, ...]:
-        waivers = self._selection.waivers
-        found = list(void_waivers(waivers, results, [case.id for case in self._selection.suite.cases]))
-        return tuple(lines_of(found, waivers.files.documents))
-
-    def _unrun(self, case: Case, reason: str) -> CaseResult:
-        return result_of_unrun(case, reason, repro(self._options, case))
-
-    def _lost(self, case: Case, reason: str) -> CaseResult:
-        return replace(self._unrun(case, reason), failure_type=NODE_LOST)
+    def _seconds(self) -> float:
+        return round(time.monotonic() - self._begun, 3)
 
     def _exit_code(self) -> ExitCode:
         """Return the exit code. A success in which a name of ``--require`` was not exercised is NOTHING, with a message."""
         if self._is_interrupted:
             return ExitCode.INTERRUPTED
         results = self._ledger.results
-        if (statement := self._header.header.statement(results.values())) is not None:
+        if (statement := self._header.statement(results.values())) is not None:
             return statement.conformance.exit_code
         code = exit_code(
             (result.outcome for result in results.values()),
             self._options.min_executed,
-            lets_flaky_pass=self._header.header.lets_flaky_pass,
+            lets_flaky_pass=self._header.lets_flaky_pass,
             executed=executed(results.values()),
         )
         if code not in (ExitCode.OK, ExitCode.NOTHING):
@@ -167,16 +294,115 @@ class Controller:
             self._emit(Note(text=problem))
         return ExitCode.NOTHING if unexercised else code
 
-    def _seconds(self) -> float:
-        return round(time.monotonic() - self._begun, 3)
 
-    def _footer(self, code: ExitCode) -> RunFooter:
-        statement = self._header.header.statement(self._ledger.results.values())
-        return RunFooter(
-            ended=now(),
-            seconds=self._seconds(),
-            exit_code=int(code),
-            interrupted=self._is_interrupted,
-            statement=(statement,) if statement else (),
-            audit=self._execution.audit_score(),
-        )
+class Ledger:
+    """The results of a run so far, and the attempts of cases that have none yet. Every change is emitted as an event.
+
+    The ledger of a resumed run starts with the records of the interrupted run.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        finished: Iterable[CaseResult],
+        attempts: Mapping[CaseId, Sequence[CaseResult]],
+        emit: Callable[[RunEvent], None],
+    ) -> None:
+        self._policy = policy
+        self._emit = emit
+        self.results: dict[str, CaseResult] = {result.case_id: result for result in finished}
+        self.attempts: dict[str, list[CaseResult]] = {case_id: list(made) for case_id, made in attempts.items()}
+
+    @property
+    def executions(self) -> Iterator[CaseResult]:
+        """The results, and the attempts of cases that have no result."""
+        yield from self.results.values()
+        for made in self.attempts.values():
+            yield from made
+
+    def of(self, cases: Iterable[Case]) -> list[CaseResult]:
+        """Return the known results of cases, in the order of the cases."""
+        return [self.results[case.id] for case in cases if case.id in self.results]
+
+    def had_all_attempts(self, case_id: str) -> bool:
+        """Return whether a case without a result needs no further attempt."""
+        made = self.attempts.get(case_id, ())
+        return bool(made) and self._policy.is_done(made)
+
+    def missing_attempts(self, case_id: str) -> int:
+        """Return how many attempts of a case are still to run in the normal order."""
+        return self._policy.remaining(self.attempts.get(case_id, ()))
+
+    def take(self, result: CaseResult) -> None:
+        """Record the result of a case."""
+        self._emit_and_keep(CaseFinished(result=result))
+
+    def take_killed(self) -> None:
+        """Record the results of cases whose attempts were complete when the interrupted run was killed."""
+        for case_id in filter(self.had_all_attempts, list(self.attempts)):
+            self.take(self._policy.fold(self.attempts.pop(case_id)))
+
+    def take_attempt(self, result: CaseResult) -> CaseResult | None:
+        """Record an attempt; return the case's result if it was the last attempt."""
+        made = [*self.attempts.get(result.case_id, ()), result]
+        is_done = self._policy.is_done(made)
+        if is_done and len(made) == 1:
+            self.take(result)
+            return result
+        self._emit(AttemptFinished(result=result, number=len(made), bound=self._policy.bound))
+        self.attempts[result.case_id] = made
+        if not is_done:
+            return None
+        folded = self._policy.fold(self.attempts.pop(result.case_id))
+        self.take(folded)
+        return folded
+
+    def close(self, case: Case, reason: str, unrun: Callable[[Case, str], CaseResult], *, interrupted: bool) -> None:
+        """Record a case with missing attempts when the run ends; ``unrun`` makes the result of a case without any attempt."""
+        if case.id in self.results:
+            return
+        had_all = self.had_all_attempts(case.id)
+        made = self.attempts.pop(case.id, None)
+        if made is None:
+            result = unrun(case, reason)
+        elif had_all:
+            result = self._policy.fold(made)
+        else:
+            result = self._policy.interrupted(made) if interrupted else self._policy.fold(made, reason)
+        self._emit_and_keep(CaseUnfinished(result=result))
+
+    def _emit_and_keep(self, event: CaseFinished | CaseUnfinished) -> None:
+        self._emit(event)
+        self.results[event.result.case_id] = event.result
+
+
+class ActivityEvents:
+    """Converts activity reports of the executor to events: each report is compared with the one before it."""
+
+    def __init__(self, emit: Callable[[RunEvent], None]) -> None:
+        self._emit = emit
+        self._phases: dict[tuple[str, float], str] = {}
+        """The phases of the executions that ran at the last report, by case and start."""
+        self._unfinished: Counter[str] = Counter()
+        """How many executions of each case have started and have no result yet."""
+
+    def show(self, activity: Activity) -> None:
+        """Emit the changes since the last report, and what the run waits for now."""
+        now = {(case.name, case.since): case.phase for case in activity.running}
+        for (case_id, since), phase in now.items():
+            if (case_id, since) not in self._phases:
+                self._start(case_id)
+            if phase and phase != self._phases.get((case_id, since)):
+                self._emit(PhaseEntered(case_id=case_id, phase=phase))
+        self._phases = now
+        self._emit(Waiting(activity=activity))
+
+    def ended(self, case_id: str) -> None:
+        """Emit the start of a case before its result, where it started and ended between two reports."""
+        if not self._unfinished[case_id]:
+            self._start(case_id)
+        self._unfinished[case_id] -= 1
+
+    def _start(self, case_id: str) -> None:
+        self._unfinished[case_id] += 1
+        self._emit(CaseStarted(case_id=case_id))

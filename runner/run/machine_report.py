@@ -12,7 +12,7 @@ from runner.execute.base import ExecutorSettings, Job
 from runner.execute.executors import EXECUTORS, LOCAL
 from runner.plan import schedule
 from runner.plan.resources import Environment
-from runner.run.jobs import FACTS
+from runner.run.pipeline import FACTS
 from runner.system import availability, child_python, scratch
 from runner.system.capabilities import Machine
 from runner.system.doctor.composable_kernel import GENERATORS

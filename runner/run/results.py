@@ -1,15 +1,26 @@
-"""Converts an execution to the result of its case: reads the files, judges the case, applies waivers."""
+"""Converts an execution to the result of its case: reads the files, judges the case, applies waivers.
 
+The files of a case are untrusted: its worker can write any file to the folder.
+"""
+
+import contextlib
 import dataclasses
+import json
+import re
+import shlex
+import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
-from runner.core.observation import Observation
+from runner.core.observation import Observation, Timing
+from runner.core.options import RunOptions
 from runner.core.outcomes import PASSED, Outcome
+from runner.core.protocol import MAX_ATTACHMENT
 from runner.core.results import CaseResult, result_of
 from runner.execute.base import Execution
 from runner.judge.evidence import Evidence, read_observation
@@ -18,13 +29,23 @@ from runner.judge.waivers import Waivers, apply
 from runner.language.backends import Backend
 from runner.language.expand.cases import surroundings
 from runner.language.flow import flow
+from runner.plan.selection import is_optional
 from runner.plan.worker_plan import digest_of, seed_of
 from runner.record.evidence import OBSERVATION, SERVICES, CaseFiles
-from runner.run import artifacts
-from runner.run.artifacts import code_files, keep, printed, stack_text
 from runner.system import scratch
 from runner.system.availability import Verdict
-from runner.system.redaction import MASK, is_secret_name
+from runner.system.redaction import MASK, is_secret_name, redacted_command
+from runner.system.safe_open import open_untrusted, tail
+from runner.system.streams import OUT_OF_SPACE
+
+_OUTPUT_BYTES = 64_000
+"""The end of a worker's output that the journal records."""
+
+_STACK_BYTES = 512_000
+"""The end of standard error that is searched for the stack of a case that timed out: other threads may continue to print."""
+
+_CODE_FILE = re.compile(r"(?P<what>code|graph)-(?P<step>[0-9]{1,4})(?P<stage>-[a-z_]{1,20})?-(?P<index>[0-9]{1,4})\.txt")
+_MOST_CODE_FILES = 100
 
 
 class Results:
@@ -44,12 +65,12 @@ class Results:
         evidence = _evidence(folder, files, execution)
         observation = evidence.observation if isinstance(evidence.observation, Observation) else None
         judged = apply(_judged(case, backend, here, evidence, execution), case, here, self._waivers)
-        benches = artifacts.Benches() if evidence.problem else artifacts.benches(folder, observation)
+        benches = Benches() if evidence.problem else benches_of(folder, observation)
         return _case_result(
             case,
             judged,
             seconds=round(execution.seconds, 3),
-            phases=artifacts.phases(observation),
+            phases=phases_of(observation),
             isolation=execution.isolation,
             begun=_moment(execution.begun),
             worker=execution.worker,
@@ -60,8 +81,8 @@ class Results:
             evidence=files.digests,
             repro=repro,
             code=code_files(execution.files),
-            stdout=printed(folder / "stdout.txt"),
-            stderr=printed(folder / "stderr.txt"),
+            stdout=_printed(folder / "stdout.txt"),
+            stderr=_printed(folder / "stderr.txt"),
             benches_left_out=len(case.left_out),
             timings=benches.timings,
             attachments=benches.attachments,
@@ -76,9 +97,9 @@ def _moment(seconds: float) -> str:
 
 def _evidence(folder: Path, files: CaseFiles, execution: Execution) -> Evidence:
     """Write the observation to the folder of the case; return the evidence, with the files of that folder."""
-    problem = execution.problem or keep(files, folder / OBSERVATION, execution.observation)
+    problem = execution.problem or _keep(files, folder / OBSERVATION, execution.observation)
     if execution.services:
-        problem = problem or keep(files, folder / SERVICES, [dataclasses.asdict(service) for service in execution.services])
+        problem = problem or _keep(files, folder / SERVICES, [dataclasses.asdict(service) for service in execution.services])
     return Evidence(
         ending=execution.ending,
         observation=read_observation(execution.observation),
@@ -86,7 +107,7 @@ def _evidence(folder: Path, files: CaseFiles, execution: Execution) -> Evidence:
         note=execution.note,
         problem=problem,
         services=execution.services,
-        stderr=stack_text(folder / "stderr.txt", execution),
+        stderr=_stack_text(folder / "stderr.txt", execution),
     )
 
 
@@ -134,3 +155,97 @@ def result_of_unavailable(case: Case, verdict: Verdict, required: Sequence[str],
 def result_of_unrun(case: Case, reason: str, repro: str) -> CaseResult:
     """Return the result of a case that the run did not start."""
     return _case_result(case, result_of(case, Outcome.NOT_RUN, reason, "not-run"), repro=repro)
+
+
+def repro(options: RunOptions, case: Case, required: Sequence[str] = ()) -> str:
+    """Return the command that runs a case alone; ``required`` are the names of ``--require`` that caused the case's result."""
+    parts = ["torch-conformance", "run", *map(str, options.paths)]
+    for file in options.backends:
+        parts += ["--backends", str(file)]
+    for file in options.waivers:
+        parts += ["--waivers", str(file)]
+    if options.bench and not case.left_out and any(map(is_optional, case.steps)):
+        parts.append("--bench")
+    for name in required:
+        parts += ["--require", name]
+    return shlex.join(redacted_command([*parts, "--select", case.id]))
+
+
+def code_files(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names that are files of generated code, by step and piece, then those of graphs."""
+    found = [match for name in names if (match := _CODE_FILE.fullmatch(name)) and (match["what"] == "graph") is bool(match["stage"])]
+    ordered = sorted(found, key=lambda match: (match["what"], int(match["step"]), match["stage"] or "", int(match["index"])))
+    return tuple(match[0] for match in ordered[:_MOST_CODE_FILES])
+
+
+def _keep(files: CaseFiles, path: Path, facts: object) -> str:
+    """Write facts to the folder of the case, and add their digest to ``files``; return why that failed, empty if it did not."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        path.unlink(missing_ok=True)
+        if facts is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            data = json.dumps(facts, ensure_ascii=True).encode("ascii")
+            path.write_bytes(data)
+            files.note(path.name, data)
+    except OSError as error:
+        if error.errno in OUT_OF_SPACE:
+            # no space left on the device is no fault of the worker: the run cannot be recorded
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        return f"the worker left no room for its {path.stem}: {error.strerror}"
+    return ""
+
+
+def _why_no_attachment(path: Path) -> str:
+    """Return why a file cannot be attached to a report; empty where it can."""
+    try:
+        with open_untrusted(path) as stream:
+            size = stream.seek(0, 2)
+    except OSError as error:
+        return f"{path.name} was left out: {error.strerror or error}"
+    return "" if size <= MAX_ATTACHMENT else f"{path.name} was left out: it is larger than {MAX_ATTACHMENT >> 20} MiB"
+
+
+def _stack_text(path: Path, execution: Execution) -> str:
+    """Return the text that may contain the stack of a case that timed out or died."""
+    ending = execution.ending
+    if ending.timed_out:
+        return tail(path, _STACK_BYTES, start=execution.stack_from)
+    return tail(path, _STACK_BYTES) if ending.signal or ending.exit_code or execution.observation is None else ""
+
+
+def _printed(path: Path) -> str:
+    """Return the end of a worker's output, with the size of the omitted beginning."""
+    text = tail(path, _OUTPUT_BYTES)
+    with contextlib.suppress(OSError), open_untrusted(path) as stream:
+        left_out = stream.seek(0, 2) - _OUTPUT_BYTES
+        return f"... {left_out} bytes before this are left out; {path.name} has them ...\n{text}" if left_out > 0 else text
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Benches:
+    """The timings, attachments and notes of bench steps."""
+
+    timings: tuple[Timing, ...] = ()
+    attachments: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def phases_of(observation: Observation | None) -> dict[str, float]:
+    """Return the seconds of each phase, without impossible values."""
+    found = {} if observation is None else observation.phases
+    return {name: round(float(seconds), 4) for name, seconds in found.items() if 0 <= seconds < 1e9}
+
+
+def benches_of(folder: Path, observation: Observation | None) -> Benches:
+    """Return the timings, attachments and notes of the bench steps."""
+    found = [step.bench for step in observation.steps if step.bench is not None] if observation is not None else []
+    names = list(dict.fromkeys(name for bench in found for name in bench.attachments))
+    refused = {name: why for name in names if (why := _why_no_attachment(folder / name))}
+    return Benches(
+        timings=tuple(timing for bench in found for timing in bench.timings),
+        attachments=tuple(name for name in names if name not in refused),
+        notes=(*(note for bench in found for note in bench.notes), *refused.values()),
+    )

@@ -15,9 +15,8 @@ from runner.record.compatibility import Difference, machine_differences, option_
 from runner.record.journal import JournalError, Run, read_run
 from runner.record.run_folder import JOURNAL, RunFolder, find_run, lock_folder
 from runner.run import rejudge
-from runner.run.header import judging_files
 from runner.run.machines_then import here_of
-from runner.run.preparation import Prepared, Selection
+from runner.run.preparation import Prepared, Selection, judging_files
 from runner.system import availability
 from runner.system.capabilities import Machine
 

@@ -28,10 +28,11 @@ from runner.plan.worker_plan import digest_of
 from runner.record.evidence import OBSERVATION, EvidenceAltered, RecordedFiles, digest
 from runner.record.journal import Run, digest_of_selection, totals
 from runner.record.submission.archive import OWN, SHIPPED
-from runner.run import artifacts, rejudge
-from runner.run.header import option_text
+from runner.run import rejudge
 from runner.run.machines_then import here_of, surroundings_then
+from runner.run.preparation import option_text
 from runner.run.rejudge import files_of
+from runner.run.results import phases_of
 from runner.run.verification_report import Finding, Known, Verification, claims_of
 from runner.system.data_dirs import folder
 
@@ -297,7 +298,7 @@ def _disagreements(case: Case, result: CaseResult, header: RunHeader, then: Then
         steps = list(carried_out(whole, observation, files.code))
     except (EvidenceAltered, OSError, ValueError, LookupError, TypeError):
         return  # the judge says what is wrong with them
-    if dict(result.phases) != artifacts.phases(observation):
+    if dict(result.phases) != phases_of(observation):
         yield "the times of its phases are not those of the observation"
     backend = then.suite.backends.by_name[case.backend]
     yield from dict.fromkeys(disagreements(backend, result.node or header.environment, observation, steps))

@@ -19,7 +19,7 @@ from lxml import etree  # type: ignore[import-untyped]  # lxml has no py.typed, 
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.record.journal import read_run
-from runner.run.artifacts import phases
+from runner.run.results import phases
 from tests.fakes import ROOT, environment, observation, observed, prestarted, program
 
 pytestmark = pytest.mark.torch

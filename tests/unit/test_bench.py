@@ -18,7 +18,7 @@ from runner.plan import schedule
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
 from runner.report.junit import write_junit
-from runner.run.artifacts import Benches, benches
+from runner.run.results import Benches, benches
 from tests.fakes import COUNTED, backend, case, observation, observed, seen, step, verdict_of
 from tests.unit.test_console import reported
 from tests.unit.test_console import result as console_result

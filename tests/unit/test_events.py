@@ -21,8 +21,8 @@ from runner.record.run_folder import RunFolder
 from runner.report import table
 from runner.report.setup import ReportSetup
 from runner.report.table import REPORTERS, Reporter
-from runner.run import execution
-from runner.run.activity import ActivityEvents
+from runner.run import controller
+from runner.run.controller import ActivityEvents
 from runner.run.results import result_of_unrun
 from runner.system import availability
 from runner.system.availability import Verdict
@@ -120,7 +120,7 @@ def evident(runner: Runner, case: Case, outcome: Outcome) -> CaseResult:
 def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Return a function that runs two cases, ``one`` and ``two``, with a recorder as the last reporter."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(execution, "CaseRunner", Runner)
+    monkeypatch.setattr(controller, "CaseRunner", Runner)
     monkeypatch.setattr(table, "REPORTERS", (*REPORTERS, Reporter("recorder", Recorder, ALL)))
     (tmp_path / "specs").mkdir()
     for name in ("one", "two"):

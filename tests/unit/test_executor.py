@@ -21,7 +21,7 @@ from runner.execute.executors import EXECUTORS, LOCAL
 from runner.execute.local.executor import LocalExecutor
 from runner.plan.resources import Capacity, Environment, Needs
 from runner.record.journal import read_run
-from runner.run.artifacts import code_files
+from runner.run.results import code_files
 from runner.system.scratch import Space
 from tests.conftest import GOOD
 from tests.fakes import ENDED, FACTS, FakeExecutor, close_facts, close_leaf, observation, seen, use_executor

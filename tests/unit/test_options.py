@@ -9,7 +9,7 @@ import pytest
 from runner.cli.parser import parse
 from runner.cli.table import COMMANDS
 from runner.core.options import AuditOptions, ExecutionOptions, MergeOptions, RunOptions
-from runner.run.header import option_texts
+from runner.run.preparation import option_texts
 
 LINES = {
     "validate": "validate",

@@ -22,7 +22,7 @@ from runner.language.read import schema
 from runner.language.waivers import load_waivers
 from runner.plan.profile_cases import REFUSED, Resolved, cases_of, resolve
 from runner.record.journal import JournalError, encode, read_run
-from runner.run.header import option_text, option_texts
+from runner.run.preparation import option_text, option_texts
 from tests.fakes import ENDED, observation, seen, shipped_suite, use_executor
 
 SPEC = """\

@@ -25,8 +25,7 @@ from runner.plan.worker_plan import digest_of
 from runner.record.compatibility import machine_differences
 from runner.record.run_folder import RunFolder
 from runner.run.fleet.health import read_canaries
-from runner.run.jobs import Jobs, exclusive
-from runner.run.pipeline import informed
+from runner.run.pipeline import Jobs, exclusive, informed
 from runner.system import availability
 from runner.system.availability import Verdict
 from runner.system.capabilities import Machine
