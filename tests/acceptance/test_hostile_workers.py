@@ -19,7 +19,7 @@ from lxml import etree  # type: ignore[import-untyped]  # lxml has no py.typed, 
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.record.journal import read_run
-from runner.run.results import phases
+from runner.run.results import phases_of
 from tests.fakes import ROOT, environment, observation, observed, prestarted, program
 
 pytestmark = pytest.mark.torch
@@ -255,13 +255,13 @@ def test_code_that_is_too_long_is_missing_rather_than_cut(tmp_path, monkeypatch)
 
 def test_phases_that_are_no_time_are_left_out():
     odd: dict[str, Any] = {"a": 1.23456, "d": float("nan"), "e": float("inf"), "f": 10**400, "h": 0}
-    assert phases(observed(observation(phases=odd))) == {"a": 1.2346, "h": 0.0}
+    assert phases_of(observed(observation(phases=odd))) == {"a": 1.2346, "h": 0.0}
 
 
 @pytest.mark.parametrize("sent", [7, [], {"b": -1}, {"c": "1"}, {"g": None}], ids=str)
 def test_an_observation_with_phases_that_its_schema_refuses_has_none(sent):
     assert observed(observation(phases=sent)) is None
-    assert phases(None) == {}
+    assert phases_of(None) == {}
 
 
 def test_the_others_are_not_harmed(ran):

@@ -18,7 +18,7 @@ from runner.plan import schedule
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
 from runner.report.junit import write_junit
-from runner.run.results import Benches, benches
+from runner.run.results import Benches, benches_of
 from tests.fakes import COUNTED, backend, case, observation, observed, seen, step, verdict_of
 from tests.unit.test_console import reported
 from tests.unit.test_console import result as console_result
@@ -228,7 +228,7 @@ def test_a_bench_proves_nothing() -> None:
 def test_what_no_bench_reports_is_an_error_and_is_not_shown(change: dict[str, Any], tmp_path: Path) -> None:
     facts = observation(seen(), timed(**change))
     assert verdict_of(case(step(COUNTED), step(kind="bench")), facts).outcome is Outcome.ERROR
-    assert benches(tmp_path, observed(facts)) == Benches()
+    assert benches_of(tmp_path, observed(facts)) == Benches()
 
 
 # -- in the runner --------------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def test_what_no_bench_reports_is_an_error_and_is_not_shown(change: dict[str, An
 
 @pytest.mark.parametrize("facts", [None, 7, [], {}, {"steps": 7}, {"steps": [7]}, {"steps": [{"bench": 7}]}, observation(seen())])
 def test_an_observation_without_a_bench_reports_none(facts: Any, tmp_path: Path) -> None:
-    assert benches(tmp_path, observed(facts)) == Benches()
+    assert benches_of(tmp_path, observed(facts)) == Benches()
 
 
 def test_an_attachment_is_a_file_of_the_case_and_of_bounded_size(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_an_attachment_is_a_file_of_the_case_and_of_bounded_size(tmp_path: Path)
     with (folder / "large.json").open("wb") as stream:
         stream.truncate(MAX_ATTACHMENT + 1)
     names = ["good.json", "good.json", "absent.json", "folder.json", "link.json", "pipe.json", "large.json"]
-    found = benches(folder, observed(observation(timed(attachments=names, notes=["said by the worker"]))))
+    found = benches_of(folder, observed(observation(timed(attachments=names, notes=["said by the worker"]))))
     assert found.timings == (Timing(**TIMING),)
     assert found.attachments == ("good.json",)
     assert found.notes[0] == "said by the worker"
