@@ -26,7 +26,7 @@ from runner.record.journal import read_run, totals
 from runner.record.run_folder import RunFolder
 from runner.report.html import cases, script, shown, writing
 from runner.report.html.cases import Budget, Details, sources_of
-from runner.report.html.overview import index_of, intervals_of, trace_of
+from runner.report.html.overview import index_of, intervals_of
 from runner.report.html.writing import HtmlReporter, write_page
 from runner.report.setup import ReportSetup
 from runner.report.table import REPORTERS
@@ -200,7 +200,7 @@ def test_the_program_of_the_page_makes_no_markup_of_text() -> None:
     for path in sorted((ROOT / "templates" / "report" / "app").glob("*.js")):
         text = path.read_text("utf-8")
         assert re.findall(forbidden, text) == [], path.name
-        own = {"10-dom.js": 3, "20-data.js": 1, "70-run.js": 1}.get(path.name, 0)
+        own = {"10-dom.js": 3, "20-data.js": 1}.get(path.name, 0)
         assert len(re.findall(r"\.(?:href|src) =", text)) == own, (
             f"{path.name}: addresses are set by T.link, T.file and T.to, which check them"
         )
@@ -347,19 +347,6 @@ def test_a_spec_is_shown_only_where_it_is_the_one_that_was_run(tmp_path: Path) -
     assert sources_of([str(spec)], {str(spec): then}) == {str(spec): {"why": "this file has changed since the run"}}
 
 
-def test_the_timeline_has_the_warm_ups_of_workers() -> None:
-    warm = {"warmup_begun": "2026-01-01T00:00:00.500+00:00", "warmup": 1.25}
-    results = [
-        replace(case("a"), begun="2026-01-01T00:00:02.000+00:00", seconds=1.0, worker=7, gpus=(1,), **warm),
-        replace(case("b"), begun="2026-01-01T00:00:03.000+00:00", seconds=1.0, worker=8, warmup_begun="lies", warmup=3.0),
-    ]
-    found = intervals_of(results)
-    assert [(one.begun, one.warmup_begun, one.warmup) for one in found] == [(1.5, 0.0, 1.25), (2.5, 0.0, 0.0)]
-    events = json.loads(b"".join(trace_of(found, results)))["traceEvents"]
-    (event,) = [one for one in events if one["name"] == "warm-up of worker 7"]
-    assert (event["pid"], event["tid"], event["ts"], event["dur"]) == (3, 7, 0, 1250000)
-
-
 def test_the_page_of_the_run_has_the_score_of_the_audit(tmp_path: Path) -> None:
     score = AuditScore(cases=2, expectations=3, applicable=9, killed=7, excused=1, weak=1, listed={f"a.yaml:1:1: {HOSTILE}": "zeros"})
     results = [case(outcome=Outcome.PASS)]
@@ -383,8 +370,6 @@ def test_the_timeline_has_one_case_in_a_lane_at_a_moment() -> None:
         own = sorted((one.begun, one.begun + one.seconds) for one in found if one.lane == lane)
         assert all(end <= begin + 0.002 for (_, end), (begin, _) in itertools.pairwise(own))
     assert {one.lane for one in found} == {0, 1, 2}
-    events = json.loads(b"".join(trace_of(found, results)))["traceEvents"]
-    assert [event["ph"] for event in events] == ["M", "M", "M", *["X"] * 2 * len(moments)]
 
 
 # -- where it is written --------------------------------------------------------------------------------------------

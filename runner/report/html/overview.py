@@ -1,10 +1,9 @@
 """The index, a column for each thing that the page filters by; the page of the run: what ran where, what it covered; and its timeline.
 
-A column holds numbers of small tables, so 150,000 cases take some MB. The timeline is also a Chrome trace, which Perfetto opens.
+A column holds numbers of small tables, so 150,000 cases take some MB.
 """
 
 import heapq
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,12 +13,9 @@ from runner.core.escaping import one_line
 from runner.core.header import RunFooter, RunHeader
 from runner.core.outcomes import Outcome
 from runner.core.protocol import Json
-from runner.core.results import Attempt, CaseResult
+from runner.core.results import CaseResult
 from runner.report.html import shown
 from runner.report.statement import remark
-
-_WORKERS, _GPUS, _WARM_UPS = 1, 2, 3
-"""The processes of the trace."""
 
 _SLACK = 0.002
 """Seconds that two intervals of one lane may overlap: the journal's moments have milliseconds."""
@@ -198,15 +194,11 @@ class Interval:
     case: int
     """The number of its case in the run."""
     begun: float
-    """Seconds since the first interval of the run, or since the first warm-up of a worker."""
+    """Seconds since the first interval of the run."""
     seconds: float
     outcome: str
     worker: int
     gpus: tuple[int, ...]
-    warmup_begun: float = 0.0
-    """When its worker began to warm up; meaningless without ``warmup``."""
-    warmup: float = 0.0
-    """Seconds of that; 0 where the worker did not warm up for it."""
     lane: int = 0
     """Its row: at one moment a row has one case."""
 
@@ -220,22 +212,19 @@ def intervals_of(results: Sequence[CaseResult]) -> list[Interval]:
         if (moment := _moment(attempt.begun)) is not None
     ]
     found.sort(key=lambda one: one[:2])
-    warm = [moment for _, _, attempt in found if (moment := _moment(attempt.warmup_begun)) is not None]
-    start = min([moment for moment, _, _ in found] + warm, default=0.0)
-    return list(_in_lanes([_interval(number, moment - start, attempt, start) for moment, number, attempt in found]))
-
-
-def _interval(number: int, begun: float, attempt: Attempt, start: float) -> Interval:
-    warm = _moment(attempt.warmup_begun)
-    return Interval(
-        warmup_begun=0.0 if warm is None else warm - start,
-        warmup=0.0 if warm is None else max(attempt.warmup, 0.0),
-        case=number,
-        begun=begun,
-        seconds=max(attempt.seconds, 0.0),
-        outcome=attempt.outcome.label,
-        worker=attempt.worker,
-        gpus=attempt.gpus,
+    start = min((moment for moment, _, _ in found), default=0.0)
+    return list(
+        _in_lanes(
+            Interval(
+                case=number,
+                begun=moment - start,
+                seconds=max(attempt.seconds, 0.0),
+                outcome=attempt.outcome.label,
+                worker=attempt.worker,
+                gpus=attempt.gpus,
+            )
+            for moment, number, attempt in found
+        )
     )
 
 
@@ -246,7 +235,7 @@ def _moment(text: str) -> float | None:
         return None
 
 
-def _in_lanes(intervals: Sequence[Interval]) -> Iterator[Interval]:
+def _in_lanes(intervals: Iterable[Interval]) -> Iterator[Interval]:
     """Yield each interval in the lowest lane that is free when it begins."""
     busy: list[tuple[float, int]] = []
     free: list[int] = []
@@ -269,25 +258,3 @@ def columns_of(intervals: Sequence[Interval]) -> dict[str, Json]:
         "gpus": [list(one.gpus) for one in intervals],
         "outcome": [one.outcome for one in intervals],
     }
-
-
-def trace_of(intervals: Sequence[Interval], results: Sequence[CaseResult]) -> Iterator[bytes]:
-    """Yield the Chrome trace as JSON, a line for each event."""
-    yield b'{"displayTimeUnit":"ms","traceEvents":[\n'
-    yield b",\n".join(json.dumps(event, ensure_ascii=True, allow_nan=False).encode("ascii") for event in _events(intervals, results))
-    yield b"\n]}\n"
-
-
-def _events(intervals: Sequence[Interval], results: Sequence[CaseResult]) -> Iterator[dict[str, Json]]:
-    for process, name in ((_WORKERS, "workers"), (_GPUS, "GPUs"), (_WARM_UPS, "warm-ups of workers")):
-        yield {"ph": "M", "pid": process, "name": "process_name", "args": {"name": name}}
-    for one in intervals:
-        result = results[one.case]
-        details = {"outcome": one.outcome, "worker": one.worker, "gpus": list(one.gpus), "spec": shown(result.spec)}
-        for process, row in ((_WORKERS, one.lane), *((_GPUS, gpu) for gpu in one.gpus)):
-            times = {"ts": round(one.begun * 1e6), "dur": round(one.seconds * 1e6)}
-            yield {"ph": "X", "pid": process, "tid": row, **times, "name": shown(result.case_id), "cat": one.outcome, "args": details}
-        if one.warmup:
-            times = {"ts": round(one.warmup_begun * 1e6), "dur": round(one.warmup * 1e6)}
-            name, row = f"warm-up of worker {one.worker}", one.worker
-            yield {"ph": "X", "pid": _WARM_UPS, "tid": row, **times, "name": name, "args": {"worker": one.worker}}

@@ -15,7 +15,7 @@ from runner.core.results import CaseResult
 from runner.record.run_folder import LATEST, REPORTS
 from runner.report.html import script, shown
 from runner.report.html.cases import Details, files_of, sources_of
-from runner.report.html.overview import columns_of, facts_of, head_of, index_of, intervals_of, totals_of, trace_of
+from runner.report.html.overview import columns_of, facts_of, head_of, index_of, intervals_of, totals_of
 from runner.report.setup import ReportSetup
 from runner.system import data_dirs, output
 from runner.system.streams import naming
@@ -92,10 +92,7 @@ def _write_parts(parts: Path, folder: Path, header: RunHeader, results: Sequence
     groups = [files[at : at + _SOURCES_OF_CHUNK] for at in range(0, len(files), _SOURCES_OF_CHUNK)]
     for number, group in enumerate(groups):
         _write(parts / f"sources-{number}.js", script(f"sources-{number}", sources_of(group, header.specs)))
-    intervals = intervals_of(results)
-    if intervals:
-        _write(parts / "trace.json", *trace_of(intervals, results))
-    _write(parts / "run.js", script("run", {**facts_of(header, results, footer), "timeline": columns_of(intervals)}))
+    _write(parts / "run.js", script("run", {**facts_of(header, results, footer), "timeline": columns_of(intervals_of(results))}))
     places = {shown(file): number for number, group in enumerate(groups) for file in group}
     index = {**index_of(results, details.first), "head": head_of(header, results, footer), "sources": places}
     _write(parts / "index.js", script("index", index))
@@ -128,10 +125,9 @@ def _page(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | 
     )
 
 
-def _write(path: Path, *pieces: bytes) -> None:
+def _write(path: Path, data: bytes) -> None:
     with path.open("xb") as stream:
-        for piece in pieces:
-            stream.write(piece)
+        stream.write(data)
 
 
 def _replace_folder(path: Path, new: Path) -> None:

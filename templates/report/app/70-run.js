@@ -6,7 +6,7 @@ T.runView = () => {
   T.keys = { Escape: () => T.go({ view: "summary" }) };
   T.part("run").then((run) => {
     if (!view.isConnected) return;
-    T.clear(view).append(T.el("div", { class: "wide" }, T.el("h1", { tabindex: "-1" }, `Run ${D.head.run}`), timeline(run.timeline), slowest(), profile(run.statement), audit(run.audit), ledgers(run), coverage("Upstream tests that cases restate", "test", run.coverage), coverage("Operators", "operator", run.operators), machine(run)));
+    T.clear(view).append(T.el("div", { class: "wide" }, T.el("h1", { tabindex: "-1" }, `Run ${D.head.run}`), timeline(run.timeline), slowest(), profile(run.statement), audit(run.audit), coverage("Upstream tests that cases restate", "test", run.coverage), coverage("Operators", "operator", run.operators), machine(run)));
   }).catch((error) => view.append(T.el("p", { class: "failed" }, error.message)));
   return { nodes: [view], ready: () => {} };
 };
@@ -32,10 +32,6 @@ const audit = ([found]) => {
     rows.length ? table(["weak expectation", "a change under which it held"], rows) : null,
     found.weak > rows.length ? T.el("p", { class: "dim" }, `${T.number(found.weak - rows.length)} more; torch-conformance audit prints them all`) : null);
 };
-
-const ledgers = (run) => [
-  run.ledgers.map((ledger) => T.el("section", {}, T.el("h2", {}, `Ledger ${ledger.file}: ${T.number(ledger.executed)} of ${T.count(ledger.cases, "case")} executed`), table(["not executed because", "cases"], Object.entries(ledger.not_executed), [1]))),
-  run.against.map((earlier) => T.el("section", {}, T.el("h2", {}, `Executed by run ${earlier.run}, and not now: ${earlier.count}`), earlier.missed.length ? table(["case", "reason"], earlier.missed) : null))];
 
 const coverage = (title, what, rows) => (rows.length ? T.el("section", {}, T.el("h2", {}, `${title}: ${rows.length}`), T.el("div", { class: "card" }, T.el("details", { class: "fold" }, T.el("summary", {}, `all ${T.count(rows.length, what)}`),
   table([what, "cases"], rows.slice(0, 3000).map(([name, totals]) => [T.to({ view: "cases", q: what === "operator" ? `op=${name}` : "" }, {}, name), Object.entries(totals).map(([outcome, count]) => [T.chip(outcome), ` ${count}  `])]))))) : null);
@@ -97,7 +93,6 @@ const timeline = (found) => {
   });
   canvas.addEventListener("click", (event) => { const hit = at(event); if (hit) T.go({ view: "case", id: T.id(found.case[hit[1]]) }); });
   new ResizeObserver(draw).observe(box);
-  const trace = T.el("a", { download: "" }, "trace.json"); trace.href = "report/trace.json";
-  section.append(box, T.el("p", { class: "dim" }, "A slot has one case at a time. ", trace, " is the same for Perfetto (ui.perfetto.dev) and chrome://tracing."));
+  section.append(box, T.el("p", { class: "dim" }, "A slot has one case at a time."));
   return section;
 };
