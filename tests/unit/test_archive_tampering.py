@@ -6,7 +6,7 @@ import io
 import json
 import re
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -507,55 +507,7 @@ def outcome(kind: Kind, honest: Honest) -> Verification:
     return verified(data, difference=difference, **kind.options)
 
 
-LATE = frozenset(
-    {
-        "a size of the manifest is another",
-        "the manifest has another form",
-        "an observation is another",
-        "generated code is another",
-        "an observation has no steps",
-        "a verdict stands on another line",
-        "a case covers another test",
-        "the profile is another",
-        "the profile permits another waiver",
-        "the run lets FLAKY pass",
-        "a case is left out of the report",
-        "the report is no XML",
-        "the machine of the report is another",
-        "the attestation is of another run",
-        "the attestation is of another kind",
-        "the attestation is empty",
-        "graphs without code",
-        "graphs that never entered inductor",
-        "the detail of a verdict is made up",
-        "the times of a case are others",
-        "calls for a device of no graph",
-        "a winner that no count knows",
-        "a census that lists more than it counts",
-        "a file was not read",
-        "a verdict stands in another file",
-        "a case requires something else",
-        "a failure is left out of the report",
-        "the attestation names other files",
-        "a published file is none",
-        "a file is missing",
-        "the profile has another version",
-        "a case names a file of the reader",
-        "an observation is of no form",
-        "a case points to another line",
-        "no case names a member",
-    }
-)
-"""Kinds that are found by the check that also finds another kind above."""
-
-
-def usual(names: Iterable[str]) -> list[Any]:
-    mark = pytest.mark.nightly(reason="the check that finds it is tested with another kind")
-    assert set(names) >= LATE
-    return [pytest.param(name, marks=[mark] if name in LATE else []) for name in names]
-
-
-@pytest.mark.parametrize("name", usual(CONTENTS))
+@pytest.mark.parametrize("name", CONTENTS)
 def test_another_content_is_found(name: str, honest: Honest) -> None:
     kind = CONTENTS[name]
     found = outcome(kind, honest)

@@ -186,14 +186,6 @@ def test_folders_without_our_free_lock_stay(killed: Path, base: Path) -> None:
     assert (without / "file").exists()
 
 
-def test_another_container_that_holds_the_lock_is_alive_whatever_its_process_id(base: Path) -> None:
-    one = scratch.make()
-    with (one.path / scratch.LOCK).open("rb") as theirs:
-        one.close()  # removes the folder; another descriptor still holds nothing of it
-        assert fcntl.flock(theirs, fcntl.LOCK_SH) is None
-    assert not one.path.exists()
-
-
 def test_a_file_system_without_locks_is_left_alone(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unsupported(*_: object) -> None:
         raise OSError(37, "No locks available")
