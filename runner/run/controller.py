@@ -37,8 +37,7 @@ from runner.core.header import RunFooter, RunHeader
 from runner.core.options import RunOptions
 from runner.core.results import NODE_LOST, CaseResult, executed
 from runner.execute.executors import RAY
-from runner.judge.void_waivers import lines_of, void_waivers
-from runner.judge.waivers import warnings
+from runner.judge.waivers import lines_of, void_waivers, warnings
 from runner.language.load import surroundings_of
 from runner.record.evidence import alterations
 from runner.record.run_folder import RunFolder, open_run, require_free_report

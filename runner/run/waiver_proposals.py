@@ -21,8 +21,7 @@ from runner.core.options import WaiveOptions
 from runner.core.outcomes import WAIVABLE, Outcome
 from runner.core.protocol import Json
 from runner.core.results import CaseResult
-from runner.judge.void_waivers import VoidWaiver, void_waivers
-from runner.judge.waivers import Failure, Waivers, failures_of
+from runner.judge.waivers import Failure, VoidWaiver, Waivers, failures_of, void_waivers
 from runner.language.read.document import Document
 from runner.language.waiver_text import FILL_IN, Draft
 from runner.language.waivers import load_waivers

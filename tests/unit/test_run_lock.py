@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from runner.core.diagnostics import UsageError
-from runner.record.run_folder import JOURNAL, open_run, require_still
-from runner.record.run_lock import LOCK, FolderInUse, RunLock, holder_of
+from runner.record.run_folder import JOURNAL, LOCK, FolderInUse, RunLock, holder_of, open_run, require_still
 from tests.fakes import ROOT
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from runner.record.run_lock import RunLock
+from runner.record.run_folder import RunLock
 lock = RunLock(Path(sys.argv[1]))
 print(1, flush=True)
 time.sleep(60)

@@ -21,8 +21,7 @@ from runner.core.observation import Ending
 from runner.core.outcomes import JUnitTag, Outcome
 from runner.core.results import CaseResult, Verdict, WaiverEffect
 from runner.judge import waivers as module
-from runner.judge.void_waivers import void_waivers
-from runner.judge.waivers import WAIVABLE, Waivers, apply, warnings
+from runner.judge.waivers import WAIVABLE, Waivers, apply, void_waivers, warnings
 from runner.language.backends import Backends, load_backends
 from runner.language.read import schema
 from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS, Signature, WaiverFiles, load_waivers
