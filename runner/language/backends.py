@@ -13,11 +13,10 @@ from runner.core.matching.filecheck import CheckFile, ChecksError
 from runner.core.matching.filecheck import parse as parse_checks
 from runner.core.matching.patterns import check_pattern
 from runner.core.template_form import is_template
-from runner.language.read.document import DataPath, Document
-from runner.language.read.kinds import BACKENDS, Kind
+from runner.language.read.document import BACKENDS, DataPath, Document, Kind
+from runner.language.read.files import link_problem, tree_of
 from runner.language.read.python import missing_module
 from runner.language.read.schema import read_formed
-from runner.language.read.tree import link_problem, tree_of
 from runner.system.capabilities import CAPABILITIES
 from runner.system.data_dirs import folder
 from runner.vocabulary.expectations.base import BadExpectation, Count, parse_count

@@ -8,8 +8,7 @@ from typing import Any
 from runner.core.conditions import BadRange, VersionRange
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position
 from runner.language.backends import read_named
-from runner.language.read.document import Document
-from runner.language.read.kinds import LAB
+from runner.language.read.document import LAB, Document
 from runner.system.capabilities import Machine
 
 CPU = "cpu"

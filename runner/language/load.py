@@ -12,24 +12,18 @@ from runner.core.conditions import BadRange, Surroundings
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, errors
 from runner.core.targets import BACKEND, SIMULATED
 from runner.language.backends import Backends, read_backends
-from runner.language.check.conditions import named_backends
-from runner.language.check.covers import covers_problems
-from runner.language.check.matrix import unused_key_problems
-from runner.language.check.spec import check, clashing_keys, matrix_problems
-from runner.language.check.templates import check_backends, check_templates
-from runner.language.check.whole_templates import as_first_case
+from runner.language.check.spec import check, clashing_keys, covers_problems, matrix_problems, named_backends, unused_key_problems
+from runner.language.check.templates import as_first_case, check_backends, check_templates
+from runner.language.check.values import spy_warnings
 from runner.language.expand.cases import expand
-from runner.language.names.once_per_process import spy_warnings
-from runner.language.names.torch_names import NameTables
+from runner.language.names.tables import NameTables
 from runner.language.read.anatomy import Anatomy, take_apart
-from runner.language.read.document import Document
-from runner.language.read.files import DefaultsReader, SpecFile, SpecPath, discover
-from runner.language.read.kinds import SPEC
+from runner.language.read.document import SPEC, Document
+from runner.language.read.files import DefaultsReader, SpecFile, SpecPath, discover, link_problem
 from runner.language.read.matrix import TARGETS
 from runner.language.read.schema import form_problems
 from runner.language.read.source import BUFFERS, read_partly
 from runner.language.read.templates import TemplateError
-from runner.language.read.tree import link_problem
 from runner.system.capabilities import Machine
 from runner.system.data_dirs import folder
 from runner.system.installed_torch import InstalledTorch, installed_torch, release

@@ -13,8 +13,7 @@ from runner.core.conditions import BadRange, VersionRange, as_list
 from runner.core.conformance import LEVELS
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError, one_line, shown_path, unknown
 from runner.language.backends import read_named
-from runner.language.read.document import DataPath, Document
-from runner.language.read.kinds import PROFILE
+from runner.language.read.document import PROFILE, DataPath, Document
 from runner.system.data_dirs import folder
 
 SHIPPED = "shipped"

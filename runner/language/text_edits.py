@@ -15,8 +15,7 @@ import yaml
 
 from runner.core.diagnostics import InvalidSpecs
 from runner.language.flow import flow
-from runner.language.read.document import DataPath, Document
-from runner.language.read.kinds import SPEC, Kind
+from runner.language.read.document import SPEC, DataPath, Document, Kind
 from runner.language.read.source import parse
 
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from runner.core.diagnostics import InvalidSpecs, UsageError
 from runner.core.protocol import Json
-from runner.language.read.document import Document
-from runner.language.read.kinds import WAIVERS
+from runner.language.read.document import WAIVERS, Document
 from runner.language.read.source import parse
 from runner.language.text_edits import patch
 

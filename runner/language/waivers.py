@@ -13,12 +13,11 @@ from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, unknown
 from runner.core.matching.patterns import check_pattern, is_unspecific, search
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.language.backends import Backends
-from runner.language.check.conditions import condition_problems
-from runner.language.read.document import DataPath, Document
-from runner.language.read.kinds import WAIVERS
+from runner.language.check.spec import condition_problems
+from runner.language.read.document import WAIVERS, DataPath, Document
+from runner.language.read.files import link_problem, tree_of
 from runner.language.read.schema import form_problems
 from runner.language.read.source import read_partly
-from runner.language.read.tree import link_problem, tree_of
 from runner.system.data_dirs import folder
 from runner.vocabulary.expectations import EXPECTATIONS
 

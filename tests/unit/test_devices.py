@@ -8,7 +8,7 @@ import pytest
 from runner.core import devices
 from runner.core.case import Availability
 from runner.core.devices import ACCELERATORS, Accelerator, Build
-from runner.language.check.conditions import VENDORS
+from runner.language.check.spec import VENDORS
 from runner.plan.resources import Environment
 from runner.plan.schedule import environment_of, needs_of
 from runner.system.capabilities import CAPABILITIES, Machine
@@ -70,7 +70,7 @@ def test_each_build_is_a_capability(build: Build) -> None:
     assert capability.is_of_gpus
     assert capability.probe(machine, "").availability is Availability.YES
     assert machine.vendor == build.vendor
-    assert build.vendor in VENDORS, "a condition could not name it: VENDORS in runner/language/check/conditions.py, and the schema"
+    assert build.vendor in VENDORS, "a condition could not name it: VENDORS in runner/language/check/spec.py, and the schema"
 
 
 @pytest.mark.torch

@@ -306,7 +306,7 @@ def with_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
 
 def only_in(table: str, version: str) -> str:
     """Return an option that just one of the committed tables has."""
-    from runner.language.names.torch_names import NameKind, NameTables
+    from runner.language.names.tables import NameKind, NameTables
 
     tables = NameTables.load(None)
     for name in sorted(tables._every_name(NameKind(table))):

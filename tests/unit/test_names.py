@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from runner.core.diagnostics import UsageError
-from runner.language.names._name_table import Names
-from runner.language.names._scan import scan
-from runner.language.names.torch_names import TABLES, NameKind, NameTables, main, read_table, table_text
+from runner.language.names.name_table import Names
+from runner.language.names.scan import scan
+from runner.language.names.tables import TABLES, NameKind, NameTables, main, read_table, table_text
 from runner.system.installed_torch import InstalledTorch, installed_torch, torch_at
 
 REPOSITORY = Path(__file__).parents[2]
@@ -523,7 +523,7 @@ def test_nothing_is_read_before_a_lookup(tmp_path: Path) -> None:
 
 def test_looking_up_imports_no_torch() -> None:
     program = (
-        "import sys\nfrom runner.language.names.torch_names import NameKind, NameTables\n"
+        "import sys\nfrom runner.language.names.tables import NameKind, NameTables\n"
         "from runner.system.installed_torch import installed_torch\n"
         "NameTables.load(installed_torch()).lookup(NameKind.INDUCTOR_CONFIG, 'nothing')\nassert 'torch' not in sys.modules\n"
     )
@@ -554,7 +554,7 @@ def test_the_table_of_the_installed_torch_is_fresh(torch_here: InstalledTorch, s
         pytest.skip(f"torch {torch_here.version} is no release, so its names may differ from the table's")
     assert scanned.unresolved == ()
     assert read_table(file).as_json() == scanned.as_json() | {"torch": read_table(file).version}, (
-        f"run: python -m runner.language.names.torch_names {torch_here.root} -o {file.relative_to(REPOSITORY)}"
+        f"run: python -m runner.language.names.tables {torch_here.root} -o {file.relative_to(REPOSITORY)}"
     )
 
 

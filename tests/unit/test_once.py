@@ -9,8 +9,8 @@ import pytest
 
 from runner.cli.parser import main
 from runner.core.diagnostics import errors
+from runner.language.check import values
 from runner.language.load import inspect
-from runner.language.names import once_per_process
 from tests.conftest import GOOD
 
 SPIED = GOOD.replace("expect: [{close: {to: eager}}]\n", "expect: [{close: {to: eager}}, {calls: {of: seen, count: 0}}]\n")
@@ -90,5 +90,5 @@ def test_the_table_names_what_the_installed_torch_has():
     from runner.worker.torch_compat import imports
 
     for path in ("torch._inductor.fx_passes.joint_graph.lazy_init", "torch.backends.mkldnn.is_available", "torch.cpu.get_capabilities"):
-        assert once_per_process._why_once(path)
+        assert values._why_once(path)
         assert callable(imports.resolve(path))

@@ -13,7 +13,7 @@ from runner.core.expectation import Status, StepFacts
 from runner.core.observation import Observation
 from runner.core.protocol import decode, dumps, encode, loads
 from runner.judge.evidence import read_observation
-from runner.language import operators as tables
+from runner.language.expand import operators as tables
 from runner.language.expand.cases import surroundings
 from runner.language.load import load
 from runner.plan.worker_plan import make_plan, with_paths

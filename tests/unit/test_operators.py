@@ -12,9 +12,9 @@ from runner.core.case import Case
 from runner.core.diagnostics import InvalidSpecs
 from runner.core.expectation import Judgement, Status, StepFacts
 from runner.core.outcomes import Outcome
-from runner.language import operators
+from runner.language.expand import operators
+from runner.language.expand.operators import JUDGED, table_for
 from runner.language.load import Suite, load
-from runner.language.operators import JUDGED, table_for
 from runner.plan.operator_script import is_of_operator, script
 from runner.plan.worker_plan import digest_of, make_plan, seed_of
 from runner.system.installed_torch import installed_torch

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from runner.language.names._scan_types import allowed_values, fits, shown
+from runner.language.names.name_table import allowed_values, fits, shown
 
 
 @pytest.mark.parametrize(

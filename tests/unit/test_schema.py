@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from runner.language.read import schema
-from runner.language.read.kinds import KINDS
+from runner.language.read.document import KINDS
 from runner.language.read.source import read
 from tests.json_schemas import validator, validator_of
 
@@ -203,7 +203,7 @@ def test_keys_of_kind_equal_keys_of_its_schema(kind: Any) -> None:
     below = node.get("additionalProperties") or {}
     items = node.get("properties", {}).get("waivers", {}).get("items", {})
     known = {*node.get("properties", {}), *(below.get("properties", {}) if isinstance(below, dict) else {}), *items.get("properties", {})}
-    assert kind.keys <= known, f"edit {kind.name} in runner/language/read/kinds.py"
+    assert kind.keys <= known, f"edit {kind.name} in runner/language/read/document.py"
     assert kind.marks <= kind.keys
     if not kind.anywhere:
         assert kind.keys == set(node["properties"])

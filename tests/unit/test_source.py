@@ -10,10 +10,8 @@ import yaml
 
 from runner.core.diagnostics import InvalidSpecs
 from runner.language.read import source
-from runner.language.read.builder import MAX_DEPTH, MAX_NODES, MAX_TEXT
 from runner.language.read.document import Document
-from runner.language.read.scalars import resolve
-from runner.language.read.source import parse, read
+from runner.language.read.source import MAX_DEPTH, MAX_NODES, MAX_TEXT, parse, read, resolve
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECS = sorted((ROOT / "specs").rglob("*.yaml"))

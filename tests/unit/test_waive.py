@@ -19,7 +19,7 @@ from runner.core.observation import Ending
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.execute.base import Execution, Job
-from runner.language.read.kinds import WAIVERS
+from runner.language.read.document import WAIVERS
 from runner.language.read.source import parse, read
 from runner.language.waiver_text import FILL_IN, Draft, appended, document_of, removal_patch
 from runner.language.waivers import load_waivers

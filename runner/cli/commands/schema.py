@@ -1,4 +1,4 @@
-"""``schema``: writes the JSON schemas for editors, with the names of the installed torch."""
+"""``schema``: writes the JSON schemas for editors, with the names of every supported torch, or of the installed one."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,7 @@ from pathlib import Path
 from runner.core.diagnostics import UsageError, one_line, shown_path
 from runner.core.exit_codes import ExitCode
 from runner.core.options import SchemaOptions
-from runner.language.names.installed import schema_of_installed
-from runner.language.names.published import schema
+from runner.language.names.published import schema, schema_of_installed
 from runner.system import output
 from runner.system.data_dirs import folder
 
@@ -30,12 +29,11 @@ def _write(out: Path, text_of_names: str) -> int:
     published = folder("schemas")
     if out.resolve() == published.resolve():
         raise UsageError(f"--out {one_line(str(out))} has the schemas of the package: choose another folder")
-    files = sorted(published.glob("*.schema.json"))
+    texts = {file.name: file.read_text("utf-8") for file in sorted(published.glob("*.schema.json"))} | {_NAMES: text_of_names}
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for file in files:
-            text = text_of_names if file.name == _NAMES else file.read_text("utf-8")
-            (out / file.name).write_text(text, encoding="utf-8")
+        for name, text in texts.items():
+            (out / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {one_line(str(out))}: {error.strerror}") from error
-    return len(files)
+    return len(texts)

@@ -1,11 +1,12 @@
-"""Checks functions, inputs and dotted paths: the def that is compiled, its number of arguments, names that can be resolved."""
+"""Checks functions, inputs, named values, spies and dotted paths: what is compiled, its arguments, and names that can be resolved."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from runner.core import template_form
+from runner.core import devices, template_form
 from runner.core.diagnostics import Diagnostic, one_of, unknown
-from runner.language.backends import Backends
+from runner.core.template_form import is_template
+from runner.language.backends import Backend, Backends
 from runner.language.read import python, schema
 from runner.language.read.anatomy import Anatomy, RawFunction
 from runner.language.read.document import DataPath
@@ -198,3 +199,33 @@ def _exceptions(anatomy: Anatomy) -> Iterator[tuple[DataPath, str]]:
                 yield (*expectation.path, "type"), expectation.body["type"]
                 if "cause" in expectation.body:
                     yield (*expectation.path, "cause", "type"), expectation.body["cause"]["type"]
+
+
+# -- devices of inputs ------------------------------------------------------------------------------------------------
+
+
+def device_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Yield the devices that the backends of a spec do not have."""
+    names = anatomy.data["backends"]
+    if all(name in backends.by_name for name in names):
+        yield from problems_of(anatomy, backends.of(names, anatomy.tags))
+
+
+def problems_of(anatomy: Anatomy, chosen: Sequence[Backend], among: Sequence[DataPath] = ((),)) -> Iterator[Diagnostic]:
+    """Yield the devices, at or below the paths of ``among``, that one of these backends does not have.
+
+    Only a worker can know whether the machine has a device of torch's own.
+    """
+    kinds = {backend.name: devices.kind_of(backend.device) for backend in chosen}
+    for path, entry in input_values(anatomy):
+        if not any((*path, "device")[: len(start)] == start for start in among):
+            continue
+        device = entry.get("device")
+        if not isinstance(device, str) or is_template(device) or (kind := devices.kind_of(device)) in devices.WITHOUT_MODULE:
+            continue
+        if kind not in kinds.values():
+            known = sorted({*devices.WITHOUT_MODULE, *kinds.values()})
+            yield anatomy.document.problem((*path, "device"), *unknown("device", device, known))
+        elif other := next((name for name, own in kinds.items() if own != kind), ""):
+            hint = f"without 'device' each backend uses its own; or write a spec for the backends whose device is {kind}"
+            yield anatomy.document.problem((*path, "device"), f"the backend '{other}' has no device '{kind}'", hint)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from runner.core import template_form
 from runner.core.diagnostics import Diagnostic, did_you_mean
-from runner.language.names.torch_names import NameKind, NameTables
+from runner.language.names.tables import NameKind, NameTables
 from runner.language.read import substitution
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath, Document

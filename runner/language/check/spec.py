@@ -1,29 +1,41 @@
-"""Semantic checks of a spec. Every problem has a position, and no problem stops the other checks."""
+"""Checks of a spec. Every problem has a position, and no problem stops the other checks."""
 
+import contextlib
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from runner.core.diagnostics import Diagnostic, unknown
+from runner.core.case import Case
+from runner.core.conditions import BadRange, VersionRange, as_list
+from runner.core.diagnostics import Diagnostic, one_of, unknown
 from runner.core.template_form import is_template
+from runner.language import upstream
 from runner.language.backends import Backends, read_requirements
-from runner.language.check.audit import audit_problems
-from runner.language.check.conditional_steps import conditional_step_problems, repeat_problems
-from runner.language.check.conditions import all_condition_problems
-from runner.language.check.functions import function_problems, input_problems, path_problems, required_packages
-from runner.language.check.input_devices import device_problems
+from runner.language.check.functions import device_problems, function_problems, input_problems, path_problems, required_packages
 from runner.language.check.names import name_problems
 from runner.language.check.names import value_problems as option_value_problems
-from runner.language.check.python import python_problems
-from runner.language.check.sources import source_problems
-from runner.language.check.steps import all_expectation_problems, named_value_problems, step_problems
+from runner.language.check.python import PARAMS, keys_read, python_problems
+from runner.language.check.scope import references
+from runner.language.check.steps import (
+    all_expectation_problems,
+    conditional_step_problems,
+    named_value_problems,
+    repeat_problems,
+    step_problems,
+)
 from runner.language.check.targets import target_problems
 from runner.language.check.values import handler_problems, let_problems, spy_problems, value_problems
-from runner.language.names.torch_names import NameTables
-from runner.language.read import matrix, python
+from runner.language.expand.operators import KEYS, table_for
+from runner.language.names.tables import NameTables
+from runner.language.read import matrix, python, substitution, templates
 from runner.language.read.anatomy import SOURCE, Anatomy
 from runner.language.read.document import DataPath, Document
-from runner.language.read.matrix import TARGETS
+from runner.language.read.matrix import REPEAT, TARGETS
 from runner.system.capabilities import CAPABILITIES
+from runner.vocabulary.expectations import EXPECTATIONS
+from runner.vocabulary.expectations.base import EAGER, OUTPUT
+from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.steps import TRITON
 
 
@@ -165,3 +177,232 @@ def requirement_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagn
             continue  # it makes the case unavailable
         if package not in required and (found := python.find_name(predicate, set())) is not None:
             yield anatomy.document.problem(("requires", index, "call"), *found)
+
+
+# -- when -------------------------------------------------------------------------------------------------------------
+
+
+def all_condition_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Yield the problems of conditions in a spec and its defaults."""
+    for document in anatomy.spec.defaults:
+        yield from condition_problems(document, (), backends)
+    yield from condition_problems(anatomy.document, (), backends)
+    if any(name not in backends.by_name for name in anatomy.data["backends"]):
+        return
+    chosen = backends.of(anatomy.data["backends"], anatomy.tags)
+    possible = {"backend": {name for one in chosen for name in one.names}, "device": {_kind(one.device) for one in chosen}}
+    for path, when in _find_conditions(anatomy.data, ()):
+        for word, names in possible.items():
+            given = as_list(when.get(word, []))
+            if given and all(name in _known(word, backends) and name not in names for name in given):
+                hint = f"the spec has {one_of(names)}"
+                message = f"this condition never holds: no backend of the spec {'is' if word == 'backend' else 'is on'} {one_of(given)}"
+                yield anatomy.document.problem((*path, word), message, hint)
+
+
+def named_backends(data: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the backends that a spec names: its own, and those of conditions and exclusions."""
+    yield from data["backends"]
+    for below in (*(when for _, when in _find_conditions(data, ())), *data.get("exclude", [])):
+        yield from map(str, as_list(below.get("backend", [])))
+
+
+def condition_problems(document: Document, path: DataPath, backends: Backends) -> Iterator[Diagnostic]:
+    """Yield the problems of conditions below ``path``: invalid ranges and unknown names."""
+    for place, when in _find_conditions(document.value(path), path):
+        for word in ("torch", "python"):
+            if word in when:
+                try:
+                    VersionRange.parse(when[word])
+                except BadRange as error:
+                    yield document.problem((*place, word), str(error))
+        for word in ("backend", "device", "vendor"):
+            known = _known(word, backends)
+            for index, name in enumerate(as_list(when.get(word, []))):
+                if name not in known:
+                    end = (word, index) if isinstance(when[word], list) else (word,)
+                    yield document.problem((*place, *end), *unknown(word, str(name), known))
+
+
+VENDORS = ("amd", "intel", "nvidia")
+
+
+def _known(word: str, backends: Backends) -> set[str]:
+    if word == "vendor":
+        return set(VENDORS)
+    return set(backends.names) if word == "backend" else {_kind(backend.device) for backend in backends.by_name.values()}
+
+
+def _kind(device: str) -> str:
+    return device.split(":")[0]
+
+
+def _find_conditions(value: object, path: DataPath) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key == "when" and isinstance(item, dict):
+                yield (*path, key), item
+            else:
+                yield from _find_conditions(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _find_conditions(item, (*path, index))
+
+
+# -- source -----------------------------------------------------------------------------------------------------------
+
+
+_BESIDE = ("function", "functions", "entry", "inputs", "steps", "let", "spies", "handlers", "services", "covers", "control", "audit")
+"""Keys without a meaning beside a source: its cases have functions, inputs and one step of their own."""
+
+
+def source_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Yield the problems of a source."""
+    document, data = anatomy.document, anatomy.data
+    if SOURCE not in data:
+        return
+    for key in _BESIDE:
+        if key in data:
+            yield document.problem(
+                (key,), f"'{key}' beside 'source'", "the cases of a source have functions and inputs of their own", key=True
+            )
+    for key in KEYS:
+        if key in data.get("matrix", {}):
+            yield document.problem(("matrix", key), f"the matrix key '{key}' is the source's", "remove it, or rename it", key=True)
+    for step in anatomy.steps:
+        for one in step.expectations:
+            body = one.body if one.kind == Close.kind and isinstance(one.body, dict) else None
+            if body is None or body.get("to", EAGER) != EAGER or body.get("of", OUTPUT) != OUTPUT:
+                yield document.problem(one.path, f"'{one.kind}' of each sample of an operator", "write close: {to: eager}", key=True)
+    yield from _dtype_problems(anatomy)
+
+
+def _dtype_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
+    table, _ = table_for(None)
+    known = {dtype for operator in table.operators for dtypes in operator.dtypes.values() for dtype in dtypes}
+    for index, dtype in enumerate(anatomy.data[SOURCE]["opinfo"]["dtypes"]):
+        if is_template(dtype):
+            hint = "write all dtypes in the list: each is a case of its own, and a part of its id"
+            yield anatomy.document.problem((SOURCE, "opinfo", "dtypes", index), "a template in the dtypes of a source", hint)
+        elif dtype not in known:
+            message = f"no operator has samples of {dtype}"
+            yield anatomy.document.problem((SOURCE, "opinfo", "dtypes", index), message, f"dtypes: {', '.join(sorted(known))}")
+
+
+# -- control and audit ------------------------------------------------------------------------------------------------
+
+
+def audit_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Yield the problems of kinds that the spec does not expect, and of unknown mutants and leaves."""
+    leaves: dict[str, set[str]] = {}
+    for step in anatomy.steps:
+        for one in step.expectations:
+            leaves.setdefault(one.kind, set()).update(_leaves(one.body))
+    for index, kind in enumerate(anatomy.data.get("control", {}).get("fails", [])):
+        yield from _kind_problems(anatomy, ("control", "fails", index), kind, leaves)
+    for index, entry in enumerate(anatomy.data.get("audit", [])):
+        yield from _entry_problems(anatomy, ("audit", index), entry, leaves)
+
+
+def _leaves(body: object) -> Iterator[str]:
+    """Yield what may be the name of a leaf: a counter's name, an object of a list, a cache with one of its counts."""
+    if isinstance(body, list):
+        yield from (name for name in body if isinstance(name, str))
+    elif isinstance(body, dict):
+        for name, value in body.items():
+            yield name
+            yield from (f"{name} {word}" for word in value) if isinstance(value, dict) else ()
+
+
+def _kind_problems(anatomy: Anatomy, path: DataPath, kind: str, leaves: Mapping[str, set[str]]) -> Iterator[Diagnostic]:
+    if kind not in EXPECTATIONS:
+        yield anatomy.document.problem(path, *unknown("expectation", kind, EXPECTATIONS))
+    elif kind not in leaves:
+        yield anatomy.document.problem(path, f"the spec expects no '{kind}'", f"it expects {', '.join(sorted(leaves)) or 'nothing'}")
+
+
+def _entry_problems(anatomy: Anatomy, path: DataPath, entry: Mapping[str, str], leaves: Mapping[str, set[str]]) -> Iterator[Diagnostic]:
+    kind = entry["expectation"]
+    wrong = list(_kind_problems(anatomy, (*path, "expectation"), kind, leaves))
+    yield from wrong
+    if wrong:
+        return
+    mutations = EXPECTATIONS[kind].mutations
+    if entry["mutant"] not in mutations:
+        yield anatomy.document.problem((*path, "mutant"), *unknown("mutant", entry["mutant"], mutations))
+    if "leaf" in entry and entry["leaf"] not in leaves[kind]:
+        yield anatomy.document.problem((*path, "leaf"), *unknown("leaf", entry["leaf"], leaves[kind]))
+
+
+# -- unused matrix keys -----------------------------------------------------------------------------------------------
+
+
+_ONLY_TEXT = ("summary", "covers")
+"""Sections with no influence on the run and its judgement."""
+
+
+def unused_key_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Yield the problems of keys that no template, Python or reference uses."""
+    # source_problems refuses a key of the source, and a template in the source
+    others = {REPEAT, *(KEYS if SOURCE in anatomy.data else ())}
+    keys = [key for key in anatomy.data.get("matrix", {}) if key not in others]
+    if not keys:
+        return
+    read = keys_read(anatomy)
+    try:
+        in_texts, in_templates = (set(_named_in_templates(anatomy.data, skip=skip)) for skip in ((), _ONLY_TEXT))
+    except templates.TemplateError:
+        return  # an invalid template may use every key
+    if read is None:
+        return
+    of_source = {name for _, text in substitution.templates_below(anatomy.data.get(SOURCE), (SOURCE,)) for name in _names(text)}
+    used = read | in_templates | of_source | {name.split(".")[1] for name in _references(anatomy) if name.startswith(f"{PARAMS}.")}
+    if PARAMS in _references(anatomy):
+        return
+    for key in keys:
+        if key not in used:
+            where = "only summary and covers use it" if key in in_texts else "nothing uses it"
+            if key in set(_named_in_patterns(anatomy.data)):
+                where += ", because a regular expression or a FileCheck directive takes no template"
+            message = f"the matrix key '{key}' changes nothing but the seed of its cases: {where}"
+            place = f'write "{{{{ {key} }}}}" in place of its value, or params.{key} in Python'
+            hint = f"{place}; to only repeat cases, name the key {REPEAT}"
+            yield anatomy.document.problem(("matrix", key), message, hint, key=True)
+
+
+def _named_in_templates(data: object, *, skip: tuple[str, ...]) -> Iterator[str]:
+    for path, text in substitution.occurrences(data):
+        if path[0] not in skip:
+            yield from templates.parse(text).names
+
+
+def _named_in_patterns(data: object) -> Iterator[str]:
+    for text in substitution.patterns(data):
+        for found in _TEMPLATE.findall(text):
+            yield from _names(f"{{{{{found}}}}}")
+
+
+_TEMPLATE = re.compile(r"\{\{(.+?)\}\}")
+
+
+def _names(text: str) -> Iterator[str]:
+    with contextlib.suppress(templates.TemplateError):
+        yield from templates.parse(text).names
+
+
+def _references(anatomy: Anatomy) -> set[str]:
+    return {str(name) for _, name in references(anatomy.data, ())}
+
+
+# -- covers -----------------------------------------------------------------------------------------------------------
+
+
+def covers_problems(document: Document, cases: Iterable[Case]) -> Iterator[Diagnostic]:
+    """Yield, for each entry of a spec, the problem of the first case in which it names no upstream test or instance."""
+    reported: set[int] = set()
+    for case in cases:
+        for index, entry in enumerate(case.covers):
+            problem = None if index in reported else upstream.load().problem(entry, case.device)
+            if problem is not None:
+                reported.add(index)
+                yield document.problem(("covers", index), *problem)

@@ -1,20 +1,99 @@
 """Checks steps and expectations: named values are defined before they are used, and every expectation can be judged."""
 
-from collections.abc import Iterator, Mapping
+import ast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from runner.core import template_form
 from runner.core.diagnostics import Diagnostic, Position, one_of, unknown
+from runner.core.protocol import Json
 from runner.language.backends import Backends
-from runner.language.check.around import StepInSpec, steps_in_spec
+from runner.language.check.functions import arity_problems
 from runner.language.check.scope import READY, Moment, Scope, after, before, references
 from runner.language.read import python, substitution
 from runner.language.read.anatomy import Anatomy, RawExpectation, RawStep
-from runner.language.read.document import DataPath, Document
+from runner.language.read.document import Document
 from runner.vocabulary.expectations import EXPECTATIONS, REPEATS
 from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation
 from runner.vocabulary.expectations.values import is_reference
-from runner.vocabulary.steps import SAMPLES, STEPS
+from runner.vocabulary.steps import SAMPLES, STEPS, BackendOfSpec, DataPath, ExpectedOfStep, StepKind
+
+
+@dataclass(frozen=True, slots=True)
+class StepInSpec:
+    """One step with the spec that it stands in (``vocabulary.steps.Around``)."""
+
+    anatomy: Anatomy
+    known: Backends
+    scope: Scope
+    parsed: Sequence[StepKind]
+    """The arguments of every step."""
+    index: int
+
+    @property
+    def step(self) -> RawStep:
+        """The step itself."""
+        return self.anatomy.steps[self.index]
+
+    @property
+    def path(self) -> DataPath:
+        """The path of the step."""
+        return self.step.path
+
+    @property
+    def above(self) -> Sequence[StepKind]:
+        """The steps before it."""
+        return self.parsed[: self.index]
+
+    @property
+    def expected(self) -> Sequence[ExpectedOfStep]:
+        """The expectations of the step."""
+        return [ExpectedOfStep(kind=one.kind, path=one.path) for one in self.step.expectations]
+
+    @property
+    def functions(self) -> Collection[str]:
+        """The names of the spec's functions."""
+        return self.anatomy.functions
+
+    @property
+    def backends(self) -> Sequence[BackendOfSpec]:
+        """The backends that the spec names, without unknown ones."""
+        found = (self.known.by_name.get(name) for name in self.anatomy.data["backends"])
+        return [
+            BackendOfSpec(name=one.name, compiles=one.compiles, has_graphs=one.proof.graphs is None or one.proof.graphs.most != 0)
+            for one in found
+            if one is not None
+        ]
+
+    @property
+    def tree(self) -> ast.Module | None:
+        """The step's Python; None if it has none, or does not parse."""
+        script = self.anatomy.scripts.get(self.step.path)
+        return None if script is None else script.tree
+
+    def problem(self, path: DataPath, message: str, hint: str = "", *, key: bool = False) -> Diagnostic:
+        """Return a diagnostic at a place of the spec."""
+        return self.anatomy.document.problem(path, message, hint, key=key)
+
+    def name_problem(self, name: str) -> tuple[str, str] | None:
+        """Return (message, hint) for a name that is not defined when the step begins."""
+        return self.scope.problem(name, before(self.index))
+
+    def input_problems(self, function: str, inputs: list[Json] | None, path: DataPath) -> Iterator[Diagnostic]:
+        """Yield why a function does not take these inputs; None means the inputs of the spec."""
+        given = self.anatomy.data.get("inputs", []) if inputs is None else inputs
+        yield from arity_problems(self.anatomy, function, given, path)
+
+
+def steps_in_spec(anatomy: Anatomy, backends: Backends) -> list[StepInSpec]:
+    """Return every step of a spec with the spec around it."""
+    scope = Scope(anatomy)
+    parsed = [step.parsed for step in anatomy.steps]
+    return [StepInSpec(anatomy, backends, scope, parsed, index) for index in range(len(anatomy.steps))]
+
+
+# -- steps and expectations -------------------------------------------------------------------------------------------
 
 
 def step_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
@@ -182,3 +261,53 @@ def _unreached(document: Document, counts: object, path: DataPath) -> Iterator[D
     if always < len(entries) - 1:
         message = "this value is never reached: the one above it holds everywhere"
         yield document.problem((*path, always + 1), message, "only the last may be without when")
+
+
+# -- when and repeat --------------------------------------------------------------------------------------------------
+
+
+def conditional_step_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Yield uses of a result that only a step under another condition gives."""
+    for index, step in enumerate(anatomy.steps):
+        above = anatomy.steps[:index]
+        reported: set[str] = set()
+        script = anatomy.scripts.get(step.path)
+        if script is not None and script.tree is None:
+            continue  # it does not parse, which is reported elsewhere
+        for name, user in _uses(step):
+            first = name.split(".")[0]
+            giving = _giving(first, above)
+            if first in reported or not giving or any(one.when is None or one.when == step.when for one in giving):
+                continue
+            reported.add(first)
+            line = anatomy.document.position(giving[-1].path, key=True).line
+            what = "there is no result to use" if first == OUTPUT else f"'{first}' has no value"
+            message = f"{what} where the step at line {line} is left out: it has a condition"
+            yield anatomy.document.problem(user.path, message, "give both steps the same 'when', or remove it there", key=True)
+
+
+def repeat_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Yield steps whose kind runs once."""
+    for step in anatomy.steps:
+        if not step.traits.can_repeat and "repeat" in anatomy.document.value(step.path[:-1]):
+            message = f"the step '{step.kind}' cannot be repeated"
+            yield anatomy.document.problem((*step.path[:-1], "repeat"), message, step.traits.why_once, key=True)
+
+
+def _uses(step: RawStep) -> Iterator[tuple[str, RawStep | RawExpectation]]:
+    """Yield the names that a step and its expectations use, with what uses each."""
+    parsed = step.parsed
+    yield from ((name, step) for name in parsed.names)
+    if parsed.differentiates:
+        yield parsed.differentiated or OUTPUT, step
+    given = {parsed.bound, *([OUTPUT] if step.traits.has_result else [])}
+    for expectation in step.expectations:
+        try:
+            names = EXPECTATIONS[expectation.kind].parse(expectation.body).names
+        except (BadExpectation, TypeError, ValueError):  # reported elsewhere; templates are no numbers
+            continue
+        yield from ((name, expectation) for name in names if name.split(".")[0] not in given)
+
+
+def _giving(name: str, above: Sequence[RawStep]) -> list[RawStep]:
+    return [step for step in above if step.parsed.bound == name or (name == OUTPUT and step.traits.has_result)]

@@ -1,7 +1,7 @@
-"""Expands checked specs to cases: one for each backend and each point of the matrix. The only code that makes a ``Case``."""
+"""Expands a checked spec to its cases: a case for each backend and each point of the matrix."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,10 +11,12 @@ from runner.core.case import (
     CaseId,
     Control,
     DescribedFunction,
+    Expected,
     Option,
     OwnProcess,
     Requirement,
     Settings,
+    Step,
     WrittenFunction,
     WrittenReason,
 )
@@ -25,16 +27,63 @@ from runner.core.targets import AXIS, DEVICE, OFFLINE_BACKENDS, SIMULATED, TARGE
 from runner.language.backends import Backend, Backends, read_requirements
 from runner.language.check.functions import entry_of
 from runner.language.check.names import GUARD_FILTER, OPTION_KINDS, filter_problem, judged_names, value_problem
+from runner.language.check.values import isolation_of
 from runner.language.expand import options
-from runner.language.expand.filled import FilledSpec, fill
 from runner.language.expand.operators import with_operators
-from runner.language.expand.steps import StepMaker
-from runner.language.names.once_per_process import isolation_of
-from runner.language.names.torch_names import NameKind, NameTables
+from runner.language.expand.options import FilledSpec, fill
+from runner.language.names.tables import NameKind, NameTables
 from runner.language.read import matrix, substitution, templates
-from runner.language.read.anatomy import Anatomy, RawFunction, with_data
+from runner.language.read.anatomy import Anatomy, RawExpectation, RawFunction, RawStep, with_data
+from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.steps import TRITON
-from runner.vocabulary.steps.triton import patched
+from runner.vocabulary.steps.triton import kernels, patched
+
+
+class StepMaker:
+    """Makes the steps of one spec at each point of its matrix; ``templated`` has the names of sections with templates."""
+
+    def __init__(self, templated: Container[str | int]) -> None:
+        self._is_templated = any(name in templated for name in ("steps", "expect", TRITON))
+        self._steps: tuple[Step, ...] | None = None
+        self._expected: dict[str, Expected] = {}
+
+    def steps_of(self, filled: FilledSpec) -> tuple[Step, ...]:
+        """Return the steps at a point."""
+        if self._steps is None or self._is_templated:
+            self._steps = tuple(self._step(step, filled) for step in filled.anatomy.steps)
+        return self._steps
+
+    def _step(self, step: RawStep, filled: FilledSpec) -> Step:
+        anatomy = filled.anatomy
+        arguments = filled.at(step.path) if step.path != ("expect",) else {}
+        if step.path in anatomy.scripts:
+            script = anatomy.scripts[step.path]
+            assert script.block is not None, "a script is Python"
+            entry = entry_of(anatomy, script) if step.kind != TRITON else next(iter(kernels(script.tree) if script.tree else {}), None)
+            arguments = {**arguments, step.traits.python: script.block.as_json(), "entry": entry}
+        beside: Any = filled.at(step.path[:-1]) if step.path != ("expect",) else {}
+        return Step(
+            kind=step.kind,
+            arguments=arguments if isinstance(arguments, dict) else {"items": arguments},
+            expectations=tuple(self._expectation(raw, filled) for raw in step.expectations),
+            position=anatomy.document.position(step.path, key=True),
+            repeat=beside.get("repeat", 1),
+            when=beside.get("when"),
+        )
+
+    def _expectation(self, raw: RawExpectation, filled: FilledSpec) -> Expected:
+        body = filled.at(raw.path)
+        key = f"{raw.path}{json.dumps(substitution.as_text(body), sort_keys=True)}"
+        if key not in self._expected:
+            document = filled.anatomy.document
+            leaves = {name: document.position((*raw.path, name), key=True) for name in body} if isinstance(body, dict) else {}
+            check = EXPECTATIONS[raw.kind].parse(body)
+            position = document.position(raw.path, key=True)
+            self._expected[key] = Expected(kind=raw.kind, check=check, position=position, leaves=leaves, body=body)
+        return self._expected[key]
+
+
+# -- cases ------------------------------------------------------------------------------------------------------------
 
 
 def surroundings(backend: Backend, known: Surroundings, target: str = "") -> Surroundings:

@@ -1,14 +1,178 @@
-"""Cases of ``source: {opinfo: ...}``: each case of the spec becomes one for each operator, call and dtype of torch's database."""
+"""The cases of a source: one for each operator of torch's database (OpInfo), each call and each dtype."""
 
-from collections.abc import Iterator, Sequence
+import functools
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Literal
 
 from runner.core.case import Case, CaseBody, CaseId, Expected, Step
 from runner.core.conditions import Surroundings
-from runner.language import operators
-from runner.language.operators import CLOSE, JUDGED, Judged, Operator, Table
+from runner.core.devices import is_accelerator, kind_of
 from runner.language.read.anatomy import SOURCE, Anatomy
 from runner.vocabulary.expectations.samples import EachSample
+
+TABLES = Path(__file__).parents[1] / "data"
+_PREFIX = "operators-"
+
+COMMAND = "python -m runner.worker.torch_compat.operators"
+"""The command that writes the table of the installed torch."""
+
+CALLS = ("function", "inplace", "out")
+"""How an operator is called: as a function, by its in-place method, as a function with ``out=``."""
+
+CLOSE = "close"
+"""The rule of most operators: values are compared with eager."""
+
+FORM = "form"
+"""The rule of operators without values of their own: type, shape, dtype and device are compared with eager."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """How an operator is judged, where not by ``close`` of its values, and why."""
+
+    rule: str
+    reason: str
+    parts: tuple[str, ...] = ()
+    """The parts of the compared values of which only the form is compared, as failures name them; the rule is for all others."""
+
+
+_EMPTY = Judged(FORM, "its elements are whatever the memory held")
+
+_ATTENTION = Judged(CLOSE, "without dropout the state of the generator is whatever the memory held", ("['result'][2]", "['result'][3]"))
+"""The third and the fourth result are the seed and the offset."""
+
+JUDGED: Mapping[str, Judged] = {
+    "empty": _EMPTY,
+    "empty_like": _EMPTY,
+    "empty_permuted": _EMPTY,
+    "empty_strided": _EMPTY,
+    "new_empty": _EMPTY,
+    "new_empty_strided": _EMPTY,
+    "torch.ops.aten._efficient_attention_forward": _ATTENTION,
+    "torch.ops.aten._flash_attention_forward": _ATTENTION,
+}
+"""By the operator's name, those that are judged otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Cases that do not exist because eager refuses every sample, which the database does not say."""
+
+    reason: str
+    on: Literal["everywhere", "cpu", "accelerators"] = "everywhere"
+    """Where eager refuses."""
+    takes: frozenset[str] | None = None
+    """The dtypes that eager takes all the same."""
+
+
+_JITERATOR = Refused("jiterator compiles for a GPU alone", on="cpu")
+
+REFUSED: Mapping[str, Refused] = {
+    "_batch_norm_with_update.out": Refused("the overload with out= has other arguments"),
+    "equal.out": Refused("the result is a bool: there is no out="),
+    "float_power_": Refused("the result is float64", takes=frozenset({"float64", "complex128"})),
+    "jiterator_2inputs_2outputs": _JITERATOR,
+    "jiterator_4inputs_with_extra_args": _JITERATOR,
+    "jiterator_binary": _JITERATOR,
+    "jiterator_binary_return_by_ref": _JITERATOR,
+    "jiterator_unary": _JITERATOR,
+    "narrow_copy.out": Refused("torch has no kernel for a GPU", on="accelerators"),
+    "sparse.mm-reduce": Refused("torch has no kernel of the reduction for a GPU", on="accelerators"),
+}
+"""By the name that an id has. Apart from these, ``Operator.promotes`` says which in-place calls eager refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One entry of a table."""
+
+    op: str
+    variant: str
+    dtypes: Mapping[str, frozenset[str]]
+    """By kind of device."""
+    calls: tuple[str, ...]
+    promotes: bool = False
+    """Whether results of integers are floating; then eager refuses the in-place call of integers."""
+
+    def is_refused(self, call: str, dtype: str, device: str) -> bool:
+        """Whether eager refuses every sample of a case."""
+        if self.promotes and call == "inplace" and not dtype.startswith(("float", "bfloat", "complex")):
+            return True
+        found = REFUSED.get(self.label(call))
+        if found is None or dtype in (found.takes or ()):
+            return False
+        return found.on in ("everywhere", "accelerators" if is_accelerator(device) else "cpu")
+
+    def label(self, call: str) -> str:
+        """Return the operator as an id has it: ``add``, in place ``add_``, with out= ``add.out``; a variant follows a hyphen."""
+        name = self.op + {"function": "", "inplace": "_", "out": ".out"}[call]
+        return f"{name}-{self.variant}" if self.variant else name
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The operators of one torch minor."""
+
+    minor: str
+    operators: tuple[Operator, ...]
+
+    def rows(self, device: str, dtypes: Sequence[str], calls: Sequence[str]) -> Iterator[tuple[Operator, str, str]]:
+        """Yield operator, call and dtype of each case on a device, in the order of the table."""
+        kind = kind_of(device)
+        for operator in self.operators:
+            supported = operator.dtypes.get(kind, frozenset())
+            for call in calls:
+                if call in operator.calls:
+                    wanted = (dtype for dtype in dtypes if dtype in supported)
+                    yield from ((operator, call, dtype) for dtype in wanted if not operator.is_refused(call, dtype, device))
+
+
+@functools.cache
+def load(minor: str) -> Table | None:
+    """Return the table of a torch minor; None where there is none."""
+    file = TABLES / f"{_PREFIX}{minor}.json"
+    if not file.is_file():
+        return None
+    data = json.loads(file.read_text("utf-8"))
+    sets = [frozenset(text.split()) for text in data["dtypes"]]
+    kinds = [key for key in ("cpu", "cuda") if key in data["operators"][0]]
+    return Table(
+        minor=data["torch"],
+        operators=tuple(
+            Operator(
+                op=row["op"],
+                variant=row.get("variant", ""),
+                dtypes={kind: sets[row[kind]] for kind in kinds},
+                calls=("function", *row.get("calls", ())),
+                promotes=row.get("promotes", False),
+            )
+            for row in data["operators"]
+        ),
+    )
+
+
+def minors() -> list[str]:
+    """Return the minors with a table, oldest first."""
+    found = (file.stem.removeprefix(_PREFIX) for file in TABLES.glob(f"{_PREFIX}*.json"))
+    return sorted(found, key=lambda minor: tuple(map(int, minor.split("."))))
+
+
+def table_for(minor: str | None) -> tuple[Table, str]:
+    """Return the table of a minor, else the newest one and why its cases cannot run; None stands for a machine without torch."""
+    newest = minors()[-1]
+    found = load(minor or newest)
+    if found is not None:
+        return found, ""
+    other = load(newest)
+    assert other is not None, "the file of the newest table is there"
+    return other, f"the operators of torch {minor} have no table, only those of {', '.join(minors())} ('{COMMAND}' writes it)"
+
+
+# -- cases of a source ------------------------------------------------------------------------------------------------
+
 
 _FIELDS = tuple(one.name for one in fields(Case))
 _BODY = tuple(one.name for one in fields(CaseBody))
@@ -33,7 +197,7 @@ def with_operators(anatomy: Anatomy, cases: Sequence[Case], known: Surroundings)
     if source is None:
         return list(cases)
     minor = None if known.torch is None else ".".join(map(str, known.torch[:2]))
-    table, why_not = operators.table_for(minor)
+    table, why_not = table_for(minor)
     maker = _Maker(table, why_not, Source(**source["opinfo"]))
     return [made for case in cases for made in maker.cases(case)]
 

@@ -11,7 +11,7 @@ from runner.core.conditions import CONDITIONS, BadRange, VersionRange, as_list, 
 from runner.core.targets import STAGES_OF_VENDOR, TARGETS, WRAPPER
 from runner.language.backends import Backends
 from runner.language.lint.base import Finding, Rule, Scene, Spec
-from runner.language.names.torch_names import NameTables
+from runner.language.names.tables import NameTables
 from runner.language.read.anatomy import SOURCE, RawExpectation, RawStep
 from runner.language.read.document import DataPath
 

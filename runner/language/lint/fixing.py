@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from runner.language.lint.base import Fix
-from runner.language.read.document import DataPath, Document
-from runner.language.read.kinds import SPEC, WAIVERS
+from runner.language.read.document import SPEC, WAIVERS, DataPath, Document
 from runner.language.text_edits import CannotEdit, Edit, Layout, changed
 
 

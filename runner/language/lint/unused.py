@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from runner.language.check.free_names import binds_dynamically
+from runner.language.check.python import binds_dynamically
 from runner.language.lint.base import Finding, Rule, Scene, Spec
 from runner.language.read import python
 from runner.language.read.document import DataPath, Document

@@ -1,5 +1,11 @@
-"""A parsed YAML file: its data, and the position of every key and value."""
+"""A parsed YAML file: its data, and the position of every key and value; and the kinds of such files.
 
+Diagnostics quote the contents of files that are recognised as one of the kinds: keys, values, Python. Any other file may contain secrets,
+so its diagnostics name only a position and a kind of problem.
+"""
+
+import difflib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,3 +69,99 @@ class Document:
     def problem(self, path: DataPath, message: str, hint: str = "", *, key: bool = False, code: str = "meaning") -> Diagnostic:
         """Return a diagnostic at ``path`` (at its key when ``key``)."""
         return Diagnostic(position=self.position(path, key=key), message=message, hint=hint, code=code)
+
+
+# -- kinds ------------------------------------------------------------------------------------------------------------
+
+
+_TOP_KEY = re.compile(r"""^["']?([A-Za-z_]\w*)["']?[ \t]*:(?=\s|$)""", re.MULTILINE)
+_ANY_KEY = re.compile(r"""(?:^|[\s{,])["']?([A-Za-z_]\w*)["']?[ \t]*:(?=\s|$)""", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of file. A file is recognised by at least ``least`` of its ``keys``, one of them in ``marks``."""
+
+    name: str
+    """The name of its schema."""
+    article: str
+    keys: frozenset[str]
+    marks: frozenset[str]
+    """Keys that are rare in files of other tools."""
+    least: int = 2
+    anywhere: bool = False
+    """Whether keys count at any depth instead of only at the top."""
+    file_name: str = ""
+    """The fixed name of files of this kind. A file with this name needs only one mark, or only keys that are similar to ``keys``."""
+    form: str
+
+    def recognises(self, text: str, file_name: str = "", data: Any = None) -> bool:
+        """Whether a file is of this kind: by its parsed keys, or else by the keys found in its text."""
+        found = set(map(str, data)) if isinstance(data, dict) and not self.anywhere else self._keys_of(text)
+        if len(found & self.keys) >= self.least and found & self.marks:
+            return True
+        return bool(self.file_name) and file_name == self.file_name and self._has_similar_keys(found)
+
+    def _keys_of(self, text: str) -> set[str]:
+        return set((_ANY_KEY if self.anywhere else _TOP_KEY).findall(text))
+
+    def _has_similar_keys(self, found: set[str]) -> bool:
+        if found & self.marks:
+            return True
+        return bool(found) and all(difflib.get_close_matches(key, self.keys, n=1, cutoff=0.8) for key in found)
+
+
+SPEC = Kind(
+    name="spec",
+    article="a spec",
+    keys=frozenset(
+        ["summary", "covers", "tags", "backends", "matrix", "exclude", "requires", "config", "dynamo_config", "functorch_config", "env"]
+        + ["torch", "context", "prelude", "entry", "function", "functions", "let", "spies", "handlers", "inputs", "compile", "steps"]
+        + ["expect", "control", "audit", "services", "isolation", "timeout", "exclusive"]
+        + ["on_request", "source", "targets", "triton"]
+    ),
+    marks=frozenset(["summary", "covers", "backends", "prelude", "function", "functions", "expect", "targets"]),
+    form="a spec is a map with the keys summary, backends, function, inputs and expect",
+)
+_DEFAULTS = frozenset(["extends", "config", "dynamo_config", "functorch_config", "torch", "isolation", "context", "tags", "prelude"])
+DEFAULTS = Kind(
+    name="defaults",
+    article="a file of defaults",
+    keys=_DEFAULTS,
+    marks=_DEFAULTS - {"tags", "context"},
+    file_name="_defaults.yaml",
+    form="defaults are a map with keys such as config, tags, context and prelude",
+)
+BACKENDS = Kind(
+    name="backends",
+    article="a file of backends",
+    keys=frozenset(["summary", "device", "joins", "only_tags", "requires", "config", "compiles", "proof"]),
+    marks=frozenset(["device", "joins", "only_tags", "compiles", "proof"]),
+    anywhere=True,
+    form="backends are a map by name: NAME: {summary: TEXT, device: cuda, proof: {graphs: {min: 1}}}",
+)
+WAIVERS = Kind(
+    name="waivers",
+    article="a waiver file",
+    keys=frozenset(["waivers", "cases", "failure", "reason", "issue", "until"]),
+    marks=frozenset(["waivers", "cases", "failure"]),
+    anywhere=True,
+    file_name="waivers.yaml",
+    form="write waivers: [{cases: GLOB, failure: {type: counter, match: TEXT}, reason: TEXT, issue: LINK or ID, until: 2027-03-01}]",
+)
+PROFILE = Kind(
+    name="profile",
+    article="a profile",
+    keys=frozenset(["profile", "version", "summary", "torch", "specs", "backends", "backend", "waivers", "levels"]),
+    marks=frozenset(["profile", "levels"]),
+    form="a profile is a map with the keys profile, version, summary, torch and levels: {P0: {required: [{cases: GLOB, backend: NAME}]}}",
+)
+LAB = Kind(
+    name="lab",
+    article="the file of a lab",
+    keys=frozenset(["lab", "nodes"]),
+    marks=frozenset(["lab"]),
+    file_name="lab.yaml",
+    form="a lab is a map with the keys lab and nodes: {NAME: {count: 1, vendor: nvidia, torch: 2.13.0+cu130}}",
+)
+KINDS = (SPEC, DEFAULTS, BACKENDS, WAIVERS, PROFILE, LAB)

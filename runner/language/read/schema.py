@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, did_you_mean, one_of
-from runner.language.read.document import DataPath, Document
-from runner.language.read.kinds import Kind
+from runner.language.read.document import DataPath, Document, Kind
 from runner.language.read.source import read_partly, recognised
 from runner.system import data_dirs
 from runner.vocabulary.inputs import INPUTS

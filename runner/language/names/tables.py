@@ -1,13 +1,10 @@
-"""Looks up names of a spec: options, counters and metrics of torch, in committed tables and in the source of the installed torch.
-
-``python -m runner.language.names.torch_names SOURCE [-o FILE]`` generates the table of the torch in a folder or a wheel. This module does
-not import torch, and reads nothing before the first lookup.
-"""
+"""Names of torch: options, counters and metrics of each supported version, and of the installed torch."""
 
 import argparse
+import difflib
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from functools import cached_property
@@ -15,13 +12,58 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.core.diagnostics import UsageError, did_you_mean, one_of, unknown
-from runner.language.names._counter_hints import counter_hint, likely_typo
-from runner.language.names._name_table import CounterNames, Names
-from runner.language.names._scan_types import KINDS, fits, shown
+from runner.language.names.name_table import KINDS, fits, shown
 from runner.system.installed_torch import InstalledTorch, release
 
 if TYPE_CHECKING:
-    from runner.language.names._torch_source import Source
+    from runner.language.names.torch_source import Source
+from runner.language.names.name_table import CounterNames, Names
+
+
+def counter_hint(name: str, counters: Mapping[str, CounterNames], metrics: Iterable[str]) -> str:
+    """Return what was probably meant by a name that no table has as a counter."""
+    space, _, bare = name.partition(".")
+    if not bare and space in counters:
+        return f"'{space}' is a namespace: write {space}.NAME"
+    if not bare and name in metrics:
+        return f"'{name}' is a metric"
+    meant = _meant_counter(space, bare, counters) if bare else _meant_counter("", name, counters)
+    if meant:
+        return f"did you mean '{meant}'?"
+    if space in counters:
+        return f"known in {space}: {one_of(counters[space].names)}"
+    return f"namespaces: {one_of(counters)}"
+
+
+def likely_typo(name: str, counters: Mapping[str, CounterNames]) -> str:
+    """Return a hint if a name that matches a pattern resembles a listed counter: ``batch_layernrm`` matches ``batch_.+``."""
+    space, _, bare = name.partition(".")
+    near = _nearest(bare, sorted(counters[space].names), cutoff=0.9) if space in counters else None
+    return f"did you mean '{space}.{near}'?" if near else ""
+
+
+def _meant_counter(space: str, bare: str, counters: Mapping[str, CounterNames]) -> str | None:
+    """Return the counter that was probably meant: the namespace, the name, or both may be wrong."""
+    homes = [f"{other}.{bare}" for other in counters if bare in counters[other].names]
+    if homes:
+        return _nearest(f"{space}.{bare}", homes, cutoff=0.0)
+    other = space if space in counters else _nearest(space, counters)
+    if other:
+        if other != space and counters[other].matches(bare):
+            return f"{other}.{bare}"
+        near = _nearest(bare, sorted(counters[other].names))
+        return f"{other}.{near}" if near else None
+    by_name = {near: other for other in counters for near in counters[other].names}
+    near = _nearest(bare, sorted(by_name))
+    return f"{by_name[near]}.{near}" if near else None
+
+
+def _nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    return next(iter(difflib.get_close_matches(word, list(choices), n=1, cutoff=cutoff)), None)
+
+
+# -- lookup -----------------------------------------------------------------------------------------------------------
+
 
 TABLES = Path(__file__).parents[1] / "data"
 _PREFIX = "names-"
@@ -192,7 +234,7 @@ class _InstalledSource:
     @cached_property
     def _torch(self) -> "Source":
         # imported late: the scanners are needed only for names that are in no table
-        from runner.language.names._torch_source import Folder
+        from runner.language.names.torch_source import Folder
 
         return Folder(self._root, "torch")
 
@@ -206,7 +248,7 @@ class _InstalledSource:
     def plain(self, kind: NameKind) -> frozenset[str]:
         """Return the options of a config module, or the metrics."""
         if kind not in self._known:
-            from runner.language.names._scan import scan_metrics, scan_options
+            from runner.language.names.scan import scan_metrics, scan_options
 
             metric = kind is NameKind.METRIC
             self._known[kind] = scan_metrics(self._torch) if metric else scan_options(self._torch, kind.value)
@@ -215,7 +257,7 @@ class _InstalledSource:
     def counters(self) -> Mapping[str, CounterNames]:
         """Return all counters. This takes seconds."""
         if self._every_counter is None:
-            from runner.language.names._scan_counters import scan_counters
+            from runner.language.names.scan import scan_counters
 
             self._every_counter, _ = scan_counters(self._torch)
         return self._every_counter
@@ -224,7 +266,7 @@ class _InstalledSource:
         bare = name.partition(".")[2]
         if self._every_counter is not None or not bare:
             return self._every_counter or {}
-        from runner.language.names._scan_counters import scan_counters
+        from runner.language.names.scan import scan_counters
 
         return scan_counters(self._torch, mention=bare)[0]
 
@@ -278,13 +320,11 @@ def _option_hint(kind: NameKind, name: str, options: Mapping[NameKind, frozenset
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Generate the table of one torch."""
-    parser = argparse.ArgumentParser(
-        prog="python -m runner.language.names.torch_names", description="Generate the table of names of a torch."
-    )
+    parser = argparse.ArgumentParser(prog="python -m runner.language.names.tables", description="Generate the table of names of a torch.")
     parser.add_argument("source", type=Path, help="a wheel, the folder of the package torch, or its parent")
     parser.add_argument("-o", "--output", type=Path, help="the file to write (default: standard output)")
     options = parser.parse_args(arguments)
-    from runner.language.names._scan import scan
+    from runner.language.names.scan import scan
 
     try:
         names = scan(options.source)
