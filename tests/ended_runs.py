@@ -8,7 +8,7 @@ from runner.core.conformance import Conformance, LevelStatement, ProfileRecord, 
 from runner.core.exit_codes import ExitCode
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
-from runner.report.run_report import RunReport
+from runner.report.github import RunReport
 from tests.results import footer_of
 from tests.unit.test_junit import HEADER, result
 

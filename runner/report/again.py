@@ -5,9 +5,9 @@ from pathlib import Path
 from runner.core.diagnostics import UsageError
 from runner.record.journal import JournalError, read_run
 from runner.record.run_folder import JOURNAL, find_run, require_free_report, require_still
+from runner.report.github import RunReport
 from runner.report.html.writing import write_page
 from runner.report.junit import write_junit
-from runner.report.run_report import RunReport
 
 
 def write_again(name: str, junit: Path | None = None, flavour: str = "default") -> tuple[Path, RunReport]:

@@ -43,11 +43,10 @@ def print_report(
     report_path: Path | str,
     *,
     color: bool,
-    truncated: bool = False,
     lets_flaky_pass: bool = False,
     folder: Path | None = None,
     not_requested: int = 0,
-    coverage: Sequence[str] = (),
+    more: Sequence[str] = (),
     page: str = "",
     source: Source = no_source,
 ) -> None:
@@ -58,9 +57,7 @@ def print_report(
     if not_requested:
         are = "1 case on request is" if not_requested == 1 else f"{not_requested} cases on request are"
         lines.append(f"{are} not selected (a PATH, --tag or --select that names them runs them)")
-    lines += coverage
-    if truncated:
-        lines.append("truncated: this run did not reach its end")
+    lines += more
     if lets_flaky_pass and any(result.outcome is Outcome.FLAKY for result in results):
         lines.append("FLAKY cases do not fail this run (--flaky pass)")
     if page:

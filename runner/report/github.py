@@ -1,23 +1,30 @@
-"""GitHub Actions: annotations as workflow commands, and the summary of the job.
+"""GitHub Actions: annotations as workflow commands, and the summary of the job; and what is wrong with a run as a whole.
 
-Both are made of untrusted text. A command ends at a line end, and its properties at ``:`` and ``,``, so these are escaped as GitHub's own
-toolkit does, after control characters and other commands were made visible. In the summary, text stands in HTML elements with each special
-character as a character reference, where it is neither Markdown nor HTML.
+A list of cases alone can look green: a run that was killed has few of them, and a run in which nothing was executed has no failure.
+
+Annotations and summary are made of untrusted text. A command ends at a line end, and its properties at ``:`` and ``,``, so these are
+escaped as GitHub's own toolkit does, after control characters and other commands were made visible. In the summary, text stands in HTML
+elements with each special character as a character reference, where it is neither Markdown nor HTML.
 """
 
 import html
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from runner.core.conformance import Conformance
 from runner.core.escaping import line
 from runner.core.events import RunAbandoned, RunEnded, RunEvent, RunStarted
+from runner.core.exit_codes import ExitCode
+from runner.core.header import RunFooter, RunHeader
 from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
-from runner.report import clip, one_line, plain, verdict_text, visible_name
+from runner.core.results import CaseResult, executed
+from runner.report import clip, one_line, plain, slug, statement, verdict_text, visible_name
+from runner.report.console import why_nothing
 from runner.report.files import is_special, replace
-from runner.report.run_report import NAME, RunReport, failure_type, file_of, first_words, forget_files, reason_of, shown_file
+from runner.report.junit import NAME, TRUNCATED, cached_file, failure_type, forget_files
 from runner.report.setup import ReportSetup
 from runner.system import output
 
@@ -37,6 +44,75 @@ _IDS = 10
 _REASONS = 20
 
 _SPECIAL = re.compile(r"[^A-Za-z0-9 ]")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a run as a whole is no success, besides its failed cases."""
+
+    kind: str
+    """``truncated``, ``interrupted``, ``nothing-executed``, ``too-few-executed``, ``incomplete``, ``not-conformant`` or ``exit-code``."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What a report is made of."""
+
+    header: RunHeader
+    results: tuple[CaseResult, ...]
+    footer: RunFooter | None = None
+    """None for a run that did not reach its end."""
+    why: str = ""
+    """Why it did not."""
+    folder: Path | None = None
+    """The folder of the run."""
+
+    def is_red(self, result: CaseResult) -> bool:
+        """Whether a case fails the run."""
+        return result.outcome.is_failure and not self.is_let_pass(result)
+
+    def is_let_pass(self, result: CaseResult) -> bool:
+        """Whether a case is FLAKY, and FLAKY cases may pass."""
+        return result.outcome is Outcome.FLAKY and self.header.lets_flaky_pass
+
+    @property
+    def red(self) -> list[CaseResult]:
+        """The cases that fail the run, in their order."""
+        return [result for result in self.results if self.is_red(result)]
+
+    @property
+    def executed(self) -> int:
+        """How many cases were executed."""
+        return executed(self.results)
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What is wrong with the run itself."""
+        footer = self.footer
+        if footer is None:
+            return [Problem("truncated", one_line(self.why or TRUNCATED, _MESSAGE))]
+        problems = [Problem("interrupted", "the run was interrupted; its other cases were not run")] if footer.interrupted else []
+        stated = [one for one in footer.statement if one.conformance is not Conformance.CONFORMANT]
+        problems += [Problem(one.conformance.value.lower().replace(" ", "-"), statement.why(one)) for one in stated]
+        if not problems and not footer.statement:
+            problems += _nothing(self, footer)
+        if not problems and not self.red and (footer.exit_code != ExitCode.OK or not self.executed):
+            problems.append(Problem("exit-code", f"the run exited with {footer.exit_code}, {self.executed} cases were executed"))
+        return problems
+
+
+def _nothing(report: RunReport, footer: RunFooter) -> list[Problem]:
+    least = report.header.options.get("min-executed", "1")
+    text = one_line(why_nothing(report.results, int(least) if least.isdecimal() else 1, report.header.selected), _MESSAGE)
+    if not report.executed:
+        return [Problem("nothing-executed", text)]
+    if footer.exit_code != ExitCode.NOTHING:
+        return []
+    if least.isdecimal() and report.executed < int(least):
+        return [Problem("too-few-executed", text)]
+    required = one_line(report.header.options.get("require", ""))
+    return [Problem("too-few-executed", f"no executed case uses what --require names: {required}")]
 
 
 class GitHubReporter:
@@ -114,7 +190,7 @@ def annotations(report: RunReport) -> list[str]:
     shown = groups if len(groups) <= room else groups[: max(room - 1, 0)]
     errors += [_of_group("error", group) for group in shown]
     if rest := [result for group in groups[len(shown) :] for result in group]:
-        text = f"{len(rest)} more failed cases have no annotation: {first_words(rest, _IDS)}"
+        text = f"{len(rest)} more failed cases have no annotation: {_first_words(rest, _IDS)}"
         errors.append(_command("error", text, title=f"{NAME}: {len(rest)} more failures"))
     flaky = _groups([result for result in report.results if report.is_let_pass(result)]).values()
     return errors + [_of_group("warning", group) for group in list(flaky)[:MOST_ANNOTATIONS]]
@@ -123,21 +199,31 @@ def annotations(report: RunReport) -> list[str]:
 def _groups(results: list[CaseResult]) -> dict[tuple[str, int, str], list[CaseResult]]:
     found: dict[tuple[str, int, str], list[CaseResult]] = {}
     for result in results:
-        found.setdefault((file_of(result), result.position.line, failure_type(result)), []).append(result)
+        found.setdefault((_file_of(result), result.position.line, failure_type(result)), []).append(result)
     return found
 
 
 def _of_group(kind: str, group: list[CaseResult]) -> str:
     first = group[0]
-    text = reason_of(first, 1_000)
+    text = one_line(first.reason, 1_000) or slug(first.outcome)
     if first.failed:
         text += "".join(f"\n{word}: {one_line(said)}" for word, said in _said(first))
-    text += f"\n{first_words(group, _IDS)}"
+    text += f"\n{_first_words(group, _IDS)}"
     if first.repro:
         text += f"\nrepro: {one_line(first.repro)}"
     title = one_line(f"{first.outcome.label} {first.name}: {failure_type(first)}", _TITLE)
-    file, at = file_of(first), first.position
+    file, at = _file_of(first), first.position
     return _command(kind, text, file=file, line=str(max(at.line, 1)), col=str(max(at.column, 1)), title=title)
+
+
+def _file_of(result: CaseResult) -> str:
+    return visible_name(cached_file(result.position.file or result.spec))
+
+
+def _first_words(results: Sequence[CaseResult], most: int) -> str:
+    """Return the first ids of some cases, and how many more there are."""
+    shown = ", ".join(visible_name(result.case_id) for result in results[:most])
+    return f"{shown} and {len(results) - most} more" if len(results) > most else shown
 
 
 def _said(result: CaseResult) -> Iterator[tuple[str, str]]:
@@ -207,7 +293,7 @@ def _head(report: RunReport) -> Iterator[str]:
         yield ""
     machine = {name: report.header.environment.get(name, "") for name in ("torch", "python", "device", "arch")}
     facts = ", ".join(f"{name} {value}" for name, value in machine.items() if value)
-    folder = shown_file(str(report.folder)) if report.folder is not None else ""
+    folder = visible_name(cached_file(str(report.folder))) if report.folder is not None else ""
     yield f"{_inline(facts)} run {_inline(report.header.run_id)}, folder {_inline(folder)}"
     yield ""
     yield from _unavailable(report)

@@ -5,8 +5,10 @@ control characters, writes an empty failure as a pass, omits a time of zero, and
 text: all input is escaped first, and the tree is corrected before it is written.
 """
 
+import functools
 import itertools
 import math
+import os
 import shlex
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,9 +39,11 @@ from runner.report import (
     visible_name,
 )
 from runner.report.files import is_special, replace
-from runner.report.run_report import NAME, TRUNCATED, cached_file, forget_files, seconds_of, spec_file
 from runner.report.setup import ReportSetup
 from runner.report.statement import statement_properties
+
+NAME = "torch-conformance"
+TRUNCATED = "the run did not reach its end; cases that are not in this report were not judged"
 
 FILE_LIMIT = 29_000_000
 """The maximum size in bytes; GitLab reads at most 30 MB."""
@@ -233,7 +237,7 @@ def _suite(
     mended = _mended(suite.build_xml_doc(), [seconds_of(result) for result in group])
     for element, result in zip(mended.iter("testcase"), group, strict=True):
         for skipped in element.iter("skipped"):
-            skipped.set("type", _type(result))
+            skipped.set("type", failure_type(result))
         _add_attempts(element, result, limit, folder, let_pass=_is_let_pass(result, header))
         _add_evidence(element, result)
     return mended
@@ -381,9 +385,9 @@ def _add_verdict(case: TestCase, result: CaseResult, text: str, limit: int) -> N
     message = one_line(result.reason, min(MESSAGE_LIMIT, max(limit, 100))) or slug(result.outcome)
     match result.outcome.junit:
         case JUnitTag.FAILURE:
-            case.add_failure_info(message=message, output=text, failure_type=_type(result))
+            case.add_failure_info(message=message, output=text, failure_type=failure_type(result))
         case JUnitTag.ERROR:
-            case.add_error_info(message=message, output=text, error_type=_type(result))
+            case.add_error_info(message=message, output=text, error_type=failure_type(result))
         case JUnitTag.SKIPPED:
             # Readers show only the message, so it begins with the outcome: XFAIL and UNAVAILABLE are both skipped.
             case.add_skipped_info(message=f"{slug(result.outcome)}: {message}", output=text)
@@ -391,11 +395,33 @@ def _add_verdict(case: TestCase, result: CaseResult, text: str, limit: int) -> N
             raise ValueError(f"{result.outcome.label} has no element")
 
 
-def _type(result: CaseResult) -> str:
-    """Return the failure type; ``flaky`` for a FLAKY case."""
-    if result.outcome is Outcome.FLAKY:
-        return slug(result.outcome)
-    return one_line(result.failure_type) or slug(result.outcome)
+def failure_type(result: CaseResult) -> str:
+    """Return what failed as one word: ``counter``, ``crash``, ``flaky``."""
+    word = "" if result.outcome is Outcome.FLAKY else one_line(result.failure_type)
+    return word or slug(result.outcome)
+
+
+def seconds_of(result: CaseResult) -> float:
+    """Return the duration of a case; 0 for a value that cannot be summed."""
+    return result.seconds if math.isfinite(result.seconds) and result.seconds > 0 else 0.0
+
+
+def spec_file(shown: str) -> str:
+    """Return a file relative to the repository's root, as CI systems need it, or else as shown."""
+    here = Path.cwd()
+    root = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
+    whole = Path(os.path.abspath(here / shown))
+    # a path of another folder or machine is not changed, nor a name that no file can have
+    return whole.relative_to(root).as_posix() if whole.is_relative_to(root) and os.path.exists(whole) else shown
+
+
+cached_file = functools.lru_cache(maxsize=1 << 16)(spec_file)
+"""Cached during one report: many cases share few files."""
+
+
+def forget_files() -> None:
+    """Clear the cache of ``spec_file``: files may have appeared since the last report."""
+    cached_file.cache_clear()
 
 
 def _decimal(seconds: float) -> str:

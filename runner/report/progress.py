@@ -50,13 +50,12 @@ class Progress:
         *,
         color: bool,
         live: bool,
-        lets_flaky_pass: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream = stream
         self._color = color
         self._is_live = live
-        self._lets_flaky_pass = lets_flaky_pass
+        self._lets_flaky_pass = False
         self._clock = clock
         self._total = 0
         self._ended: Counter[Outcome] = Counter()
@@ -66,9 +65,10 @@ class Progress:
         self._patience = FIRST_HEARTBEAT
         self._drawn_at = float("-inf")
 
-    def start(self, total: int) -> None:
+    def start(self, total: int, *, lets_flaky_pass: bool = False) -> None:
         """Begin a run of ``total`` cases."""
         self._total = total
+        self._lets_flaky_pass = lets_flaky_pass
         self._quiet_since = self._clock()
         if self._is_live and self._live is None:
             self._live = self._opened()

@@ -11,8 +11,6 @@ class ReportSetup:
     """The folder of the reported run, and the options that change reports."""
 
     folder: RunFolder
-    min_executed: int = 1
-    lets_flaky_pass: bool = False
     junit_flavour: str = "default"
     page: str = ""
     """The name of the HTML report in the folder; empty where none is written."""

@@ -141,8 +141,6 @@ def _reporters(table: Sequence[Reporter], options: RunOptions | MergeOptions, fo
     summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
     setup = ReportSetup(
         folder=folder,
-        min_executed=options.min_executed if isinstance(options, RunOptions) else 1,
-        lets_flaky_pass=isinstance(options, RunOptions) and options.lets_flaky_pass,
         junit_flavour=options.junit_flavour,
         page=page,
         github_summary=Path(summary) if summary else None,

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from runner.core.conformance import Conformance
@@ -19,6 +20,9 @@ from runner.core.events import (
     Warned,
 )
 from runner.core.exit_codes import ExitCode
+from runner.core.header import RunFooter, RunHeader
+from runner.core.results import CaseResult, executed
+from runner.record.run_folder import RunFolder
 from runner.report import one_line, plain, statement
 from runner.report.console import print_report, wants_bar, wants_color, why_nothing
 from runner.report.excerpts import Excerpts
@@ -34,17 +38,17 @@ class TerminalReporter:
     """Shows a run to the person who started it."""
 
     def __init__(self, setup: ReportSetup) -> None:
-        self._setup = setup
+        self._folder = setup.folder
         self._is_executing = True
         stream = output.stderr()
         live = wants_bar(stream, os.environ) and can_draw()
-        self._progress = Progress(stream, color=wants_color(stream, os.environ), live=live, lets_flaky_pass=setup.lets_flaky_pass)
+        self._progress = Progress(stream, color=wants_color(stream, os.environ), live=live)
 
     def on_event(self, event: RunEvent) -> None:
         """Show an event."""
         match event:
             case RunStarted():
-                self._progress.start(event.total)
+                self._progress.start(event.total, lets_flaky_pass=event.header.lets_flaky_pass)
             case Waiting():
                 self._progress.show(event.activity)
             case AttemptFinished():
@@ -61,33 +65,42 @@ class TerminalReporter:
             case Note():
                 output.note(event.text)
             case RunEnded():
-                self._report(event)
+                self._end(event)
 
     def close(self) -> None:
         """Remove the live status."""
         self._progress.close()
 
-    def _report(self, ended: RunEnded) -> None:
-        folder, results = self._setup.folder, ended.results
-        print_report(
-            output.stdout(),
-            results,
-            len(results),
-            folder.shown_junit,
-            color=wants_color(output.stdout(), os.environ),
-            lets_flaky_pass=ended.header.lets_flaky_pass,
-            folder=Path(shown_path(folder.path)),
-            not_requested=ended.header.not_requested,
-            source=Excerpts(ended.header.specs),
-            coverage=[*map(plain, ended.void_waivers), *statement.lines_of(ended.footer)],
-            page=folder.page,
-        )
-        for stated in ended.footer.statement:
-            if stated.conformance is not Conformance.CONFORMANT:
-                output.note(statement.why(stated))
-        is_nothing = ended.footer.exit_code == ExitCode.NOTHING and not ended.footer.statement
-        # where --min-executed is met, exit code 4 has another reason, which is printed already
-        if is_nothing and results and sum(result.is_executed for result in results) < max(self._setup.min_executed, 1):
-            output.note(why_nothing(results, self._setup.min_executed, len(results)))
+    def _end(self, ended: RunEnded) -> None:
+        show_end(self._folder, ended.header, ended.results, ended.footer, ended.void_waivers)
+        for line in why_no_success(ended.header, ended.results, ended.footer) if ended.results else ():
+            output.note(line)
         if ended.footer.interrupted:
-            output.note(f"to resume: the same command with --resume {shlex.quote(shown_path(folder.path))}")
+            output.note(f"to resume: the same command with --resume {shlex.quote(shown_path(self._folder.path))}")
+
+
+def show_end(
+    folder: RunFolder, header: RunHeader, results: Sequence[CaseResult], footer: RunFooter, void_waivers: Sequence[str] = ()
+) -> None:
+    """Print the report of a run, or of a merged one, on standard output."""
+    print_report(
+        output.stdout(),
+        results,
+        header.selected,
+        folder.shown_junit,
+        color=wants_color(output.stdout(), os.environ),
+        lets_flaky_pass=header.lets_flaky_pass,
+        folder=Path(shown_path(folder.path)),
+        not_requested=header.not_requested,
+        source=Excerpts(header.specs),
+        more=[*map(plain, void_waivers), *statement.lines_of(footer)],
+        page=folder.page,
+    )
+
+
+def why_no_success(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter) -> Iterator[str]:
+    """Yield why a run in which nothing failed is no success. Names of ``--require`` that no case used are not among it."""
+    yield from (statement.why(stated) for stated in footer.statement if stated.conformance is not Conformance.CONFORMANT)
+    least = int(header.options.get("min-executed", "1"))
+    if footer.exit_code == ExitCode.NOTHING and not footer.statement and executed(results) < max(least, 1):
+        yield why_nothing(results, least, header.selected)

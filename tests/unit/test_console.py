@@ -121,11 +121,6 @@ def test_the_last_line_counts_what_was_executed() -> None:
     assert last == f"executed {executed} of 120 selected, 1 unavailable; report: reports/latest/junit.xml"
 
 
-def test_a_truncated_run_is_called_so() -> None:
-    assert "truncated: " in reported(result(outcome=Outcome.PASS), truncated=True)
-    assert "truncated" not in reported(result(outcome=Outcome.PASS))
-
-
 def test_colour_is_in_no_text_but_where_it_is_wanted() -> None:
     results = [result(number, outcome) for number, outcome in enumerate(Outcome)]
     coloured, bare = reported(*results, color=True), reported(*results)

@@ -15,8 +15,7 @@ from runner.core.exit_codes import ExitCode
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.record.run_folder import RunFolder
-from runner.report.github import MOST_ANNOTATIONS, SUMMARY_LIMIT, GitHubReporter, annotations, summary
-from runner.report.run_report import RunReport
+from runner.report.github import MOST_ANNOTATIONS, SUMMARY_LIMIT, GitHubReporter, RunReport, annotations, summary
 from runner.report.setup import ReportSetup
 from runner.report.table import is_wanted
 from runner.system import output

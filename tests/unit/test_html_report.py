@@ -405,7 +405,7 @@ def test_a_run_names_the_page_on_one_line(tmp_path: Path, monkeypatch: pytest.Mo
         make(ReportSetup(folder=folder)).on_event(ended(case()))
     *_, page, last = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"page: \S.*a \\x3a:error::b/index\.html", page), page
-    assert last.startswith("executed 1 of 1 selected")
+    assert last.startswith("executed 1 of 3 selected")
     names = [reporter.name for reporter in REPORTERS]
     assert names.index("journal") < names.index("html") < names.index("terminal"), "the run is recorded first, and the page named last"
 

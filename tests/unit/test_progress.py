@@ -38,8 +38,8 @@ class Shown:
     def __init__(self, *, live: bool = False, color: bool = False, total: int = 3, **more: Any) -> None:
         self.stream = Terminal() if live else io.StringIO()
         self.clock = Clock()
-        self.progress = Progress(self.stream, color=color, live=live, clock=self.clock, **more)
-        self.progress.start(total)
+        self.progress = Progress(self.stream, color=color, live=live, clock=self.clock)
+        self.progress.start(total, **more)
 
     def after(self, seconds: float, activity: Activity) -> list[str]:
         """Let time go by; return the lines that were written at its end."""

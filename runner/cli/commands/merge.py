@@ -1,16 +1,11 @@
 """``merge``: join the runs of shards into one run, or print every reason why they cannot be joined."""
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
-from runner.core.conformance import Conformance
-from runner.core.diagnostics import shown_path
 from runner.core.exit_codes import ExitCode
 from runner.core.options import MergeOptions
-from runner.report import statement, table
-from runner.report.console import print_report, wants_color, why_nothing
-from runner.report.excerpts import Excerpts
+from runner.report import table
+from runner.report.terminal import show_end, why_no_success
 from runner.run.merging import Merged, merge, read_parts
 from runner.system import output
 
@@ -22,27 +17,17 @@ def main(options: MergeOptions) -> ExitCode:
         _refuse(problems, as_json=options.json)
         return ExitCode.USAGE
     merged = merge(parts, options, table.of_merge)
+    joined = merged.joined
     if options.json:
         output.document(_as_json(merged))
     else:
-        _print(merged)
-    _print_why_nothing(merged)
-    return ExitCode(merged.joined.footer.exit_code)
-
-
-def _print_why_nothing(merged: Merged) -> None:
-    """Print why a run in which nothing failed is no success: as ``run`` would, names of ``--require`` first."""
-    joined = merged.joined
-    for stated in joined.footer.statement:
-        if stated.conformance is not Conformance.CONFORMANT:
-            output.note(statement.why(stated))
-    if joined.footer.statement or joined.footer.exit_code != ExitCode.NOTHING:
-        return
-    for line in joined.unexercised:
+        show_end(merged.folder, joined.header, joined.results, joined.footer)
+    if joined.footer.exit_code == ExitCode.NOTHING and not joined.footer.statement:
+        for line in joined.unexercised:
+            output.note(line)
+    for line in why_no_success(joined.header, joined.results, joined.footer):
         output.note(line)
-    least = int(joined.header.options.get("min-executed", "1"))
-    if not joined.unexercised or sum(result.is_executed for result in joined.results) < max(least, 1):
-        output.note(why_nothing(joined.results, least, joined.header.selected))
+    return ExitCode(joined.footer.exit_code)
 
 
 def _refuse(found: Sequence[str], *, as_json: bool) -> None:
@@ -52,22 +37,6 @@ def _refuse(found: Sequence[str], *, as_json: bool) -> None:
     for problem in found:
         output.note(problem)
     output.note(f"{len(found)} problem{'' if len(found) == 1 else 's'}; nothing was merged")
-
-
-def _print(merged: Merged) -> None:
-    print_report(
-        output.stdout(),
-        merged.joined.results,
-        merged.joined.header.selected,
-        merged.folder.shown_junit,
-        color=wants_color(output.stdout(), os.environ),
-        lets_flaky_pass=merged.joined.header.lets_flaky_pass,
-        folder=Path(shown_path(merged.folder.path)),
-        not_requested=merged.joined.header.not_requested,
-        source=Excerpts(merged.joined.header.specs),
-        coverage=statement.lines_of(merged.joined.footer),
-        page=merged.folder.page,
-    )
 
 
 def _as_json(merged: Merged) -> dict[str, object]:
