@@ -4,6 +4,7 @@ It has no time and no random number, so that the same run and key give the same 
 """
 
 import base64
+import contextlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -24,7 +25,6 @@ PREDICATE_TYPE = "https://github.com/torch-conformance/torch-conformance/blob/ma
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
 _MOST_KEY = 1 << 16
-_SHOWN = 200
 
 
 def environment_of(run: Run) -> bytes:
@@ -73,24 +73,12 @@ def difference(found: bytes, expected: bytes) -> str:
     if found == expected:
         return ""
     try:
-        return _first_difference(json.loads(found), json.loads(expected), "") or "it is not written as 'submit' writes it"
-    except (ValueError, RecursionError):
-        return "it is no JSON"
-
-
-def _first_difference(found: object, expected: object, where: str) -> str:
-    if isinstance(found, dict) and isinstance(expected, dict):
-        for key in sorted(expected.keys() | found.keys()):
-            if key not in found or key not in expected:
-                return f"{where}{one_line(str(key))} is {'missing' if key in expected else 'too much'}"
-            if words := _first_difference(found[key], expected[key], f"{where}{key}."):
-                return words
-        return ""
-    return (
-        ""
-        if found == expected
-        else f"{where.rstrip('.')} is {one_line(json.dumps(found)[:_SHOWN])}, not {one_line(json.dumps(expected)[:_SHOWN])}"
-    )
+        said, given = (json.loads(text) for text in (found, expected))
+        said, given = ({**statement, **statement["predicate"]} for statement in (said, given))
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return "it is no Statement in JSON"
+    keys = [key for key in sorted(said.keys() | given.keys()) if key != "predicate" and said.get(key) != given.get(key)]
+    return f"'{one_line(str(keys[0]))}' is not what the archive gives" if keys else "it is not written as 'submit' writes it"
 
 
 # -- signatures -----------------------------------------------------------------------------------------------------
@@ -98,33 +86,32 @@ def _first_difference(found: object, expected: object, where: str) -> str:
 
 def read_private_key(path: Path) -> "Ed25519PrivateKey":
     """Return the private key of a PEM file; raise ``UsageError`` for anything else."""
+    data = _key_file(path)
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    try:
-        key = load_pem_private_key(_key_file(path), None)
-    except (ValueError, TypeError) as error:
-        raise UsageError(f"--key {shown_path(path)}: this is no private key in PEM form without a passphrase ({_MAKE})") from error
-    if not isinstance(key, Ed25519PrivateKey):
-        raise UsageError(f"--key {shown_path(path)}: this key is not of the kind Ed25519 ({_MAKE})")
-    return key
+    key = None
+    with contextlib.suppress(ValueError, TypeError):
+        key = load_pem_private_key(data, None)
+    if isinstance(key, Ed25519PrivateKey):
+        return key
+    hint = "openssl genpkey -algorithm ed25519 -out KEY"
+    raise UsageError(f"--key {shown_path(path)}: this is no private key of the kind Ed25519 in PEM form without a passphrase ({hint})")
 
 
 def read_public_key(path: Path) -> "Ed25519PublicKey":
     """Return the public key of a PEM file; raise ``UsageError`` for anything else."""
+    data = _key_file(path)
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    try:
-        key = load_pem_public_key(_key_file(path))
-    except ValueError as error:
-        raise UsageError(f"--key {shown_path(path)}: this is no public key in PEM form (openssl pkey -in KEY -pubout)") from error
-    if not isinstance(key, Ed25519PublicKey):
-        raise UsageError(f"--key {shown_path(path)}: this key is not of the kind Ed25519 (openssl pkey -in KEY -pubout)")
-    return key
-
-
-_MAKE = "openssl genpkey -algorithm ed25519 -out KEY"
+    key = None
+    with contextlib.suppress(ValueError):
+        key = load_pem_public_key(data)
+    if isinstance(key, Ed25519PublicKey):
+        return key
+    hint = "openssl pkey -in KEY -pubout"
+    raise UsageError(f"--key {shown_path(path)}: this is no public key of the kind Ed25519 in PEM form ({hint})")
 
 
 def _key_file(path: Path) -> bytes:
@@ -150,46 +137,33 @@ def _to_sign(payload: bytes) -> bytes:
     return b" ".join([b"DSSEv1", str(len(kind)).encode(), kind, str(len(payload)).encode(), payload])
 
 
+def _envelope(statement: bytes, signer: str, signature: bytes) -> bytes:
+    payload, encoded = (base64.b64encode(data).decode("ascii") for data in (statement, signature))
+    return as_json({"payloadType": PAYLOAD_TYPE, "payload": payload, "signatures": [{"keyid": signer, "sig": encoded}]})
+
+
 def signed(statement: bytes, key: "Ed25519PrivateKey") -> bytes:
     """Return the envelope of a Statement."""
-    signature = key.sign(_to_sign(statement))
-    public = key.public_key()
-    return as_json(
-        {
-            "payloadType": PAYLOAD_TYPE,
-            "payload": base64.b64encode(statement).decode("ascii"),
-            "signatures": [{"keyid": key_id(public), "sig": base64.b64encode(signature).decode("ascii")}],
-        }
-    )
+    return _envelope(statement, key_id(key.public_key()), key.sign(_to_sign(statement)))
 
 
 def why_not_signed(envelope: bytes, statement: bytes, key: "Ed25519PublicKey | None") -> str:
     """Return why an envelope is no signature of a Statement by a key; empty if it is. Without a key only its form is checked."""
     try:
-        given = json.loads(envelope)
-        (entry,) = given["signatures"]
-        payload, signature = (base64.b64decode(text, validate=True) for text in (given["payload"], entry["sig"]))
-        form = {
-            "payloadType": PAYLOAD_TYPE,
-            "payload": given["payload"],
-            "signatures": [{"keyid": str(entry["keyid"]), "sig": entry["sig"]}],
-        }
+        (entry,) = json.loads(envelope)["signatures"]
+        signer, signature = str(entry["keyid"]), base64.b64decode(entry["sig"], validate=True)
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         return f"it is no envelope with one signature: {type(error).__name__}"
-    if as_json(form) != envelope:
-        return "it is not written as 'submit' writes it"
-    if payload != statement:
-        return "it signs another Statement"
-    if entry["keyid"] != signer_in(statement):
+    if _envelope(statement, signer, signature) != envelope:
+        return "it is not the envelope of this Statement as 'submit' writes it"
+    if signer != signer_in(statement):
         return "its key is not the one that the Statement names"
-    return "" if key is None else _wrong_signature(entry["keyid"], signature, statement, key)
-
-
-def _wrong_signature(named: str, signature: bytes, statement: bytes, key: "Ed25519PublicKey") -> str:
+    if key is None:
+        return ""
+    if signer != key_id(key):
+        return "it is signed with another key than that of --key"
     from cryptography.exceptions import InvalidSignature
 
-    if named != key_id(key):
-        return "it is signed with another key than that of --key"
     try:
         key.verify(signature, _to_sign(statement))
     except InvalidSignature:
