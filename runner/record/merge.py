@@ -8,7 +8,6 @@ import itertools
 import os
 import re
 import shutil
-import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from runner.core.header import AuditScore, RunFooter, RunHeader
 from runner.core.results import CaseResult
 from runner.record.compatibility import differences, machine_differences
 from runner.record.journal import Run, digest_of_selection, totals
+from runner.system.safe_open import open_untrusted
 from runner.system.streams import naming
 
 _SHARD = re.compile(r"([1-9][0-9]*)/([1-9][0-9]*)")
@@ -26,7 +26,6 @@ _SHOWN = 3
 """How many names one problem lists."""
 
 _DEEPEST = 8
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _LARGEST = 256 << 20
 """The maximum size in bytes of a file that a merge copies; the limits of a worker's messages, code and traces are much smaller."""
 
@@ -36,10 +35,11 @@ _LISTED = 100
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A run of a shard, with its name on the command line."""
+    """A run of a shard, with its name on the command line, and its folder."""
 
     name: str
     run: Run
+    folder: Path = Path()
 
     @property
     def header(self) -> RunHeader:
@@ -265,55 +265,38 @@ def copy_evidence(source: Path, folders: Mapping[str, str], target: Path) -> lis
     The files are untrusted: no link is followed, and special files are not copied. Returns the files that were not copied, with reasons.
     """
     left: list[str] = []
+
+    def unread(error: OSError) -> None:
+        left.append(f"{error.filename}: {error.strerror}")
+
     for name, new in folders.items():
-        try:
-            descriptor = _open_folder(source, name)
-        except OSError as error:
-            left.append(f"{source / name}: {error.strerror}")
+        if any((source / part).is_symlink() for part in (name, Path(name).parent)):
+            left.append(f"{source / name}: this is a link")
             continue
-        left += _copy_folder(descriptor, source / name, target / new)
+        for folder, below, files in os.walk(source / name, onerror=unread):
+            within = Path(folder).relative_to(source / name)
+            copy = target / new / within
+            copy.mkdir(parents=True, exist_ok=True)
+            links = [entry for entry in below if os.path.islink(os.path.join(folder, entry))]
+            left += [f"{os.path.join(folder, entry)}: this is a link" for entry in links]
+            if len(within.parts) >= _DEEPEST and below:
+                left.append(f"{folder}/{below[0]}: it lies too deep")
+                below.clear()
+            for file in sorted(files):
+                if why := _copy_file(Path(folder, file), copy / file):
+                    left.append(f"{Path(folder, file)}: {why}")
     return left
 
 
-def _copy_folder(descriptor: int, shown_as: Path, target: Path, depth: int = 0) -> Iterator[str]:
-    """Copy the content of an open folder, and close it; yield the files that were not copied."""
+def _copy_file(source: Path, target: Path) -> str:
+    """Copy a file; return why it was not copied, empty if it was."""
     try:
-        target.mkdir(parents=True, exist_ok=True)
-        for name in sorted(os.listdir(descriptor)):
-            try:
-                mode = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
-                is_folder = stat.S_ISDIR(mode) and depth < _DEEPEST
-                flags = _FOLDER_FLAGS if is_folder else os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-                source = os.open(name, flags | os.O_NOFOLLOW, dir_fd=descriptor)
-            except OSError as error:
-                yield f"{shown_as / name}: {error.strerror}"
-                continue
-            if is_folder:
-                yield from _copy_folder(source, shown_as / name, target / name, depth + 1)
-            elif why := _copy_file(source, target / name):
-                yield f"{shown_as / name}: {why}"
-    finally:
-        os.close(descriptor)
-
-
-def _open_folder(source: Path, name: str) -> int:
-    """Open a folder below another without following links."""
-    descriptor = os.open(source, _FOLDER_FLAGS)
-    for part in Path(name).parts:
-        try:
-            inner = os.open(part, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=descriptor)
-        finally:
-            os.close(descriptor)
-        descriptor = inner
-    return descriptor
-
-
-def _copy_file(source: int, target: Path) -> str:
-    """Copy an open file, and close it; return why it was not copied, empty if it was."""
-    status = os.fstat(source)
-    if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
-        os.close(source)
-        return f"it is larger than {_LARGEST >> 20} MiB" if stat.S_ISREG(status.st_mode) else "this is no file"
-    with os.fdopen(source, "rb") as stream, naming(target), target.open("xb") as copy:
-        shutil.copyfileobj(stream, copy)
+        stream = open_untrusted(source)
+    except OSError as error:
+        return error.strerror or str(error)
+    with stream:
+        if os.fstat(stream.fileno()).st_size > _LARGEST:
+            return f"it is larger than {_LARGEST >> 20} MiB"
+        with naming(target), target.open("xb") as copy:
+            shutil.copyfileobj(stream, copy)
     return ""

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 
 from runner.core.diagnostics import UsageError
@@ -24,19 +23,6 @@ OpenReporters: TypeAlias = Callable[[MergeOptions, RunFolder], Listener]
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedPart:
-    """A run of a shard, and its folder."""
-
-    part: Part
-    folder: Path
-
-    @property
-    def journal(self) -> Path:
-        """Its journal's file."""
-        return self.folder / JOURNAL
-
-
-@dataclass(frozen=True, slots=True)
 class Merged:
     """The merged run, and its folder."""
 
@@ -44,32 +30,32 @@ class Merged:
     folder: RunFolder
 
 
-def read_parts(names: Sequence[str]) -> tuple[list[PlacedPart], list[str]]:
+def read_parts(names: Sequence[str]) -> tuple[list[Part], list[str]]:
     """Read the runs; return them with every reason why they cannot be merged."""
-    parts: list[PlacedPart] = []
+    parts: list[Part] = []
     found: list[str] = []
     for name in names:
         try:
             folder = find_run(name)
             require_still(name, folder)
-            parts.append(PlacedPart(Part(name, read_run(folder / JOURNAL)), folder))
+            parts.append(Part(name, read_run(folder / JOURNAL), folder))
         except JournalError as error:
             found.append(f"{folder / JOURNAL}:{error.line}: {error.reason}")
         except UsageError as error:
             found.append(str(error))
         except OSError as error:
             found.append(f"{name}: {error}")
-    found += problems([placed.part for placed in parts])
+    found += problems(parts)
     return parts, found or list(_altered(parts)) or list(_judged_otherwise(parts))
 
 
-def merge(parts: Sequence[PlacedPart], options: MergeOptions, open_reporters: OpenReporters) -> Merged:
+def merge(parts: Sequence[Part], options: MergeOptions, open_reporters: OpenReporters) -> Merged:
     """Write the merged run into a folder of its own."""
     require_free_report(options.junit)
     folder = open_run(options.out)
     try:
         folder.claim_report(options.junit)
-        joined = join([placed.part for placed in parts], run_id=folder.run_id, command=redacted_command(sys.argv))
+        joined = join(parts, run_id=folder.run_id, command=redacted_command(sys.argv))
         with closing(open_reporters(options, folder)) as listener:
             _emit(joined, listener, lambda: _copy(parts, folder))
     finally:
@@ -88,37 +74,37 @@ def _emit(joined: Joined, listener: Listener, copy: Callable[[], None]) -> None:
     listener.on_event(RunEnded(header=joined.header, results=joined.results, footer=joined.footer))
 
 
-def _altered(parts: Sequence[PlacedPart]) -> Iterator[str]:
+def _altered(parts: Sequence[Part]) -> Iterator[str]:
     """Yield each contradiction between a journal and its files, or the machine in its header."""
     devices = {name: backend.device for name, backend in load_backends().by_name.items()}
-    for placed in parts:
-        run = placed.part.run
+    for part in parts:
+        run = part.run
         if problem := impossible_on_machine(run.results, run.header.environment, devices):
-            yield f"{placed.journal}: {problem}"
+            yield f"{part.folder / JOURNAL}: {problem}"
         for result in run.results:
-            yield from alterations(placed.folder, result)
+            yield from alterations(part.folder, result)
 
 
-def _judged_otherwise(parts: Sequence[PlacedPart]) -> Iterator[str]:
+def _judged_otherwise(parts: Sequence[Part]) -> Iterator[str]:
     """Yield each recorded verdict that differs when judged again; warn of verdicts that could not be judged again."""
     unjudged: dict[str, None] = {}
-    for placed in parts:
-        contradictions, reasons = judge_again(placed.part.header, placed.part.run.results, placed.folder)
+    for part in parts:
+        contradictions, reasons = judge_again(part.header, part.run.results, part.folder)
         unjudged |= dict.fromkeys(reasons)
-        lines = lines_of(placed.journal) if contradictions else {}
-        yield from (f"{placed.journal}:{lines[case_id]}: {problem}; run it again" for case_id, problem in contradictions.items())
+        lines = lines_of(part.folder / JOURNAL) if contradictions else {}
+        yield from (f"{part.folder / JOURNAL}:{lines[case_id]}: {problem}; run it again" for case_id, problem in contradictions.items())
     if unjudged:
         reasons = list(unjudged)
         more = f"; and {len(reasons) - 1} more reasons" if len(reasons) > 1 else ""
         output.note(f"warning: verdicts were merged as recorded and not judged again: {reasons[0]}{more}")
 
 
-def _copy(parts: Sequence[PlacedPart], folder: RunFolder) -> None:
+def _copy(parts: Sequence[Part], folder: RunFolder) -> None:
     """Copy the artifacts of every case to the folder of the merged run; warn of files that were not copied."""
-    for placed, by in zip(parts, shifts([placed.part for placed in parts]), strict=True):
-        results = placed.part.run.results
+    for part, by in zip(parts, shifts(parts), strict=True):
+        results = part.run.results
         names = {old: new for result in results for old, new in zip(folders_of(result), folders_of(moved(result, by)), strict=True)}
-        left = copy_evidence(placed.folder, names, folder.path)
+        left = copy_evidence(part.folder, names, folder.path)
         if left:
             more = f", and {len(left) - 1} more" if len(left) > 1 else ""
             output.note(f"warning: not copied: {left[0]}{more}")

@@ -491,7 +491,7 @@ def test_what_is_too_large_or_too_deep_is_left_behind(write: Write, capsys: pyte
     assert main(["merge", *names, "--out", "out"]) == 0
     _, first, second = capsys.readouterr().err.splitlines()
     assert first.endswith("shard-1/cases/00001/hole: it is larger than 256 MiB")
-    assert second.endswith("/d/d/d/d/d/d/d/d/d: this is no file")
+    assert second.endswith("/d/d/d/d/d/d/d/d/d: it lies too deep")
     assert len(list(Path("out/cases/00002").rglob("d"))) == 8
 
 
