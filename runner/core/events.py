@@ -56,22 +56,6 @@ class HeaderCompleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaseStarted:
-    """An execution of a case began. A case that is executed several times starts several times."""
-
-    case_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseEntered:
-    """A running case reported a new phase."""
-
-    case_id: str
-    phase: str
-    """Untrusted: the worker chose the word."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
     """What the run waits for now. Emitted many times a second."""
 
@@ -156,8 +140,6 @@ class RunAbandoned:
 RunEvent: TypeAlias = (
     RunStarted
     | HeaderCompleted
-    | CaseStarted
-    | PhaseEntered
     | Waiting
     | AttemptFinished
     | CaseFinished

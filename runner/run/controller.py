@@ -1,7 +1,6 @@
 """The stages of ``run``, in order: prepare, open the folder, execute, verify, close, report. The caller passes the listeners."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -14,16 +13,13 @@ from runner.core.case import Case, CaseId
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import JournalAltered
 from runner.core.events import (
-    Activity,
     AttemptFinished,
     CaseFinished,
-    CaseStarted,
     CaseUnfinished,
     ExecutionEnded,
     HeaderCompleted,
     Listener,
     Note,
-    PhaseEntered,
     ResultsCompleted,
     RunAbandoned,
     RunEnded,
@@ -108,7 +104,6 @@ class Controller:
         self._has_header = self._is_resumed
         """Whether the header is recorded."""
         self._ledger = Ledger(prepared.policy, folder.finished, folder.attempts, self._emit)
-        self._activity = ActivityEvents(self._emit)
         self._audit = AuditWarnings(folder)
         self._unrun: Mapping[str, str] = {}
         """Why cases were not run although the run was not interrupted, by id."""
@@ -144,7 +139,9 @@ class Controller:
         waiting = [case for case in unknown if not ledger.had_all_attempts(case.id)]
         recorded = {result.case_id for result in ledger.executions}
         with self._case_runner(waiting, [case for case in self._selection.selected if case.id in recorded]) as runner:
-            runner.on_interrupt(self._interrupts, lambda text: self._emit(Note(text=text)), self._activity.show)
+            runner.on_interrupt(
+                self._interrupts, lambda text: self._emit(Note(text=text)), lambda activity: self._emit(Waiting(activity=activity))
+            )
             machine = runner.look_at_machine()
             known = surroundings_of(machine.torch, machine)
             self._complete_header(runner, machine)
@@ -214,7 +211,6 @@ class Controller:
             for result in runner.run(waiting, known, partial(repro, self._options), alone=alone):
                 if result.case_id in ledger.results:
                     continue
-                self._activity.ended(result.case_id)
                 if (ended := ledger.take_attempt(result)) is not None:
                     case = by_id[ended.case_id]
                     backend = self._selection.suite.backends.by_name[case.backend]
@@ -373,35 +369,3 @@ class Ledger:
     def _emit_and_keep(self, event: CaseFinished | CaseUnfinished) -> None:
         self._emit(event)
         self.results[event.result.case_id] = event.result
-
-
-class ActivityEvents:
-    """Converts activity reports of the executor to events: each report is compared with the one before it."""
-
-    def __init__(self, emit: Callable[[RunEvent], None]) -> None:
-        self._emit = emit
-        self._phases: dict[tuple[str, float], str] = {}
-        """The phases of the executions that ran at the last report, by case and start."""
-        self._unfinished: Counter[str] = Counter()
-        """How many executions of each case have started and have no result yet."""
-
-    def show(self, activity: Activity) -> None:
-        """Emit the changes since the last report, and what the run waits for now."""
-        now = {(case.name, case.since): case.phase for case in activity.running}
-        for (case_id, since), phase in now.items():
-            if (case_id, since) not in self._phases:
-                self._start(case_id)
-            if phase and phase != self._phases.get((case_id, since)):
-                self._emit(PhaseEntered(case_id=case_id, phase=phase))
-        self._phases = now
-        self._emit(Waiting(activity=activity))
-
-    def ended(self, case_id: str) -> None:
-        """Emit the start of a case before its result, where it started and ended between two reports."""
-        if not self._unfinished[case_id]:
-            self._start(case_id)
-        self._unfinished[case_id] -= 1
-
-    def _start(self, case_id: str) -> None:
-        self._unfinished[case_id] += 1
-        self._emit(CaseStarted(case_id=case_id))

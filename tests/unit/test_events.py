@@ -22,7 +22,6 @@ from runner.report import table
 from runner.report.setup import ReportSetup
 from runner.report.table import REPORTERS, Reporter
 from runner.run import controller
-from runner.run.controller import ActivityEvents
 from runner.run.results import result_of_unrun
 from runner.system import availability
 from runner.system.availability import Verdict
@@ -161,7 +160,7 @@ def test_a_new_reporter_gets_every_event_in_its_order(go: Go) -> None:
         yield runner.result(case, Outcome.PASS)
 
     assert go(play) == ExitCode.OK
-    of_case = ["CaseStarted {}", "PhaseEntered {}", "PhaseEntered {}", "Note", "CaseFinished {}"]
+    of_case = ["Note", "CaseFinished {}"]
     assert names() == [
         "RunStarted",
         "HeaderCompleted",
@@ -179,11 +178,6 @@ def test_a_new_reporter_gets_every_event_in_its_order(go: Go) -> None:
     assert ended.footer.exit_code == ExitCode.OK
     assert Recorder.closed == 1
     assert kinds() == ["header", "case", "case", "footer"]
-
-
-def test_a_case_that_was_too_short_to_be_seen_started_all_the_same(go: Go) -> None:
-    assert go(passes) == ExitCode.OK
-    assert names()[2:6] == ["CaseStarted one", "CaseFinished one", "CaseStarted two", "CaseFinished two"]
 
 
 def test_attempts_are_events_and_the_case_finishes_once(go: Go) -> None:
@@ -281,32 +275,3 @@ def test_the_table_is_in_order_and_every_event_has_a_type() -> None:
     for reporter in REPORTERS:
         assert set(reporter.events) <= set(ALL)
         assert len(set(reporter.events)) == len(reporter.events)
-
-
-# -- what the executor does, as events ------------------------------------------------------------------------------
-
-
-def running(*cases: tuple[str, float, str]) -> Activity:
-    return Activity(running=tuple(RunningCase(name=name, since=since, phase=phase) for name, since, phase in cases))
-
-
-def test_executions_of_one_case_start_each_by_itself() -> None:
-    found: list[RunEvent] = []
-    activity = ActivityEvents(found.append)
-    activity.show(running(("a", 1.0, ""), ("a", 2.0, "")))
-    activity.show(running(("a", 2.0, "trace")))
-    activity.ended("a")
-    activity.ended("a")
-    told = [event for event in found if not isinstance(event, events.Waiting)]
-    start = events.CaseStarted(case_id="a")
-    assert told == [start, start, events.PhaseEntered(case_id="a", phase="trace")]
-    activity.ended("a")
-    assert found[-1] == start
-
-
-def test_what_is_waited_for_is_told_each_time() -> None:
-    found: list[RunEvent] = []
-    activity = ActivityEvents(found.append)
-    for _ in range(3):
-        activity.show(Activity(starting=5.0))
-    assert found == [events.Waiting(activity=Activity(starting=5.0))] * 3
