@@ -1,4 +1,4 @@
-"""What a run takes from earlier ones: the cases that failed (``--failed-in``, ``--last-failed``), durations, and the order of the cases."""
+"""What a run takes from an earlier one where an option asks for it: the cases that failed, and whether they run first."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -9,10 +9,8 @@ from runner.core.case import Case
 from runner.core.diagnostics import UsageError, one_line, shown_path
 from runner.core.options import RunOptions
 from runner.core.outcomes import Outcome
-from runner.plan.durations import roots_of, seconds_of_run, seconds_of_tables
-from runner.plan.schedule import SchedulingOptions
 from runner.record.journal import JournalError, read_run
-from runner.record.run_folder import JOURNAL, LATEST, REPORTS, find_run, require_still
+from runner.record.run_folder import JOURNAL, LATEST, find_run, require_still
 from runner.system import output
 
 
@@ -24,15 +22,30 @@ class Failed:
     """Its id."""
     ids: frozenset[str] = field(default_factory=frozenset)
 
+    def among(self, cases: Sequence[Case], read: Sequence[Case]) -> list[Case]:
+        """Return the cases that failed; print how many of them are not among the cases that were read."""
+        lost = len(self.ids - {case.id for case in read})
+        if lost and lost < len(self.ids):
+            output.note(f"{lost} of the {len(self.ids)} cases that failed in {self.run} are not among the cases that were read")
+        return [case for case in cases if case.id in self.ids]
 
-def with_failed(options: RunOptions) -> tuple[RunOptions, Failed | None]:
-    """Return the options with the id of the run whose failed cases are selected, and these cases; None where all are selected.
+    @property
+    def why_none(self) -> str:
+        """Why no failed case is selected."""
+        if not self.ids:
+            return f"no case is selected: no case failed in {self.run}"
+        count = f"{len(self.ids)} case{'' if len(self.ids) == 1 else 's'}"
+        return (
+            f"no case is selected: none of the {count} that failed in {self.run} is among those that the paths and the other options select"
+        )
+
+
+def with_failed(options: RunOptions) -> tuple[RunOptions, Failed]:
+    """Return the options with the id of the run that ``--failed-in`` or ``--last-failed`` names, and its failed cases.
 
     Without a PATH those of that run are read, with its files of backends and waivers. Raise ``UsageError`` for a run that cannot be read.
     """
     option, name = _named(options)
-    if not name:
-        return options, None
     folder = find_run(name)
     require_still(name, folder)
     try:
@@ -53,7 +66,7 @@ def with_failed(options: RunOptions) -> tuple[RunOptions, Failed | None]:
 
 
 def _named(options: RunOptions) -> tuple[str, str]:
-    """Return the option that selects failed cases, and the run; empty if none does."""
+    """Return the option that selects failed cases, and the run."""
     if options.last_failed and options.failed_in:
         raise UsageError(f"--last-failed with --failed-in {options.failed_in}: each selects the failed cases of a run (use one of them)")
     if options.last_failed and options.resume:
@@ -78,32 +91,7 @@ def _with_files(options: RunOptions, recorded: Mapping[str, str]) -> RunOptions:
     )
 
 
-def among(cases: Sequence[Case], failed: Failed, read: Sequence[Case]) -> list[Case]:
-    """Return the cases that failed; print how many of them are not among the cases that were read."""
-    lost = len(failed.ids - {case.id for case in read})
-    if lost and lost < len(failed.ids):
-        output.note(f"{lost} of the {len(failed.ids)} cases that failed in {failed.run} are not among the cases that were read")
-    return [case for case in cases if case.id in failed.ids]
-
-
-def why_none(failed: Failed) -> str:
-    """Return why no failed case is selected."""
-    if not failed.ids:
-        return f"no case is selected: no case failed in {failed.run}"
-    count = f"{len(failed.ids)} case{'' if len(failed.ids) == 1 else 's'}"
-    return (
-        f"no case is selected: none of the {count} that failed in {failed.run} is among those that the paths and the other options select"
-    )
-
-
-def scheduling_of(options: RunOptions, *, seed: int | None, memory_limit: int | None) -> SchedulingOptions:
-    """Return the scheduling options with what is known of earlier runs. Call it before the new run becomes ``latest``."""
-    ranks = _ranks_of_latest() if options.order == "failed-first" else {}
-    seconds = {**seconds_of_tables(roots_of(options.paths)), **seconds_of_run(REPORTS / LATEST, JOURNAL)}
-    return SchedulingOptions(seconds=seconds, ranks=ranks, seed=seed, memory_limit=memory_limit)
-
-
-def _ranks_of_latest() -> dict[str, float]:
+def ranks_of_latest() -> dict[str, float]:
     """Return 1 for each case that failed in the latest run, and 0 for the others; nothing where it cannot be read, as it is a hint."""
     try:
         run = read_run(find_run(LATEST) / JOURNAL)

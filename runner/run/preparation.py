@@ -4,7 +4,7 @@ import os
 import secrets
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -22,16 +22,18 @@ from runner.judge.waivers import Waivers
 from runner.language.load import Suite, load
 from runner.language.waivers import load_waivers
 from runner.plan import schedule, selection
+from runner.plan.durations import roots_of, seconds_of_run, seconds_of_tables
 from runner.plan.selection import Shard, member_of, not_requested, requested, select, unmatched, why_nothing_selected, without_benches
 from runner.plan.worker_plan import digest_of
 from runner.record.journal import digest_of_selection
-from runner.run.earlier_runs import Failed, among, scheduling_of, why_none, with_failed
+from runner.record.run_folder import JOURNAL, LATEST, REPORTS
 from runner.system import cache_dirs, output, scratch
 from runner.system.installed_torch import facts_of_files, installed_torch
 from runner.system.redaction import environment_variables, redacted_command, redacted_result, redacted_texts
 
 if TYPE_CHECKING:
     from runner.language.profiles import Profile
+    from runner.run.earlier_runs import Failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,7 @@ class Checked:
     memory_limit: int | None
     profile: "Profile | None" = None
     """The profile of ``--profile``; ``options`` has its files."""
-    failed: Failed | None = None
+    failed: "Failed | None" = None
     """The failed cases of the run of ``--failed-in``, which ``options`` names by its id."""
 
 
@@ -94,13 +96,17 @@ def check(options: RunOptions) -> Checked:
     memory_limit = schedule.memory_limit(options.memory_limit)
     if options.shuffle is not None and options.order != "longest-first":
         raise UsageError(f"--shuffle with --order {options.order}: both order the cases (use one of them)")
-    options, failed = with_failed(options)
+    failed = None
+    if options.last_failed or options.failed_in:
+        from runner.run.earlier_runs import with_failed
+
+        options, failed = with_failed(options)
     scratch.check()
     cache_dirs.warm_folder()
     return Checked(options=options, workers=workers, policy=policy, memory_limit=memory_limit, profile=profile, failed=failed)
 
 
-def choose(options: RunOptions, profile: "Profile | None" = None, failed: Failed | None = None, suite: Suite | None = None) -> Selection:
+def choose(options: RunOptions, profile: "Profile | None" = None, failed: "Failed | None" = None, suite: Suite | None = None) -> Selection:
     """Load the specs and select the cases: those of the profile, if there is one, which has given the options its files.
 
     ``suite`` has the specs if they are loaded already.
@@ -125,13 +131,13 @@ def _of_shard(options: RunOptions, whole: Sequence[Case]) -> list[Case]:
     return [case for case in whole if holds(case)]
 
 
-def _chosen(options: RunOptions, suite: Suite, waivers: Waivers, failed: Failed | None) -> Selection:
+def _chosen(options: RunOptions, suite: Suite, waivers: Waivers, failed: "Failed | None") -> Selection:
     """Select the cases that the options name; print a hint for each glob without a match."""
     matching = select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag)
     if failed is None:
         whole = requested(matching, suite.cases, paths=options.paths, globs=options.select, tags=options.tag)
     else:  # a case on request was requested in that run
-        whole = matching = among(matching, failed, suite.cases)
+        whole = matching = failed.among(matching, suite.cases)
     left = len(matching) - len(whole)
     if not options.bench:
         whole = [without_benches(case) for case in whole]
@@ -143,7 +149,7 @@ def _chosen(options: RunOptions, suite: Suite, waivers: Waivers, failed: Failed 
         read, of = len(suite.cases), len(whole)
         why = why_nothing_selected(read, names=options.backend, globs=options.select, tags=options.tag, shard=options.shard, of=of)
         if failed is not None and not whole:
-            why = why_none(failed)
+            why = failed.why_none
         output.note(f"no case is selected: {not_requested(left)}" if left else why)
     return Selection(suite=suite, waivers=waivers, whole=whole, selected=selected, not_requested=left)
 
@@ -151,7 +157,14 @@ def _chosen(options: RunOptions, suite: Suite, waivers: Waivers, failed: Failed 
 def prepare(checked: Checked, selection: Selection) -> Prepared:
     """Return the prepared run. Reads the durations of ``latest``, so call it before the new run becomes ``latest``."""
     options = checked.options
-    scheduling = scheduling_of(options, seed=_seed(options.shuffle), memory_limit=checked.memory_limit)
+    ranks: Mapping[str, float] = {}
+    if options.order == "failed-first":
+        from runner.run.earlier_runs import ranks_of_latest
+
+        ranks = ranks_of_latest()
+    seconds = {**seconds_of_tables(roots_of(options.paths)), **seconds_of_run(REPORTS / LATEST, JOURNAL)}
+    seed, limit = _seed(options.shuffle), checked.memory_limit
+    scheduling = schedule.SchedulingOptions(seconds=seconds, ranks=ranks, seed=seed, memory_limit=limit)
     header = header_of(options, selection.suite, selection.waivers, selection.whole, selection.selected, scheduling.seed)
     if selection.profile is not None:
         header = with_recorded_profile(header, selection.profile)
