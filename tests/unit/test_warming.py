@@ -358,7 +358,7 @@ def test_warming_for_the_cpu_asks_no_driver(driver: Path, tmp_path: Path) -> Non
         pid = os.fork()
         if not pid:
             import torch
-            from runner.worker.process import reset
+            import runner.worker.case.case
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == 0
     """)
