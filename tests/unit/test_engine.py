@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ import pytest
 from runner.core.events import Activity
 from runner.execute.base import Execution, Job
 from runner.execute.local.engine import Engine
-from runner.execute.local.executor import LocalExecutor
 from runner.execute.local.pool import Grace, Limits
 from runner.execute.local.running import LocalJob
 from runner.execute.local.spawn import Zygote, ZygoteProcess
@@ -168,8 +166,7 @@ class Refuses(Stuck):
 def test_jobs_that_a_zygote_refuses_to_fork_for_get_new_processes_and_the_user_is_warned(tmp_path):
     with engine_with(Starter(zygotes=Refuses)) as engine:
         done = list(engine.run([a_job(tmp_path, n, timeout=20) for n in range(3)], room(2)))
-        executor = SimpleNamespace(_engine=engine, _services=SimpleNamespace(warnings=[]))
-        warnings = LocalExecutor.warnings.fget(executor)
+        warnings = engine.warnings
     assert [(one.observation, one.isolation, one.note) for one in done] == [(7, "process", THREADS)] * 3
     assert warnings == [f"cases got a new process each instead of a fork, which is slow: {THREADS}"]
 
@@ -276,14 +273,12 @@ STAYS = {
 }
 
 
-def one_after_another(
-    starter: Starter, folder: Path, plans: list[str], timeout: float = 60.0
-) -> list[tuple[float, Execution, tuple[str, ...]]]:
+def one_after_another(starter: Starter, folder: Path, plans: list[str], timeout: float = 60.0) -> list[tuple[float, Execution, list[str]]]:
     """Run jobs with nothing beside each of them; return when each ended, what became of it, and what had outlived its job by then."""
     jobs = [a_job(folder, n, plan, timeout, needs=Needs(exclusive=True), new_process=True) for n, plan in enumerate(plans)]
     begun = time.monotonic()
     with engine_with(starter) as engine:
-        return [(time.monotonic() - begun, done, engine.left_over) for done in engine.run(jobs, room(2))]
+        return [(time.monotonic() - begun, done, engine.warnings) for done in engine.run(jobs, room(2))]
 
 
 @pytest.mark.parametrize("way", STAYS)
@@ -311,7 +306,7 @@ def test_a_worker_that_outlives_even_the_kill_delays_no_other_case(tmp_path, mon
     assert second < 60
     assert re.search(r"so it was killed; its process \d+ had not ended \(state [SR]\) [\d.]+ s after it was killed", stays.left_over)
     assert stays.ending.exit_code == 0
-    assert left_over == (f"0: {stays.left_over}",)
+    assert left_over == [f"0: {stays.left_over}"]
 
 
 @pytest.mark.parametrize(("ends", "code", "number"), [("os.kill(os.getpid(), 11)", None, 11), ("os._exit(3)", 3, None)])
@@ -557,6 +552,6 @@ def test_a_warm_up_is_timed_and_its_problem_is_a_warning(tmp_path):
     before = time.time()
     with engine_with(Starter(zygotes=Failing)) as engine:
         (done,) = engine.run([a_job(tmp_path, "a", "ends", environment=of_gpu(), timeout=20)], room(1))
-        assert engine.warm_problems == ("AssertionError: no driver",)
+        assert engine.warnings[0] == "the warm-up of workers for a GPU failed, so each case does its work again: AssertionError: no driver"
     assert before <= done.warmup.begun <= done.warmup.begun + done.warmup.seconds <= done.begun + 0.01
     assert done.warmup.problem == "AssertionError: no driver"

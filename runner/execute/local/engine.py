@@ -56,19 +56,11 @@ class Engine:
         self.pool.close()
 
     @property
-    def broken(self) -> tuple[str, ...]:
-        """Reasons why zygotes could not fork."""
-        return tuple(dict.fromkeys(self.pool.broken.values()))
-
-    @property
-    def warm_problems(self) -> tuple[str, ...]:
-        """What torch raised while workers for a GPU warmed up."""
-        return tuple(self._warm_problems)
-
-    @property
-    def left_over(self) -> tuple[str, ...]:
-        """Which workers outlived their case, in the order of their cases."""
-        return tuple(self._left_over.values())
+    def warnings(self) -> list[str]:
+        """Why zygotes could not fork, what torch raised in warm-ups, and which workers outlived their case, in the order of their cases."""
+        slow = [f"cases got a new process each instead of a fork, which is slow: {why}" for why in dict.fromkeys(self.pool.broken.values())]
+        cold = [f"the warm-up of workers for a GPU failed, so each case does its work again: {why}" for why in self._warm_problems]
+        return [*slow, *cold, *self._left_over.values()]
 
     @property
     def activity(self) -> Activity:

@@ -94,9 +94,7 @@ class LocalExecutor:
     @property
     def warnings(self) -> Sequence[str]:
         """Warnings for the user about the execution of jobs."""
-        slow = [f"cases got a new process each instead of a fork, which is slow: {why}" for why in self._engine.broken]
-        cold = [f"the warm-up of workers for a GPU failed, so each case does its work again: {why}" for why in self._engine.warm_problems]
-        return [*slow, *cold, *self._engine.left_over]
+        return self._engine.warnings
 
     def close(self) -> None:
         """Kill running workers, and remove the scratch folder."""
