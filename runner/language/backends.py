@@ -85,7 +85,7 @@ class Backend:
         return self.document.position((self.name,), key=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Backends:
     """All backends of the run, in file order."""
 

@@ -22,10 +22,9 @@ from runner.language.read.document import SPEC, Document
 from runner.language.read.files import DefaultsReader, SpecFile, SpecPath, discover, link_problem
 from runner.language.read.matrix import TARGETS
 from runner.language.read.schema import form_problems
-from runner.language.read.source import BUFFERS, read_partly
+from runner.language.read.source import read_partly
 from runner.language.read.templates import TemplateError
 from runner.system.capabilities import Machine
-from runner.system.data_dirs import folder
 from runner.system.installed_torch import InstalledTorch, installed_torch, release
 from runner.vocabulary.steps import TRITON
 
@@ -74,18 +73,6 @@ def inspect(paths: Sequence[Path], backend_files: Sequence[Path] = ()) -> "Inspe
     """Like ``load``, but never raises ``InvalidSpecs``."""
     problems: list[Diagnostic] = []
     return _inspect(discover(paths, problems), backend_files, None, problems)
-
-
-def inspect_buffer(path: Path, content: bytes, backend_files: Sequence[Path] = ()) -> "Inspection":
-    """Like ``inspect`` for one file whose content an editor has; the file need not exist."""
-    absolute = Path(os.path.abspath(path))
-    shipped = folder("specs").resolve()
-    root = shipped if absolute.resolve().is_relative_to(shipped) else absolute.parent
-    token = BUFFERS.set({**BUFFERS.get(), absolute: content})
-    try:
-        return _inspect([SpecPath(path=absolute, root=root)], backend_files, None, [])
-    finally:
-        BUFFERS.reset(token)
 
 
 def inspect_placed(specs: Sequence[SpecPath], backend_files: Sequence[Path] = ()) -> "Inspection":

@@ -191,6 +191,7 @@ def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
     return tuple(ast.walk(tree))
 
 
+@lru_cache(maxsize=16)
 def binds_dynamically(tree: ast.Module) -> bool:
     """Whether the code may bind names in ways that the source does not show: exec, globals(), a star import, an assignment to a module."""
     for node in nodes(tree):

@@ -4,6 +4,7 @@ A place belongs to a moment in the life of a case: while ``let`` makes a value, 
 places may use the names that are available at their moment.
 """
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -132,6 +133,12 @@ def _results(anatomy: Anatomy) -> Iterator[tuple[str, Binding]]:
         if step.parsed.why_no_reference(above) is None:
             yield EAGER, Binding(after(index), f"the first step with an eager reference stands at line {line}")
         above.append(step.parsed)
+
+
+@functools.lru_cache(maxsize=4)
+def scope_of(anatomy: Anatomy) -> Scope:
+    """Return the names of a spec."""
+    return Scope(anatomy)
 
 
 def references(value: object, path: DataPath) -> Iterator[tuple[DataPath, str]]:

@@ -1,6 +1,7 @@
 """Checks steps and expectations: named values are defined before they are used, and every expectation can be judged."""
 
 import ast
+import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from runner.core.diagnostics import Diagnostic, Position, one_of, unknown
 from runner.core.protocol import Json
 from runner.language.backends import Backends
 from runner.language.check.functions import arity_problems
-from runner.language.check.scope import READY, Moment, Scope, after, before, references
+from runner.language.check.scope import READY, Moment, Scope, after, before, references, scope_of
 from runner.language.read import python, substitution
 from runner.language.read.anatomy import Anatomy, RawExpectation, RawStep
 from runner.language.read.document import Document
@@ -86,9 +87,10 @@ class StepInSpec:
         yield from arity_problems(self.anatomy, function, given, path)
 
 
+@functools.lru_cache(maxsize=4)
 def steps_in_spec(anatomy: Anatomy, backends: Backends) -> list[StepInSpec]:
     """Return every step of a spec with the spec around it."""
-    scope = Scope(anatomy)
+    scope = scope_of(anatomy)
     parsed = [step.parsed for step in anatomy.steps]
     return [StepInSpec(anatomy, backends, scope, parsed, index) for index in range(len(anatomy.steps))]
 

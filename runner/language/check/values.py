@@ -10,7 +10,7 @@ from runner.core.diagnostics import Diagnostic, Severity, one_of, unknown
 from runner.language.backends import Backends
 from runner.language.check.functions import prelude_names
 from runner.language.check.names import OPTION_KINDS
-from runner.language.check.scope import AFTER_LET, PRELUDE, READY, Scope, making, parts_of_case, references
+from runner.language.check.scope import AFTER_LET, PRELUDE, READY, making, parts_of_case, references, scope_of
 from runner.language.read import python
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath
@@ -29,7 +29,7 @@ SPY_KEYS: Mapping[str, tuple[str, ...]] = {
 
 def let_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """Yield names of let that are taken, and references to values that are not defined yet."""
-    scope = Scope(anatomy)
+    scope = scope_of(anatomy)
     for index, (name, entry) in enumerate(anatomy.data.get("let", {}).items()):
         path: DataPath = ("let", name)
         if name in (OUTPUT, EAGER, *parts_of_case(anatomy)):
@@ -39,7 +39,7 @@ def let_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
 
 def value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """Yield references of functions, inputs, options and contexts to values that are not defined when these are made."""
-    scope, data = Scope(anatomy), anatomy.data
+    scope, data = scope_of(anatomy), anatomy.data
     yield from scope.reference_problems(data.get("inputs"), ("inputs",), AFTER_LET)
     for section in ("function", "functions"):
         for path, value in _modules(data.get(section), (section,)):
@@ -102,7 +102,7 @@ def _target_problems(anatomy: Anatomy, kind: str, target: object, path: DataPath
         if not isinstance(target[0], dict) or set(target[0]) != {"ref"} or not isinstance(target[1], str):
             yield anatomy.document.problem(path, "not an object and a method", "write [{ref: NAME}, METHOD]")
             return
-        yield from Scope(anatomy).reference_problems(target, path, AFTER_LET)
+        yield from scope_of(anatomy).reference_problems(target, path, AFTER_LET)
     elif kind in ("function", "method", "class") and isinstance(target, str) and not template_form.is_template(target):
         if "." not in target:
             yield anatomy.document.problem(
@@ -115,7 +115,7 @@ def _target_problems(anatomy: Anatomy, kind: str, target: object, path: DataPath
 def handler_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """Yield handlers that are not defined after let."""
     for name, entry in anatomy.data.get("handlers", {}).items():
-        yield from Scope(anatomy).reference_problems(entry, ("handlers", name), AFTER_LET)
+        yield from scope_of(anatomy).reference_problems(entry, ("handlers", name), AFTER_LET)
 
 
 # -- functions that torch calls once per process ----------------------------------------------------------------------

@@ -61,9 +61,9 @@ class RawFunction:
     tree: ast.Module | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Anatomy:
-    """A spec split into its parts."""
+    """A spec split into its parts. Checks that need the same of it share what was computed, by its identity."""
 
     spec: SpecFile
     preludes: tuple[CodeBlock, ...]

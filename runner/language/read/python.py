@@ -71,7 +71,7 @@ def _tree(text: str) -> ast.Module:
         warnings.simplefilter("ignore")  # a SyntaxWarning is shown when the case runs
         tree = ast.parse(text)
         # compiled only for errors that ast does not report ('return' outside a function, a duplicate argument)
-        compile(text, "<spec>", "exec", dont_inherit=True)
+        compile(tree, "<spec>", "exec", dont_inherit=True)
         return tree
 
 

@@ -9,11 +9,9 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -427,21 +425,11 @@ def recognised(path: Path, content: bytes, kind: Kind, data: Any = None) -> bool
     return kind.recognises(content.decode("utf-8-sig", "replace"), os.path.basename(os.path.realpath(path)), data)
 
 
-BUFFERS: ContextVar[Mapping[Path, bytes]] = ContextVar("BUFFERS", default=MappingProxyType({}))
-"""The contents of files that an editor has not saved yet, by their absolute paths: they are read in place of the files."""
-
-
 def read_bytes(path: Path, limit: int = MAX_BYTES, article: str = "a spec") -> bytes:
     """Return the file's bytes; raise ``InvalidSpecs`` for a file that cannot be a spec: too large, a device, unreadable.
 
     ``article`` names the expected kind of file in hints.
     """
-    buffers = BUFFERS.get()
-    if buffers and Path(os.path.abspath(path)) in buffers:
-        content = buffers[Path(os.path.abspath(path))]
-        if len(content) > limit:
-            raise failure(path, f"is larger than {limit} bytes", f"{article} is a text file")
-        return content
     try:
         # checked before opening, because opening has side effects on some devices
         if not stat.S_ISREG(os.stat(path).st_mode):
