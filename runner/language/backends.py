@@ -160,7 +160,9 @@ def _build(documents: Sequence[Document], problems: list[Diagnostic], *, is_whol
             if name in places:
                 first = places[name].position((name,), key=True)
                 problems.append(
-                    document.problem((name,), f"the backend '{name}' is defined twice", f"it is first defined at {first}", key=True)
+                    document.problem(
+                        (name,), f"the backend '{name}' is defined twice", f"it is first defined at {first}", key=True, code="repeated-name"
+                    )
                 )
             places.setdefault(name, document)
     joins = {name: list(document.data[name].get("joins", [])) for name, document in places.items()}
@@ -184,12 +186,12 @@ def _join_problems(document: Document, name: str, joins: Mapping[str, list[str]]
     for index, other in enumerate(joins[name]):
         path: DataPath = (name, "joins", index)
         if other not in joins and is_whole:
-            yield document.problem(path, *unknown("backend", other, joins))
+            yield document.problem(path, *unknown("backend", other, joins), code="unknown-backend")
         elif name in _reach(other, joins):
-            yield document.problem(path, f"'{name}' joins itself through '{other}'", "break the loop")
+            yield document.problem(path, f"'{name}' joins itself through '{other}'", "break the loop", code="backend-loop")
     if "only_tags" in document.data[name] and not joins[name]:
         message = "only_tags selects specs of joined backends, and this one joins none"
-        yield document.problem((name, "only_tags"), message, "add joins: [NAME], or remove only_tags", key=True)
+        yield document.problem((name, "only_tags"), message, "add joins: [NAME], or remove only_tags", key=True, code="misplaced-key")
 
 
 def _reach(name: str, joins: Mapping[str, list[str]]) -> set[str]:
@@ -232,14 +234,22 @@ def _device_of(document: Document, name: str, problems: list[Diagnostic]) -> tup
     if module is None:
         if kind not in devices.WITHOUT_MODULE:
             hint = f"torch brings {one_of(devices.WITHOUT_MODULE)}; module: NAME registers another device"
-            problems.append(document.problem((name, "device"), f"'{kind}' is no device of torch itself, and no module registers it", hint))
+            problems.append(
+                document.problem(
+                    (name, "device"), f"'{kind}' is no device of torch itself, and no module registers it", hint, code="backend-device"
+                )
+            )
         return ()
     if kind in devices.WITHOUT_MODULE:
         message = f"torch itself brings the device '{kind}', so no module registers it"
-        problems.append(document.problem((name, "module"), message, "remove module, or name the device that the module registers"))
+        problems.append(
+            document.problem(
+                (name, "module"), message, "remove module, or name the device that the module registers", code="backend-device"
+            )
+        )
         return ()
     if (missing := missing_module(module)) is not None:
-        problems.append(document.problem((name, "module"), *missing))
+        problems.append(document.problem((name, "module"), *missing, code="unknown-name"))
     vendor = devices.VendorDevice(kind, module)
     return (Requirement(name="device", argument=str(vendor), position=document.position((name, "device"))),)
 
@@ -249,16 +259,18 @@ def _proof(document: Document, path: DataPath, body: Mapping[str, Any], problems
     if given is None:
         if body.get("compiles", True):
             hint = "add proof: {graphs: {min: 1}}, or compiles: false if it compiles nothing"
-            problems.append(document.problem(path[:1], f"the backend '{path[0]}' has no proof that it ran", hint, key=True))
+            problems.append(
+                document.problem(path[:1], f"the backend '{path[0]}' has no proof that it ran", hint, key=True, code="no-proof")
+            )
         return Proof()
     try:
         graphs = parse_count(given["graphs"]) if "graphs" in given else None
         code = _code(given["code"]) if "code" in given else None
         return Proof(graphs=graphs, code=code, choices=_choices(given.get("choices")), serves=_serves(given.get("serves", {})))
     except BadExpectation as error:
-        problems.append(document.problem((*path, *error.path), str(error), error.hint))
+        problems.append(document.problem((*path, *error.path), str(error), error.hint, code="expectation"))
     except ChecksError as error:
-        problems.append(document.problem((*path, "code"), error.message, error.hint))
+        problems.append(document.problem((*path, "code"), error.message, error.hint, code="expectation"))
     return Proof()
 
 
@@ -301,7 +313,7 @@ def read_requirements(
         text = None if argument is None else str(argument)
         problem = _requirement_problem(name, text, is_plain=not isinstance(argument, bool | list | dict))
         if problem is not None:
-            problems.append(document.problem(place, *problem, key=isinstance(entry, dict) and name not in CAPABILITIES))
+            problems.append(document.problem(place, *problem, key=isinstance(entry, dict) and name not in CAPABILITIES, code="capability"))
             continue
         found.append(Requirement(name=name, argument=text, position=document.position(place)))
     return tuple(found)

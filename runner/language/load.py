@@ -244,5 +244,5 @@ def duplicate_ids(cases: Iterable[Case]) -> list[Diagnostic]:
         if other.spec != case.spec and (other.spec, case.spec) not in reported:
             reported.add((other.spec, case.spec))
             message = f"the case id '{case.id}' stands in {other.spec} too"
-            problems.append(Diagnostic(position=case.position, message=message, hint="rename one of the files"))
+            problems.append(Diagnostic(position=case.position, message=message, hint="rename one of the files", code="repeated-id"))
     return problems

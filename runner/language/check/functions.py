@@ -39,12 +39,14 @@ def _entry_problems(anatomy: Anatomy, function: RawFunction) -> Iterator[Diagnos
     wanted = anatomy.data.get("entry") if function.name == ONLY else None
     if wanted is not None and wanted not in python.top_level_names(function.tree):
         message, hint = unknown("entry", wanted, names)
-        yield anatomy.document.problem(("entry",), message, hint)
+        yield anatomy.document.problem(("entry",), message, hint, code="unknown-name")
     elif wanted is None and not names:
-        yield anatomy.document.problem(function.path, "no function: the Python has no top-level def", "write def fn(...): ...")
+        yield anatomy.document.problem(
+            function.path, "no function: the Python has no top-level def", "write def fn(...): ...", code="no-function"
+        )
     elif wanted is None and len(names) > 1:
         hint = f"add entry: {names[-1]}" if function.name == ONLY else "move the others to prelude"
-        yield anatomy.document.problem(function.path, f"several top-level defs: {', '.join(names)}", hint)
+        yield anatomy.document.problem(function.path, f"several top-level defs: {', '.join(names)}", hint, code="several-functions")
 
 
 def arity_problems(anatomy: Anatomy, name: str, given: list[Any], path: DataPath) -> Iterator[Diagnostic]:
@@ -56,10 +58,10 @@ def arity_problems(anatomy: Anatomy, name: str, given: list[Any], path: DataPath
     count = sum(map(times, given))
     if arity is not None and not arity.takes(count):
         verb = "input is" if count == 1 else "inputs are"
-        yield document.problem(path, f"{arity.name} takes {arity}, {count} {verb} given", "one input for each argument")
+        yield document.problem(path, f"{arity.name} takes {arity}, {count} {verb} given", "one input for each argument", code="arity")
     elif arity is not None and arity.keywords:
         message = f"{arity.name} needs {one_of(arity.keywords)} by keyword"
-        yield document.problem(path, message, "inputs are given by position: give it a default, or remove the '*'")
+        yield document.problem(path, message, "inputs are given by position: give it a default, or remove the '*'", code="arity")
 
 
 def _arity(anatomy: Anatomy, function: RawFunction) -> python.Arity | None:
@@ -95,11 +97,13 @@ def input_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]
             kind = next(word for word in table if word in entry)
             if table is INPUT_KEYS and REPEAT in entry and kind != Ref.kind and isinstance(path[-1], str):
                 hint = "it stands in a list: inputs, or args of a call"
-                yield anatomy.document.problem((*path, REPEAT), "'repeat' outside of a list of inputs", hint, key=True)
+                yield anatomy.document.problem(
+                    (*path, REPEAT), "'repeat' outside of a list of inputs", hint, key=True, code="misplaced-key"
+                )
             for key in entry.keys() - {kind, *table[kind]}:
                 owners = [word for word, keys in table.items() if key in keys]
                 message, hint = f"'{key}' does not go with '{kind}'", f"it goes with {one_of(owners)}"
-                yield anatomy.document.problem((*path, key), message, hint, key=True)
+                yield anatomy.document.problem((*path, key), message, hint, key=True, code="misplaced-key")
 
 
 def input_values(anatomy: Anatomy) -> Iterator[tuple[DataPath, Any]]:
@@ -152,15 +156,15 @@ def path_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
         found = python.find_name(dotted, prelude)
         if found is not None:
             hint = f"write {path[-1]}: {{ref: {dotted}}}" if path[-1] == "call" and dotted.split(".")[0] in named else found[1]
-            yield anatomy.document.problem(path, found[0], hint)
+            yield anatomy.document.problem(path, found[0], hint, code="unknown-name")
     for path, name in _exceptions(anatomy):
         if template_form.is_template(name):
             continue
         if "." not in name and not python.is_exception(name):
             message, hint = unknown("exception", name, python.exceptions())
-            yield anatomy.document.problem(path, message, hint)
+            yield anatomy.document.problem(path, message, hint, code="unknown-name")
         elif "." in name and name.split(".")[0] not in required and (found := python.find_name(name, set())) is not None:
-            yield anatomy.document.problem(path, *found)
+            yield anatomy.document.problem(path, *found, code="unknown-name")
 
 
 def prelude_names(anatomy: Anatomy) -> set[str]:
@@ -225,7 +229,7 @@ def problems_of(anatomy: Anatomy, chosen: Sequence[Backend], among: Sequence[Dat
             continue
         if kind not in kinds.values():
             known = sorted({*devices.WITHOUT_MODULE, *kinds.values()})
-            yield anatomy.document.problem((*path, "device"), *unknown("device", device, known))
+            yield anatomy.document.problem((*path, "device"), *unknown("device", device, known), code="unknown-name")
         elif other := next((name for name, own in kinds.items() if own != kind), ""):
             hint = f"without 'device' each backend uses its own; or write a spec for the backends whose device is {kind}"
-            yield anatomy.document.problem((*path, "device"), f"the backend '{other}' has no device '{kind}'", hint)
+            yield anatomy.document.problem((*path, "device"), f"the backend '{other}' has no device '{kind}'", hint, code="wrong-device")

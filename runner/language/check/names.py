@@ -34,12 +34,12 @@ def name_problems(anatomy: Anatomy, tables: NameTables) -> list[Diagnostic]:
             continue
         problem = (_problem_in_compile if in_compile else name_problem)(tables, kind, name)
         if problem is not None and not unlisted:
-            problems.append(document.problem(path, *problem, key=True))
+            problems.append(document.problem(path, *problem, key=True, code="unknown-name"))
         elif kind is NameKind.COUNTER and not unlisted and allows_zero(document.value(path)):
             found = tables.lookup(kind, name)
             if found.by_pattern:
                 message = f"the counter '{name}' may not be expected to be 0: its name is made at run time, and a misspelt one is always 0"
-                problems.append(document.problem(path, message, found.hint or "expect at least 1", key=True))
+                problems.append(document.problem(path, message, found.hint or "expect at least 1", key=True, code="cannot-fail"))
     return problems
 
 
@@ -57,13 +57,13 @@ def value_problems(anatomy: Anatomy, tables: NameTables) -> Iterator[Diagnostic]
             mode = compile_.get("mode")
             found = None if template_form.is_template(mode) else tables.mode_problem(mode)
             if found is not None:
-                yield document.problem((*path, "compile", "mode"), *found)
+                yield document.problem((*path, "compile", "mode"), *found, code="option-value")
 
 
 def _filter_problems(document: Document, options: object, path: DataPath) -> Iterator[Diagnostic]:
     given = options.get(GUARD_FILTER) if isinstance(options, dict) else None
     if given is not None and not template_form.is_template(given) and (found := filter_problem(given)) is not None:
-        yield document.problem(path, *found)
+        yield document.problem(path, *found, code="option-value")
 
 
 def filter_problem(value: object) -> tuple[str, str] | None:
@@ -83,7 +83,7 @@ def section_problems(document: Document, options: object, path: DataPath, sectio
         value = document.value(place)
         found = value_problem(tables, OPTION_KINDS[section], name, value)
         if found is not None:
-            yield document.problem(place, *found)
+            yield document.problem(place, *found, code="option-value")
 
 
 def value_problem(tables: NameTables, kind: NameKind, name: str, value: object) -> tuple[str, str] | None:

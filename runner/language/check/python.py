@@ -35,7 +35,7 @@ class Block:
     def problem(self, node: ast.expr, message: str, hint: str) -> Diagnostic:
         """Return a diagnostic at a node."""
         position = python.place(self.document, self.path, self.code, node.lineno, node.col_offset + 1)
-        return Diagnostic(position=position, message=message, hint=hint)
+        return Diagnostic(position=position, message=message, hint=hint, code="python-name")
 
 
 def blocks(anatomy: Anatomy) -> Iterator[Block]:

@@ -97,7 +97,7 @@ class Scope:
         for place, text in references(value, path):
             found = None if template_form.is_template(text) else self.problem(str(text), moment, without=without)
             if found is not None:
-                yield self._document.problem(place, *found)
+                yield self._document.problem(place, *found, code="unknown-name")
 
 
 _GIVEN = ("torch", "params")

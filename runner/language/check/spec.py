@@ -82,7 +82,7 @@ def matrix_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic
     for index, name in enumerate(anatomy.data["backends"]):
         if name not in backends.names:
             message, hint = unknown("backend", name, backends.names)
-            yield anatomy.document.problem(("backends", index), message, hint)
+            yield anatomy.document.problem(("backends", index), message, hint, code="unknown-backend")
     if any(name not in backends.by_name for name in anatomy.data["backends"]):
         return
     document = anatomy.document
@@ -96,37 +96,51 @@ def matrix_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic
     problems.extend(excluded := matrix.exclusion_problems(document, axes, chosen))
     yield from excluded
     if not problems and next(matrix.points(document, axes, chosen), None) is None:
-        yield document.problem(("exclude",), "every point of the matrix is excluded: the spec has no cases", "exclude less", key=True)
+        yield document.problem(
+            ("exclude",), "every point of the matrix is excluded: the spec has no cases", "exclude less", key=True, code="no-cases"
+        )
 
 
 def clashing_keys(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield the problems of keys of which a spec has one; what the others mean is not known."""
     document, data = anatomy.document, anatomy.data
     if "steps" in data and "expect" in data and not data.keys() & {SOURCE, TRITON}:
-        yield document.problem(("expect",), "'expect' beside 'steps'", "write expect in each step", key=True)
+        yield document.problem(("expect",), "'expect' beside 'steps'", "write expect in each step", key=True, code="clashing-keys")
     if "function" in data and "functions" in data:
-        yield document.problem(("functions",), "'functions' beside 'function'", "put all of them into functions", key=True)
+        yield document.problem(
+            ("functions",), "'functions' beside 'function'", "put all of them into functions", key=True, code="clashing-keys"
+        )
 
 
 def _shape(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """Yield the problems of an entry without functions, and of a spec that expects nothing."""
     document, data = anatomy.document, anatomy.data
     if "entry" in data and not isinstance(data.get("function"), str):
-        yield document.problem(("entry",), "'entry' without Python in 'function'", "entry selects one of several top-level defs", key=True)
+        yield document.problem(
+            ("entry",),
+            "'entry' without Python in 'function'",
+            "entry selects one of several top-level defs",
+            key=True,
+            code="misplaced-key",
+        )
     if not any(step.expectations for step in anatomy.steps):
         hint = "add expect: [{close: {to: eager}}], or expect: [{runs: {}}] if that is the claim"
-        yield document.problem(("steps",) if "steps" in data else (), "the spec expects nothing", hint, key=True)
+        yield document.problem(("steps",) if "steps" in data else (), "the spec expects nothing", hint, key=True, code="expects-nothing")
 
 
 def _values(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """Yield the problems of values with the right type and no meaning."""
     document, data = anatomy.document, anatomy.data
     if not math.isfinite(data.get("timeout", 0)):
-        yield document.problem(("timeout",), f"the timeout is {data['timeout']}", "write a number of seconds")
+        yield document.problem(("timeout",), f"the timeout is {data['timeout']}", "write a number of seconds", code="out-of-range")
     compile_ = data.get("compile", {})
     if compile_.get("mode") is not None and "options" in compile_:
         yield document.problem(
-            ("compile", "options"), "'options' beside 'mode': torch.compile accepts only one of them", "use config", key=True
+            ("compile", "options"),
+            "'options' beside 'mode': torch.compile accepts only one of them",
+            "use config",
+            key=True,
+            code="clashing-keys",
         )
     for layer in (*anatomy.spec.defaults, document):
         yield from process_problems(layer, ())
@@ -139,10 +153,14 @@ def process_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]
     data = document.value(path)
     for name, value in data.get("env", {}).items():
         if isinstance(value, str) and "\0" in value:
-            yield document.problem((*path, "env", name), f"a NUL character in {name}", "no environment variable can hold one")
+            yield document.problem(
+                (*path, "env", name), f"a NUL character in {name}", "no environment variable can hold one", code="nul-character"
+            )
     seed = data.get("torch", {}).get("seed", 0)
     if isinstance(seed, int) and seed >= 1 << 63:
-        yield document.problem((*path, "torch", "seed"), f"the seed {seed} is out of range", "at most 9223372036854775807")
+        yield document.problem(
+            (*path, "torch", "seed"), f"the seed {seed} is out of range", "at most 9223372036854775807", code="out-of-range"
+        )
 
 
 def _services(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
@@ -152,13 +170,13 @@ def _services(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
             for expectation in step.expectations:
                 if expectation.kind == "remote_cache":
                     hint = "add services: [redis]; otherwise the case would use any server that listens on this machine"
-                    yield anatomy.document.problem(expectation.path, "'remote_cache' without a service", hint, key=True)
+                    yield anatomy.document.problem(expectation.path, "'remote_cache' without a service", hint, key=True, code="no-service")
         return
     for document in (*anatomy.spec.defaults, anatomy.document):
         for name in document.data.get("env", {}):
             if name.startswith("TORCHINDUCTOR_REDIS_"):
                 hint = "remove it: the runner sets the address of the case's server"
-                yield document.problem(("env", name), f"'{name}' beside 'services'", hint, key=True)
+                yield document.problem(("env", name), f"'{name}' beside 'services'", hint, key=True, code="clashing-keys")
 
 
 def requirement_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
@@ -176,7 +194,7 @@ def requirement_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagn
         if not python.is_installed(package):
             continue  # it makes the case unavailable
         if package not in required and (found := python.find_name(predicate, set())) is not None:
-            yield anatomy.document.problem(("requires", index, "call"), *found)
+            yield anatomy.document.problem(("requires", index, "call"), *found, code="unknown-name")
 
 
 # -- when -------------------------------------------------------------------------------------------------------------
@@ -197,7 +215,7 @@ def all_condition_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Dia
             if given and all(name in _known(word, backends) and name not in names for name in given):
                 hint = f"the spec has {one_of(names)}"
                 message = f"this condition never holds: no backend of the spec {'is' if word == 'backend' else 'is on'} {one_of(given)}"
-                yield anatomy.document.problem((*path, word), message, hint)
+                yield anatomy.document.problem((*path, word), message, hint, code="never-holds")
 
 
 def named_backends(data: Mapping[str, Any]) -> Iterator[str]:
@@ -215,13 +233,13 @@ def condition_problems(document: Document, path: DataPath, backends: Backends) -
                 try:
                     VersionRange.parse(when[word])
                 except BadRange as error:
-                    yield document.problem((*place, word), str(error))
+                    yield document.problem((*place, word), str(error), code="bad-range")
         for word in ("backend", "device", "vendor"):
             known = _known(word, backends)
             for index, name in enumerate(as_list(when.get(word, []))):
                 if name not in known:
                     end = (word, index) if isinstance(when[word], list) else (word,)
-                    yield document.problem((*place, *end), *unknown(word, str(name), known))
+                    yield document.problem((*place, *end), *unknown(word, str(name), known), code="unknown-name")
 
 
 VENDORS = ("amd", "intel", "nvidia")
@@ -264,16 +282,28 @@ def source_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic
     for key in _BESIDE:
         if key in data:
             yield document.problem(
-                (key,), f"'{key}' beside 'source'", "the cases of a source have functions and inputs of their own", key=True
+                (key,),
+                f"'{key}' beside 'source'",
+                "the cases of a source have functions and inputs of their own",
+                key=True,
+                code="clashing-keys",
             )
     for key in KEYS:
         if key in data.get("matrix", {}):
-            yield document.problem(("matrix", key), f"the matrix key '{key}' is the source's", "remove it, or rename it", key=True)
+            yield document.problem(
+                ("matrix", key), f"the matrix key '{key}' is the source's", "remove it, or rename it", key=True, code="reserved-name"
+            )
     for step in anatomy.steps:
         for one in step.expectations:
             body = one.body if one.kind == Close.kind and isinstance(one.body, dict) else None
             if body is None or body.get("to", EAGER) != EAGER or body.get("of", OUTPUT) != OUTPUT:
-                yield document.problem(one.path, f"'{one.kind}' of each sample of an operator", "write close: {to: eager}", key=True)
+                yield document.problem(
+                    one.path,
+                    f"'{one.kind}' of each sample of an operator",
+                    "write close: {to: eager}",
+                    key=True,
+                    code="misplaced-expectation",
+                )
     yield from _dtype_problems(anatomy)
 
 
@@ -283,10 +313,14 @@ def _dtype_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     for index, dtype in enumerate(anatomy.data[SOURCE]["opinfo"]["dtypes"]):
         if is_template(dtype):
             hint = "write all dtypes in the list: each is a case of its own, and a part of its id"
-            yield anatomy.document.problem((SOURCE, "opinfo", "dtypes", index), "a template in the dtypes of a source", hint)
+            yield anatomy.document.problem(
+                (SOURCE, "opinfo", "dtypes", index), "a template in the dtypes of a source", hint, code="misplaced-template"
+            )
         elif dtype not in known:
             message = f"no operator has samples of {dtype}"
-            yield anatomy.document.problem((SOURCE, "opinfo", "dtypes", index), message, f"dtypes: {', '.join(sorted(known))}")
+            yield anatomy.document.problem(
+                (SOURCE, "opinfo", "dtypes", index), message, f"dtypes: {', '.join(sorted(known))}", code="unknown-name"
+            )
 
 
 # -- control and audit ------------------------------------------------------------------------------------------------
@@ -316,9 +350,11 @@ def _leaves(body: object) -> Iterator[str]:
 
 def _kind_problems(anatomy: Anatomy, path: DataPath, kind: str, leaves: Mapping[str, set[str]]) -> Iterator[Diagnostic]:
     if kind not in EXPECTATIONS:
-        yield anatomy.document.problem(path, *unknown("expectation", kind, EXPECTATIONS))
+        yield anatomy.document.problem(path, *unknown("expectation", kind, EXPECTATIONS), code="unknown-name")
     elif kind not in leaves:
-        yield anatomy.document.problem(path, f"the spec expects no '{kind}'", f"it expects {', '.join(sorted(leaves)) or 'nothing'}")
+        yield anatomy.document.problem(
+            path, f"the spec expects no '{kind}'", f"it expects {', '.join(sorted(leaves)) or 'nothing'}", code="not-expected"
+        )
 
 
 def _entry_problems(anatomy: Anatomy, path: DataPath, entry: Mapping[str, str], leaves: Mapping[str, set[str]]) -> Iterator[Diagnostic]:
@@ -329,9 +365,9 @@ def _entry_problems(anatomy: Anatomy, path: DataPath, entry: Mapping[str, str], 
         return
     mutations = EXPECTATIONS[kind].mutations
     if entry["mutant"] not in mutations:
-        yield anatomy.document.problem((*path, "mutant"), *unknown("mutant", entry["mutant"], mutations))
+        yield anatomy.document.problem((*path, "mutant"), *unknown("mutant", entry["mutant"], mutations), code="unknown-name")
     if "leaf" in entry and entry["leaf"] not in leaves[kind]:
-        yield anatomy.document.problem((*path, "leaf"), *unknown("leaf", entry["leaf"], leaves[kind]))
+        yield anatomy.document.problem((*path, "leaf"), *unknown("leaf", entry["leaf"], leaves[kind]), code="unknown-name")
 
 
 # -- unused matrix keys -----------------------------------------------------------------------------------------------
@@ -367,7 +403,7 @@ def unused_key_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagno
             message = f"the matrix key '{key}' changes nothing but the seed of its cases: {where}"
             place = f'write "{{{{ {key} }}}}" in place of its value, or params.{key} in Python'
             hint = f"{place}; to only repeat cases, name the key {REPEAT}"
-            yield anatomy.document.problem(("matrix", key), message, hint, key=True)
+            yield anatomy.document.problem(("matrix", key), message, hint, key=True, code="unused-key")
 
 
 def _named_in_templates(data: object, *, skip: tuple[str, ...]) -> Iterator[str]:
@@ -405,4 +441,4 @@ def covers_problems(document: Document, cases: Iterable[Case]) -> Iterator[Diagn
             problem = None if index in reported else upstream.load().problem(entry, case.device)
             if problem is not None:
                 reported.add(index)
-                yield document.problem(("covers", index), *problem)
+                yield document.problem(("covers", index), *problem, code="unknown-test")

@@ -73,9 +73,9 @@ class StepInSpec:
         script = self.anatomy.scripts.get(self.step.path)
         return None if script is None else script.tree
 
-    def problem(self, path: DataPath, message: str, hint: str = "", *, key: bool = False) -> Diagnostic:
+    def problem(self, path: DataPath, message: str, hint: str = "", *, key: bool = False, code: str = "step") -> Diagnostic:
         """Return a diagnostic at a place of the spec."""
-        return self.anatomy.document.problem(path, message, hint, key=key)
+        return self.anatomy.document.problem(path, message, hint, key=key, code=code)
 
     def name_problem(self, name: str) -> tuple[str, str] | None:
         """Return (message, hint) for a name that is not defined when the step begins."""
@@ -105,7 +105,7 @@ def step_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
         step = around.step
         if last is not None and not step.traits.is_last:
             hint = f"move the {last} to the end: what follows would see what it did to caches, counters and parameters"
-            yield around.problem(step.path, f"the step '{step.kind}' below a {last}", hint, key=True)
+            yield around.problem(step.path, f"the step '{step.kind}' below a {last}", hint, key=True, code="step-order")
         yield from step.parsed.problems(around)
         last = step.kind if step.traits.is_last else last
 
@@ -134,7 +134,7 @@ def _context_problems(anatomy: Anatomy, step: RawStep, scope: Scope, moment: Mom
                 for path, text in references(document.data["context"], ("context",)):
                     found = None if template_form.is_template(text) else scope.problem(text, moment)
                     if found is not None:
-                        yield document.problem(path, *found)
+                        yield document.problem(path, *found, code="unknown-name")
                 return
 
 
@@ -142,13 +142,21 @@ def _event_problems(anatomy: Anatomy, step: RawStep, expectation: RawExpectation
     """Yield expectations of a spy, a child or an object that does not exist."""
     document, path = anatomy.document, expectation.path
     if expectation.kind == "calls" and expectation.body["of"] not in (spies := anatomy.data.get("spies", {})):
-        yield document.problem((*path, "of"), *unknown("spy", expectation.body["of"], spies))
+        yield document.problem((*path, "of"), *unknown("spy", expectation.body["of"], spies), code="unknown-name")
     if expectation.kind == "exit" and not step.traits.has_exit:
         with_exit = one_of(word for word, kind in STEPS.items() if kind.traits.has_exit)
-        yield document.problem(path, f"the step '{step.kind}' spawns no child", f"exit goes with {with_exit}", key=True)
+        yield document.problem(
+            path, f"the step '{step.kind}' spawns no child", f"exit goes with {with_exit}", key=True, code="misplaced-expectation"
+        )
     if expectation.kind in REPEATS and not step.traits.can_be_called_again and step.traits.has_result:
         repeated = one_of(word for word, kind in STEPS.items() if kind.traits.can_be_called_again)
-        yield document.problem(path, f"the step '{step.kind}' cannot be repeated", f"{expectation.kind} goes with {repeated}", key=True)
+        yield document.problem(
+            path,
+            f"the step '{step.kind}' cannot be repeated",
+            f"{expectation.kind} goes with {repeated}",
+            key=True,
+            code="misplaced-expectation",
+        )
     if expectation.kind == "dead":
         for index, name in enumerate(expectation.body):
             found = scope.problem(name, READY)
@@ -156,7 +164,7 @@ def _event_problems(anatomy: Anatomy, step: RawStep, expectation: RawExpectation
                 message, hint = found
                 late = "not there yet" in message
                 hint = "objects are looked up when the case begins: name an attribute of a function, of inputs, or of a value of let"
-                yield document.problem((*path, index), message, hint if late else found[1])
+                yield document.problem((*path, index), message, hint if late else found[1], code="unknown-name")
     yield from _data_problems(document, expectation)
 
 
@@ -171,15 +179,21 @@ def _data_problems(document: Document, expectation: RawExpectation) -> Iterator[
         hint = "write the value: entries of a spy are compared with plain values"
     for place, value in places:
         for path, text in references(value, place):
-            yield document.problem(path, f"{{ref: {text}}} within what is only data: it would be compared as a map", hint)
+            yield document.problem(
+                path, f"{{ref: {text}}} within what is only data: it would be compared as a map", hint, code="misplaced-reference"
+            )
 
 
 def _binding_problems(anatomy: Anatomy, step: RawStep, name: str, bound: Mapping[str, Position]) -> Iterator[Diagnostic]:
     path = (*step.path, "as")
     if name in (OUTPUT, EAGER):
-        yield anatomy.document.problem(path, f"the name '{name}' is taken", "it is the step's own result or its reference")
+        yield anatomy.document.problem(
+            path, f"the name '{name}' is taken", "it is the step's own result or its reference", code="reserved-name"
+        )
     elif name in bound:
-        yield anatomy.document.problem(path, f"the name '{name}' is given twice", f"it stands first at line {bound[name].line}")
+        yield anatomy.document.problem(
+            path, f"the name '{name}' is given twice", f"it stands first at line {bound[name].line}", code="repeated-name"
+        )
 
 
 def _result_problems(around: StepInSpec, expectation: RawExpectation) -> Iterator[Diagnostic]:
@@ -191,14 +205,16 @@ def _result_problems(around: StepInSpec, expectation: RawExpectation) -> Iterato
     firsts = list(dict.fromkeys(name.split(".")[0] for name in parsed.names))
     if OUTPUT in firsts and not step.traits.has_result:
         results = one_of(word for word, kind in STEPS.items() if kind.traits.has_result and word != SAMPLES)
-        yield around.problem(expectation.path, f"the step '{step.kind}' has no result", f"results have {results}", key=True)
+        yield around.problem(
+            expectation.path, f"the step '{step.kind}' has no result", f"results have {results}", key=True, code="misplaced-expectation"
+        )
     elif EAGER in firsts and (why := step.parsed.why_no_reference(around.above)) is not None:
-        yield around.problem(expectation.path, *why, key=True)
+        yield around.problem(expectation.path, *why, key=True, code="misplaced-expectation")
     for name in dict.fromkeys(parsed.names):
         found = None if name.split(".")[0] in (OUTPUT, EAGER) else around.scope.problem(name, after(around.index))
         if found is not None:
             path, is_key = _place_of(expectation, name)
-            yield around.problem(path, *found, key=is_key)
+            yield around.problem(path, *found, key=is_key, code="unknown-name")
 
 
 def _place_of(expectation: RawExpectation, name: str) -> tuple[DataPath, bool]:
@@ -243,7 +259,7 @@ def expectation_problems(document: Document, expectation: RawExpectation) -> Ite
             position = document.position(path)
             if error.line and path in document.marks:
                 position = python.place(document, path, python.block_at(document, path, expectation.kind), error.line, max(error.column, 1))
-            yield Diagnostic(position=position, message=str(error), hint=error.hint)
+            yield Diagnostic(position=position, message=str(error), hint=error.hint, code="expectation")
     if expectation.kind in _COUNTED:
         yield from _unreached(document, expectation.body, expectation.path)
 
@@ -262,7 +278,7 @@ def _unreached(document: Document, counts: object, path: DataPath) -> Iterator[D
     always = next((index for index, entry in enumerate(entries) if isinstance(entry, dict) and "when" not in entry), len(entries))
     if always < len(entries) - 1:
         message = "this value is never reached: the one above it holds everywhere"
-        yield document.problem((*path, always + 1), message, "only the last may be without when")
+        yield document.problem((*path, always + 1), message, "only the last may be without when", code="never-reached")
 
 
 # -- when and repeat --------------------------------------------------------------------------------------------------
@@ -285,7 +301,9 @@ def conditional_step_problems(anatomy: Anatomy, backends: Backends) -> Iterator[
             line = anatomy.document.position(giving[-1].path, key=True).line
             what = "there is no result to use" if first == OUTPUT else f"'{first}' has no value"
             message = f"{what} where the step at line {line} is left out: it has a condition"
-            yield anatomy.document.problem(user.path, message, "give both steps the same 'when', or remove it there", key=True)
+            yield anatomy.document.problem(
+                user.path, message, "give both steps the same 'when', or remove it there", key=True, code="conditional-value"
+            )
 
 
 def repeat_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
@@ -293,7 +311,7 @@ def repeat_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic
     for step in anatomy.steps:
         if not step.traits.can_repeat and "repeat" in anatomy.document.value(step.path[:-1]):
             message = f"the step '{step.kind}' cannot be repeated"
-            yield anatomy.document.problem((*step.path[:-1], "repeat"), message, step.traits.why_once, key=True)
+            yield anatomy.document.problem((*step.path[:-1], "repeat"), message, step.traits.why_once, key=True, code="misplaced-key")
 
 
 def _uses(step: RawStep) -> Iterator[tuple[str, RawStep | RawExpectation]]:

@@ -38,14 +38,14 @@ def target_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic
         return
     if document.marks.get(("backends",)) != document.marks.get((KEY,)):
         message = "'backends' beside 'targets'"
-        yield document.problem(("backends",), message, "its cases are compiled and not executed: remove backends", key=True)
+        yield document.problem(("backends",), message, "its cases are compiled and not executed: remove backends", key=True, code="target")
     if TRITON not in data:
         yield from simulated_problems(anatomy)
         return
     for key in _BESIDE:
         if key in data:
             hint = "the kernel is compiled alone: write triton, prelude and expect"
-            yield document.problem((key,), f"'{key}' beside 'targets'", hint, key=True)
+            yield document.problem((key,), f"'{key}' beside 'targets'", hint, key=True, code="target")
     for step in anatomy.steps:
         for one in step.expectations:
             yield from _expectation_problems(anatomy, one)
@@ -56,19 +56,27 @@ def _without_targets(anatomy: Anatomy) -> Iterator[Diagnostic]:
     for backend in OFFLINE_BACKENDS:
         if backend in data["backends"]:
             path = ("backends", data["backends"].index(backend))
-            yield document.problem(path, f"the backend '{backend}' without targets", f"write targets: [{EXAMPLE}] in place of backends")
+            yield document.problem(
+                path, f"the backend '{backend}' without targets", f"write targets: [{EXAMPLE}] in place of backends", code="target"
+            )
     if TRITON in data:
-        yield document.problem((TRITON,), "'triton' without 'targets'", f"write targets: [{EXAMPLE}] in place of backends", key=True)
+        yield document.problem(
+            (TRITON,), "'triton' without 'targets'", f"write targets: [{EXAMPLE}] in place of backends", key=True, code="target"
+        )
     if TRITON in data.get("control", {}):
-        yield document.problem(("control", TRITON), "a control of 'triton' without 'triton'", "remove it", key=True)
+        yield document.problem(("control", TRITON), "a control of 'triton' without 'triton'", "remove it", key=True, code="target")
     for step in anatomy.steps:
         for one in step.expectations:
             if one.kind in _NEEDS_TARGETS:
                 hint = "it is for kernels that are compiled for targets"
-                yield document.problem(one.path, f"'{one.kind}' without 'targets'", hint, key=True)
+                yield document.problem(one.path, f"'{one.kind}' without 'targets'", hint, key=True, code="target")
             elif stage_of(one) is not None:
                 yield document.problem(
-                    (*one.path, "stage"), "'stage' without 'targets'", "remove it: generated code has no stages", key=True
+                    (*one.path, "stage"),
+                    "'stage' without 'targets'",
+                    "remove it: generated code has no stages",
+                    key=True,
+                    code="target",
                 )
 
 
@@ -76,12 +84,14 @@ def _expectation_problems(anatomy: Anatomy, one: RawExpectation) -> Iterator[Dia
     document, stage = anatomy.document, stage_of(one)
     if stage == WRAPPER:
         hint = "a kernel of Triton has no wrapper: Inductor writes one, for function: in place of triton:"
-        yield document.problem((*one.path, "stage"), f"the stage '{WRAPPER}' beside 'triton'", hint)
+        yield document.problem((*one.path, "stage"), f"the stage '{WRAPPER}' beside 'triton'", hint, code="target")
     if one.kind not in LEVELS:
-        yield document.problem(one.path, f"'{one.kind}' of a kernel that is not executed", f"it may have {one_of(LEVELS)}", key=True)
+        yield document.problem(
+            one.path, f"'{one.kind}' of a kernel that is not executed", f"it may have {one_of(LEVELS)}", key=True, code="target"
+        )
     if one.kind == "filecheck" and stage is None:
         hint = f"write filecheck: {{stage: {ISA['hip']}, checks: ...}}; stages: {', '.join(ALL_STAGES)}"
-        yield document.problem(one.path, "'filecheck' of a kernel without a stage", hint, key=True)
+        yield document.problem(one.path, "'filecheck' of a kernel without a stage", hint, key=True, code="target")
     if stage in ISA.values():
         yield from _name_problems(anatomy, one)
     yield from stage_problems(anatomy, one)
@@ -98,7 +108,7 @@ def _name_problems(anatomy: Anatomy, one: RawExpectation) -> Iterator[Diagnostic
             if all(_matches(directive, name) for directive in found):
                 message = f"the name of the kernel '{name}' matches every directive, and stands in every compiled text"
                 hint = "rename the kernel, or write more of the instruction"
-                yield anatomy.document.problem((*one.path, "checks"), message, hint)
+                yield anatomy.document.problem((*one.path, "checks"), message, hint, code="target")
 
 
 def _matches(directive: Directive, name: str) -> bool:
@@ -120,7 +130,7 @@ def stage_problems(anatomy: Anatomy, one: RawExpectation) -> Iterator[Diagnostic
     made = {made for name in anatomy.data[KEY] for made in STAGES[TARGETS[name].backend]}
     if stage in ALL_STAGES and stage not in made:
         message = f"no target of the spec has the stage '{stage}'"
-        yield anatomy.document.problem((*one.path, "stage"), message, f"its targets have {one_of(sorted(made))}")
+        yield anatomy.document.problem((*one.path, "stage"), message, f"its targets have {one_of(sorted(made))}", code="target")
 
 
 # -- simulated targets ----------------------------------------------------------------------------------------------
@@ -148,15 +158,15 @@ def simulated_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     document, data = anatomy.document, anatomy.data
     if not anatomy.functions:
         hint = "add function: for code that Inductor generates, or triton: {source: ..., signature: ...} for a kernel of your own"
-        yield document.problem((KEY,), "'targets' without 'triton' and 'function'", hint, key=True)
+        yield document.problem((KEY,), "'targets' without 'triton' and 'function'", hint, key=True, code="target")
         return
     for index, name in enumerate(data[KEY]):
         if name not in PROPERTIES:
             hint = f"code is generated for {one_of(PROPERTIES)}"
-            yield document.problem((KEY, index), f"the properties of '{name}' are not known", hint)
+            yield document.problem((KEY, index), f"the properties of '{name}' are not known", hint, code="target")
     for key, why in _REFUSED.items():
         if key in data:
-            yield document.problem((key,), f"'{key}' on a simulated GPU", why, key=True)
+            yield document.problem((key,), f"'{key}' on a simulated GPU", why, key=True, code="target")
     for layer in (*anatomy.spec.defaults, document):
         yield from _option_problems(layer, ())
     if "control" in data:
@@ -165,9 +175,11 @@ def simulated_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     for step in anatomy.steps:
         if step.kind not in _STEPS:
             hint = f"nothing runs: write {one_of(_STEPS)}"
-            yield document.problem(step.path, f"the step '{step.kind}' on a simulated GPU", hint, key=True)
+            yield document.problem(step.path, f"the step '{step.kind}' on a simulated GPU", hint, key=True, code="target")
         elif isinstance(step.arguments, dict) and step.arguments.get("eager"):
-            yield document.problem((*step.path, "eager"), "an eager call on a simulated GPU", "nothing runs: remove the step")
+            yield document.problem(
+                (*step.path, "eager"), "an eager call on a simulated GPU", "nothing runs: remove the step", code="target"
+            )
         for one in step.expectations:
             yield from _expectation_problems_of_simulated(anatomy, one)
 
@@ -183,7 +195,7 @@ def _option_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]
         for where, options in entries:
             for name, value in options.items():
                 if (why := _refusal(section, name, value)) is not None:
-                    yield document.problem((*path, *where, name), f"'{name}' on a simulated GPU", why, key=True)
+                    yield document.problem((*path, *where, name), f"'{name}' on a simulated GPU", why, key=True, code="target")
 
 
 def _refusal(section: str, name: str, value: object) -> str | None:
@@ -199,26 +211,26 @@ def _refusal(section: str, name: str, value: object) -> str | None:
 def _compile_problems(document: Document, given: Mapping[str, object]) -> Iterator[Diagnostic]:
     mode = str(given.get("mode"))
     if mode in REFUSED_MODES:
-        yield document.problem(("compile", "mode"), f"the mode '{mode}' on a simulated GPU", REFUSED_MODES[mode])
+        yield document.problem(("compile", "mode"), f"the mode '{mode}' on a simulated GPU", REFUSED_MODES[mode], code="target")
     options = given.get("options")
     for name, value in options.items() if isinstance(options, Mapping) else ():
         if (why := _refusal("config", name, value)) is not None:
-            yield document.problem(("compile", "options", name), f"'{name}' on a simulated GPU", why, key=True)
+            yield document.problem(("compile", "options", name), f"'{name}' on a simulated GPU", why, key=True, code="target")
     if given.get("fullgraph") is False:
         hint = "nothing runs, so that only the first graph would be seen: remove it"
-        yield document.problem(("compile", "fullgraph"), "graph breaks on a simulated GPU", hint)
+        yield document.problem(("compile", "fullgraph"), "graph breaks on a simulated GPU", hint, code="target")
     if given.get("backend", "inductor") != "inductor":
-        yield document.problem(("compile", "backend"), "another backend of torch.compile on a simulated GPU", "remove it")
+        yield document.problem(("compile", "backend"), "another backend of torch.compile on a simulated GPU", "remove it", code="target")
 
 
 def _expectation_problems_of_simulated(anatomy: Anatomy, one: RawExpectation) -> Iterator[Diagnostic]:
     document = anatomy.document
     if one.kind not in OF_SIMULATED:
         hint = f"nothing runs: it may have {one_of(OF_SIMULATED)}"
-        yield document.problem(one.path, f"'{one.kind}' of code that is not executed", hint, key=True)
+        yield document.problem(one.path, f"'{one.kind}' of code that is not executed", hint, key=True, code="target")
     if one.kind == "filecheck" and stage_of(one) is None:
         hint = f"write filecheck: {{stage: {WRAPPER}, checks: ...}}; stages: {', '.join((WRAPPER, *ALL_STAGES))}"
-        yield document.problem(one.path, "'filecheck' of compiled code without a stage", hint, key=True)
+        yield document.problem(one.path, "'filecheck' of compiled code without a stage", hint, key=True, code="target")
     yield from stage_problems(anatomy, one)
     if one.kind == "choices":
         yield from _choices_problems(document, one)
@@ -228,7 +240,7 @@ def _choices_problems(document: Document, one: RawExpectation) -> Iterator[Diagn
     for name in ("timed", "won"):
         if name in one.body:
             hint = f"which is fastest is not known: write {one_of(_COUNTED)}"
-            yield document.problem((*one.path, name), f"'{name}' of candidates that are not timed", hint, key=True)
+            yield document.problem((*one.path, name), f"'{name}' of candidates that are not timed", hint, key=True, code="target")
     if one.body.get("backend") != "TRITON" and any(name in one.body for name in ("compiled", "failed")):
         hint = "only candidates of Triton are compiled: add backend: TRITON, or write rendered"
-        yield document.problem(one.path, "'choices' counts what is not compiled", hint, key=True)
+        yield document.problem(one.path, "'choices' counts what is not compiled", hint, key=True, code="target")

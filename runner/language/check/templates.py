@@ -32,12 +32,17 @@ def check_templates(anatomy: Anatomy, backends: Backends, names: NameTables, fou
     known = {*_OF_A_BACKEND, *(axis.key for axis in axes)}
     for path, template in _parsed(document, substitution.occurrences(document.data), problems):
         unknown_names = sorted(template.names - known - {templates.DEFERRED_NAME})
-        problems.extend(document.problem(path, *_unknown_name(name, known)) for name in unknown_names)
+        problems.extend(document.problem(path, *_unknown_name(name, known), code="unknown-name") for name in unknown_names)
         if template.is_deferred:
             problems.extend(_deferred_problems(document, path))
             if schema.containers_at(document.data, "spec", path):
                 problems.append(
-                    document.problem(path, "a list or a map of facts", "facts are texts and numbers: write them in its entries")
+                    document.problem(
+                        path,
+                        "a list or a map of facts",
+                        "facts are texts and numbers: write them in its entries",
+                        code="misplaced-template",
+                    )
                 )
         elif not unknown_names:
             parsed[path] = template
@@ -55,7 +60,7 @@ def _parsed(
         try:
             yield path, templates.parse(text)
         except templates.TemplateError as error:
-            problems.append(document.problem(path, str(error), error.hint))
+            problems.append(document.problem(path, str(error), error.hint, code="template"))
 
 
 def _unknown_name(name: str, known: Iterable[str]) -> tuple[str, str]:
@@ -67,7 +72,7 @@ def _deferred_problems(document: Document, path: DataPath) -> Iterator[Diagnosti
     """Yield a problem for a template with facts in a place that is judged, printed or used as a seed before the machine is known."""
     if path[0] in ("summary", "covers", "requires") or "expect" in path or path[-2:] == ("torch", "seed"):
         hint = "use facts in options, inputs and arguments; use when: for expectations that depend on the machine"
-        yield document.problem(path, "facts are known only on the machine that runs the case", hint)
+        yield document.problem(path, "facts are known only on the machine that runs the case", hint, code="misplaced-template")
 
 
 # -- files shared by many specs -------------------------------------------------------------------------------------------
@@ -82,7 +87,7 @@ def layer_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
             problems.extend(_deferred_problems(document, place))
         for name in sorted(template.names - _OF_A_BACKEND - {templates.DEFERRED_NAME}):
             hint = "a file shared by many specs can use backend, device and facts"
-            problems.append(document.problem(place, f"unknown name '{name}' in a template", hint))
+            problems.append(document.problem(place, f"unknown name '{name}' in a template", hint, code="unknown-name"))
     yield from dict.fromkeys(problems)
 
 
@@ -101,7 +106,7 @@ def _backend_problems(backend: Backend, backends: Backends, names: NameTables) -
         for path, name in option_names(backend.settings.get(section), (backend.name, section)):
             problem = name_problem(names, kind, name)
             if problem is not None:
-                yield document.problem(path, *problem, key=True)
+                yield document.problem(path, *problem, key=True, code="unknown-name")
         yield from section_problems(document, backend.settings.get(section), (backend.name, section), section, names)
 
 
@@ -142,7 +147,7 @@ class _Points:
             try:
                 data = substitution.replaced(data, path, inert(self.parsed[path].evaluate(names)))
             except templates.TemplateError as error:
-                found.append(document.problem(path, str(error), error.hint))
+                found.append(document.problem(path, str(error), error.hint, code="template"))
         if not found:
             for path in fresh:
                 found.extend(schema.diagnostics(document, schema.describe_at(data, "spec", path)))

@@ -33,7 +33,9 @@ def let_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     for index, (name, entry) in enumerate(anatomy.data.get("let", {}).items()):
         path: DataPath = ("let", name)
         if name in (OUTPUT, EAGER, *parts_of_case(anatomy)):
-            yield anatomy.document.problem(path, f"the name '{name}' is taken", "it is a part of the case; choose another", key=True)
+            yield anatomy.document.problem(
+                path, f"the name '{name}' is taken", "it is a part of the case; choose another", key=True, code="reserved-name"
+            )
         yield from scope.reference_problems(entry, path, making(index))
 
 
@@ -53,7 +55,7 @@ def value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]
             for path, text in references(layer.data.get(section), (section,)):
                 found = None if template_form.is_template(text) else scope.problem(text, READY)
                 if found is not None:
-                    yield layer.problem(path, *found)
+                    yield layer.problem(path, *found, code="unknown-name")
     for name, spy in data.get("spies", {}).items():
         yield from scope.reference_problems(spy.get("instead"), ("spies", name, "instead"), READY)
 
@@ -77,16 +79,16 @@ def spy_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
         for key in spy.keys() - {kind, *SPY_KEYS[kind]}:
             owners = [word for word, keys in SPY_KEYS.items() if key in keys]
             message = f"'{key}' does not go with '{kind}'"
-            yield anatomy.document.problem((*path, key), message, f"it goes with {one_of(owners)}", key=True)
+            yield anatomy.document.problem((*path, key), message, f"it goes with {one_of(owners)}", key=True, code="misplaced-key")
         for key in ("result", "instead") if "around" in spy else ():
             if key in spy:
                 hint = "the hook of around calls the original itself, and returns what the caller gets"
-                yield anatomy.document.problem((*path, key), f"'{key}' does not go with 'around'", hint, key=True)
+                yield anatomy.document.problem((*path, key), f"'{key}' does not go with 'around'", hint, key=True, code="misplaced-key")
         yield from _hook_problems(anatomy, spy, path, prelude)
         yield from _target_problems(anatomy, kind, spy[kind], (*path, kind), prelude)
         if name not in expected and "instead" not in spy:
             hint = f"add an expectation calls: {{of: {name}}}"
-            yield anatomy.document.problem(path, f"nothing is expected of the spy '{name}'", hint, key=True)
+            yield anatomy.document.problem(path, f"nothing is expected of the spy '{name}'", hint, key=True, code="expects-nothing")
 
 
 def _hook_problems(anatomy: Anatomy, spy: Mapping[str, object], path: DataPath, prelude: set[str]) -> Iterator[Diagnostic]:
@@ -94,22 +96,25 @@ def _hook_problems(anatomy: Anatomy, spy: Mapping[str, object], path: DataPath, 
         hook = spy.get(word)
         if isinstance(hook, str) and prelude.isdisjoint((hook, "*")):
             message, hint = unknown("function", hook, prelude - {"torch", "params"})
-            yield anatomy.document.problem((*path, word), f"{message} in the prelude", hint)
+            yield anatomy.document.problem((*path, word), f"{message} in the prelude", hint, code="unknown-name")
 
 
 def _target_problems(anatomy: Anatomy, kind: str, target: object, path: DataPath, prelude: set[str]) -> Iterator[Diagnostic]:
     if isinstance(target, list):
         if not isinstance(target[0], dict) or set(target[0]) != {"ref"} or not isinstance(target[1], str):
-            yield anatomy.document.problem(path, "not an object and a method", "write [{ref: NAME}, METHOD]")
+            yield anatomy.document.problem(path, "not an object and a method", "write [{ref: NAME}, METHOD]", code="bad-target")
             return
         yield from scope_of(anatomy).reference_problems(target, path, AFTER_LET)
     elif kind in ("function", "method", "class") and isinstance(target, str) and not template_form.is_template(target):
         if "." not in target:
             yield anatomy.document.problem(
-                path, f"'{target}' is no dotted path", "name it where its callers look it up: package.module.name"
+                path,
+                f"'{target}' is no dotted path",
+                "name it where its callers look it up: package.module.name",
+                code="bad-target",
             )
         elif python.is_installed(target.split(".")[0]) and (found := python.find_name(target, prelude)) is not None:
-            yield anatomy.document.problem(path, *found)
+            yield anatomy.document.problem(path, *found, code="unknown-name")
 
 
 def handler_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
@@ -167,7 +172,7 @@ def spy_warnings(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
             target = spy.get(kind)
             if isinstance(target, str) and (why := _why_once(target.replace(":", "."))):
                 message = f"the spy '{name}' may record no call of {target}: {why}, and the case starts later"
-                yield replace(anatomy.document.problem(("spies", name, kind), message, HINT), severity=Severity.WARNING)
+                yield replace(anatomy.document.problem(("spies", name, kind), message, HINT, code="called-once"), severity=Severity.WARNING)
 
 
 def isolation_of(anatomy: Anatomy) -> str:

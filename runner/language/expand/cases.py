@@ -223,7 +223,12 @@ class _Expansion:
                 if now is not None and now.value == option.value:
                     value = json.dumps(option.value, default=str)
                     message = f"the control sets {section} {name} to {value}, as the case does ({now.origin})"
-                    problem = Diagnostic(position=option.position, message=message, hint="a control is a patch under which the case fails")
+                    problem = Diagnostic(
+                        position=option.position,
+                        message=message,
+                        hint="a control is a patch under which the case fails",
+                        code="changes-nothing",
+                    )
                     problems.extend([problem] if problem not in problems else [])
         if not found and not kernel:
             return None
@@ -239,7 +244,9 @@ class _Expansion:
             unchanged = patched(given, {key: value}) == given
             message = f"the control sets {TRITON} {key} as the case does"
             hint = "a control is a patch under which the case fails"
-            problem = Diagnostic(position=self.document.position(("control", TRITON, key), key=True), message=message, hint=hint)
+            problem = Diagnostic(
+                position=self.document.position(("control", TRITON, key), key=True), message=message, hint=hint, code="changes-nothing"
+            )
             problems.extend([problem] if unchanged and problem not in problems else [])
         return kernel
 
@@ -339,7 +346,7 @@ def _judged_names(anatomy: Anatomy) -> list[tuple[NameKind, str]]:
 
 
 def _at_point(position: Position, found: tuple[str, str], point: matrix.Point) -> Diagnostic:
-    return Diagnostic(position=position, message=f"{found[0]} (at {point.bracket[:200]})", hint=found[1])
+    return Diagnostic(position=position, message=f"{found[0]} (at {point.bracket[:200]})", hint=found[1], code="option-value")
 
 
 def _compiler_of(point: matrix.Point, position: Position) -> list[Requirement]:

@@ -111,7 +111,7 @@ def _filled(found: dict[str, Option], backend: Backend) -> dict[str, Option]:
 def _conflict(section: str, name: str, mine: Option, other: Option) -> Diagnostic:
     here, there = (json.dumps(option.value, default=str) for option in (mine, other))
     message = f"{section} {name} is {here} here and {there} in the {other.layer} ({other.position})"
-    return Diagnostic(position=mine.position, message=message, hint=_way_out(section, name, here, other))
+    return Diagnostic(position=mine.position, message=message, hint=_way_out(section, name, here, other), code="conflicting-options")
 
 
 def _way_out(section: str, name: str, value: str, other: Option) -> str:

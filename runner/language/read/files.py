@@ -36,7 +36,7 @@ class Tree:
         """Return the problem of a path that leads out of the tree, without the target, because the link may belong to another user."""
         hint = "put a copy there instead of the link, or name the real path on the command line"
         message = f"{what} is reached through a link that leads out of {shown_path(self.root or path)}"
-        return Diagnostic(position=Position(file=shown_path(path)), message=message, hint=hint)
+        return Diagnostic(position=Position(file=shown_path(path)), message=message, hint=hint, code="leads-out")
 
 
 def link_problem(path: Path, tree: Tree) -> Diagnostic | None:
@@ -187,7 +187,10 @@ def _name_problem(spec: SpecPath) -> Diagnostic | None:
         return None
     message = f"the character {special!a} in the name of a spec"
     return Diagnostic(
-        position=Position(file=shown_path(spec.path)), message=message, hint="the name is part of the ids of its cases: rename the file"
+        position=Position(file=shown_path(spec.path)),
+        message=message,
+        hint="the name is part of the ids of its cases: rename the file",
+        code="file-name",
     )
 
 
@@ -195,7 +198,9 @@ def _walk(directory: Path, above: tuple[Path, ...], tree: Tree, problems: list[D
     real = directory.resolve()
     if real in above:
         position = Position(file=shown_path(directory))
-        problems.append(Diagnostic(position=position, message="this folder is a link to one above it", hint="remove the link"))
+        problems.append(
+            Diagnostic(position=position, message="this folder is a link to one above it", hint="remove the link", code="folder-loop")
+        )
         return
     if above and not tree.holds(real):
         problems.append(tree.refusal(directory, "this folder"))
@@ -204,7 +209,9 @@ def _walk(directory: Path, above: tuple[Path, ...], tree: Tree, problems: list[D
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
     except OSError as error:
         position = Position(file=shown_path(directory))
-        problems.append(Diagnostic(position=position, message=f"cannot be read: {error.strerror}", hint="check its permissions"))
+        problems.append(
+            Diagnostic(position=position, message=f"cannot be read: {error.strerror}", hint="check its permissions", code="unreadable-file")
+        )
         return
     for entry in entries:
         if entry.name.startswith((".", "_")):
@@ -294,12 +301,12 @@ def _extends_problem(document: Document, base: str, target: Path, walked: tuple[
     if not tree.holds(target):
         # checked before existence, so that the message does not reveal whether a file outside exists
         hint = "defaults can only extend files of their own project: copy the file there"
-        return document.problem(path, f"'{base}' leads out of {shown_path(tree.root or target)}", hint)
+        return document.problem(path, f"'{base}' leads out of {shown_path(tree.root or target)}", hint, code="leads-out")
     if target in walked:
         loop = " -> ".join(shown_path(step) for step in (*walked, target))
-        return document.problem(path, f"defaults that loop: {loop}", "remove one of the extends")
+        return document.problem(path, f"defaults that loop: {loop}", "remove one of the extends", code="defaults-loop")
     if not os.path.lexists(target):
-        return document.problem(path, f"no such file: {base}", "the path is relative to this file")
+        return document.problem(path, f"no such file: {base}", "the path is relative to this file", code="no-such-file")
     return None
 
 

@@ -83,14 +83,25 @@ def axes(document: Document) -> tuple[tuple[Axis, ...], list[Diagnostic]]:
     for key, entries in document.data.get("matrix", {}).items():
         if key in reserved:
             problems.append(
-                document.problem(("matrix", key), f"the matrix key '{key}' is reserved", f"reserved keys: {one_of(reserved)}", key=True)
+                document.problem(
+                    ("matrix", key),
+                    f"the matrix key '{key}' is reserved",
+                    f"reserved keys: {one_of(reserved)}",
+                    key=True,
+                    code="reserved-name",
+                )
             )
         labels = [_label(document, key, index, entry) for index, entry in enumerate(entries)]
         seen: set[str] = set()
         for index, label in enumerate(labels):
             if label in seen:
                 problems.append(
-                    document.problem(("matrix", key, index), f"the value {label} of '{key}' is repeated", "give each a different id")
+                    document.problem(
+                        ("matrix", key, index),
+                        f"the value {label} of '{key}' is repeated",
+                        "give each a different id",
+                        code="repeated-entry",
+                    )
                 )
             seen.add(label)
         values = [entry["value"] if isinstance(entry, dict) else entry for entry in entries]
@@ -120,11 +131,11 @@ def size_problem(document: Document, axes: Sequence[Axis], backends: int) -> Dia
         # Python does not print numbers with thousands of digits
         shown = f"{count:,}" if count < _COUNTABLE else f"more than {_COUNTABLE:,}"
         message = f"a matrix of {shown} cases; at most {MAX_POINTS:,} are expanded"
-        return document.problem(("matrix",), message, "use fewer values, or write several specs", key=True)
+        return document.problem(("matrix",), message, "use fewer values, or write several specs", key=True, code="too-many-cases")
     exclusions = len(document.data.get("exclude", []))
     if exclusions > MAX_EXCLUSIONS:
         message = f"{exclusions:,} exclusions; at most {MAX_EXCLUSIONS:,} are compared"
-        return document.problem(("exclude",), message, "write a list of values in one exclusion", key=True)
+        return document.problem(("exclude",), message, "write a list of values in one exclusion", key=True, code="too-many-cases")
     return None
 
 
@@ -183,13 +194,17 @@ def exclusion_problems(document: Document, axes: Sequence[Axis], backends: Seque
                 continue
             if key != "backend" and key not in by_key:
                 message, hint = unknown("matrix key", key, [*by_key, "backend"])
-                problems.append(document.problem(path, message, hint, key=True))
+                problems.append(document.problem(path, message, hint, key=True, code="unknown-name"))
                 continue
             if wanted == []:
-                problems.append(document.problem(path, f"an empty list for '{key}': this excludes nothing", "remove the key"))
+                problems.append(
+                    document.problem(path, f"an empty list for '{key}': this excludes nothing", "remove the key", code="excludes-nothing")
+                )
             for place, value in enumerate(as_list(wanted)):
                 if not (str(value) in names if key == "backend" else by_key[key].places(value)):
                     message = f"'{key}' is never {json.dumps(value)}: this excludes nothing"
                     hint = f"it is one of {one_of(names if key == 'backend' else by_key[key].labels)}"
-                    problems.append(document.problem((*path, place) if isinstance(wanted, list) else path, message, hint))
+                    problems.append(
+                        document.problem((*path, place) if isinstance(wanted, list) else path, message, hint, code="excludes-nothing")
+                    )
     return problems

@@ -61,7 +61,7 @@ def parse(document: Document, path: DataPath, block: CodeBlock) -> Parsed:
         return Parsed(None, _python_problem(document, path, block, line, column, error.msg))
     except (ValueError, RecursionError, MemoryError) as error:
         why = str(error) or "it is nested too deep"
-        return Parsed(None, document.problem(path, f"this Python cannot be read: {why}", "write it more simply"))
+        return Parsed(None, document.problem(path, f"this Python cannot be read: {why}", "write it more simply", code="python-syntax"))
 
 
 @functools.lru_cache(maxsize=64)
@@ -77,9 +77,13 @@ def _tree(text: str) -> ast.Module:
 
 def _python_problem(document: Document, path: DataPath, block: CodeBlock, line: int, column: int, text: str) -> Diagnostic:
     if not block.exact:
-        return document.problem(path, f"Python syntax: {text} (line {line} of this text)", "write Python as a literal block: |")
+        return document.problem(
+            path, f"Python syntax: {text} (line {line} of this text)", "write Python as a literal block: |", code="python-syntax"
+        )
     position = place(document, path, block, line, column)
-    return Diagnostic(position=position, message=f"Python syntax: {text}", hint="this is Python, exactly as in a module")
+    return Diagnostic(
+        position=position, message=f"Python syntax: {text}", hint="this is Python, exactly as in a module", code="python-syntax"
+    )
 
 
 def place(document: Document, path: DataPath, block: CodeBlock, line: int, column: int) -> Position:

@@ -41,7 +41,7 @@ def line_column(data: bytes, offset: int) -> tuple[int, int]:
 def failure(path: Path, message: str, hint: str, line: int = 1, column: int = 1) -> InvalidSpecs:
     """Return the exception for one problem of a file."""
     position = Position(file=shown_path(path), line=line, column=column)
-    return InvalidSpecs([Diagnostic(position=position, message=message, hint=hint)])
+    return InvalidSpecs([Diagnostic(position=position, message=message, hint=hint, code="unreadable-file")])
 
 
 FOREIGN_BREAK = re.compile("[\x85\u2028\u2029]")
@@ -64,9 +64,11 @@ def syntax_problem(file: str, text: str, error: yaml.YAMLError) -> Diagnostic:
     position = Position(file=file, line=line, column=column)
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
     if "tab" in problem.split() or ("cannot start any token" in problem and "\t" in _line(text, line)[column - 1 : column]):
-        return Diagnostic(position=position, message="a tab cannot indent YAML", hint="use spaces")
+        return Diagnostic(position=position, message="a tab cannot indent YAML", hint="use spaces", code="yaml-syntax")
     templated = "{{" in _line(text, line) or "{{" in _line(text, line - 1)
-    return Diagnostic(position=position, message=f"YAML syntax: {problem}", hint=QUOTE if templated else _syntax_hint(problem, error))
+    return Diagnostic(
+        position=position, message=f"YAML syntax: {problem}", hint=QUOTE if templated else _syntax_hint(problem, error), code="yaml-syntax"
+    )
 
 
 QUOTE = 'put quotes around it: "{{ ... }}"'
@@ -95,7 +97,9 @@ def _syntax_hint(problem: str, error: yaml.YAMLError) -> str:
 def _reader_problem(file: str, text: str, error: Any) -> Diagnostic:
     line, column = place(text, max(int(getattr(error, "position", 0)), 0))
     hint = "write it as an escape in a double-quoted string"
-    return Diagnostic(position=Position(file=file, line=line, column=column), message="YAML syntax: a control character", hint=hint)
+    return Diagnostic(
+        position=Position(file=file, line=line, column=column), message="YAML syntax: a control character", hint=hint, code="yaml-syntax"
+    )
 
 
 def _line(text: str, number: int) -> str:
@@ -250,7 +254,7 @@ class Builder:
         """Report an empty file. Of a partly parsed file keep the top-level keys that are complete."""
         if self._documents == 0 and not self.problems:
             hint = "a spec needs at least summary, backends, function, inputs and expect" if self.kind is SPEC else self.kind.form
-            self.problems.append(Diagnostic(position=Position(file=self.file), message="the file is empty", hint=hint))
+            self.problems.append(Diagnostic(position=Position(file=self.file), message="the file is empty", hint=hint, code="empty-file"))
         if self._stack:
             self.is_whole = False
             self.root = self._stack[0].value if not self._too_large else None
@@ -361,7 +365,7 @@ class Builder:
     def _problem(self, event: Any, message: str, hint: str, *, stop: bool = False) -> None:
         start = event.start_mark
         position = Position(file=self.file, line=start.line + 1, column=start.column + 1)
-        self.problems.append(Diagnostic(position=position, message=message, hint=hint))
+        self.problems.append(Diagnostic(position=position, message=message, hint=hint, code="yaml-syntax"))
         self._stopped |= stop
 
 
