@@ -482,15 +482,6 @@ def test_report_of_a_run_that_was_cut_off_says_so(sample: Callable[[], Path]) ->
     assert "did not reach its end" in Path("run/index.html").read_text()
 
 
-def test_report_refuses_what_is_no_run(sample: Callable[[], Path], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "nowhere"]) == ExitCode.USAGE
-    journal = sample() / "run.jsonl"
-    journal.write_bytes(journal.read_bytes().replace(b'"outcome": "PASS"', b'"outcome": "XPASS"', 1))
-    assert main(["report", "run"]) == ExitCode.USAGE
-    assert "run.jsonl:" in capsys.readouterr().err
-    assert not Path("run/index.html").exists()
-
-
 def test_report_opens_a_browser_only_where_it_is_asked(
     sample: Callable[[], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,19 +11,14 @@ import pytest
 from junitparser import JUnitXml, xunit2
 from lxml import etree  # type: ignore[import-untyped]  # lxml has no py.typed, and lxml-stubs are not a dependency of the tests
 
-from runner.cli.parser import parse
 from runner.core.case import CaseId
 from runner.core.diagnostics import Position
 from runner.core.expectation import Status
 from runner.core.header import RunHeader
-from runner.core.options import MergeOptions, RunOptions
 from runner.core.outcomes import RETRIED, JUnitTag, Outcome
 from runner.core.results import Attempt, CaseResult, Verdict
-from runner.record.run_folder import RunFolder
-from runner.report import clip, junit, plain, table, verdict_text, visible_name
-from runner.report.junit import FILE_LIMIT, write_junit, write_stub
-from runner.report.setup import ReportSetup
-from runner.report.table import Reporter, Reporters
+from runner.report import clip, junit, plain, verdict_text
+from runner.report.junit import write_junit, write_stub
 
 XSD = etree.XMLSchema(etree.parse(Path(__file__).parents[1] / "data" / "junit-strict.xsd"))
 HEADER = RunHeader(
@@ -86,25 +81,6 @@ def test_a_red_case_has_its_address_in_the_html_report(report: Path) -> None:
     assert report.read_text().count("page: ") == 1
     write_junit(report, HEADER, [bad, good], folder=Path("reports/one"))
     assert "page: " not in report.read_text()
-
-
-def test_runs_and_merges_name_their_page_and_a_watch_has_none(tmp_path: Path) -> None:
-    made: list[str] = []
-
-    def reporter(setup: ReportSetup) -> Reporters:
-        made.append(setup.page)
-        return Reporters([], setup)
-
-    (_, run), (_, merged) = parse(["run"]), parse(["merge", "one"])
-    assert isinstance(run, RunOptions)
-    assert isinstance(merged, MergeOptions)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(table, "REPORTERS", [Reporter("junit", reporter, (), writes_files=True)])
-        folder = RunFolder(path=tmp_path, run_id="x")
-        table.of_run(run, folder).close()
-        table.of_merge(merged, folder).close()
-        table.of_watch(run, folder).close()
-    assert made == ["index.html", "index.html", ""]
 
 
 def test_a_case_says_where_it_stands_and_how_long_it_took(report: Path) -> None:
@@ -325,11 +301,6 @@ def test_illegal_characters_are_shown_and_not_dropped(report: Path) -> None:
         assert document(report, result(stdout=f"a{character}b")).find(".//system-out").text == f"a{escape}b", hex(code)
 
 
-def test_every_lone_surrogate_is_shown() -> None:
-    for code in range(0xD800, 0xE000):
-        assert plain(chr(code)) == visible_name(chr(code)) == f"\\u{code:04x}"
-
-
 def test_legal_characters_stay(report: Path) -> None:
     text = "]]> \U0001f600 \U0001f525 <&>\"' \ufffd e\u0301 \u4f60\u597d \u2764\ufe0f"
     assert document(report, result(stdout=text)).find(".//system-out").text == text
@@ -425,14 +396,6 @@ def test_when_nothing_fits_every_case_still_has_its_verdict(report: Path, monkey
     root = ET.parse(report).getroot()
     assert [failure.get("message", "")[-4:] for failure in root.iter("failure")] == ["r..."] * 20
     assert len(root.findall("testsuite/properties")) == 1
-
-
-@pytest.mark.nightly(reason="38 MB of text; test_the_file_is_capped_by_its_texts_and_no_case_goes reaches a cap that is made small")
-def test_the_real_cap_holds(report: Path) -> None:
-    filler = "x" * 64_000
-    root = document(report, *(result(number, stderr=filler) for number in range(600)))
-    assert report.stat().st_size <= FILE_LIMIT < 30_000_000
-    assert len(root.findall(".//failure")) == 600
 
 
 @pytest.mark.parametrize("limit", [0, 1, 10, 50, 63, 64, 65, 100])
@@ -614,32 +577,6 @@ def test_junitparser_reads_the_attempts(report: Path) -> None:
     assert failing.rerun_failures()[0].system_err == "cried 2"
 
 
-JENKINS = """\
-<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">
-  <xs:element name="{tag}">
-    <xs:complexType mixed="true">
-      <xs:sequence>
-        <xs:element name="stackTrace" type="xs:string" minOccurs="0"/>
-        <xs:element name="system-out" type="xs:string" minOccurs="0"/>
-        <xs:element name="system-err" type="xs:string" minOccurs="0"/>
-      </xs:sequence>
-      <xs:attribute name="message" type="xs:string"/>
-      <xs:attribute name="type" type="xs:string" use="required"/>
-    </xs:complexType>
-  </xs:element>
-</xs:schema>"""
-"""What the strict reader of Jenkins asks of an attempt."""
-
-
-@pytest.mark.parametrize(("header", "outcome", "tag"), [(LETS_PASS, Outcome.FLAKY, "flakyFailure"), (HEADER, Outcome.FAIL, "rerunFailure")])
-def test_an_attempt_is_what_jenkins_reads(report: Path, header: RunHeader, outcome: Outcome, tag: str) -> None:
-    schema = etree.XMLSchema(etree.fromstring(JENKINS.format(tag=tag)))
-    found = document(report, several(outcome, Outcome.FAIL, Outcome.FAIL), header=header).findall(f".//{tag}")
-    assert found
-    for one in found:
-        schema.assertValid(etree.ElementTree(one))
-
-
 @pytest.mark.parametrize("field", ["reason", "failure_type", "folder", "stdout", "stderr"])
 @pytest.mark.parametrize("header", [HEADER, LETS_PASS])
 @pytest.mark.parametrize("outcome", [Outcome.FLAKY, Outcome.FAIL])
@@ -651,12 +588,6 @@ def test_no_text_of_an_attempt_breaks_the_file(report: Path, field: str, header:
 
 
 MANY = pytest.mark.nightly(reason="twenty times as much of what ten attempts test")
-
-
-def test_when_nothing_fits_every_attempt_still_has_its_verdict(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(junit, "FILE_LIMIT", 1)
-    case = document(report, FLAKY, header=LETS_PASS).find(".//testcase")
-    assert [(one.get("message"), len(one)) for one in case.findall("flakyFailure")] == [("FAIL number 1", 0), ("CRASH number 2", 0)]
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
