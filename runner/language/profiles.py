@@ -4,10 +4,9 @@ Reading a profile needs no specs. ``plan.profile_cases`` finds the cases that it
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from runner.core.conditions import BadRange, VersionRange, as_list
 from runner.core.conformance import LEVELS
@@ -103,7 +102,7 @@ def read_profile(name: str) -> Profile:
     """Read a profile by its name or path; raise ``InvalidSpecs`` with all its problems, or ``UsageError``."""
     problems: list[Diagnostic] = []
     document = read_named(find_profile(name), PROFILE, problems)
-    problems += () if document is None else [*_problems(document), *_nothing_required(document)]
+    problems += () if document is None else _problems(document)
     if problems or document is None:
         raise InvalidSpecs(problems)
     return _profile(document)
@@ -111,79 +110,63 @@ def read_profile(name: str) -> Profile:
 
 def _problems(document: Document) -> Iterator[Diagnostic]:
     """Yield what is wrong with a profile without its specs: a range, entries that name nothing, nothing that is required."""
-    data = document.data
-    if isinstance(data.get("torch"), str):
-        try:
-            VersionRange.parse(data["torch"])
-        except BadRange as error:
-            yield document.problem(("torch",), str(error))
-    for place, entry in _entries(data.get("levels", {})):
-        if not entry.keys() & {"cases", "tag"}:
-            hint = "add cases: GLOB or tag: NAME; cases: '*' names every case that is not on request"
-            yield document.problem(place, "this entry names no cases", hint)
-
-
-def _nothing_required(document: Document) -> Iterator[Diagnostic]:
-    if not any("required" in level for level in document.data["levels"].values()):
+    levels = document.data["levels"]
+    try:
+        VersionRange.parse(document.data["torch"])
+    except BadRange as error:
+        yield document.problem(("torch",), str(error))
+    for name, level in levels.items():
+        for kind, entries in level.items():
+            for index, entry in enumerate(entries):
+                if not entry.keys() & {"cases", "tag"}:
+                    hint = "add cases: GLOB or tag: NAME; cases: '*' names every case that is not on request"
+                    yield document.problem(("levels", name, kind, index), "this entry names no cases", hint)
+    if not any("required" in level for level in levels.values()):
         hint = "add required: [{cases: GLOB}] to a level: a profile that requires nothing states nothing"
         yield document.problem(("levels",), "the profile requires no case", hint, key=True)
 
 
-def _entries(levels: Mapping[str, Any]) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:
-    for name, level in levels.items():
-        for kind, entries in level.items():
-            yield from ((("levels", name, kind, index), entry) for index, entry in enumerate(entries))
-
-
 def _profile(document: Document) -> Profile:
     data = document.data
-    usual = _names(data.get("backend", []))
+    usual = as_list(data.get("backend", []))
     specs = data.get("specs", [SHIPPED])
-    levels = data["levels"]
+
+    def beside(path: str) -> Path:
+        """Return a path of the profile, relative to its folder, as the working folder sees it."""
+        return Path(os.path.normpath(document.path.parent / path.replace("\0", "")))
+
+    def entries(level: str, kind: str) -> tuple[Entry, ...]:
+        return tuple(
+            Entry(
+                cases=tuple(as_list(entry.get("cases", []))),
+                tags=tuple(as_list(entry.get("tag", []))),
+                backends=tuple(as_list(entry.get("backend", usual))),
+                left_out=tuple(as_list(entry.get("except", []))),
+                place=("levels", level, kind, index),
+            )
+            for index, entry in enumerate(data["levels"][level].get(kind, ()))
+        )
+
     return Profile(
         name=data["profile"],
         version=data["version"],
         summary=data["summary"],
         torch=data["torch"],
-        specs=() if specs == [SHIPPED] else tuple(_specs(document, one) for one in specs),
-        backends=tuple(_beside(document, one) for one in data.get("backends", [])),
-        permissions=tuple(_permission(document, index, one) for index, one in enumerate(data.get("waivers", []))),
-        levels=tuple(_level(name, levels[name], usual) for name in LEVELS if name in levels),
+        specs=() if specs == [SHIPPED] else tuple(Path(shown_path(folder("specs"))) if path == SHIPPED else beside(path) for path in specs),
+        backends=tuple(map(beside, data.get("backends", []))),
+        permissions=tuple(
+            Permission(
+                file=shipped_waivers() if permission["file"] == SHIPPED else beside(permission["file"]),
+                ids=tuple(permission.get("ids", ())),
+                types=tuple(permission.get("types", ())),
+                place=("waivers", index),
+            )
+            for index, permission in enumerate(data.get("waivers", []))
+        ),
+        levels=tuple(
+            Level(name=name, required=entries(name, "required"), optional=entries(name, "optional"))
+            for name in LEVELS
+            if name in data["levels"]
+        ),
         document=document,
     )
-
-
-def _specs(document: Document, one: str) -> Path:
-    return Path(shown_path(folder("specs"))) if one == SHIPPED else _beside(document, one)
-
-
-def _beside(document: Document, path: str) -> Path:
-    """Return a path of a profile, relative to its folder, as the working folder sees it."""
-    return Path(os.path.normpath(document.path.parent / path.replace("\0", "")))
-
-
-def _permission(document: Document, index: int, given: Mapping[str, Any]) -> Permission:
-    file = shipped_waivers() if given["file"] == SHIPPED else _beside(document, given["file"])
-    return Permission(file=file, ids=tuple(given.get("ids", ())), types=tuple(given.get("types", ())), place=("waivers", index))
-
-
-def _level(name: str, given: Mapping[str, Any], usual: tuple[str, ...]) -> Level:
-    required, optional = (
-        tuple(_entry(entry, usual, ("levels", name, kind, index)) for index, entry in enumerate(given.get(kind, ())))
-        for kind in ("required", "optional")
-    )
-    return Level(name=name, required=required, optional=optional)
-
-
-def _entry(given: Mapping[str, Any], usual: tuple[str, ...], place: DataPath) -> Entry:
-    return Entry(
-        cases=_names(given.get("cases", [])),
-        tags=_names(given.get("tag", [])),
-        backends=_names(given["backend"]) if "backend" in given else usual,
-        left_out=_names(given.get("except", [])),
-        place=place,
-    )
-
-
-def _names(given: Sequence[str] | str) -> tuple[str, ...]:
-    return tuple(as_list(given))

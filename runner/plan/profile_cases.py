@@ -99,51 +99,32 @@ def _lost(case_id: str, cases: Sequence[Case]) -> Named:
 
 def _levels(profile: Profile, suite: _Suite, problems: list[Diagnostic]) -> tuple[ProfileLevel, ...]:
     """Return the ids of each level. What a level requires is optional in none; each id is in one level."""
-    required: dict[str, str] = {}
-    optional: dict[str, str] = {}
-    for level in profile.levels:
-        for entry in level.required:
-            _add(profile, entry, suite, required, level.name, problems)
-    for level in profile.levels:
-        for entry in level.optional:
-            _add(profile, entry, suite, optional, level.name, problems, taken=required)
+    named: dict[str, tuple[str, str]] = {}
+    for kind in ("required", "optional"):
+        for level in profile.levels:
+            for entry in level.required if kind == "required" else level.optional:
+                own = [case for case in suite.cases if not entry.backends or case.backend in entry.backends]
+                matched = {text: _matching(text, own) for text in entry.cases}
+                if wrong := list(_entry_problems(profile, entry, suite, own, matched)):
+                    problems += wrong
+                    continue
+                ids = _ids(entry, suite, own, matched)
+                new = [case_id for case_id in ids if case_id not in named]
+                named.update(dict.fromkeys(new, (level.name, kind)))
+                if not ids:
+                    hint = "list --select GLOB --backend NAME shows which cases there are"
+                    problems.append(profile.document.problem(entry.place, f"this entry names no case{_of(entry.backends)}", hint))
+                elif not new:
+                    message = f"all {len(ids)} cases of this entry are named already: {one_line(ids[0])} in {named[ids[0]][0]}"
+                    problems.append(profile.document.problem(entry.place, message, "remove the entry, or the one above that names them"))
+
+    def ids_of(level: str, kind: str) -> tuple[str, ...]:
+        return tuple(case_id for case_id, place in named.items() if place == (level, kind))
+
     return tuple(
-        ProfileLevel(
-            name=level.name,
-            required=tuple(case_id for case_id, name in required.items() if name == level.name),
-            optional=tuple(case_id for case_id, name in optional.items() if name == level.name),
-        )
+        ProfileLevel(name=level.name, required=ids_of(level.name, "required"), optional=ids_of(level.name, "optional"))
         for level in profile.levels
     )
-
-
-def _add(
-    profile: Profile,
-    entry: Entry,
-    suite: _Suite,
-    found: dict[str, str],
-    level: str,
-    problems: list[Diagnostic],
-    *,
-    taken: Mapping[str, str] | None = None,
-) -> None:
-    own = [case for case in suite.cases if not entry.backends or case.backend in entry.backends]
-    matched = {text: _matching(text, own) for text in entry.cases}
-    wrong = list(_entry_problems(profile, entry, suite, own, matched))
-    problems.extend(wrong)
-    if wrong:
-        return
-    ids = _ids(entry, suite, own, matched)
-    new = [case_id for case_id in ids if case_id not in found and case_id not in (taken or {})]
-    found.update(dict.fromkeys(new, level))
-    if not ids:
-        message = f"this entry names no case{_of(entry.backends)}"
-        hint = "list --select GLOB --backend NAME shows which cases there are"
-        problems.append(profile.document.problem(entry.place, message, hint))
-    elif not new:
-        where = found.get(ids[0]) or (taken or {}).get(ids[0])
-        message = f"all {len(ids)} cases of this entry are named already: {one_line(ids[0])} in {where}"
-        problems.append(profile.document.problem(entry.place, message, "remove the entry, or the one above that names them"))
 
 
 def _matching(text: str, cases: Sequence[Case]) -> list[Case]:

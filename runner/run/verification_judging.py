@@ -196,12 +196,12 @@ def judged_again(
             record = None
             unjudged.append(f"the profile {mine} cannot be read here: {_first(error)}")
     known = Known(signer=signature[0], is_signed=signature[1], has_files=bool(published), has_profile=bool(mine))
-    claims = claims_of(run, results, known)
+    follows, words = claims_of(run, results, known)
     return Verification(
         findings=tuple(findings),
         unjudged=tuple(unjudged),
-        follows=() if findings or unjudged else claims.follows,
-        words=claims.words,
+        follows=() if findings or unjudged else follows,
+        words=words,
         run=run.header.run_id,
         signer=signature[0],
         totals=totals(results),

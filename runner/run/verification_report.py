@@ -104,17 +104,9 @@ class Known:
     """Whether the profile was compared with one of the reader."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claims:
-    """The claims of a submission, a sentence each."""
-
-    follows: tuple[str, ...]
-    words: tuple[str, ...]
-
-
-def claims_of(run: Run, results: Sequence[CaseResult], known: Known) -> Claims:
-    """Return the claims of a run."""
-    return Claims(follows=tuple(_follows(run, results, known)), words=tuple(_words(run, results, known)))
+def claims_of(run: Run, results: Sequence[CaseResult], known: Known) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the claims of a run that follow from evidence, and those that are its author's word; a sentence each."""
+    return tuple(_follows(run, results, known)), tuple(_words(run, results, known))
 
 
 def _follows(run: Run, results: Sequence[CaseResult], known: Known) -> Iterator[str]:
