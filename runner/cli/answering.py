@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from runner.core.diagnostics import InvalidSpecs, JournalAltered, UsageError
 from runner.core.exit_codes import ExitCode
 from runner.system import output
+from runner.system.output import OUT_OF_SPACE
 from runner.system.redaction import KNOWN, learn_command
-from runner.system.streams import OUT_OF_SPACE
 
 
 def answered(command: Callable[[], ExitCode], argv: Sequence[str]) -> int:

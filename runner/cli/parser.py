@@ -15,7 +15,7 @@ from runner.core.escaping import line
 from runner.core.exit_codes import ExitCode
 from runner.core.options import Options, Reads, written
 from runner.system import output
-from runner.system.streams import guarded
+from runner.system.output import guarded
 
 _EPILOG = """exit codes: 0 passed; 1 some case failed; 2 wrong usage or an invalid spec; 3 a bug of this program;
 4 nothing was selected or executed, or a profile is INCOMPLETE; 130 interrupted. Output that cannot be written (disk full): 1"""

@@ -16,7 +16,7 @@ from runner.core.header import RunFooter, RunHeader
 from runner.core.protocol import Json
 from runner.core.results import CaseResult
 from runner.record.journal import FORMAT, JournalError, Run, encode, open_plain, read_form, standing_lines
-from runner.system.streams import naming
+from runner.system.output import naming
 
 
 class JournalWriter:

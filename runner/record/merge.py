@@ -17,8 +17,8 @@ from runner.core.header import AuditScore, RunFooter, RunHeader
 from runner.core.results import CaseResult
 from runner.record.compatibility import differences, machine_differences
 from runner.record.journal import Run, digest_of_selection, totals
+from runner.system.output import naming
 from runner.system.safe_open import open_untrusted
-from runner.system.streams import naming
 
 _SHARD = re.compile(r"([1-9][0-9]*)/([1-9][0-9]*)")
 _FOLDER = re.compile(r"cases/([0-9]{5,9})")

@@ -18,7 +18,7 @@ from runner.report import one_line, plain
 from runner.report.console import shown_id
 from runner.report.files import replace
 from runner.system.data_dirs import folder
-from runner.system.streams import OUT_OF_SPACE
+from runner.system.output import OUT_OF_SPACE
 
 FORMAT = 1
 """The number of the form of the JSON."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from runner.system.streams import naming
+from runner.system.output import naming
 
 _READER_SECONDS = 30.0
 """How long the writer waits for a reader of a named pipe."""

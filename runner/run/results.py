@@ -34,9 +34,9 @@ from runner.plan.worker_plan import digest_of, seed_of
 from runner.record.evidence import OBSERVATION, SERVICES, CaseFiles
 from runner.system import scratch
 from runner.system.availability import Verdict
+from runner.system.output import OUT_OF_SPACE
 from runner.system.redaction import MASK, is_secret_name, redacted_command
 from runner.system.safe_open import open_untrusted, tail
-from runner.system.streams import OUT_OF_SPACE
 
 _OUTPUT_BYTES = 64_000
 """The end of a worker's output that the journal records."""

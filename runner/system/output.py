@@ -1,15 +1,172 @@
-"""Output of commands. Only this module writes to standard output and error, so all output is escaped.
+"""Output of commands. Only this module writes to standard output and error, so all output is escaped, and a closed reader ends no run.
 
 ``line`` and ``lines`` print results on standard output. ``note`` and ``notes`` print messages on standard error. Their text may come from
-specs, workers, file names and the environment. The streams escape too (``streams``), for output of argparse and tracebacks.
+specs, workers, file names and the environment. The streams escape too, for output of argparse and tracebacks. This module imports nothing
+heavy, because every command loads it.
 """
 
+import contextlib
+import errno
+import io
+import os
+import select
 import sys
-from collections.abc import Iterable
-from typing import Any, TextIO, cast
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from runner.core import escaping
-from runner.system.streams import Shown
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+_READER_LEFT = (errno.EPIPE, errno.EIO)
+"""The errors of a write after the pipe's reader exited or the terminal was closed."""
+
+OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+"""The errors of a write without space, quota or write permission. They come from the machine and are never a bug of this program."""
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Add the path to an ``OSError`` of the body: errors of writes to an open file have none."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+class Shown(str):
+    """Text that the module ``output`` has escaped."""
+
+    __slots__ = ()
+
+
+class _Output(io.FileIO):
+    """A file that discards output after the first write error."""
+
+    problem: OSError | None = None
+    is_closed = False
+    """Whether the program was started without this stream."""
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        if self.is_closed:
+            self.problem = self.problem or OSError(errno.EBADF, "it is closed")
+        while self.problem is None:
+            try:
+                if (count := super().write(data)) is not None:
+                    return count
+            except OSError as error:
+                self.problem = error
+            else:  # the terminal or the pipe is non-blocking, and its buffer is full
+                select.select([], [self.fileno()], [])
+        return memoryview(data).nbytes
+
+
+class Guard:
+    """The state of standard output. ``problem`` is the reason why it is incomplete; it is empty if the reader closed the pipe."""
+
+    def __init__(self) -> None:
+        self._output: _Output | None = None
+
+    @property
+    def problem(self) -> str:
+        """The write error of standard output as text; empty if there was none."""
+        error = self._output.problem if self._output else None
+        return "" if error is None or error.errno in _READER_LEFT else f"cannot write to standard output: {error.strerror}"
+
+    def watch(self, output: _Output) -> None:
+        """Report the errors of this stream."""
+        self._output = output
+
+
+class _Escaping:
+    """A stream that escapes text, except text that ``output`` has escaped already. argparse, tracebacks and libraries print through it."""
+
+    def __init__(self, stream: TextIO, *, redacts: bool) -> None:
+        self._stream = stream
+        self._redacts = redacts
+        self._is_at_start = True
+
+    def write(self, text: str, /) -> int:
+        """Write a text, escaped; return its length."""
+        shown = text if isinstance(text, Shown) else self._safe(text)
+        if shown:
+            self._stream.write(shown)
+            self._is_at_start = not shown.rpartition("\n")[2].strip()
+        return len(text)
+
+    def _safe(self, text: str) -> str:
+        if self._redacts:
+            text = _redacted(text)
+        # a CI command counts only at the start of a line
+        return escaping.plain(text) if self._is_at_start else escaping.plain(f"x{text}")[1:]
+
+    def writelines(self, texts: Iterable[str], /) -> None:
+        """Write texts one after another."""
+        for text in texts:
+            self.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[Guard]:
+    """Replace standard output and error with streams that escape text and survive a closed reader."""
+    originals = sys.stdout, sys.stderr
+    closed = _fill_closed()
+    guard = Guard()
+    streams: list[TextIO] = []
+    for descriptor, stream in enumerate(originals, start=1):
+        replaced = _replacement(stream, descriptor, is_closed=descriptor in closed)
+        if replaced is not None and descriptor == 1:
+            guard.watch(replaced[1])
+        streams.append(replaced[0] if replaced is not None else stream)
+    sys.stdout = cast(TextIO, _Escaping(streams[0], redacts=False))
+    sys.stderr = cast(TextIO, _Escaping(streams[1], redacts=True))
+    try:
+        yield guard
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        sys.stdout, sys.stderr = originals
+
+
+def _fill_closed() -> frozenset[int]:
+    """Open /dev/null for closed standard streams and return their descriptors. Otherwise a journal could get one of these numbers."""
+    closed: list[int] = []
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            closed.append(descriptor)
+            with contextlib.suppress(OSError):
+                os.open(os.devnull, os.O_RDWR)  # open() takes the lowest free number
+    return frozenset(closed)
+
+
+def _replacement(stream: TextIO | None, number: int, *, is_closed: bool) -> tuple[TextIO, _Output] | None:
+    """Return a guarded stream to the same descriptor; None for a stream that is not a file, as in tests."""
+    try:
+        descriptor = number if stream is None else stream.fileno()
+        if stream is not None:
+            stream.flush()
+    except (AttributeError, OSError, ValueError):
+        return None
+    output = _Output(descriptor, "w", closefd=False)
+    output.is_closed = is_closed or stream is None
+    # characters that the terminal cannot encode are escaped
+    text = io.TextIOWrapper(
+        io.BufferedWriter(output),
+        encoding=stream.encoding if stream is not None else "utf-8",
+        errors="backslashreplace",
+        line_buffering=number == 2 or (stream is not None and stream.isatty()),
+    )
+    return text, output
+
+
+# -- what commands print ------------------------------------------------------------------------------------------
 
 _AT_ONCE = 500
 """The number of lines that are written together: a call of the system for each takes longer than making the line."""

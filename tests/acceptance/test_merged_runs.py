@@ -125,36 +125,6 @@ def test_a_shard_of_the_selection_of_another_day_is_refused(place: Path) -> None
     assert not (place / "never").exists()
 
 
-@pytest.mark.nightly(reason="runs a shard once more; a shard of other specs is refused by a test of every run")
-def test_a_vendors_file_that_changed_is_seen(place: Path) -> None:
-    (place / "ours.yaml").write_text(OURS.replace("a vendor", "another vendor").replace("A backend", "One backend"))
-    done = called(
-        "run", "specs", "--backends", "ours.yaml", "--shard", f"2/{COUNT}", "--out", "other", "--jobs", "1", cwd=place, env=prestarted()
-    )
-    (place / "ours.yaml").write_text(OURS)
-    assert done.returncode in (0, 1), done.stderr
-    refused = called("merge", "shard-1", "other", "shard-3", "--out", "never", cwd=place, env=prestarted())
-    (told,) = [line for line in refused.stderr.splitlines() if line.startswith("other: ")]
-    assert told.startswith("other: the file ours.yaml is '")
-
-
-@pytest.mark.nightly(reason="two runs more; shards of three runs are merged by every run of the tests")
-def test_a_shard_to_which_nothing_falls_is_a_run(place: Path) -> None:
-    chosen = ["specs", "--select", "one[backend=host,number=1]", "--jobs", "1"]
-    codes = [
-        called("run", *chosen, "--shard", f"{index}/2", "--out", f"half-{index}", cwd=place, env=prestarted()).returncode
-        for index in (1, 2)
-    ]
-    assert sorted(codes) == [0, 4]
-    done = called("merge", "half-1", "half-2", "--out", "halves", cwd=place, env=prestarted())
-    assert (done.returncode, len(read_run(place / "halves" / "run.jsonl").results)) == (0, 1), done.stderr
-
-
-def test_runs_of_no_shard_are_not_merged(place: Path) -> None:
-    done = called("merge", "whole", "--out", "never", cwd=place, env=prestarted())
-    assert (done.returncode, done.stderr.splitlines()[0]) == (2, "whole: not a shard: it was run without --shard")
-
-
 def forged(place: Path) -> tuple[str, int]:
     """Make the first failed case of any shard a PASS, everywhere in its journal; return the shard and the line."""
     for name in names(1, 2, 3):

@@ -115,7 +115,6 @@ def test_help_imports_next_to_nothing(program: Program) -> None:
         "runner.core.outcomes",
         "runner.system",
         "runner.system.search_path",
-        "runner.system.streams",
         "runner.system.output",
         "runner.core.escaping",
     }

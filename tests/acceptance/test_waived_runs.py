@@ -82,12 +82,6 @@ def test_known_failures_beside_a_pass_are_a_success(tmp_path: Path) -> None:
     assert junit[PASSES] == []
 
 
-@pytest.mark.nightly(reason="the test above runs the same case beside others, and test_exits tests the exit code")
-def test_known_failures_alone_were_executed(tmp_path: Path) -> None:
-    code, _, _, run = ran(tmp_path, WAIVERS, CRASHES)
-    assert (code, [result.outcome for result in run.results]) == (0, [Outcome.XFAIL])
-
-
 def test_a_pass_that_is_waived_fails_the_run_and_says_what_to_remove(tmp_path: Path) -> None:
     code, stdout, stderr, run = ran(tmp_path, OF_A_PASS, "host-pass*")
     assert code == 1

@@ -11,10 +11,10 @@ import pytest
 from runner.cli.parser import main
 from runner.core import escaping
 from runner.system import output
-from runner.system.streams import guarded
+from runner.system.output import guarded
 from tests.fakes import ROOT
 
-WRITERS = ("system/output.py", "system/streams.py")
+WRITERS = ("system/output.py",)
 OTHER_PROGRAMS = ("worker/", "execute/services/serve.py", "language/names/", "language/lint/reference.py")
 """Run as processes of their own: workers and servers whose output is captured, and commands of developers."""
 

@@ -22,7 +22,7 @@ from runner.language.read.files import SpecPath
 from runner.report import table
 from runner.run.controller import run_prepared
 from runner.run.preparation import Selection, check, choose, prepare
-from runner.system.streams import guarded
+from runner.system.output import guarded
 
 if TYPE_CHECKING:
     from runner.record.run_folder import RunFolder

@@ -21,8 +21,8 @@ from runner.execute.services import Services
 from runner.plan.resources import Capacity
 from runner.plan.worker_plan import with_paths
 from runner.system import scratch
+from runner.system.output import naming
 from runner.system.safe_open import tail
-from runner.system.streams import naming
 
 _PLAN = "plan.json"
 

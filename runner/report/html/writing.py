@@ -18,7 +18,7 @@ from runner.report.html.cases import Details, files_of, sources_of
 from runner.report.html.overview import columns_of, facts_of, head_of, index_of, intervals_of, totals_of
 from runner.report.setup import ReportSetup
 from runner.system import data_dirs, output
-from runner.system.streams import naming
+from runner.system.output import naming
 
 PAGE, PARTS = "index.html", "report"
 """The page, and the folder of what it loads, in the folder of a run."""

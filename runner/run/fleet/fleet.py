@@ -28,7 +28,7 @@ from runner.execute.ray.link import LABEL, LEASE_SECONDS, NAME, Event, Joined, L
 from runner.language.read.templates import TemplateError
 from runner.run.fleet.health import STATE, Entry, Health, problem_of_state
 from runner.run.fleet.nodes import Nodes
-from runner.system.streams import naming
+from runner.system.output import naming
 
 _WAIT_SECONDS = 1.0
 _HELLO_SECONDS = 300.0
