@@ -103,11 +103,6 @@ class Room:
         self._leases: dict[str, Lease] = {}
 
     @property
-    def is_empty(self) -> bool:
-        """Whether nothing runs."""
-        return not self._leases
-
-    @property
     def names(self) -> tuple[str, ...]:
         """The running jobs, in the order in which they started."""
         return tuple(self._leases)
@@ -136,17 +131,6 @@ class Room:
     def lease_of_alone(self) -> Lease | None:
         """The lease of a job that runs alone, if there is one."""
         return next((lease for lease in self._leases.values() if lease.is_alone), None)
-
-    def fits(self, needs: Needs) -> bool:
-        """Whether a job with these needs could start now."""
-        return bool(self.places(needs))
-
-    def take(self, name: str, needs: Needs) -> Lease:
-        """Lease resources to a job, on the emptiest GPU; raise ``ValueError`` when there are not enough, or when it has a lease already."""
-        places = self.places(needs)
-        if name not in self._leases and not places:
-            raise ValueError(f"no room for {name}")
-        return self.hold(name, places[0] if places else Lease(needs))
 
     def hold(self, name: str, lease: Lease) -> Lease:
         """Lease to a job what ``places`` returned; raise ``ValueError`` when it has a lease already."""

@@ -189,7 +189,7 @@ def needs_of(case: Case, machine: Machine) -> Needs:
     memory += (compilers - 1) * _MEMORY_OF_COMPILER + children * _MEMORY_OF_CHILD
     if not _uses_gpu(case):
         return Needs(cores=_cores_of(compilers), memory=memory, exclusive=is_exclusive(case))
-    asked = max((memory_of(_argument(one.argument)) for one in case.requires if one.name == "gpu_memory"), default=0)
+    asked = max((memory_of(one.argument or "") for one in case.requires if one.name == "gpu_memory"), default=0)
     return Needs(
         cores=_cores_of(compilers),
         memory=memory + _MEMORY_ON_HOST_OF_GPU,
@@ -231,17 +231,13 @@ def _uses_gpu(case: Case) -> bool:
 def _whole_gpus(case: Case, machine: Machine) -> int:
     """Return how many GPUs a case uses alone: 0 when one GPU is enough, which it shares."""
     there = machine.gpus or 0
-    ranges = [VersionRange.parse(_argument(one.argument)) for one in case.requires if one.name == "gpus"]
+    ranges = [VersionRange.parse(one.argument or "") for one in case.requires if one.name == "gpus"]
     # the smallest number that the spec accepts
     wanted = next((count for count in range(1, there + 1) if all(one.holds((count,)) for one in ranges)), 1)
     wanted = max(wanted, devices.index_of(case.device) + 1)
     if case.body.settings.config.get("autotune_multi_device") is True:
         wanted = max(wanted, there)
     return wanted if wanted > 1 else 0
-
-
-def _argument(argument: str | None) -> str:
-    return argument or ""
 
 
 def workers(jobs: str) -> int:

@@ -71,20 +71,14 @@ def run_prepared(prepared: Prepared, open_reporters: OpenReporters) -> ExitCode:
         folder = open_run(prepared.options.out)
     try:
         folder.claim_report(prepared.options.junit)
-        _print_warnings(prepared)
+        selection = prepared.selection
+        known = warnings(selection.waivers, [case.id for case in selection.suite.cases])
+        for warning in [*known, *required.problems(prepared.options.require, selection.whole, selection.selected, None)]:
+            output.note(f"warning: {warning}")
         with closing(open_reporters(prepared.options, folder)) as listener, Interrupts() as interrupts:
             return Controller(prepared, folder, listener, interrupts).run()
     finally:
         folder.release()
-
-
-def _print_warnings(prepared: Prepared) -> None:
-    """Print the warnings that are known before anything runs."""
-    selection = prepared.selection
-    for warning in warnings(selection.waivers, [case.id for case in selection.suite.cases]):
-        output.note(f"warning: {warning}")
-    for problem in required.problems(prepared.options.require, selection.whole, selection.selected, None):
-        output.note(f"warning: {problem}")
 
 
 class Controller:

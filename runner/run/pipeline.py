@@ -59,7 +59,8 @@ class Jobs:
         self._scheduling = scheduling
         self._backends = backends
         self._folder = folder
-        self._machine = machine
+        self.machine = machine
+        """With the facts that a worker reported, once it has."""
         self._environments = schedule.environments(
             [case for case in cases if availability.of_case(case, machine).availability is not Availability.NO]
         )
@@ -84,10 +85,6 @@ class Jobs:
                 jobs.append(Job(name=FACTS, plan=None, questions=self._questions, folder="", environment=environment, timeout=seconds))
         return jobs
 
-    def inform(self, machine: Machine) -> None:
-        """Set the facts of the machine that a worker reported."""
-        self._machine = machine
-
     def for_case(self, case: Case, known: Surroundings, *, number: int | None = None) -> Job:
         """Return the job of a case, with a new folder; raise ``TemplateError`` for a fact that this machine does not have."""
         folder = self._folder.case_folder(self._folder.next_number() if number is None else number)
@@ -97,13 +94,13 @@ class Jobs:
         here = surroundings(self._backends[case.backend], known, case.target)
         return Job(
             name=name,
-            plan=make_plan(case, here, self._machine.facts),
+            plan=make_plan(case, here, self.machine.facts),
             folder=str(folder.relative_to(self._folder.path)),
             environment=self._environments[schedule.environment_of(case).key],
             timeout=(case.body.timeout or self._options.timeout) * self._options.timeout_factor,
             services=case.body.services,
             new_process=case.body.isolation is OwnProcess.PROCESS,
-            needs=schedule.needs_of(case, self._machine),
+            needs=schedule.needs_of(case, self.machine),
             memory_limit=self._scheduling.memory_limit,
             executor=OFFLINE if case.target else LOCAL,
         )
@@ -145,7 +142,16 @@ class CaseRunner:
         """Why cases were not run although the run was not interrupted, by id: the nodes that could run them are gone."""
         self._is_looking = False
         """Whether the job that reports the facts of the machine runs."""
-        settings = _settings(options, folder, self._workers, schedule.threads(workers), machine)
+        settings = ExecutorSettings(
+            folder=folder.path,
+            workers=workers,
+            threads=schedule.threads(workers),
+            spares=schedule.spares(workers),
+            zygotes=schedule.zygotes(),
+            timeout_factor=options.timeout_factor,
+            warm_folder=cache_dirs.warm_folder(),
+            torch_root=machine.torch_root,
+        )
         self._executor: Executor = RoutingExecutor(settings, executors)
 
     def __enter__(self) -> Self:
@@ -207,7 +213,7 @@ class CaseRunner:
         for execution in self._executor.run(jobs, schedule.capacity(self._workers, self._machine)) if jobs else ():
             self._machine = informed(self._machine, execution)
         self._is_looking = False
-        self._jobs.inform(self._machine)
+        self._jobs.machine = self._machine
         return self._machine
 
     def run(self, cases: Sequence[Case], known: Surroundings, repro: Callable[[Case], str], *, alone: bool = False) -> Iterator[CaseResult]:
@@ -248,16 +254,3 @@ def informed(machine: Machine, execution: Execution) -> Machine:
     if found is None:
         raise UsageError(f"no worker with torch could report the facts of this machine; its output:\n{words}")
     return availability.with_facts(machine, found)
-
-
-def _settings(options: ExecutionOptions, folder: RunFolder, workers: int, threads: int, machine: Machine) -> ExecutorSettings:
-    return ExecutorSettings(
-        folder=folder.path,
-        workers=workers,
-        threads=threads,
-        spares=schedule.spares(workers),
-        zygotes=schedule.zygotes(),
-        timeout_factor=options.timeout_factor,
-        warm_folder=cache_dirs.warm_folder(),
-        torch_root=machine.torch_root,
-    )

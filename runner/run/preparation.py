@@ -163,8 +163,11 @@ def prepare(checked: Checked, selection: Selection) -> Prepared:
 
         ranks = ranks_of_latest()
     seconds = {**seconds_of_tables(roots_of(options.paths)), **seconds_of_run(REPORTS / LATEST, JOURNAL)}
-    seed, limit = _seed(options.shuffle), checked.memory_limit
-    scheduling = schedule.SchedulingOptions(seconds=seconds, ranks=ranks, seed=seed, memory_limit=limit)
+    seed = options.shuffle
+    if isinstance(seed, str):
+        seed = secrets.randbelow(1 << 32)
+        output.note(f"the cases run in a random order, which --shuffle {seed} repeats")
+    scheduling = schedule.SchedulingOptions(seconds=seconds, ranks=ranks, seed=seed, memory_limit=checked.memory_limit)
     header = header_of(options, selection.suite, selection.waivers, selection.whole, selection.selected, scheduling.seed)
     if selection.profile is not None:
         header = with_recorded_profile(header, selection.profile)
@@ -177,15 +180,6 @@ def prepare(checked: Checked, selection: Selection) -> Prepared:
         scheduling=scheduling,
         header=header,
     )
-
-
-def _seed(shuffle: int | str | None) -> int | None:
-    """Return the seed of a random order; None for the usual order. A seed that was not given is chosen and printed."""
-    if not isinstance(shuffle, str):
-        return shuffle
-    seed = secrets.randbelow(1 << 32)
-    output.note(f"the cases run in a random order, which --shuffle {seed} repeats")
-    return seed
 
 
 def header_of(

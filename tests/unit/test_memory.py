@@ -128,8 +128,8 @@ def test_descendants_of_any_thread_and_in_any_session_are_measured_without_a_sca
     parent(proc, 10, 11)
     parent(proc, 10, 12, 99, thread=77)  # 99 has ended
     parent(proc, 12, 13)
-    assert memory.above_with_descendants({10: 14 * MIB, 20: 32 * MIB}, proc) == {10: 15 * MIB}  # nothing is known of the threads of 20
-    assert memory.above_with_descendants({10: 15 * MIB}, proc) == {}
+    assert memory.above({10: 14 * MIB, 20: 32 * MIB}, proc, scans=False) == {10: 15 * MIB}  # nothing is known of the threads of 20
+    assert memory.above({10: 15 * MIB}, proc, scans=False) == {}
     assert memory.above({10: 15 * MIB}, proc) == {10: 31 * MIB}
 
 
@@ -139,7 +139,7 @@ def test_descendants_of_any_thread_and_in_any_session_are_measured_without_a_sca
 def test_looking_takes_a_bounded_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
 
-    def slow(limits: object) -> dict[int, int]:
+    def slow(limits: object, *, scans: bool) -> dict[int, int]:
         clock[0] += 0.5
         return {7: 9}
 
@@ -153,7 +153,7 @@ def test_looking_takes_a_bounded_share_of_the_time(monkeypatch: pytest.MonkeyPat
 
 
 def test_looking_is_due_every_tenth_of_a_second_and_not_at_all_without_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "above", lambda limits: {})
+    monkeypatch.setattr(memory, "above", lambda limits, *, scans: {})
     watch = memory.MemoryWatch(clock=lambda: 5.0)
     assert watch.look({}) == {}
     assert watch.due == 0.0
@@ -164,12 +164,11 @@ def test_looking_is_due_every_tenth_of_a_second_and_not_at_all_without_limits(mo
 @pytest.mark.parametrize(("shows", "looks"), [(True, "sddddddddds"), (False, "sssssssssss")])
 def test_all_processes_are_scanned_once_a_second(monkeypatch: pytest.MonkeyPatch, shows: bool, looks: str) -> None:
     clock, seen = [5.0], []
-    monkeypatch.setattr(memory, "shows_children", lambda: shows)
-    monkeypatch.setattr(memory, "above", lambda limits: seen.append("s") or {7: 1})
-    monkeypatch.setattr(memory, "above_with_descendants", lambda limits: seen.append("d") or {7: 2})
+    monkeypatch.setattr(memory, "above", lambda limits, *, scans: seen.append("s" if scans else "d") or {7: 1})
     watch = memory.MemoryWatch(clock=lambda: clock[0])
+    watch._shows_children = shows
     for _ in looks:
-        assert watch.look({7: 1}) == {7: 2 if seen[-1:] == ["d"] else 1}
+        assert watch.look({7: 1}) == {7: 1}
         clock[0] += memory.INTERVAL + 0.001
     assert "".join(seen) == looks
 
@@ -206,7 +205,7 @@ def test_a_process_that_holds_100_mib(held: Callable[..., int]) -> None:
     assert 100 * MIB <= used(pid) < 150 * MIB
     assert memory.above({pid: 100 * MIB}).keys() == {pid}
     assert memory.above({pid: 150 * MIB}) == {}
-    assert memory.above_with_descendants({pid: 100 * MIB, os.getpid(): 100 * MIB}).keys() >= {pid, os.getpid()}  # a child of this process
+    assert memory.above({pid: 100 * MIB, os.getpid(): 100 * MIB}, scans=False).keys() >= {pid, os.getpid()}  # a child of this process
 
 
 def test_forks_of_a_process_that_holds_100_mib(held: Callable[..., int]) -> None:

@@ -299,13 +299,13 @@ def test_auto_never_fills_more_than_the_machine(hard, cores, gibibytes):
     hard(cores, gibibytes)
     room = Room(schedule.capacity(schedule.workers("auto"), HOST))
     started = 0
-    while room.fits(needs := schedule.needs_of(with_config(), HOST)):
-        room.take(str(started), needs)
+    while places := room.places(needs := schedule.needs_of(with_config(), HOST)):
+        room.hold(str(started), places[0])
         started += 1
     assert 1 <= started <= max(1, cores)
     assert started * needs.memory <= max(gibibytes * GIB, needs.memory)
     if started > 1 or cores >= 2:
-        assert not room.fits(schedule.needs_of(with_config(compile_threads=2), HOST))
+        assert not room.places(schedule.needs_of(with_config(compile_threads=2), HOST))
 
 
 # -- the memory of a case -------------------------------------------------------------------------------------------

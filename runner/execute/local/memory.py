@@ -35,7 +35,8 @@ class MemoryWatch:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._shows_children = shows_children()
+        self._shows_children = (_PROC / "self" / "task" / str(os.getpid()) / "children").exists()
+        """Some kernels are built without the list of a process's children."""
         self._scan_due = 0.0
         self.due = 0.0
         """When the next measurement is due."""
@@ -46,30 +47,31 @@ class MemoryWatch:
         if not limits or begun < self.due:
             return {}
         scans = begun >= self._scan_due or not self._shows_children
-        found = above(limits) if scans else above_with_descendants(limits)
+        over = above(limits, scans=scans)
         ended = self._clock()
         if scans:
             self._scan_due = ended + SCAN_INTERVAL
         self.due = ended + max(INTERVAL, (ended - begun) / MOST_SHARE)
-        return found
+        return over
 
 
-def above(limits: Mapping[int, int], proc: Path = _PROC) -> dict[int, int]:
-    """Return the bytes of workers above their limit, by the leader of their session."""
-    return _above(limits, _processes_of(limits, proc), proc)
+def above(limits: Mapping[int, int], proc: Path = _PROC, *, scans: bool = True) -> dict[int, int]:
+    """Return the bytes of workers above their limit, by the leader of their session.
+
+    Without ``scans`` only the leaders and their descendants are measured: no other process is read.
+    """
+    processes = _scanned(limits, proc) if scans else {leader: _reached(leader, lambda pid: _children(pid, proc)) for leader in limits}
+    over: dict[int, int] = {}
+    for leader, pids in processes.items():
+        if sum(_amount(f"{proc}/{pid}/status", _RESIDENT) for pid in pids) > limits[leader]:
+            # a process whose pages cannot be read counts with all of them
+            used = sum(_amount(f"{proc}/{pid}/smaps_rollup", _PROPORTIONAL) or _amount(f"{proc}/{pid}/status", _RESIDENT) for pid in pids)
+            if used > limits[leader]:
+                over[leader] = used
+    return over
 
 
-def above_with_descendants(limits: Mapping[int, int], proc: Path = _PROC) -> dict[int, int]:
-    """Return what ``above`` returns, but measure only the leaders and their descendants: no other process is read."""
-    return _above(limits, {leader: _reached(leader, lambda pid: _children_of(pid, proc)) for leader in limits}, proc)
-
-
-def shows_children(proc: Path = _PROC) -> bool:
-    """Whether this kernel lists the children of a process; some are built without that."""
-    return (proc / "self" / "task" / str(os.getpid()) / "children").exists()
-
-
-def _children_of(pid: int, proc: Path) -> list[int]:
+def _children(pid: int, proc: Path) -> list[int]:
     with contextlib.suppress(OSError):  # it has ended
         return [
             int(child) for thread in os.listdir(f"{proc}/{pid}/task") for child in _read(f"{proc}/{pid}/task/{thread}/children").split()
@@ -77,25 +79,17 @@ def _children_of(pid: int, proc: Path) -> list[int]:
     return []
 
 
-def _above(limits: Mapping[int, int], processes: Mapping[int, Collection[int]], proc: Path) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for leader, pids in processes.items():
-        if sum(_resident(proc, pid) for pid in pids) > limits[leader]:
-            used = sum(_proportional(proc, pid) for pid in pids)
-            if used > limits[leader]:
-                found[leader] = used
-    return found
-
-
-def _processes_of(leaders: Collection[int], proc: Path) -> dict[int, set[int]]:
+def _scanned(leaders: Collection[int], proc: Path) -> dict[int, set[int]]:
     """Return the processes of each leader: its session, their descendants, and the sessions that these started."""
     members: dict[int, list[int]] = {}
     children: dict[int, list[int]] = {}
-    if leaders:
-        for entry in os.listdir(proc):
-            if entry.isdecimal() and (found := _parent_and_session(proc, entry)) is not None:
-                children.setdefault(found[0], []).append(int(entry))
-                members.setdefault(found[1], []).append(int(entry))
+    for entry in os.listdir(proc) if leaders else ():
+        if entry.isdecimal():
+            # the name of a process is in parentheses and may contain parentheses
+            fields = _read(f"{proc}/{entry}/stat").rpartition(b")")[2].split()
+            if len(fields) > 3:
+                children.setdefault(int(fields[1]), []).append(int(entry))
+                members.setdefault(int(fields[3]), []).append(int(entry))
     # a pid that leads no session has no members
     return {leader: _reached(leader, lambda pid: [*members.get(pid, ()), *children.get(pid, ())]) for leader in leaders}
 
@@ -112,25 +106,9 @@ def _reached(leader: int, following: Callable[[int], Iterable[int]]) -> set[int]
     return reached
 
 
-def _parent_and_session(proc: Path, pid: str) -> tuple[int, int] | None:
-    # the name of a process is in parentheses and may contain parentheses
-    fields = _read(f"{proc}/{pid}/stat").rpartition(b")")[2].split()
-    return (int(fields[1]), int(fields[3])) if len(fields) > 3 else None
-
-
-def _resident(proc: Path, pid: int) -> int:
-    return sum(_amounts(_read(f"{proc}/{pid}/status"), _RESIDENT))
-
-
-def _proportional(proc: Path, pid: int) -> int:
-    """Return the PSS of a process; its RSS if the PSS cannot be read."""
-    shares = _amounts(_read(f"{proc}/{pid}/smaps_rollup"), _PROPORTIONAL)
-    return sum(shares) if shares else _resident(proc, pid)
-
-
-def _amounts(text: bytes, names: Iterable[bytes]) -> list[int]:
-    wanted = tuple(names)
-    return [int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith(wanted)]
+def _amount(path: str, names: tuple[bytes, ...]) -> int:
+    """Return the sum of these lines of a file in ``/proc``, in bytes."""
+    return sum(int(line.split()[1]) << 10 for line in _read(path).splitlines() if line.startswith(names))
 
 
 def _read(path: str) -> bytes:

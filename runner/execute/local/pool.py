@@ -182,7 +182,7 @@ class Pool:
             self.lose(key, "the zygote ended" + (f": {words}" if words else ""))
         elif "ready" in message:
             zygote.is_ready = True
-        elif (worker := self._workers.get(_number_in(message))) is not None:
+        elif (worker := self._workers.get(int(message.get("refused", message.get("started", message.get("ended")))))) is not None:
             self._take(worker, message)
 
     def _take(self, worker: Worker, message: Message) -> None:
@@ -289,10 +289,6 @@ class Pool:
             zygote.close()
         self.zygotes.clear()
         self._leaving.clear()
-
-
-def _number_in(message: Message) -> int:
-    return int(next(message[word] for word in ("refused", "started", "ended") if word in message))
 
 
 def _listed(pids: Sequence[int]) -> str:

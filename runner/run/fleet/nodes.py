@@ -144,7 +144,7 @@ class Nodes:
         if not self.canaries.of(machine):
             verdict = _best(availability.of_case(case, machine) for case in self.canaries.cases.values())
             raise UsageError(f"no canary can run there: {verdict.reason}")
-        self._jobs[node.name].inform(machine)
+        self._jobs[node.name].machine = machine
         self.offers[node.name] = offer
         self._verdicts.clear()
         return machine
