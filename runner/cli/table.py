@@ -202,6 +202,6 @@ EXAMPLES: Sequence[tuple[str, str]] = (
 
 def examples_of(name: str = "") -> str:
     """Return the examples of a command, or of the program, as text."""
-    found = COMMANDS[name].examples if name else EXAMPLES
-    width = max(len(arguments) for arguments, _ in found)
-    return "\n".join(["examples:", *(f"  {PROGRAM} {arguments:{width}}  # {does}" for arguments, does in found)])
+    examples = COMMANDS[name].examples if name else EXAMPLES
+    width = max(len(arguments) for arguments, _ in examples)
+    return "\n".join(["examples:", *(f"  {PROGRAM} {arguments:{width}}  # {does}" for arguments, does in examples)])

@@ -95,10 +95,10 @@ def _exists(root: Path, spec: str) -> bool:
     return any((root / f"{spec}{suffix}").is_file() for suffix in (".yaml", ".yml"))
 
 
-def problems(ledger: CaseLedger, found: Comparison) -> Iterator[Diagnostic]:
+def problems(ledger: CaseLedger, comparison: Comparison) -> Iterator[Diagnostic]:
     """Yield a problem for each line with cases that are gone."""
     by_line: dict[int, list[str]] = {}
-    for case_id in found.gone:
+    for case_id in comparison.gone:
         by_line.setdefault(ledger.ids[case_id], []).append(case_id)
     for line, ids in by_line.items():
         yield Diagnostic(

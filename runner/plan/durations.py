@@ -26,21 +26,21 @@ _SECONDS = re.compile(rb'"seconds": ([0-9][0-9.e+-]*)[,}]')
 
 def seconds_of_run(folder: Path, journal: str) -> dict[str, float]:
     """Return the seconds of each executed case, by id; empty if the journal is missing or cannot be read."""
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     try:
         with open_untrusted(folder / journal) as stream:
             left = _MOST_BYTES
             while left > 0 and (line := stream.readline(left)):
                 left -= len(line)
-                _note(line, found)
+                _note(line, seconds)
     except OSError:
         return {}
-    return found
+    return seconds
 
 
 def seconds_of_tables(folders: Iterable[Path]) -> dict[str, float]:
     """Return the seconds of the cases in the tables in these folders, by id; empty where there is none that can be read."""
-    found: dict[str, float] = {}
+    seconds_of: dict[str, float] = {}
     for root in folders:
         try:
             with open_untrusted(root / TABLE) as stream:
@@ -50,8 +50,8 @@ def seconds_of_tables(folders: Iterable[Path]) -> dict[str, float]:
         for line in data.decode("utf-8", "replace").splitlines():
             seconds, _, case_id = line.partition(" ")
             if _NUMBER.fullmatch(seconds) and case_id:
-                found[case_id] = float(seconds)
-    return found
+                seconds_of[case_id] = float(seconds)
+    return seconds_of
 
 
 def roots_of(paths: Sequence[Path]) -> list[Path]:
@@ -73,7 +73,7 @@ def as_table(seconds: Mapping[str, float], comment: Iterable[str] = ()) -> str:
     return "".join(f"{line}\n" for line in [*lines, *(f"{max(value, 0.1):.1f} {case_id}" for case_id, value in ordered)])
 
 
-def _note(line: bytes, found: dict[str, float]) -> None:
+def _note(line: bytes, seconds_of: dict[str, float]) -> None:
     named, timed = _CASE.match(line), _SECONDS.search(line)
     if named is None or timed is None:
         return
@@ -82,4 +82,4 @@ def _note(line: bytes, found: dict[str, float]) -> None:
     except ValueError:
         return
     if 0 < seconds < 1e9:  # 0: the case was not executed
-        found[case_id] = seconds
+        seconds_of[case_id] = seconds

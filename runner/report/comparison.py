@@ -50,16 +50,16 @@ def lines_of(comparison: Comparison, texts: Sequence[CaseTexts], *, with_code: b
         yield f"compared: the backend {first} of the first run with {second} of the second, and no other"
     for difference in comparison.differences:
         yield f"differs: {one_line(difference)}"
-    found = {one.case_id: one for one in texts}
+    texts_of_case = {entry.case_id: entry for entry in texts}
     for change in Change:
-        cases = [one for one in comparison.changes if one.change is change and one.is_listed]
+        cases = [entry for entry in comparison.changes if entry.change is change and entry.is_listed]
         if cases:
             title = change.word if change is not Change.SAME else "same outcome"
             yield ""
             yield f"{title} ({len(cases)}): {change.meaning if change is not Change.SAME else 'what else is said of them'}"
-            yield from _cases(cases, found, with_code=with_code)
+            yield from _cases(cases, texts_of_case, with_code=with_code)
     yield from _end(comparison)
-    for why, count in Counter(one.missing for one in texts if one.missing).items():
+    for why, count in Counter(entry.missing for entry in texts if entry.missing).items():
         yield f"generated code and graphs of {count} case{'' if count == 1 else 's'} are not compared: {one_line(why)}"
 
 
@@ -74,7 +74,7 @@ def _side_line(word: str, side: Side) -> str:
 
 def _outcomes(change: CaseChange) -> str:
     """Return the outcomes of a case in both runs: ``PASS, then FAIL``."""
-    sides = [one.outcome.label if one is not None else "absent" for one in (change.before, change.after)]
+    sides = [result.outcome.label if result is not None else "absent" for result in (change.before, change.after)]
     return sides[0] if sides[0] == sides[1] else ", then ".join(sides)
 
 
@@ -97,7 +97,7 @@ def _cases(cases: Sequence[CaseChange], texts: Mapping[str, CaseTexts], *, with_
 
 def _details(change: CaseChange) -> Iterator[str]:
     """Yield the reasons and remarks of a change."""
-    then, now = (_reason(one) for one in (change.before, change.after))
+    then, now = (_reason(result) for result in (change.before, change.after))
     if change.change in (Change.CHANGED, Change.FIXED) and then and then != now:
         yield f"was: {then}"
     if now and change.change is not Change.SAME:
@@ -154,17 +154,17 @@ def _end(comparison: Comparison) -> Iterator[str]:
 
 def document_of(comparison: Comparison, texts: Sequence[CaseTexts], *, fail_on: Sequence[str], exit_code: int) -> dict[str, object]:
     """Return the document. It lists every case that changed, and counts the others."""
-    found = {one.case_id: one for one in texts}
+    texts_of_case = {entry.case_id: entry for entry in texts}
     return {
         "format": FORMAT,
         "before": _side(comparison.before),
         "after": _side(comparison.after),
-        "map_backend": [{"before": one, "after": other} for one, other in comparison.backends],
+        "map_backend": [{"before": entry, "after": other} for entry, other in comparison.backends],
         "differences": list(comparison.differences),
         "pace": {"cases": comparison.pace.cases, "ratio": round(comparison.pace.ratio, 4), "is_slower": comparison.pace.is_slower},
         "compared": comparison.both,
         "counts": comparison.counts,
-        "cases": [_case(change, found.get(change.case_id)) for change in comparison.listed],
+        "cases": [_case(change, texts_of_case.get(change.case_id)) for change in comparison.listed],
         "fail_on": list(fail_on),
         "reached": comparison.reached(fail_on),
         "exit_code": exit_code,
@@ -224,14 +224,14 @@ def page_of(comparison: Comparison, texts: Sequence[CaseTexts]) -> str:
     """Return the page. An undefined name in its template is an error."""
     import jinja2
 
-    found = {one.case_id: one for one in texts}
+    texts_of_case = {entry.case_id: entry for entry in texts}
     left = MOST_LINES
     groups = []
     for change in Change:
-        cases = [one for one in comparison.changes if one.change is change and one.is_listed]
+        cases = [entry for entry in comparison.changes if entry.change is change and entry.is_listed]
         shown = []
-        for one in cases[:MOST_CASES]:
-            code = found.get(one.case_id)
+        for entry in cases[:MOST_CASES]:
+            code = texts_of_case.get(entry.case_id)
             pairs = []
             for pair in code.differing if code is not None else ():
                 lines = list(itertools.islice(_unified(pair), min(left, _OF_PAGE)))
@@ -239,9 +239,9 @@ def page_of(comparison: Comparison, texts: Sequence[CaseTexts]) -> str:
                 pairs.append({"name": pair.name, "lines": lines, "note": _only(pair)})
             shown.append(
                 {
-                    "change": one,
-                    "outcomes": _outcomes(one),
-                    "details": list(_details(one)),
+                    "change": entry,
+                    "outcomes": _outcomes(entry),
+                    "details": list(_details(entry)),
                     "pairs": pairs,
                     "missing": code.missing if code is not None else "",
                     "is_same_code": code is not None and bool(code.pairs) and not code.differing,

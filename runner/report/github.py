@@ -93,8 +93,9 @@ class RunReport:
         if footer is None:
             return [Problem("truncated", one_line(self.why or TRUNCATED, _MESSAGE))]
         problems = [Problem("interrupted", "the run was interrupted; its other cases were not run")] if footer.interrupted else []
-        stated = [one for one in footer.statement if one.conformance is not Conformance.CONFORMANT]
-        problems += [Problem(one.conformance.value.lower().replace(" ", "-"), statement.why(one)) for one in stated]
+        for stated in footer.statement:
+            if stated.conformance is not Conformance.CONFORMANT:
+                problems.append(Problem(stated.conformance.value.lower().replace(" ", "-"), statement.why(stated)))
         if not problems and not footer.statement:
             problems += _nothing(self, footer)
         if not problems and not self.red and (footer.exit_code != ExitCode.OK or not self.executed):
@@ -166,10 +167,10 @@ class SummaryFile:
             return True
         if self.path.exists() and self.path.stat().st_size > SUMMARY_LIMIT:
             return False
-        found = self.path.read_bytes() if self.path.exists() else b""
-        before, mine, after = found.rpartition(self._mine) if self._mine else (found, b"", b"")
+        content = self.path.read_bytes() if self.path.exists() else b""
+        before, mine, after = content.rpartition(self._mine) if self._mine else (content, b"", b"")
         if self._mine and not mine:
-            before, after = found, b""  # somebody else has changed it
+            before, after = content, b""  # somebody else has changed it
         room = SUMMARY_LIMIT - len(before) - len(after) - 2
         if room < _LEAST:
             return False
@@ -197,10 +198,10 @@ def annotations(report: RunReport) -> list[str]:
 
 
 def _groups(results: list[CaseResult]) -> dict[tuple[str, int, str], list[CaseResult]]:
-    found: dict[tuple[str, int, str], list[CaseResult]] = {}
+    groups: dict[tuple[str, int, str], list[CaseResult]] = {}
     for result in results:
-        found.setdefault((_file_of(result), result.position.line, failure_type(result)), []).append(result)
-    return found
+        groups.setdefault((_file_of(result), result.position.line, failure_type(result)), []).append(result)
+    return groups
 
 
 def _of_group(kind: str, group: list[CaseResult]) -> str:
@@ -320,5 +321,5 @@ def _block(report: RunReport, result: CaseResult) -> str:
 
 def _inline(text: str) -> str:
     """Return text that is neither Markdown nor HTML: each special character is a character reference."""
-    shown = _SPECIAL.sub(lambda found: f"&#{ord(found.group())};", one_line(text, _MESSAGE))
+    shown = _SPECIAL.sub(lambda match: f"&#{ord(match.group())};", one_line(text, _MESSAGE))
     return f"<code>{shown}</code>" if shown else ""

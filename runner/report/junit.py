@@ -245,10 +245,10 @@ def _suite(
 
 def _add_evidence(case: ET.Element, result: CaseResult) -> None:
     """Add the properties of a case that was compiled for a target and not executed, which the package cannot write."""
-    found = {"target": result.target, "evidence": evidence_of(result.level)}
+    values = {"target": result.target, "evidence": evidence_of(result.level)}
     if result.target:
         properties = ET.Element("properties")
-        for name, value in found.items():
+        for name, value in values.items():
             if value:
                 ET.SubElement(properties, "property", {"name": name, "value": visible_name(value)})
         case.insert(0, properties)
@@ -260,7 +260,7 @@ def _make_strict(suite: ET.Element) -> None:
         for name in ("file", "line"):
             case.attrib.pop(name, None)
         for properties in case.findall("properties"):
-            said = "\n".join(f"{one.get('name')}: {one.get('value')}" for one in properties)
+            said = "\n".join(f"{entry.get('name')}: {entry.get('value')}" for entry in properties)
             case.remove(properties)
             output = case.find("system-out")
             if output is None:
@@ -444,25 +444,25 @@ def difference(report: bytes, header: RunHeader, results: Sequence[CaseResult]) 
         text = report.decode("utf-8")
         if "\0" in text:
             return "it is no XML: it has a zero byte"
-        found = ET.fromstring(text)  # noqa: S314 - without a declaration no entity can be defined
+        document = ET.fromstring(text)  # noqa: S314 - without a declaration no entity can be defined
     except (ET.ParseError, ValueError) as error:
         return f"it is no XML: {one_line(str(error))}"
-    return _difference(found, ET.fromstring(document_of(header, results)), "")  # noqa: S314 - this program has just written the text
+    return _difference(document, ET.fromstring(document_of(header, results)), "")  # noqa: S314 - this program has just written the text
 
 
-def _difference(found: ET.Element, expected: ET.Element, where: str) -> str:
+def _difference(element: ET.Element, expected: ET.Element, where: str) -> str:
     named = expected.get("name", "") if expected.tag in ("testcase", "testsuite", "property") else ""
     where = f"{where}/{expected.tag}{f' {one_line(named)}' if named else ''}"
-    if found.tag != expected.tag:
-        return f"{where}: it has '{one_line(found.tag)}' there"
-    for name in sorted({*found.keys(), *expected.keys()}):
-        if (expected.tag, name) not in _BY_FOLDER and found.get(name) != expected.get(name):
-            return f"{where}: its {one_line(name)} is '{one_line(found.get(name, ''))}', and the journal gives '{expected.get(name, '')}'"
-    if (found.text or "").strip() != (expected.text or "").strip() or (found.tail or "").strip():
+    if element.tag != expected.tag:
+        return f"{where}: it has '{one_line(element.tag)}' there"
+    for name in sorted({*element.keys(), *expected.keys()}):
+        if (expected.tag, name) not in _BY_FOLDER and element.get(name) != expected.get(name):
+            return f"{where}: its {one_line(name)} is '{one_line(element.get(name, ''))}', and the journal gives '{expected.get(name, '')}'"
+    if (element.text or "").strip() != (expected.text or "").strip() or (element.tail or "").strip():
         return f"{where}: its text is not what the journal gives"
-    for mine, other in itertools.zip_longest(found, expected):
+    for mine, other in itertools.zip_longest(element, expected):
         if mine is None or other is None:
-            return f"{where}: it has {len(found)} elements, and the journal gives {len(expected)}"
+            return f"{where}: it has {len(element)} elements, and the journal gives {len(expected)}"
         if words := _difference(mine, other, where):
             return words
     return ""

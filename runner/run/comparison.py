@@ -135,17 +135,17 @@ def compare(before: NamedRun, after: NamedRun, *, backends: Sequence[tuple[str, 
     pairs: dict[str, tuple[CaseResult | None, CaseResult | None]]
     pairs = {case_id: (first.get(case_id), result) for case_id, result in second.items()}
     pairs |= {case_id: (result, None) for case_id, result in first.items() if case_id not in second}
-    timed = [(one, other) for one, other in pairs.values() if one is not None and other is not None]
+    timed = [(then, now) for then, now in pairs.values() if then is not None and now is not None]
     pace = pace_of(timed)
     headers = before.run.header, after.run.header
     return Comparison(
         before=_side(before, first),
         after=_side(after, second),
-        changes=tuple(_change(one, other, headers, pace, slower, is_mapped=bool(backends)) for one, other in pairs.values()),
+        changes=tuple(_change(then, now, headers, pace, slower, is_mapped=bool(backends)) for then, now in pairs.values()),
         differences=tuple(differences(*headers)),
         pace=pace,
         backends=tuple(backends),
-        both=sum(_State.IDLE not in (_state(one), _state(other)) for one, other in timed),
+        both=sum(_State.IDLE not in (_state(then), _state(now)) for then, now in timed),
     )
 
 
@@ -312,8 +312,8 @@ def differences(before: RunHeader, after: RunHeader) -> Iterator[str]:
         then, now = before.environment.get(name, "none"), after.environment.get(name, "none")
         if then != now:
             yield f"{name}: {then}, then {now}"
-    for found in (*option_differences(before.options, after.options), *variable_differences(before.variables, after.variables)):
-        yield f"{found.what}: {found.here or 'not given'}, then {found.there or 'not given'}"
+    for difference in (*option_differences(before.options, after.options), *variable_differences(before.variables, after.variables)):
+        yield f"{difference.what}: {difference.here or 'not given'}, then {difference.there or 'not given'}"
     if before.shard != after.shard:
         yield f"--shard: {before.shard or 'not given'}, then {after.shard or 'not given'}"
 
@@ -362,11 +362,11 @@ def _texts(folder: Path | None, result: CaseResult) -> dict[str, str]:
     files = RecordedFiles(folder / result.folder, result.evidence)
     pieces = [match for name in result.evidence if (match := _CODE.fullmatch(name))]
     try:
-        found = {match[0]: files.code(int(match[1]), int(match[2])) for match in pieces}
+        code = {match[0]: files.code(int(match[1]), int(match[2])) for match in pieces}
         steps = recorded_observation(files.observation()).steps if OBSERVATION in result.evidence else ()
     except (OSError, ValueError, NoObservation) as error:
         raise _Unreadable(f"{result.folder} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    return {**found, **dict(_graphs(steps))}
+    return {**code, **dict(_graphs(steps))}
 
 
 def _graphs(steps: Sequence[ObservedStep]) -> Iterator[tuple[str, str]]:

@@ -73,9 +73,7 @@ def test_a_truncated_journal_is_refused(capsys: pytest.CaptureFixture[str]) -> N
     assert "cut: the run was cut off: its journal has no footer" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [('"outcome": "FAIL"', '"outcome": "PASS"'), ('"PASS": 1', '"PASS": 2'), ('"kind": "header"', '"kind": "head"')]
-)
+@pytest.mark.parametrize(("old", "new"), [('"outcome": "FAIL"', '"outcome": "PASS"'), ('"kind": "header"', '"kind": "head"')])
 def test_an_altered_journal_is_refused(old: str, new: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = Path("b/run.jsonl").read_text()
     assert old in text

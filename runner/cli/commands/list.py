@@ -148,9 +148,9 @@ def _counted(number: int, what: str) -> str:
 def _totals(judged: Sequence[tuple[Case, Verdict]]) -> Iterator[str]:
     """Yield how many cases and specs there are, how many can run here, and why the others cannot."""
     verdicts = {id(verdict): verdict for _, verdict in judged}
-    found = [(verdicts[one], count) for one, count in Counter([id(verdict) for _, verdict in judged]).items()]
+    counted = [(verdicts[number], count) for number, count in Counter([id(verdict) for _, verdict in judged]).items()]
     counts: Counter[Availability] = Counter()
-    for verdict, count in found:
+    for verdict, count in counted:
         counts[verdict.availability] += count
     specs = len({case.spec for case, _ in judged})
     parts = [f"{counts[Availability.YES]} can run here"]
@@ -166,7 +166,7 @@ def _totals(judged: Sequence[tuple[Case, Verdict]]) -> Iterator[str]:
         yield f"  {count:5}  on request: run only when a path, --tag or --select names them"
     for kind, word in ((Availability.UNKNOWN, "perhaps"), (Availability.NO, "unavailable")):
         reasons: Counter[str] = Counter()
-        for verdict, count in found:
+        for verdict, count in counted:
             if verdict.availability is kind:
                 reasons[verdict.reason] += count
         yield from (f"  {count:5}  {word}: {reason}" for reason, count in reasons.most_common())
@@ -178,48 +178,48 @@ def _totals(judged: Sequence[tuple[Case, Verdict]]) -> Iterator[str]:
 def _coverage(options: ListOptions, cases: Sequence[Case]) -> ExitCode:
     from runner.language import upstream
 
-    found = upstream.coverage(cases, upstream.load())
+    covered = upstream.coverage(cases, upstream.load())
     if options.json:
-        output.document(_coverage_as_json(found))
+        output.document(_coverage_as_json(covered))
     else:
-        output.lines(_coverage_lines(found))
+        output.lines(_coverage_lines(covered))
     return ExitCode.OK
 
 
-def _coverage_as_json(found: "Sequence[Covered]") -> Mapping[str, Any]:
+def _coverage_as_json(covered: "Sequence[Covered]") -> Mapping[str, Any]:
     """Return what ``list --coverage --json`` prints."""
     tests = [
         {
-            "row": one.test.row,
-            "test": one.test.name,
-            "covered": not one.missing,
-            "instances": [{"id": identity, "cases": [case.id for case in cases]} for identity, cases in one.cases.items()],
-            "specs": one.specs,
+            "row": row.test.row,
+            "test": row.test.name,
+            "covered": not row.missing,
+            "instances": [{"id": identity, "cases": [case.id for case in cases]} for identity, cases in row.cases.items()],
+            "specs": row.specs,
         }
-        for one in found
+        for row in covered
     ]
-    return {"format": 1, "tests": tests, "totals": _covered_totals(found)}
+    return {"format": 1, "tests": tests, "totals": _covered_totals(covered)}
 
 
-def _covered_totals(found: "Sequence[Covered]") -> Mapping[str, int]:
+def _covered_totals(covered: "Sequence[Covered]") -> Mapping[str, int]:
     return {
-        "tests": len(found),
-        "covered_tests": sum(not one.missing for one in found),
-        "instances": sum(len(one.cases) for one in found),
-        "covered_instances": sum(len(one.cases) - len(one.missing) for one in found),
+        "tests": len(covered),
+        "covered_tests": sum(not row.missing for row in covered),
+        "instances": sum(len(row.cases) for row in covered),
+        "covered_instances": sum(len(row.cases) - len(row.missing) for row in covered),
     }
 
 
-def _coverage_lines(found: "Sequence[Covered]") -> Iterator[str]:
+def _coverage_lines(covered: "Sequence[Covered]") -> Iterator[str]:
     """Yield a line for each upstream test, and for each instance that is missing; then the totals."""
-    for one in found:
-        size = len(one.cases)
-        parts = [f"row {one.test.row:2}", one.test.name, f"{size - len(one.missing)} of {size} instance{'' if size == 1 else 's'}"]
-        parts += [f"{spec} ({count} case{'' if count == 1 else 's'})" for spec, count in one.specs.items()]
-        yield "  ".join(parts if one.specs else [*parts, "missing"])
-        if one.specs:
-            yield from (f"        missing {identity}" for identity in one.missing)
-    totals = _covered_totals(found)
+    for row in covered:
+        size = len(row.cases)
+        parts = [f"row {row.test.row:2}", row.test.name, f"{size - len(row.missing)} of {size} instance{'' if size == 1 else 's'}"]
+        parts += [f"{spec} ({count} case{'' if count == 1 else 's'})" for spec, count in row.specs.items()]
+        yield "  ".join(parts if row.specs else [*parts, "missing"])
+        if row.specs:
+            yield from (f"        missing {identity}" for identity in row.missing)
+    totals = _covered_totals(covered)
     yield f"{totals['covered_tests']} of {totals['tests']} tests, {totals['covered_instances']} of {totals['instances']} instances covered"
 
 
@@ -234,21 +234,21 @@ def _ledger(options: ListOptions, cases: Sequence[Case]) -> ExitCode:
     assert path is not None
     shown = one_line(shown_path(path))
     ledger = CaseLedger(path=path) if options.update is not None and not path.exists() else read_ledger(path)
-    found = compare(ledger, cases)
+    compared = compare(ledger, cases)
     if options.update is not None:
-        gone = set(found.gone)
-        ids = [*(case_id for case_id in ledger.ids if case_id not in gone), *found.new]
+        gone = set(compared.gone)
+        ids = [*(case_id for case_id in ledger.ids if case_id not in gone), *compared.new]
         try:
             path.write_text(text_of(ids), "utf-8")
         except OSError as error:
             raise UsageError(f"cannot write the ledger {shown_path(path)}: {error.strerror}") from error
-        output.lines([f"{shown}: {_counted(len(ids), 'case')}, {len(found.new)} of them new; {len(gone)} gone", *fold(found.gone)])
+        output.lines([f"{shown}: {_counted(len(ids), 'case')}, {len(compared.new)} of them new; {len(gone)} gone", *fold(compared.gone)])
         return ExitCode.OK
     if not ledger.ids:
-        # a comparison with it could not fail
+        # a compared with it could not fail
         raise UsageError(f"the ledger {shown} lists no case: restore it, or write it anew with list --update {shown}")
-    output.lines(map(str, problems(ledger, found)))
-    output.lines([f"{_counted(len(ledger.ids), 'case')} in {shown}: {len(found.gone)} gone, {len(found.outside)} outside the paths"])
-    if found.new:
-        output.note(f"{_counted(len(found.new), 'case')} not in the ledger yet: list --update {shown} adds them")
-    return ExitCode.FAILED if found.gone else ExitCode.OK
+    output.lines(map(str, problems(ledger, compared)))
+    output.lines([f"{_counted(len(ledger.ids), 'case')} in {shown}: {len(compared.gone)} gone, {len(compared.outside)} outside the paths"])
+    if compared.new:
+        output.note(f"{_counted(len(compared.new), 'case')} not in the ledger yet: list --update {shown} adds them")
+    return ExitCode.FAILED if compared.gone else ExitCode.OK

@@ -111,11 +111,18 @@ class Details:
             "files": [of(name) for name in result.evidence if name not in names_of(result)],
             "benches": result.benches_left_out,
             "waivers": [
-                [of(one.effect.value), of(one.position.file), one.position.line, *map(of, (one.reason, one.issue, one.until, one.cases))]
-                for one in result.waivers
+                [
+                    of(entry.effect.value),
+                    of(entry.position.file),
+                    entry.position.line,
+                    *map(of, (entry.reason, entry.issue, entry.until, entry.cases)),
+                ]
+                for entry in result.waivers
             ],
-            "timings": [[of(one.name), of(one.form), one.median_ms, one.least_ms, one.most_ms, one.count] for one in result.timings],
-            "attempts": [{**_attempt(one, strings), "reason": of(one.reason)} for one in result.attempts],
+            "timings": [
+                [of(entry.name), of(entry.form), entry.median_ms, entry.least_ms, entry.most_ms, entry.count] for entry in result.timings
+            ],
+            "attempts": [{**_attempt(entry, strings), "reason": of(entry.reason)} for entry in result.attempts],
             "code": self._code(result),
             **self._facts(result),
         }
@@ -182,15 +189,15 @@ def facts_of(observation: Json) -> dict[str, Json]:
     """Return the facts that the page shows; keys without a fact are absent. Numbers outside of their bounds come first."""
     steps = list(enumerate(_list(_get(observation, "steps"))))
     leaves = [(step, index, leaf) for step, facts in steps for index, leaf in _leaves(facts)]
-    leaves.sort(key=lambda one: not _is_outside(one[2]))
-    tunings = [(step, one) for step, facts in steps for one in _list(_get(_get(facts, "tunings"), "found"))]
-    found = {
-        "numbers": [_number(*one) for one in leaves[:_MOST_NUMBERS]],
-        "tunings": [_tuning(*one) for one in tunings[:_MOST_TUNINGS]],
+    leaves.sort(key=lambda entry: not _is_outside(entry[2]))
+    tunings = [(step, entry) for step, facts in steps for entry in _list(_get(_get(facts, "tunings"), "found"))]
+    facts_ = {
+        "numbers": [_number(*entry) for entry in leaves[:_MOST_NUMBERS]],
+        "tunings": [_tuning(*entry) for entry in tunings[:_MOST_TUNINGS]],
         "numbers_left": max(len(leaves) - _MOST_NUMBERS, 0),
         "tunings_left": max(len(tunings) - _MOST_TUNINGS, 0),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in facts_.items() if value}
 
 
 def _leaves(facts: Json) -> Iterator[tuple[str, Json]]:
@@ -205,17 +212,17 @@ def _is_outside(leaf: Json) -> bool:
 
 def _number(step: int, index: str, leaf: Json) -> dict[str, Json]:
     calibrated = leaf["calibrated"]
-    one: dict[str, Json] = {"step": step, "expectation": _word(index)}
-    one |= {name: _word(_get(leaf, name)) for name in ("path", "dtype", "shape")}
-    one |= {name: _figure(calibrated[name]) for name in _FIGURES if name in calibrated}
+    number: dict[str, Json] = {"step": step, "expectation": _word(index)}
+    number |= {name: _word(_get(leaf, name)) for name in ("path", "dtype", "shape")}
+    number |= {name: _figure(calibrated[name]) for name in _FIGURES if name in calibrated}
     if why := calibrated.get("why_not"):
-        one["why_not"] = _word(why)
+        number["why_not"] = _word(why)
     worst = calibrated.get("worst")
     if isinstance(worst, dict):
-        one["worst"] = {name: _figure(worst[name]) for name in _OF_WORST if name in worst}
+        number["worst"] = {name: _figure(worst[name]) for name in _OF_WORST if name in worst}
     if histogram := _histogram(calibrated.get("histogram")):
-        one["histogram"] = histogram
-    return one
+        number["histogram"] = histogram
+    return number
 
 
 def _histogram(value: Json) -> dict[str, Json] | None:
@@ -224,9 +231,9 @@ def _histogram(value: Json) -> dict[str, Json] | None:
     return {"first": first, **bins} if _is_count(first, negative=True) and any(map(any, bins.values())) else None
 
 
-def _tuning(step: int, one: Json) -> dict[str, Json]:
-    backends = {_word(name): _tally(tally) for name, tally in _items(_get(one, "backends"))}
-    return {"step": step, **{name: _word(_get(one, name)) for name in ("op", "how", "winner", "won_by")}, "backends": backends}
+def _tuning(step: int, tuning: Json) -> dict[str, Json]:
+    backends = {_word(name): _tally(tally) for name, tally in _items(_get(tuning, "backends"))}
+    return {"step": step, **{name: _word(_get(tuning, name)) for name in ("op", "how", "winner", "won_by")}, "backends": backends}
 
 
 def _tally(value: Json) -> list[Json]:
@@ -236,7 +243,7 @@ def _tally(value: Json) -> list[Json]:
 
 def pieces_of(folder: Path, attempt: Attempt, names: Sequence[str], room: int) -> list[Json]:
     """Return pieces of generated code and graphs, at most ``room`` characters; the others have their name alone."""
-    found: list[Json] = []
+    pieces: list[Json] = []
     for name in names:
         if not _CODE.fullmatch(name):
             continue
@@ -247,8 +254,8 @@ def pieces_of(folder: Path, attempt: Attempt, names: Sequence[str], room: int) -
             piece["text"] = shown(redacted(text))
             if marks := list(_marks(text, attempt.verdicts)):
                 piece["marks"] = marks
-        found.append(piece)
-    return found
+        pieces.append(piece)
+    return pieces
 
 
 def names_of(attempt: Attempt, more: Sequence[str] = ()) -> list[str]:
@@ -312,14 +319,14 @@ def _is_count(value: Json, *, negative: bool = False) -> bool:
 
 def files_of(results: Iterable[CaseResult]) -> list[str]:
     """Return the files that cases point to: their specs, and where their verdicts and waivers stand."""
-    found: dict[str, None] = {}
+    files: dict[str, None] = {}
     for result in results:
-        found[result.spec] = None
+        files[result.spec] = None
         for verdict in result.verdicts:
-            found[verdict.position.file] = None
+            files[verdict.position.file] = None
         for waiver in result.waivers:
-            found[waiver.position.file] = None
-    return list(found)
+            files[waiver.position.file] = None
+    return list(files)
 
 
 def sources_of(files: Iterable[str], digests: Mapping[str, str]) -> dict[str, Json]:

@@ -62,7 +62,7 @@ def index_of(results: Sequence[CaseResult], chunks: Sequence[int]) -> dict[str, 
         columns["outcome"].append(places[result.outcome])
         columns["ms"].append(round(result.seconds * 1000))
     return {
-        "outcomes": [[one.label, one.is_failure, one.is_executed, one.glyph] for one in _FIRST],
+        "outcomes": [[kind.label, kind.is_failure, kind.is_executed, kind.glyph] for kind in _FIRST],
         "specs": _shown(list(tables["spec"])),
         "backends": _shown(list(tables["backend"])),
         "points": _shown(list(tables["point"])),
@@ -135,11 +135,11 @@ def facts_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter
 
 def _by_outcome(results: Iterable[CaseResult], names_of: Callable[[CaseResult], Iterable[str]]) -> list[Json]:
     """Return each name that cases have, with its cases by outcome."""
-    found: dict[str, Counter[str]] = {}
+    counts: dict[str, Counter[str]] = {}
     for result in results:
         for name in dict.fromkeys(names_of(result)):
-            found.setdefault(name, Counter())[result.outcome.label] += 1
-    return [[shown(name), dict(found[name])] for name in sorted(found)]
+            counts.setdefault(name, Counter())[result.outcome.label] += 1
+    return [[shown(name), dict(counts[name])] for name in sorted(counts)]
 
 
 def _covered(result: CaseResult) -> Iterable[str]:
@@ -154,19 +154,28 @@ def _operators(result: CaseResult) -> Iterable[str]:
 
 
 def _statement(footer: RunFooter) -> Json:
-    found = footer.statement[0]
+    statement = footer.statement[0]
     levels = [
-        [one.level, one.conformance.value, one.required, one.executed, one.passed, one.waived, len(one.failed), len(one.not_executed)]
-        for one in found.levels
+        [
+            level.level,
+            level.conformance.value,
+            level.required,
+            level.executed,
+            level.passed,
+            level.waived,
+            len(level.failed),
+            len(level.not_executed),
+        ]
+        for level in statement.levels
     ]
     return _shown(
         {
-            "profile": found.profile,
-            "version": found.version,
-            "conformance": found.conformance.value,
+            "profile": statement.profile,
+            "version": statement.version,
+            "conformance": statement.conformance.value,
             "levels": levels,
-            "problems": list(found.problems),
-            "waivers": [[waiver.reason, waiver.issue, waiver.until, len(waiver.used_by)] for waiver in found.waivers],
+            "problems": list(statement.problems),
+            "waivers": [[waiver.reason, waiver.issue, waiver.until, len(waiver.used_by)] for waiver in statement.waivers],
         }
     )
 
@@ -205,14 +214,14 @@ class Interval:
 
 def intervals_of(results: Sequence[CaseResult]) -> list[Interval]:
     """Return the executions whose beginning the journal has, by their beginning, each in a lane."""
-    found = [
+    executions = [
         (moment, number, attempt)
         for number, result in enumerate(results)
         for attempt in (result.attempts or (result,))
         if (moment := _moment(attempt.begun)) is not None
     ]
-    found.sort(key=lambda one: one[:2])
-    start = min((moment for moment, _, _ in found), default=0.0)
+    executions.sort(key=lambda execution: execution[:2])
+    start = min((moment for moment, _, _ in executions), default=0.0)
     return list(
         _in_lanes(
             Interval(
@@ -223,7 +232,7 @@ def intervals_of(results: Sequence[CaseResult]) -> list[Interval]:
                 worker=attempt.worker,
                 gpus=attempt.gpus,
             )
-            for moment, number, attempt in found
+            for moment, number, attempt in executions
         )
     )
 
@@ -239,22 +248,22 @@ def _in_lanes(intervals: Iterable[Interval]) -> Iterator[Interval]:
     """Yield each interval in the lowest lane that is free when it begins."""
     busy: list[tuple[float, int]] = []
     free: list[int] = []
-    for one in intervals:
-        while busy and busy[0][0] <= one.begun + _SLACK:
+    for interval in intervals:
+        while busy and busy[0][0] <= interval.begun + _SLACK:
             heapq.heappush(free, heapq.heappop(busy)[1])
         lane = heapq.heappop(free) if free else len(busy)
-        heapq.heappush(busy, (one.begun + one.seconds, lane))
-        yield replace(one, lane=lane)
+        heapq.heappush(busy, (interval.begun + interval.seconds, lane))
+        yield replace(interval, lane=lane)
 
 
 def columns_of(intervals: Sequence[Interval]) -> dict[str, Json]:
     """Return the timeline for the page."""
     return {
-        "case": [one.case for one in intervals],
-        "begun": [round(one.begun * 1000) for one in intervals],
-        "ms": [round(one.seconds * 1000) for one in intervals],
-        "lane": [one.lane for one in intervals],
-        "worker": [one.worker for one in intervals],
-        "gpus": [list(one.gpus) for one in intervals],
-        "outcome": [one.outcome for one in intervals],
+        "case": [interval.case for interval in intervals],
+        "begun": [round(interval.begun * 1000) for interval in intervals],
+        "ms": [round(interval.seconds * 1000) for interval in intervals],
+        "lane": [interval.lane for interval in intervals],
+        "worker": [interval.worker for interval in intervals],
+        "gpus": [list(interval.gpus) for interval in intervals],
+        "outcome": [interval.outcome for interval in intervals],
     }
