@@ -1,0 +1,82 @@
+"""What a zygote leaves for the next one: whole files of its warm-up, and none of a graph that would spare the next one a compile."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runner.worker.process import warm_files
+from runner.worker.process.warm_files import WarmFiles
+from runner.worker.torch_compat import torch_state
+
+Zygote = Callable[..., WarmFiles]
+
+
+@pytest.fixture
+def zygote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Zygote:
+    """Return a function that makes the files of a zygote, whose own folders lie below one of its name."""
+    (tmp_path / "kept").mkdir()
+    monkeypatch.setattr(warm_files, "_key", lambda kinds: "-".join(kinds))
+
+    def start(name: str, *kinds: str) -> WarmFiles:
+        folders = {part: str(tmp_path / name / part) for part in ("cache", "headers")}
+        monkeypatch.setattr(torch_state, "built_by_warm_up", lambda: folders)
+        return WarmFiles(str(tmp_path / "kept"), kinds or ["cpu"])
+
+    return start
+
+
+def build(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+
+
+def below(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_the_next_zygote_has_what_the_first_built(zygote: Zygote, tmp_path: Path) -> None:
+    first = zygote("first")
+    first.restore()
+    build(tmp_path / "first", "cache/ab/isa.so", "headers/h.gch", "cache/fxgraph/a", "cache/aotautograd/b", "cache/locks/c", "cache/d.lock")
+    first.keep()
+    zygote("second").restore()
+    assert below(tmp_path / "second") == ["cache/ab/isa.so", "headers/h.gch"]
+
+
+def test_a_zygote_of_another_kind_has_files_of_its_own(zygote: Zygote, tmp_path: Path) -> None:
+    build(tmp_path / "first", "cache/isa.so")
+    zygote("first", "cuda").keep()
+    zygote("second", "cpu").restore()
+    assert below(tmp_path / "second") == []
+
+
+def test_of_two_that_start_at_a_time_one_keeps_its_files(zygote: Zygote, tmp_path: Path) -> None:
+    first = zygote("first")
+    build(tmp_path / "second", "cache/second")
+    zygote("second").keep()
+    zygote("first")
+    build(tmp_path / "first", "cache/first")
+    first.keep()
+    assert below(tmp_path / "kept") == ["cpu/cache/second"]
+
+
+def test_those_that_were_not_used_for_longest_go(zygote: Zygote, tmp_path: Path) -> None:
+    build(tmp_path / "all", "cache/isa.so")
+    for number in range(warm_files._MOST):
+        zygote("all", f"kind{number}").keep()
+        os.utime(tmp_path / "kept" / f"kind{number}", (number, number))
+    zygote("again", "kind0").restore()
+    zygote("all", "new").keep()
+    kept = {path.name for path in (tmp_path / "kept").iterdir()}
+    assert kept == {"kind0", "new", *(f"kind{number}" for number in range(2, warm_files._MOST))}
+
+
+def test_without_a_folder_nothing_is_kept(zygote: Zygote, tmp_path: Path) -> None:
+    zygote("first")
+    files = WarmFiles(None, ["cpu"])
+    files.restore()
+    files.keep()
+    assert below(tmp_path) == []
