@@ -73,8 +73,8 @@ def check_values(anatomy: Anatomy, backends: Backends, names: NameTables) -> lis
     ):
         problems.extend(part(anatomy, backends))
     named = [*name_problems(anatomy, names), *option_value_problems(anatomy, names)]
-    reported = {problem.message for problem in named}
-    return [*(problem for problem in problems if problem.message not in reported), *named]
+    reported = {problem.position for problem in named}
+    return [*(problem for problem in problems if problem.position not in reported), *named]
 
 
 def matrix_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:

@@ -161,10 +161,7 @@ def _event_problems(anatomy: Anatomy, step: RawStep, expectation: RawExpectation
         for index, name in enumerate(expectation.body):
             found = scope.problem(name, READY)
             if found is not None:
-                message, hint = found
-                late = "not there yet" in message
-                hint = "objects are looked up when the case begins: name an attribute of a function, of inputs, or of a value of let"
-                yield document.problem((*path, index), message, hint if late else found[1], code="unknown-name")
+                yield document.problem((*path, index), *found, code="unknown-name")
     yield from _data_problems(document, expectation)
 
 

@@ -1,14 +1,17 @@
-"""Templates: ``{{ expr }}`` in a value is one Jinja2 expression, evaluated with plain data.
+"""Templates: ``{{ expr }}`` in a value is one expression over names, evaluated with plain data.
 
-Jinja2 only parses. The evaluation is implemented here for a closed list of node types, so templates cannot escape: no calls, no filters, no
+Python's parser reads the expression. It is evaluated here for a closed list of nodes, so templates cannot escape: no calls, no indices, no
 attributes of Python objects, no operator with unbounded results.
 """
 
+import ast
 import functools
 import itertools
+import keyword
 import math
 import operator
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,16 +20,12 @@ from runner.core.diagnostics import unknown
 
 MAX_EXPRESSION = 200
 
-
 MAX_RESULT = 10_000
-
 
 MAX_DEPTH = 20
 
-
 MAX_BITS = 1_000
 """The maximum size of a whole number: about 300 digits."""
-
 
 DEFERRED_NAME = "facts"
 """The name whose attributes are known only on the machine that runs the case."""
@@ -42,10 +41,10 @@ class TemplateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A parsed template. ``parts`` are literal texts (str) and expressions (Jinja2 nodes), in order."""
+    """A parsed template. ``parts`` are literal texts (str) and expressions, in order."""
 
     text: str
-    parts: tuple[Any, ...]
+    parts: tuple[str | ast.expr, ...]
     names: frozenset[str]
 
     @property
@@ -64,188 +63,152 @@ class Template:
         missing = self.names - names.keys()
         if missing:
             _name(min(missing), names)
-        if self.is_single:
-            return _bounded(_evaluate(self.parts[0], names))
-        pieces = [part if isinstance(part, str) else _as_text(_evaluate(part, names)) for part in self.parts]
-        return _bounded("".join(pieces))
+        values = [part if isinstance(part, str) else _evaluate(part, names) for part in self.parts]
+        return _bounded(values[0] if self.is_single else "".join(map(_as_text, values)))
 
 
-@dataclass(frozen=True, slots=True)
-class _PlainName:
-    """An expression that is one name with attributes. Most are, and they need no parser."""
-
-    name: str
-    attributes: tuple[str, ...]
-
-    @classmethod
-    def parse(cls, dotted: str) -> "_PlainName":
-        """Read ``name.attribute``."""
-        name, *attributes = dotted.split(".")
-        return cls(name, tuple(attributes))
-
-
-_PLAIN = re.compile(r"\{\{\s*([A-Za-z][A-Za-z0-9_]*(?:\.[A-Za-z][A-Za-z0-9_]*)*)\s*\}\}")
-
-
-_WORDS = frozenset(
-    ["true", "false", "none", "True", "False", "None", "not", "and", "or", "in", "is", "if", "else", "for", "recursive", "loop", "self"]
+_EXPRESSION = re.compile(
+    r"""\{\{((?:[^'"{}\#]|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|\{(?!\{)|\}(?!\}))*)\}\}""",
+    re.DOTALL,
 )
-"""Words that are not names in Jinja2."""
+"""Braces in a string do not end an expression."""
 
 
 @functools.lru_cache(maxsize=4096)
 def parse(text: str) -> Template:
     """Parse ``text``; raise ``TemplateError`` for any other expression than the allowed ones."""
-    pieces = _PLAIN.split(text)
-    found, rest = [_PlainName.parse(dotted) for dotted in pieces[1::2]], pieces[0::2]
-    names = frozenset(one.name for one in found)
-    if any(mark in piece for piece in rest for mark in _MARKS) or not _WORDS.isdisjoint(names):
-        return _parse_expressions(text)
-    _check_lengths(text)
-    parts = [part for pair in itertools.zip_longest(rest, found) for part in pair if part not in ("", None)]
-    return Template(text, tuple(parts), names)
-
-
-_MARKS = ("{{", "}}", "{%", "%}", "{#", "#}")
-
-
-def _parse_expressions(text: str) -> Template:
-    from jinja2 import nodes
-    from jinja2.exceptions import TemplateSyntaxError
-
     for mark, what in (("{%", "a statement"), ("{#", "a comment")):
         if mark in text:
             raise TemplateError(f"{what} ({mark}) in a template", "only {{ expressions }} are allowed")
-    try:
-        _check_lexed_lengths(text)
-        tree = _environment().parse(text)
-    except (TemplateSyntaxError, RecursionError) as error:
-        message = error.message if isinstance(error, TemplateSyntaxError) else "too deeply nested"
-        raise TemplateError(f"template syntax: {message}", "write {{ name }} or a comparison of names") from error
-    found = [node for output in tree.body if isinstance(output, nodes.Output) for node in output.nodes]
-    parts = tuple(part.data if isinstance(part, nodes.TemplateData) else part for part in found)
+    parts: list[str | ast.expr] = []
     names: set[str] = set()
-    for part in parts:
-        if not isinstance(part, str):
-            _check(part, names)
-    return Template(text, parts, frozenset(names))
+    # the odd pieces are the expressions
+    for number, piece in enumerate(_EXPRESSION.split(text)):
+        if number % 2:
+            parts.append(_parsed(piece.strip(), names))
+        elif "{{" in piece:
+            raise TemplateError("template syntax: an expression that does not end", _SYNTAX_HINT)
+        elif piece:
+            parts.append(piece)
+    return Template(text, tuple(parts), frozenset(names))
 
 
-def _check_lengths(text: str) -> None:
-    for piece in text.split("{{")[1:]:
-        _check_length(piece.split("}}")[0])
+_SYNTAX_HINT = "write {{ name }} or a comparison of names"
 
 
-def _check_lexed_lengths(text: str) -> None:
-    expression, depth = "", 0
-    # the lexer recognises braces inside a string of an expression
-    for _, kind, piece in _environment().lex(text):
-        if kind == "variable_end":
-            _check_length(expression)
-        expression = "" if kind == "variable_begin" else expression + piece
-        depth += {"(": 1, ")": -1}.get(piece, 0) if kind == "operator" else 0
-        if depth > MAX_DEPTH:
-            raise TemplateError(f"an expression nested more than {MAX_DEPTH} deep", "write it more simply")
+_STRING = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+_WORD = re.compile(rf"{_STRING.pattern}|(\.?)\b([A-Za-z]\w*)")
+_OPERATORS = frozenset(["and", "else", "if", "in", "is", "not", "or", "lambda", "True", "False", "None"])
+_MARK = "\N{LATIN LETTER DENTAL CLICK}"
+"""Stands behind a key of the matrix, or of a value of it, that is a keyword of Python: ``from``."""
 
 
-def _check_length(expression: str) -> None:
-    length = len(expression.strip())
-    if length > MAX_EXPRESSION:
-        raise TemplateError(f"an expression of {length} characters", f"at most {MAX_EXPRESSION} are allowed: use the matrix")
+def _is_key(dot: str, word: str) -> bool:
+    return keyword.iskeyword(word) and (bool(dot) or word not in _OPERATORS)
 
 
-@functools.cache
-def _environment() -> Any:
-    from jinja2 import Environment
+def _parsed(expression: str, names: set[str]) -> ast.expr:
+    """Return the node of an expression, and add its names."""
+    if len(expression) > MAX_EXPRESSION:
+        raise TemplateError(f"an expression of {len(expression)} characters", f"at most {MAX_EXPRESSION} are allowed: use the matrix")
+    depths = itertools.accumulate({"(": 1, ")": -1}.get(char, 0) for char in _STRING.sub("", expression))
+    if max(depths, default=0) > MAX_DEPTH:
+        raise TemplateError(f"an expression nested more than {MAX_DEPTH} deep", "write it more simply")
+    expression = _WORD.sub(lambda word: word[0] + _MARK if word[2] and _is_key(word[1], word[2]) else word[0], expression)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            node = ast.parse(" ".join(expression.splitlines()), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        message = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise TemplateError(f"template syntax: {message}", _SYNTAX_HINT) from error
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            part.id = part.id.removesuffix(_MARK)
+        elif isinstance(part, ast.Attribute):
+            part.attr = part.attr.removesuffix(_MARK)
+        kind = type(part).__name__
+        if kind not in _ALLOWED or (isinstance(part, ast.Constant) and not isinstance(part.value, bool | int | float | str | None)):
+            raise TemplateError(
+                f"{_REFUSED.get(kind, kind.lower())} in a template", "names, attributes, comparisons and + - * / // % are allowed"
+            )
+        name = part.id if isinstance(part, ast.Name) else part.attr if isinstance(part, ast.Attribute) else ""
+        if name.startswith("_"):
+            what = "name" if isinstance(part, ast.Name) else "attribute"
+            raise TemplateError(f"the {what} '{name}' in a template", f"{what}s that begin with '_' are not allowed")
+        if isinstance(part, ast.Name) and name not in _CONSTANTS:
+            names.add(name)
+    return node
 
-    # only for parsing: no loader, no globals; trailing newlines are part of a YAML value
-    return Environment(autoescape=False, keep_trailing_newline=True)  # noqa: S701 - nothing is rendered to HTML here
 
-
-def _check(node: Any, names: set[str]) -> None:
-    kind = type(node).__name__
-    if kind not in _ALLOWED:
-        raise TemplateError(
-            f"{_REFUSED.get(kind, kind.lower())} in a template", "names, attributes, comparisons and + - * / // % are allowed"
-        )
-    if kind == "Name":
-        if node.name.startswith("_"):
-            raise TemplateError(f"the name '{node.name}' in a template", "names that begin with '_' are not allowed")
-        names.add(node.name)
-    if kind == "Getattr" and node.attr.startswith("_"):
-        raise TemplateError(f"the attribute '{node.attr}' in a template", "attributes that begin with '_' are not allowed")
-    if kind == "CondExpr" and node.expr2 is None:
-        raise TemplateError("an 'if' without 'else' in a template", "write {{ a if condition else b }}")
-    for child in node.iter_child_nodes():
-        _check(child, names)
-
+_CONSTANTS: Mapping[str, Any] = {"true": True, "false": False, "none": None}
 
 _REFUSED = {
     "Call": "a call",
-    "Filter": "a filter",
-    "Test": "a test ('is')",
+    "BitOr": "a filter",
+    "Is": "a test ('is')",
+    "IsNot": "a test ('is')",
     "Pow": "the operator '**'",
-    "Getitem": "an index",
-    "Concat": "the operator '~'",
+    "Subscript": "an index",
     "List": "a list",
     "Tuple": "a tuple",
     "Dict": "a map",
 }
 
+_ARITHMETIC: Mapping[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
+    ast.Add: ("+", operator.add),
+    ast.Sub: ("-", operator.sub),
+    ast.Mult: ("*", operator.mul),
+    ast.Div: ("/", operator.truediv),
+    ast.FloorDiv: ("//", operator.floordiv),
+    ast.Mod: ("%", operator.mod),
+}
+
+_COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
 
 _ALLOWED = frozenset(
-    ["Name", "Const", "Getattr", "Compare", "Operand", "And", "Or", "Not", "Neg", "Pos", "CondExpr"]
-    + ["Add", "Sub", "Mul", "Div", "FloorDiv", "Mod"]
+    ["Name", "Load", "Constant", "Attribute", "Compare", "BoolOp", "And", "Or", "UnaryOp", "Not", "USub", "UAdd", "BinOp", "IfExp"]
+    + [kind.__name__ for kind in (*_ARITHMETIC, *_COMPARE)]
 )
 
 
-_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
-    "Add": operator.add,
-    "Sub": operator.sub,
-    "Mul": operator.mul,
-    "Div": operator.truediv,
-    "FloorDiv": operator.floordiv,
-    "Mod": operator.mod,
-}
-
-
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "lteq": operator.le,
-    "gt": operator.gt,
-    "gteq": operator.ge,
-    "in": lambda a, b: a in b,
-    "notin": lambda a, b: a not in b,
-}
-
-
-def _evaluate(node: Any, names: Mapping[str, Any]) -> Any:
-    kind = type(node).__name__
-    match kind:
-        case "_PlainName":
-            return functools.reduce(_attribute, node.attributes, _name(node.name, names))
-        case "Const":
+def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.Constant():
             return node.value
-        case "Name":
-            return _name(node.name, names)
-        case "Getattr":
-            return _attribute(_evaluate(node.node, names), node.attr)
-        case "Not":
-            return not _evaluate(node.node, names)
-        case "Neg" | "Pos":
-            number = _number(_evaluate(node.node, names), "-" if kind == "Neg" else "+")
-            return -number if kind == "Neg" else number
-        case "And":
-            return _evaluate(node.left, names) and _evaluate(node.right, names)
-        case "Or":
-            return _evaluate(node.left, names) or _evaluate(node.right, names)
-        case "CondExpr":
-            return _evaluate(node.expr1 if _evaluate(node.test, names) else node.expr2, names)
-        case "Compare":
+        case ast.Name():
+            return _CONSTANTS[node.id] if node.id in _CONSTANTS else _name(node.id, names)
+        case ast.Attribute():
+            return _attribute(_evaluate(node.value, names), node.attr)
+        case ast.UnaryOp(op=ast.Not()):
+            return not _evaluate(node.operand, names)
+        case ast.UnaryOp():
+            is_minus = isinstance(node.op, ast.USub)
+            number = _number(_evaluate(node.operand, names), "-" if is_minus else "+")
+            return -number if is_minus else number
+        case ast.BoolOp():
+            value = None
+            for part in node.values:
+                value = _evaluate(part, names)
+                if bool(value) is isinstance(node.op, ast.Or):
+                    break
+            return value
+        case ast.IfExp():
+            return _evaluate(node.body if _evaluate(node.test, names) else node.orelse, names)
+        case ast.Compare():
             return _compare(node, names)
-    return _arithmetic(node, names)
+        case ast.BinOp():
+            return _arithmetic(node, names)
+    raise AssertionError(node)
 
 
 def _name(name: str, names: Mapping[str, Any]) -> Any:
@@ -266,12 +229,12 @@ def _attribute(value: Any, attribute: str) -> Any:
     return value[attribute]
 
 
-def _compare(node: Any, names: Mapping[str, Any]) -> bool:
-    left = _evaluate(node.expr, names)
-    for operand in node.ops:
-        right = _evaluate(operand.expr, names)
+def _compare(node: ast.Compare, names: Mapping[str, Any]) -> bool:
+    left = _evaluate(node.left, names)
+    for compare, operand in zip(node.ops, node.comparators, strict=True):
+        right = _evaluate(operand, names)
         try:
-            holds = _COMPARE[operand.op](left, right)
+            holds = _COMPARE[type(compare)](left, right)
         except TypeError as error:
             raise TemplateError(f"cannot compare {left!r:.40} with {right!r:.40} in a template", "both sides need the same type") from error
         if not holds:
@@ -280,18 +243,18 @@ def _compare(node: Any, names: Mapping[str, Any]) -> bool:
     return True
 
 
-def _arithmetic(node: Any, names: Mapping[str, Any]) -> Any:
-    kind = type(node).__name__
+def _arithmetic(node: ast.BinOp, names: Mapping[str, Any]) -> Any:
+    symbol, calculate = _ARITHMETIC[type(node.op)]
     left, right = _evaluate(node.left, names), _evaluate(node.right, names)
-    if kind == "Add" and isinstance(left, str) and isinstance(right, str):
+    if symbol == "+" and isinstance(left, str) and isinstance(right, str):
         return _bounded(left + right)
-    left, right = _number(left, node.operator), _number(right, node.operator)
+    left, right = _number(left, symbol), _number(right, symbol)
     try:
-        result = _ARITHMETIC[kind](left, right)
+        result = calculate(left, right)
     except (ZeroDivisionError, OverflowError) as error:
-        raise TemplateError(f"{left!r:.40} {node.operator} {right!r:.40} in a template: {error}", "check the matrix values") from error
+        raise TemplateError(f"{left!r:.40} {symbol} {right!r:.40} in a template: {error}", "check the matrix values") from error
     if result.bit_length() > MAX_BITS if isinstance(result, int) else not math.isfinite(result):
-        raise TemplateError(f"the result of '{node.operator}' in a template is too large", "check the matrix values")
+        raise TemplateError(f"the result of '{symbol}' in a template is too large", "check the matrix values")
     return result
 
 
