@@ -23,6 +23,7 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, NewType, NoReturn, TypeAlias, get_args, get_origin, get_type_hints
+from urllib.parse import unquote
 
 from runner.core.attempts import attempt_of, outcome_of
 from runner.core.case import CaseId
@@ -348,6 +349,7 @@ def open_plain(path: Path) -> BinaryIO:
 
 _FOLDER = re.compile(r"cases/[0-9]{5,9}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_BACKEND = re.compile(r"\[backend=([^,\]]*)")
 _BY_FACTS = (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK, Outcome.OFFLINE_PASS, Outcome.OFFLINE_FAIL)
 """Outcomes that only what a worker sent can give."""
 
@@ -376,6 +378,13 @@ def _problem_of_profile(profile: ProfileRecord) -> str:
 
 def problem_of_result(result: CaseResult, *, retries: int, repeat: int) -> str:
     """Return why a case cannot have the outcome of its line: its verdicts, waivers and attempts give another one."""
+    backend = _BACKEND.search(result.case_id)
+    if (
+        backend is None
+        or unquote(backend[1]) != result.backend
+        or not result.case_id.startswith(f"{result.area}/{result.name}[".lstrip("/"))
+    ):
+        return f"its id is not of area '{result.area}', name '{result.name}' and backend '{result.backend}'"
     for part in (result, *result.attempts):
         if part.folder and not _FOLDER.fullmatch(part.folder):
             return f"'{part.folder}' is no folder of a case"
@@ -443,9 +452,9 @@ def _problem_of_end(header: RunHeader, results: Sequence[CaseResult], footer: Ru
         judged = executed(results) + sum(result.outcome is Outcome.OFFLINE_PASS for result in results)
         if score.cases > judged or score.killed + score.excused > score.applicable or len(score.listed) > score.weak:
             return "the counts of its audit contradict each other, or its cases"
-    if header.shard and header.required_names and footer.exit_code == ExitCode.NOTHING:
-        return ""  # a case of another shard may exercise the name
     code = ExitCode.INTERRUPTED if footer.interrupted else header.conclusion(results)[0]
+    if header.shard and header.required_names and code is ExitCode.OK and footer.exit_code == ExitCode.NOTHING:
+        return ""  # a case of another shard may exercise the name
     return "" if footer.exit_code == code else f"its exit code is {footer.exit_code}, but its cases give {int(code)}"
 
 

@@ -129,6 +129,8 @@ LIES: list[tuple[Outcome, Change, str]] = [
     (Outcome.UNAVAILABLE, line(1, outcome="PASS", reason="", failure_type=""), "PASS without a verdict"),
     (Outcome.PASS, line(1, outcome="NOT_RUN", reason="x", failure_type="not-run", verdicts=[]), "NOT_RUN, though it was executed"),
     (Outcome.PASS, line(1, outcome="FLAKY", reason="x", failure_type="flaky"), "give PASS ()"),
+    (Outcome.PASS, line(1, case_id="a/other[backend=cpu,n=1]"), "its id is not of area 'a', name 'one'"),
+    (Outcome.PASS, line(1, backend="cuda"), "and backend 'cuda'"),
     (Outcome.PASS, line(1, folder=""), "without the folder"),
     (Outcome.PASS, line(1, folder="../elsewhere"), "'../elsewhere' is no folder of a case"),
     (Outcome.PASS, line(1, folder="cases/00002"), "cases/00002 is the folder of"),
