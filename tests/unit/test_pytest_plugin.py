@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from runner.cli.pytest_plugin import session_run
-from runner.cli.pytest_plugin.library import Roots
+from runner.cli.pytest_plugin.session import Roots
 from runner.system import child_python
 from tests.conftest import GOOD
 from tests.fakes import ROOT
