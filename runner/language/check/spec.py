@@ -72,9 +72,7 @@ def check_values(anatomy: Anatomy, backends: Backends, names: NameTables) -> lis
         all_expectation_problems,
     ):
         problems.extend(part(anatomy, backends))
-    named = [*name_problems(anatomy, names), *option_value_problems(anatomy, names)]
-    reported = {problem.position for problem in named}
-    return [*(problem for problem in problems if problem.position not in reported), *named]
+    return [*problems, *name_problems(anatomy, names), *option_value_problems(anatomy, names)]
 
 
 def matrix_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:

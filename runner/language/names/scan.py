@@ -233,7 +233,7 @@ def scan(path: Path) -> Names:
     source = open_source(path)
     counters, unresolved = scan_counters(source)
     options = {kind: scan_types(source, kind) for kind in CONFIG_FILES}
-    facts = version_facts(read(source, VERSION_FILE).decode(), source.label)
+    facts = version_facts(read(source, VERSION_FILE).decode(), source.root.name)
     return Names(
         version=".".join(str(number) for number in release(facts["__version__"] or "")),
         options={kind: frozenset(found) for kind, found in options.items()},

@@ -234,9 +234,9 @@ class _InstalledSource:
     @cached_property
     def _torch(self) -> "Source":
         # imported late: the scanners are needed only for names that are in no table
-        from runner.language.names.torch_source import Folder
+        from runner.language.names.torch_source import Source
 
-        return Folder(self._root, "torch")
+        return Source(self._root)
 
     def fit(self, kind: NameKind, name: str, *, patterns: bool) -> Fit:
         """Look a name up. Without ``patterns`` a counter's name must be in the source literally, which is fast to check."""
@@ -321,7 +321,7 @@ def _option_hint(kind: NameKind, name: str, options: Mapping[NameKind, frozenset
 def main(arguments: Sequence[str] | None = None) -> int:
     """Generate the table of one torch."""
     parser = argparse.ArgumentParser(prog="python -m runner.language.names.tables", description="Generate the table of names of a torch.")
-    parser.add_argument("source", type=Path, help="a wheel, the folder of the package torch, or its parent")
+    parser.add_argument("source", type=Path, help="the folder of the package torch, or its parent")
     parser.add_argument("-o", "--output", type=Path, help="the file to write (default: standard output)")
     options = parser.parse_args(arguments)
     from runner.language.names.scan import scan

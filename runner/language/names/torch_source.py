@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Protocol
 
 from runner.core.diagnostics import UsageError
 
@@ -16,29 +15,14 @@ _OF_TORCH = "_inductor/config.py"
 """A file that distinguishes torch's package from other folders with a version.py."""
 
 
-class Source(Protocol):
-    """Torch's Python files, by their paths below the package ``torch``."""
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The Python files of an installed torch or of a checkout, by their paths below the package ``torch``."""
 
-    @property
-    def label(self) -> str:
-        """The name in messages."""
+    root: Path
 
     def read(self, path: str) -> bytes | None:
         """Return a file's bytes; None if there is no such file."""
-
-    def below(self, folder: str) -> Iterator[str]:
-        """Yield the Python files of a folder and its subfolders."""
-
-
-@dataclass(frozen=True, slots=True)
-class Folder:
-    """An installed torch, or a checkout."""
-
-    root: Path
-    label: str
-
-    def read(self, path: str) -> bytes | None:
-        """Return the content of a file; None if there is none."""
         file = self.root / path
         return file.read_bytes() if file.is_file() else None
 
@@ -47,39 +31,11 @@ class Folder:
         return (file.relative_to(self.root).as_posix() for file in sorted((self.root / folder).rglob("*.py")))
 
 
-class Wheel:
-    """A wheel, or any zip archive with ``torch/`` in it."""
-
-    def __init__(self, path: Path) -> None:
-        import zipfile  # only the generator of tables needs it
-
-        self.label = path.name
-        try:
-            self._archive = zipfile.ZipFile(path)
-        except zipfile.BadZipFile as problem:
-            raise UsageError(f"{path} is not a wheel: {problem}") from problem
-        self._names = sorted(self._archive.namelist())
-
-    def read(self, path: str) -> bytes | None:
-        """Return the content of a file; None if there is none."""
-        try:
-            return self._archive.read(f"torch/{path}")
-        except KeyError:
-            return None
-
-    def below(self, folder: str) -> Iterator[str]:
-        """Yield the Python files of a folder and its subfolders."""
-        prefix = f"torch/{folder}/"
-        return (name.removeprefix("torch/") for name in self._names if name.startswith(prefix) and name.endswith(".py"))
-
-
 def open_source(path: Path) -> Source:
-    """Return the torch in ``path``: its package folder, the parent of that folder, or a wheel."""
-    if path.is_file():
-        return Wheel(path)
+    """Return the torch in ``path``: its package folder, or the parent of that folder."""
     for root in (path, path / "torch"):
         if (root / VERSION_FILE).is_file() and (root / _OF_TORCH).is_file():
-            return Folder(root, root.name)
+            return Source(root)
     raise UsageError(f"{path} contains no torch: {VERSION_FILE} or {_OF_TORCH} is missing")
 
 
@@ -87,7 +43,7 @@ def read(source: Source, path: str) -> bytes:
     """Return the bytes of a file that every torch has; raise ``UsageError`` if it is missing."""
     text = source.read(path)
     if text is None:
-        raise UsageError(f"{source.label} has no torch/{path}")
+        raise UsageError(f"{source.root} has no {path}")
     return text
 
 
@@ -96,7 +52,7 @@ def parse(source: Source, path: str) -> ast.Module:
     try:
         return ast.parse(read(source, path))
     except SyntaxError as problem:
-        raise UsageError(f"torch/{path} of {source.label} is not valid for this Python version: {problem}") from problem
+        raise UsageError(f"torch/{path} of {source.root.name} is not valid for this Python version: {problem}") from problem
 
 
 _HOLDERS = (ast.stmt, ast.ExceptHandler, ast.match_case)
