@@ -22,7 +22,7 @@ from runner.execute.base import Execution, Job
 from runner.execute.local.engine import Engine
 from runner.execute.local.pool import Grace, Limits
 from runner.execute.local.running import LocalJob
-from runner.execute.local.spawn import Zygote, ZygoteProcess
+from runner.execute.local.spawn import ZygoteProcess
 from runner.execute.local.workers import Worker
 from runner.plan.resources import Capacity, Environment, Needs, Room
 from runner.worker.process import zygote
@@ -96,7 +96,7 @@ class Starter:
         self.workers: list[subprocess.Popen[bytes]] = []
         self.made: list[Stuck] = []
 
-    def zygote(self, wanted: Environment) -> Zygote:
+    def zygote(self, wanted: Environment) -> "Stuck":
         assert self.zygotes is not None
         self.made.append(self.zygotes())
         return self.made[-1]

@@ -17,7 +17,7 @@ from runner.execute.base import Execution, Job
 from runner.execute.local.memory import MemoryWatch
 from runner.execute.local.pool import Limits, Pool
 from runner.execute.local.running import LocalJob, Running
-from runner.execute.local.spawn import Starter
+from runner.execute.local.spawn import ProcessStarter
 from runner.execute.local.workers import Worker
 from runner.plan.resources import Capacity, Environment, Lease, Queue, Room
 
@@ -37,7 +37,7 @@ _WARM_ALONE = 2
 class Engine:
     """Runs jobs; ``close`` ends its processes. ``prepare`` is called with each job before a worker gets it."""
 
-    def __init__(self, limits: Limits, starter: Starter, prepare: Callable[[Job], LocalJob]) -> None:
+    def __init__(self, limits: Limits, starter: ProcessStarter, prepare: Callable[[Job], LocalJob]) -> None:
         self._limits = limits
         self._prepare = prepare
         self.pool = Pool(limits, starter)

@@ -16,7 +16,7 @@ from runner.execute.base import Execution, ExecutorSettings, Job
 from runner.execute.local.engine import Engine
 from runner.execute.local.pool import Limits
 from runner.execute.local.running import OUTPUTS, LocalJob
-from runner.execute.local.spawn import ProcessStarter, Starter
+from runner.execute.local.spawn import ProcessStarter
 from runner.execute.services import Services
 from runner.plan.resources import Capacity
 from runner.plan.worker_plan import with_paths
@@ -47,7 +47,7 @@ class LocalExecutor:
     def __init__(
         self,
         settings: ExecutorSettings,
-        make_starter: Callable[[Path], Starter] | None = None,
+        make_starter: Callable[[Path], ProcessStarter] | None = None,
         kept: Callable[[], Collection[int]] = tuple,
     ) -> None:
         """``make_starter`` makes the starter of other processes, from the scratch folder; ``kept`` returns those that outlive a run."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from runner.execute.base import Job
-from runner.execute.local.spawn import Message, Starter, Zygote
+from runner.execute.local.spawn import Message, ProcessStarter, ZygoteProcess
 from runner.execute.local.workers import Worker
 from runner.plan.resources import Environment
 
@@ -65,16 +65,16 @@ def _only_wake() -> None:
 class Pool:
     """The workers by number, and the zygotes by the key of their environment."""
 
-    def __init__(self, limits: Limits, starter: Starter) -> None:
+    def __init__(self, limits: Limits, starter: ProcessStarter) -> None:
         self._limits = limits
         self._starter = starter
         self._selector = selectors.DefaultSelector()
         self._numbers = itertools.count(1)
         self._workers: dict[int, Worker] = {}
-        self.zygotes: dict[str, Zygote] = {}
+        self.zygotes: dict[str, ZygoteProcess] = {}
         self._warm_until: dict[str, float] = {}
         """The deadlines of warm-ups of zygotes."""
-        self._leaving: list[Zygote] = []
+        self._leaving: list[ZygoteProcess] = []
         """Zygotes that were hung up on and are ending."""
         self.broken: dict[str, str] = {}
         """Environments that have no zygote that can fork, with the reasons: their jobs get new Pythons."""

@@ -7,9 +7,9 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from runner.core.protocol import THREADS, WARM
 from runner.plan.resources import Environment
@@ -46,37 +46,6 @@ def environment_for(wanted: Environment, threads: int, scratch: Path, warm_folde
     if warm_folder is not None:
         variables[WARM] = str(warm_folder)
     return child_python.variables(variables, scratch)
-
-
-class Zygote(Protocol):
-    """The engine's interface of a zygote: a process that forks workers."""
-
-    control: socket.socket
-    is_ready: bool
-
-    def fork(self, number: int, control: int) -> bool:
-        """Request a worker with a control socket; False when the zygote is gone."""
-
-    def receive(self) -> Message | None:
-        """Return the next message; None when the zygote is gone."""
-
-    def last_words(self) -> str:
-        """Return the end of the zygote's output."""
-
-    def wake(self) -> None:
-        """Send SIGCONT if a worker has stopped it."""
-
-    def release(self) -> None:
-        """End its use by a run that is over and whose workers were killed. ``close`` follows."""
-
-    def hang_up(self) -> None:
-        """Close its socket: it kills the orphans of its workers, and ends."""
-
-    def has_left(self) -> bool:
-        """Whether it has ended since ``hang_up``."""
-
-    def close(self) -> None:
-        """Wait for its end, after ``release`` or ``hang_up``."""
 
 
 class ZygoteProcess:
@@ -130,7 +99,7 @@ class ZygoteProcess:
                 self.process.send_signal(signal.SIGCONT)
 
     def release(self) -> None:
-        """Hang up: it serves one run."""
+        """End its use by a run that is over and whose workers were killed. ``close`` follows. It serves one run, so it hangs up."""
         self.hang_up()
 
     def hang_up(self) -> None:
@@ -155,23 +124,16 @@ class ZygoteProcess:
             time.sleep(0.005)
 
 
-class Starter(Protocol):
-    """What starts processes for the engine."""
-
-    def zygote(self, wanted: Environment) -> Zygote:
-        """Start a zygote."""
-
-    def worker(self, wanted: Environment, control: int) -> "subprocess.Popen[bytes]":
-        """Start a worker in a process of its own: slow, and never unsafe."""
-
-
 class ProcessStarter:
     """Starts processes on this machine; their output goes to a log below the scratch folder."""
 
-    def __init__(self, threads: int, scratch: Path, warm_folder: Path | None = None) -> None:
+    def __init__(
+        self, threads: int, scratch: Path, warm_folder: Path | None = None, zygotes: Callable[..., ZygoteProcess] = ZygoteProcess
+    ) -> None:
         self._threads = threads
         self._scratch = scratch
         self._warm_folder = warm_folder
+        self._zygotes = zygotes
         self._count = 0
 
     def zygote(self, wanted: Environment) -> ZygoteProcess:
@@ -179,7 +141,7 @@ class ProcessStarter:
         self._count += 1
         scratch = self._scratch / f"zygote-{self._count}"
         scratch.mkdir(parents=True, exist_ok=True)
-        return ZygoteProcess(wanted.kinds, self._variables(wanted, scratch), scratch / "zygote.log", self._zygote_module(wanted))
+        return self._zygotes(wanted.kinds, self._variables(wanted, scratch), scratch / "zygote.log", self._zygote_module(wanted))
 
     def worker(self, wanted: Environment, control: int) -> "subprocess.Popen[bytes]":
         """Start a worker in a process of its own: slow, and never unsafe."""
