@@ -44,37 +44,44 @@ _LAST_WORDS = ("pass", "pin")
 _OF_COMPILERS = frozenset("pre post custom grad joint fusion fx graph opt forward backward one single first second last cpu core".split())
 """Other words of a name with which ``pass`` means a compiler pass, and ``pin`` a thread pinned to a core."""
 
+_WORDS_IN_TEXT = frozenset(
+    (
+        "token secret password passwd passphrase passcode pwd credential cred pat webhook dbpass userpass sshpass "
+        "apikey accesskey privatekey secretkey accountkey signingkey encryptionkey masterkey"
+    ).split()
+)
+
+_PARTS_IN_TEXT = ("password", "passwd", "passphrase", "apikey", "accesskey", "privatekey", "secretkey", "accountkey", "credential")
+
 HARMLESS_NAMES = frozenset({"PWD", "OLDPWD", "SSH_AUTH_SOCK", "XAUTHORITY", "TOKENIZERS_PARALLELISM", "KEYTIMEOUT"})
 
 ORDINARY = frozenset("true false none null yes no enabled disabled default auto always never inductor eager debug info".split())
 
 
-def is_secret_name(name: str) -> bool:
-    """Whether a variable, option or parameter with this name holds a secret."""
+def is_secret_name(name: str, *, in_text: bool = False) -> bool:
+    """Whether a variable, option or parameter with this name holds a secret.
+
+    ``in_text``: whether ``name = value`` in free text is one. ``key`` and ``auth`` alone have other meanings there.
+    """
     if name in HARMLESS_NAMES:
         return False
-    words = words_of(name)
-    joined = "".join(words)
-    if ends_in_secret(words) or is_session(words):
+    words = _words_of(name)
+    joined, pairs = "".join(words), list(itertools.pairwise(words))
+    if words and words[-1] in _LAST_WORDS and not _OF_COMPILERS.intersection(words):
         return True
+    if ("aw", "session") in pairs or ("session", "id") in pairs or "sessionid" in words:  # other sessions are not secrets
+        return True
+    if in_text:
+        candidates = {*words, joined, *(first + second for first, second in pairs)}
+        parts = any(part in joined for part in _PARTS_IN_TEXT) or joined.endswith(("token", "secret"))
+        return parts or not candidates.isdisjoint(_WORDS_IN_TEXT)
     return any(word in _SECRET_WORDS for word in words) or any(part in joined for part in _SECRET_PARTS)
 
 
-def words_of(name: str) -> list[str]:
+def _words_of(name: str) -> list[str]:
     """Return the words of a name in lower case and in the singular: ``db_Pass``, ``dbPass`` and ``DB-PASS`` give the same words."""
-    found = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
-    return [word if word.endswith("ss") else word.removesuffix("s") for word in found]
-
-
-def ends_in_secret(words: Sequence[str]) -> bool:
-    """Return whether the last word of a name, such as ``pass``, marks a secret. Names with words of compilers are excluded."""
-    return bool(words) and words[-1] in _LAST_WORDS and not _OF_COMPILERS.intersection(words)
-
-
-def is_session(words: Sequence[str]) -> bool:
-    """Whether a name means a session id: ``AWS_SESSION``, ``sessionId``. Other sessions are not secrets."""
-    pairs = list(itertools.pairwise(words))
-    return ("aw", "session") in pairs or ("session", "id") in pairs or "sessionid" in words
+    words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+    return [word if word.endswith("ss") else word.removesuffix("s") for word in words]
 
 
 @functools.cache
@@ -213,18 +220,7 @@ _WITHIN = {quote: re.compile(rf"{_QUOTED}|[^\s&{quote}]+") for quote in "\"'"}
 
 _CLOSING = re.compile(r"[\"')\]},;]+\Z")
 
-_ASSIGNED_WORDS = frozenset(
-    (
-        "token secret password passwd passphrase passcode pwd credential cred pat webhook dbpass userpass sshpass "
-        "apikey accesskey privatekey secretkey accountkey signingkey encryptionkey masterkey"
-    ).split()
-)
-
-_ASSIGNED_PARTS = ("password", "passwd", "passphrase", "apikey", "accesskey", "privatekey", "secretkey", "accountkey", "credential")
-
-_ASSIGNED_ENDS = ("token", "secret")
-
-_HARMLESS_VALUE = re.compile(r"[\"']?(?:[0-9]{1,3}|true|false|none|null|yes|no|on|off|/[^\s\"']*)[\"']?|[\[({].*", re.IGNORECASE)
+_HARMLESS_VALUE = re.compile(r"[\"']?(?:[0-9]{1,3}|true|false|none|null|yes|no|on|off|/[^\s\"']*)[\"']?|[\[({]", re.IGNORECASE)
 """Values that are not masked after a name that may or may not mean a secret."""
 
 _OF_PROGRAMS = tuple(
@@ -269,8 +265,8 @@ def redacted(text: str) -> str:
     text = _masked_after(_HEADER, text, lambda name: True)
     text = _masked_after(_SCHEME_WORD, text, lambda name: True)
     text = _masked_after(_OPTION, text, is_secret_name)
-    text = _masked_after(_ASSIGNED, text, _is_assigned_secret, _TO_BLANK)
-    text = _masked_after(_GLUED, text, _is_glued_secret, _TO_BLANK)
+    text = _masked_after(_ASSIGNED, text, lambda name: is_secret_name(name, in_text=True), _TO_BLANK)
+    text = _masked_after(_GLUED, text, _ends_as_secret, _TO_BLANK)
     if "@" in text:
         text = _BARE_USERINFO.sub(f"{MASK}@", text)
     return _WELL_KNOWN.sub(MASK, text)
@@ -308,26 +304,14 @@ def _end_of_value(found: re.Match[str], text: str, form: re.Pattern[str]) -> int
     return value.start() + closing.start() if closing and closing.start() else value.end()
 
 
-def _is_assigned_secret(name: str) -> bool:
-    """Whether ``name = value`` in free text is a secret. ``key`` and ``auth`` alone have other meanings there."""
-    words = words_of(name)
-    pairs = [one + other for one, other in itertools.pairwise(words)]
-    joined = "".join(words)
-    if name in HARMLESS_NAMES:
-        return False
-    if ends_in_secret(words) or is_session(words) or any(part in joined for part in _ASSIGNED_PARTS):
-        return True
-    return any(word in _ASSIGNED_WORDS for word in [*words, *pairs, joined]) or joined.endswith(_ASSIGNED_ENDS)
-
-
-def _is_glued_secret(name: str) -> bool:
+def _ends_as_secret(name: str) -> bool:
     """Whether ``name:value`` is a secret: the name must end with a word for secrets, because types and positions follow many names."""
-    return _is_assigned_secret(name) and _is_assigned_secret("".join(words_of(name)[-1:]) or name)
+    return all(is_secret_name(part, in_text=True) for part in (name, "".join(_words_of(name)[-1:]) or name))
 
 
 def _is_doubtful(name: str) -> bool:
     """Whether only some values of this name are secrets: ``pass: 3`` is a count, ``pwd=/tmp`` a folder, ``tokens=128`` a size."""
-    words = words_of(name)
+    words = _words_of(name)
     return words[-1:] in (["pass"], ["pin"], ["pwd"], ["cred"]) or name.lower().endswith("tokens")
 
 

@@ -296,6 +296,7 @@ SECRET_TEXTS = [
     "dbPass=hunters3cret",
     "sessionId=hunters3cret",
     "smtp_pass=hunters3cret",
+    "smtp_pass={hunters3cret",
     "-----BEGIN RSA PRIVATE KEY-----\nMIIs3cret\nabcs3cret\n-----END RSA PRIVATE KEY-----\n",
     "-----BEGIN OPENSSH PRIVATE KEY-----\\nMIIs3cret",
 ]
@@ -357,7 +358,6 @@ HARMLESS_TEXTS = [
     "keypad: x",
     "passthrough=1",
     "normalization_pass: {}",
-    "config.custom_pass: [fn]",
     "author=bob",
 ]
 
