@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runner.cli.commands import watch as command
-from runner.cli.keyboard import TypedKeys
+from runner.cli.commands.watch import TypedKeys
 from runner.cli.parser import main, parse
 from runner.core.exit_codes import ExitCode
 from runner.core.observation import Ending
@@ -228,7 +228,7 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executor: FakeExecutor) 
         assert isinstance(options, WatchOptions)
         from runner.report import table
 
-        made = tries.Tries(command._run_options(options), table.of_watch, dict(EXECUTORS))
+        made = tries.Tries(command.run_options(options), table.of_watch, dict(EXECUTORS))
         return Watch(Watched(paths=options.paths, backends=options.backends), made, store, Script(*acts), **more).run()
 
     yield watch

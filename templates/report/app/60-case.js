@@ -1,5 +1,4 @@
 // The page of a case.
-const STATUSES = ["held", "failed", "error", "not-applicable"];
 const AROUND = 40;
 
 T.caseView = (state) => {
