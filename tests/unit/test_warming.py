@@ -34,7 +34,9 @@ def threads():
     return len(os.listdir("/proc/self/task"))
 
 def options():
-    found = {f"{module}.{name}": value for (module, name), value in torch_state.option_values().items()}
+    from torch.utils._config_module import ConfigModule
+    modules = [(name, module) for name, module in list(sys.modules.items()) if issubclass(type(module), ConfigModule)]
+    found = {f"{module}.{name}": value for module, config in modules for name, value in config.get_config_copy().items()}
     return {name: repr(sorted(map(repr, value)) if isinstance(value, set | frozenset) else value) for name, value in found.items()}
 
 def numbered():

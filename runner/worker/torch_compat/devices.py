@@ -86,32 +86,6 @@ def visible() -> list[Any]:
     return []
 
 
-def synchronize_all() -> None:
-    """Synchronize every accelerator that this process has used."""
-    for _, module in _initialized():
-        module.synchronize()
-
-
-def allocated() -> int:
-    """Return the accelerator memory that this process has allocated, in bytes."""
-    return sum(int(module.memory_allocated()) for _, module in _initialized_with("memory_allocated"))
-
-
-def has_other_stream() -> bool:
-    """Whether the current stream of an accelerator is not its default stream."""
-    streams = _initialized_with("default_stream", "current_stream")
-    return any(module.current_stream() != module.default_stream() for _, module in streams)
-
-
-def free_memory() -> None:
-    """Release the unused accelerator memory in torch's caching allocators."""
-    for accelerator, module in _initialized_with("empty_cache"):
-        clear_workspaces = getattr(torch._C, f"_{accelerator.module}_clearCublasWorkspaces", None)
-        if clear_workspaces is not None:
-            clear_workspaces()
-        module.empty_cache()
-
-
 def generator_state() -> GeneratorState:
     """Return the state of every generator."""
     initialized = _initialized_with("get_rng_state_all", "set_rng_state_all")

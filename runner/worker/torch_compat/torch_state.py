@@ -51,14 +51,6 @@ def patched_options(sections: Mapping[str, Mapping[str, Any]]) -> Iterator[None]
         yield
 
 
-def option_values() -> dict[tuple[str, str], Any]:
-    """Return a copy of every option of all imported config modules, by module and name."""
-    from torch.utils._config_module import ConfigModule
-
-    modules = [(name, found) for name, found in list(sys.modules.items()) if issubclass(type(found), ConfigModule)]
-    return {(module, name): value for module, found in modules for name, value in found.get_config_copy().items()}
-
-
 def set_option(module: str, name: str, value: Any) -> None:
     """Set an option to a copy of a value."""
     setattr(sys.modules[module], name, copy.deepcopy(value))
