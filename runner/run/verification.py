@@ -79,19 +79,24 @@ def verified(
         try:
             run = read_run(folder / JOURNAL)
             findings += _of_run(members, run, folder, difference)
-            if run.footer is None or run.header.version != __version__:
-                return _not_judged(run, findings)
-            return judged_again(run, folder, tuple(findings), signature=_signer(members, key), profile=profile, specs=specs)
+            if run.footer is None:
+                return Verification(findings=tuple(findings), run=run.header.run_id)
+            if run.header.version != __version__:
+                why = f"it is of version {run.header.version}, and this is {__version__}: verify it with that version"
+                return Verification(findings=tuple(findings), unjudged=(why,), run=run.header.run_id)
+            return judged_again(
+                run,
+                folder,
+                tuple(findings),
+                signature=(attestation.signer_in(members[ATTESTATION]), key is not None),
+                profile=profile,
+                specs=specs,
+            )
         except JournalError as error:
             findings.append(Finding("journal", str(error)))
         except _NO_RUN as error:  # values of the right type that no run writes
             findings.append(Finding("journal", f"it holds what no run writes: {type(error).__name__}: {one_line(str(error))[:200]}"))
         return Verification(findings=tuple(findings))
-
-
-def _not_judged(run: Run, findings: Sequence[Finding]) -> Verification:
-    why = () if run.footer is None else (f"it is of version {run.header.version}, and this is {__version__}: verify it with that version",)
-    return Verification(findings=tuple(findings), unjudged=why, run=run.header.run_id)
 
 
 def _write(members: Mapping[str, bytes], folder: Path) -> None:
@@ -101,11 +106,6 @@ def _write(members: Mapping[str, bytes], folder: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as stream:
             stream.write(data)
-
-
-def _signer(members: Mapping[str, bytes], key: "Ed25519PublicKey | None") -> tuple[str, bool]:
-    """Return the id of the key that the attestation names, and whether its signature was checked."""
-    return attestation.signer_in(members[ATTESTATION]), key is not None
 
 
 def _signature(members: Mapping[str, bytes], key: "Ed25519PublicKey | None") -> Iterator[str]:

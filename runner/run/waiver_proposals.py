@@ -8,7 +8,7 @@ nothing shows where the defect is absent.
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TypeAlias
@@ -129,7 +129,8 @@ def _finding(case_id: str, runs: Sequence[RecordedRun], notes: list[str]) -> _Fi
     seen = [(run, run.results[case_id]) for run in runs if case_id in run.results]
     failing = [(run, result) for run, result in seen if result.outcome in WAIVABLE]
     if not failing:
-        notes.extend(_notes(case_id, seen))
+        stuck = [(run, result) for run, result in seen if result.outcome in (Outcome.ERROR, Outcome.FLAKY)]
+        notes += [f"{case_id}: {result.outcome.label} in {run.name} cannot be waived" for run, result in stuck]
         return None
     failed = [run.here for run, result in seen if result.outcome in (*WAIVABLE, Outcome.XFAIL)]
     passed = [run.here for run, result in seen if result.outcome in (Outcome.PASS, Outcome.XPASS)]
@@ -144,12 +145,6 @@ def _finding(case_id: str, runs: Sequence[RecordedRun], notes: list[str]) -> _Fi
         return None
     first = failures[0][0]
     return _Finding(case_id=case_id, signatures=signatures, when=tuple(when.items()), reason=f"proposed from: {first.message}"[:_LONGEST])
-
-
-def _notes(case_id: str, seen: Iterable[tuple[RecordedRun, CaseResult]]) -> Iterator[str]:
-    for run, result in seen:
-        if result.outcome in (Outcome.ERROR, Outcome.FLAKY):
-            yield f"{case_id}: {result.outcome.label} in {run.name} cannot be waived"
 
 
 # -- conditions -------------------------------------------------------------------------------------------------------
@@ -177,25 +172,9 @@ def smallest_condition(
     return None
 
 
-def _arch(failed: Sequence[Surroundings], passed: Sequence[Surroundings]) -> Json:
-    return _words([here.arch for here in failed])
-
-
-def _vendor(failed: Sequence[Surroundings], passed: Sequence[Surroundings]) -> Json:
-    return _words([here.vendor for here in failed])
-
-
-def _words(found: Sequence[str | None]) -> Json:
-    words = sorted({word for word in found if word})
-    return words if words and None not in found else None
-
-
-def _torch(failed: Sequence[Surroundings], passed: Sequence[Surroundings]) -> Json:
-    return _range([here.torch for here in failed], [here.torch for here in passed])
-
-
-def _python(failed: Sequence[Surroundings], passed: Sequence[Surroundings]) -> Json:
-    return _range([here.python for here in failed], [here.python for here in passed])
+def _words(names: Sequence[str | None]) -> Json:
+    words = sorted({name for name in names if name})
+    return words if words and None not in names else None
 
 
 _Release = tuple[int, ...]
@@ -219,10 +198,10 @@ def _text(release: _Release) -> str:
 
 
 KEYS: Separate = {
-    "arch": _arch,
-    "torch": _torch,
-    "vendor": _vendor,
-    "python": _python,
+    "arch": lambda failed, passed: _words([here.arch for here in failed]),
+    "torch": lambda failed, passed: _range([here.torch for here in failed], [here.torch for here in passed]),
+    "vendor": lambda failed, passed: _words([here.vendor for here in failed]),
+    "python": lambda failed, passed: _range([here.python for here in failed], [here.python for here in passed]),
 }
 """The keys of a condition that are proposed, the preferred one first. Backend and device are parts of the id."""
 

@@ -11,7 +11,6 @@ import pytest
 from runner.core.attempts import Policy
 from runner.core.case import CaseId
 from runner.core.diagnostics import Position
-from runner.core.expectation import Status
 from runner.core.header import RunHeader
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, WaiverEffect
@@ -254,12 +253,6 @@ def test_whatever_the_judge_says_does_not_contradict_itself(journal: Path) -> No
         given = {"outcome": one.outcome, "reason": one.reason, "failure_type": one.failure_type, "verdicts": one.verdicts}
         result = replace(case(1), **given, position=one.position)
         read_run(written(journal.with_name(f"{number}.jsonl"), result))
-
-
-def test_statuses_that_no_waiver_of_that_effect_allows(journal: Path) -> None:
-    failed = case(1, Outcome.FAIL, waivers=(waiver_of(WaiverEffect.EXPIRED, "r", AT),))
-    assert failed.failed[0].status is Status.FAILED
-    assert read_run(written(journal, failed)).results == (failed,)
 
 
 @pytest.mark.parametrize(
