@@ -19,7 +19,9 @@ several waivers apply, the first in the order of the files counts.
 | cases passed, and it matched the failure of others            | no: narrow its glob or its condition |
 """
 
+import bisect
 import functools
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -89,22 +91,24 @@ def remarks(waivers: Waivers, ids: Sequence[str] | None, *, shipped: bool = Fals
 
     ``ids`` is None if not all cases are known; then no waiver is compared with the cases.
     """
+    ids = None if ids is None else sorted(ids)
     for waiver in waivers.files.waivers:
         who = f"the waiver of '{waiver.cases}'"
         if waivers.is_expired(waiver):
             message, hint = f"{who} ended on {waiver.until} and is void: {waiver.issue}", "remove it, or set a later date"
-        elif ids is not None and (shipped or waiver.position.file in waivers.files.given) and not has_case(waiver, ids):
+        elif ids is not None and (shipped or waiver.position.file in waivers.files.given) and not _has_case(waiver, ids):
             message, hint = f"{who} is for none of the {len(ids)} cases that were read", "only * and ? are special"
         else:
             continue
         yield Diagnostic(position=waiver.position, message=message, hint=hint, severity=Severity.WARNING)
 
 
-def has_case(waiver: Waiver, ids: Sequence[str]) -> bool:
-    """Whether a waiver is for one of these cases."""
+def _has_case(waiver: Waiver, ids: Sequence[str]) -> bool:
+    """Whether a waiver is for one of these cases, which are sorted: only those that begin as its glob does are compared."""
     begin = re.split(r"[*?]", waiver.cases, maxsplit=1)[0]
     whole = _glob(waiver.cases)
-    return any(name.startswith(begin) and whole.fullmatch(name) is not None for name in ids)
+    alike = itertools.takewhile(lambda name: name.startswith(begin), (ids[at] for at in range(bisect.bisect_left(ids, begin), len(ids))))
+    return any(whole.fullmatch(name) is not None for name in alike)
 
 
 def apply(judged: CaseResult, case: Case, here: Surroundings, waivers: Waivers) -> CaseResult:
@@ -208,13 +212,14 @@ def void_waivers(waivers: Waivers, results: Iterable[CaseResult], ids: Sequence[
     A shipped waiver is not compared with ``ids``, because the run may have read other specs.
     """
     effects = _effects(results)
+    ids = None if ids is None else sorted(ids)
     for waiver in waivers.files.waivers:
         passed, matched = effects.get(waiver.position, (0, 0))
         if waivers.is_expired(waiver):
             yield VoidWaiver(waiver=waiver, why=f"ended on {waiver.until}")
         elif passed and not matched:
             yield VoidWaiver(waiver=waiver, why=f"{passed} of its cases passed, and no failure matched")
-        elif ids is not None and waiver.position.file in waivers.files.given and not has_case(waiver, ids):
+        elif ids is not None and waiver.position.file in waivers.files.given and not _has_case(waiver, ids):
             yield VoidWaiver(waiver=waiver, why=f"is for none of the {len(ids)} cases")
 
 

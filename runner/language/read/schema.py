@@ -157,7 +157,7 @@ def _parts_at(node: Any, value: Any, path: DataPath) -> list[Any]:
 def _in_force(node: Any, value: Any) -> Iterator[Any]:
     yield node
     if "if" in node:
-        branch = node.get("else" if _problems_of(value, node["if"]) else "then")
+        branch = node.get("then" if _accepts(value, node["if"]) else "else")
         if isinstance(branch, dict):
             yield from _in_force(branch, value)
 
@@ -218,6 +218,13 @@ def _problems_of(value: Any, node: Any) -> list[Problem]:
     found: list[Problem] = []
     _check(value, node, (), found)
     return found
+
+
+def _accepts(value: Any, node: Any) -> bool:
+    """Whether a part of a schema accepts a value. Most parts that are tried only require a key."""
+    if len(node) == 1 and "required" in node:
+        return not isinstance(value, dict) or all(key in value for key in node["required"])
+    return not _problems_of(value, node)
 
 
 def _check(value: Any, node: Any, path: DataPath, found: list[Problem]) -> None:
@@ -361,13 +368,13 @@ def _unique(value: Any, argument: Any, node: Any, path: DataPath, found: list[Pr
 
 
 def _if(value: Any, argument: Any, node: Any, path: DataPath, found: list[Problem]) -> None:
-    branch = node.get("else" if _problems_of(value, argument) else "then")
+    branch = node.get("then" if _accepts(value, argument) else "else")
     if branch is not None:
         _check(value, branch, path, found)
 
 
 def _any_of(value: Any, argument: Any, node: Any, path: DataPath, found: list[Problem]) -> None:
-    if all(_problems_of(value, branch) for branch in argument):
+    if not any(_accepts(value, branch) for branch in argument):
         words = [word for branch in argument for word in branch.get("enum", [])]
         keys = [key for branch in argument for key in branch.get("required", [])]
         if words:
@@ -377,7 +384,7 @@ def _any_of(value: Any, argument: Any, node: Any, path: DataPath, found: list[Pr
 
 
 def _one_of(value: Any, argument: Any, node: Any, path: DataPath, found: list[Problem]) -> None:
-    if sum(not _problems_of(value, branch) for branch in argument) == 1:
+    if sum(_accepts(value, branch) for branch in argument) == 1:
         return
     kinds = list(dict.fromkeys(key for branch in argument for key in branch.get("required", [])))
     if not kinds:  # the branches are types, or words
