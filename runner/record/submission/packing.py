@@ -98,11 +98,6 @@ class Portable:
     def __init__(self, run: Path, files: Sequence[ReadFile]) -> None:
         self._names = {one.name: one.packed for one in files}
         self._by_path = {one.path: one.packed for one in files}
-        shipped = folder("specs").resolve()
-        self._ledgers = {
-            os.path.relpath(shipped / "ledger.txt"): f"{SHIPPED}/ledger.txt",
-            str(shipped / "ledger.txt"): f"{SHIPPED}/ledger.txt",
-        }
         places = sorted(_places(run).items(), key=lambda place: -len(place[0]))
         self._places = [(re.compile(re.escape(place) + r"(?=[^\w.@+-]|\.?$)"), short) for place, short in places]
 
@@ -119,22 +114,18 @@ class Portable:
 
     def facts(self, data: bytes) -> bytes:
         """Return an observation without folders of this machine and without secrets; the same bytes where nothing is to be cut."""
-        found = json.loads(data)
-        cut = self._cut(found, "")
-        return data if cut == found else json.dumps(cut, ensure_ascii=True).encode("ascii")
+        sent = json.loads(data)
+        cut = _changed(sent, "", lambda text, key: text if key == "id" else redacted(self.text(text)))
+        return data if cut == sent else json.dumps(cut, ensure_ascii=True).encode("ascii")
 
     def line(self, written: bytes) -> dict[str, Any]:
         """Return a line of the journal with the names of the submission."""
         record = json.loads(written)
-        found = {key: self._renamed(value, key) for key, value in record.items()}
-        if found.get("kind") == "header":
-            found["specs"] = {self._names.get(name, name): digest for name, digest in record["specs"].items()}
-            given = found["options"]
-            found["options"] = {
-                **given,
-                **{name: self._option(record["options"].get(name, "")) for name in _FILES_OF_OPTIONS if name in given},
-            }
-        return found
+        line: dict[str, Any] = _changed(record, "", self._renamed)
+        if line.get("kind") == "header":
+            line["specs"] = {self._names.get(name, name): digest for name, digest in record["specs"].items()}
+            line["options"] |= {name: self._option(text) for name, text in record["options"].items() if name in _FILES_OF_OPTIONS}
+        return line
 
     def _option(self, text: str) -> str:
         try:
@@ -143,21 +134,19 @@ class Portable:
             return self.text(text)
         return shlex.join(self._by_path.get(Path(os.path.realpath(word)), self.text(word)) for word in words)
 
-    def _renamed(self, value: object, key: str) -> Any:
-        if isinstance(value, str):
-            if key in ("spec", "file"):
-                return self._names.get(value) or self._ledgers.get(value) or self.text(value)
-            return self.text(value) if key in IDENTIFIERS else redacted(self.text(value))
-        if isinstance(value, list):
-            return [self._renamed(one, key) for one in value]
-        return {name: self._renamed(one, name) for name, one in value.items()} if isinstance(value, dict) else value
+    def _renamed(self, text: str, key: str) -> str:
+        if key in ("spec", "file"):
+            return self._names.get(text) or self.text(text)
+        return self.text(text) if key in IDENTIFIERS else redacted(self.text(text))
 
-    def _cut(self, value: object, key: str) -> Any:
-        if isinstance(value, str):
-            return value if key == "id" else redacted(self.text(value))
-        if isinstance(value, list):
-            return [self._cut(one, key) for one in value]
-        return {name: self._cut(one, name) for name, one in value.items()} if isinstance(value, dict) else value
+
+def _changed(value: Any, key: str, change: Callable[[str, str], str]) -> Any:
+    """Return JSON with each text changed; ``change`` is given the text and the key of the object that it stands in."""
+    if isinstance(value, str):
+        return change(value, key)
+    if isinstance(value, list):
+        return [_changed(item, key, change) for item in value]
+    return {name: _changed(item, name, change) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 def _places(run: Path) -> dict[str, str]:
