@@ -23,11 +23,6 @@ def option(metavar: str, help: str, default: object = None, reads: Reads = str, 
     return field(default=default, metadata={"metavar": metavar, "help": help, "type": reads, **more})
 
 
-def required(metavar: str, help: str) -> Any:
-    """Return the field of an option that must be given."""
-    return field(metadata={"metavar": metavar, "help": help, "type": str, "required": True})
-
-
 def flag(help: str) -> Any:
     """Return the field of an option without a value."""
     return field(default=False, metadata={"help": help, "action": "store_true"})
@@ -100,16 +95,6 @@ def sample_option() -> Any:
     return option("N", "the sample with this number, of a case of torch's database of operators", reads=_natural)
 
 
-def json_flag(what: str = "print one object") -> Any:
-    """Return the field of ``--json``."""
-    return flag(what)
-
-
-def junit_option(help: str) -> Any:
-    """Return the field of the file of a JUnit report."""
-    return option("FILE", help, reads=Path)
-
-
 def flavour_option() -> Any:
     """Return the field of the flavour of JUnit."""
     return one_of(
@@ -178,7 +163,7 @@ class ValidateOptions:
     backends: tuple[Path, ...] = backend_files()
     waivers: tuple[Path, ...] = waiver_files()
     profile: str | None = profile_option("also check this profile, with the specs, backends and waivers that it names")
-    json: bool = json_flag("print the problems as JSON")
+    json: bool = flag("print the problems as JSON")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +178,7 @@ class ListOptions:
     shard: str | None = shard_option()
     profile: str | None = profile_option("show the cases of this profile by level")
     coverage: bool = flag("print which specs and cases cover each upstream test, instead of the cases")
-    json: bool = json_flag("print an array of objects; with --coverage one object")
+    json: bool = flag("print an array of objects; with --coverage one object")
     against: Path | None = option(
         "LEDGER", "instead of the cases, print the ids of this ledger that no spec has any more; exit 1 if there are some", reads=Path
     )
@@ -216,7 +201,7 @@ class ExplainOptions:
     backends: tuple[Path, ...] = backend_files()
     sample: int | None = sample_option()
     profile: str | None = profile_option("name the case's level in this profile")
-    json: bool = json_flag("print an array of objects")
+    json: bool = flag("print an array of objects")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +236,7 @@ class LintOptions:
     select: tuple[str, ...] = several("RULE", "apply this rule alone")
     ignore: tuple[str, ...] = several("RULE", "do not apply this rule")
     fix: bool = flag("change the files where that is safe: the same cases with the same content must come of them")
-    json: bool = json_flag()
+    json: bool = flag("print one object")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +248,7 @@ class BlessOptions:
     )
     all: bool = flag("also narrow the ranges of cases that passed to the counts that were observed")
     write: bool = flag("change the specs instead of printing the patch")
-    json: bool = json_flag()
+    json: bool = flag("print one object")
     backends: tuple[Path, ...] = backend_files()
     backend: tuple[str, ...] = several("NAME", "bless the cases of this backend alone")
     select: tuple[str, ...] = several("GLOB", "bless the ids that match; * and ? are special")
@@ -311,7 +296,7 @@ class RunOptions(ExecutionOptions):
         ("longest-first", "failed-first"),
         "the cases that start first: those that took longest in the run 'latest' (default), or those that failed in it",
     )
-    junit: Path | None = junit_option("also write the JUnit report to this file")
+    junit: Path | None = option("FILE", "also write the JUnit report to this file", reads=Path)
     junit_flavour: str = flavour_option()
     github: str = github_option()
     out: Path | None = option("DIR", "folder of the run (default: reports/<utc>-<id>)", reads=Path)
@@ -345,7 +330,7 @@ class AuditOptions(ExecutionOptions):
         "RUN|PATH", "a run (its folder, its id, or latest, the default), or spec files and folders", nargs="*"
     )
     run: bool = flag("also run the controls: the cases with the patch of their spec's 'control', which must fail")
-    json: bool = json_flag()
+    json: bool = flag("print one object")
     backends: tuple[Path, ...] = backend_files()
     backend: tuple[str, ...] = backends_chosen()
     select: tuple[str, ...] = globs()
@@ -399,10 +384,10 @@ class MergeOptions:
 
     runs: tuple[str, ...] = argument("RUN", "a run of a shard: its folder, its id, or latest", nargs="+")
     out: Path | None = option("DIR", "folder of the merged run (default: reports/<utc>-<id>)", reads=Path)
-    junit: Path | None = junit_option("also write the JUnit report to this file")
+    junit: Path | None = option("FILE", "also write the JUnit report to this file", reads=Path)
     junit_flavour: str = flavour_option()
     github: str = github_option()
-    json: bool = json_flag()
+    json: bool = flag("print one object")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -429,7 +414,7 @@ class DiffOptions:
     )
     code: bool = flag("print what differs in the generated code and the graphs of changed cases")
     html: Path | None = option("FILE", "also write one HTML page, with what differs in generated code and graphs", reads=Path)
-    json: bool = json_flag()
+    json: bool = flag("print one object")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -437,7 +422,7 @@ class ReportOptions:
     """The options of ``report``."""
 
     run: str = argument("RUN", "a run: its folder, its id, or latest")
-    junit: Path | None = junit_option("write the JUnit report of the run to this file")
+    junit: Path | None = option("FILE", "write the JUnit report of the run to this file", reads=Path)
     junit_flavour: str = flavour_option()
     open: bool = flag("also open the page in a browser")
 
@@ -463,7 +448,7 @@ class SubmitOptions:
     out: Path | None = option("FILE", "the file to write (default: submission-<run>.tar.zst in the working folder)", reads=Path)
     key: Path | None = option("FILE", "sign with this private key: Ed25519, PEM, without a passphrase", reads=Path)
     replace: bool = flag("replace the file if it exists")
-    json: bool = json_flag()
+    json: bool = flag("print one object")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -479,7 +464,7 @@ class VerifyOptions:
         Path,
     )
     key: Path | None = option("FILE", "the author's public key (Ed25519, PEM): the archive must have a valid signature of it", reads=Path)
-    json: bool = json_flag()
+    json: bool = flag("print one object")
 
 
 # -- the commands about machines ------------------------------------------------------------------------------------
@@ -492,14 +477,14 @@ class DoctorOptions:
     paths: tuple[Path, ...] = paths()
     backends: tuple[Path, ...] = backend_files()
     profile: str | None = profile_option("look at this profile alone, with the specs and backends that it names")
-    json: bool = json_flag()
+    json: bool = flag("print one object")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOptions:
     """The options of ``python -m runner.cli.node``, which is no command of the program."""
 
-    address: str = required("HOST:PORT", "the head of the Ray cluster")
+    address: str = option("HOST:PORT", "the head of the Ray cluster", required=True)
     lab: Path | None = option("FILE", "the file of the lab, which has the node's entry", reads=Path)
     name: str = option("NAME", "the name of the node, in the lab (default: the name of this machine)", "", word="as")
     image: str = option("NAME", "the image that this machine runs, for the reports (default: that of the lab)", "")
