@@ -6,7 +6,7 @@ one. A command is the same when its words, the content of the files that it name
 of inputs and of the output do not count. The headers are those of torch and Python, which do not change during a session: a command
 that searches other folders is run by the real compiler, and so is one of another kind. What fails is not stored.
 
-The folder is deleted at the end of the session. Nothing of the runner is changed: torch and the runner's own object cache call ``g++``.
+The folder is deleted at the end of the session. Nothing of the runner is changed: torch calls ``g++``.
 """
 
 import contextlib

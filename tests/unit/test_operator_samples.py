@@ -281,18 +281,6 @@ def test_an_exception_of_the_compiled_call_is_that_of_its_sample(measured: Calla
     assert "ValueError in phase 'trace': no such lowering" in verdict(case, entries).observed
 
 
-def test_fallbacks_that_inductor_registers_are_removed(torch: Any) -> None:
-    from torch._inductor import lowering
-
-    from runner.worker.torch_compat import operators
-
-    with operators.own_fallbacks():
-        lowering.lowerings["one more"] = print
-        lowering.fallbacks.add("one more")
-    assert "one more" not in lowering.lowerings
-    assert "one more" not in lowering.fallbacks
-
-
 def test_an_operator_that_is_not_there_is_an_error(torch: Any) -> None:
     from runner.worker.torch_compat import operators
 

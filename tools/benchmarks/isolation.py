@@ -6,8 +6,7 @@ Absolute times say little on a shared machine.
 
 - Every test and every case has an inductor cache folder of its own. What torch keeps in the temporary folder (precompiled headers) each
   contestant finds empty, so that each pays for it once.
-- What the runner keeps between runs (answers about the vector ISA, what a template builds to warm up) it finds from its first round on;
-  ``runner --no-kept`` is the same without.
+- What the runner keeps between runs (what a zygote builds to warm up) it finds from its second round on.
 - All contestants run with torch's defaults but the runner, which compiles with one thread in each worker.
 - CPU seconds are of all processes. Memory is the largest sum of proportional set sizes, looked at every ``--interval`` seconds.
 - *Seconds before the first case*: from the runner's start to the file of the first worker's output. They are part of its wall seconds.

@@ -1,1 +1,1 @@
-"""Workers on this machine: zygotes, shared workers, deadlines, what each worker sent."""
+"""Workers on this machine: zygotes, workers, deadlines, what each worker sent."""

@@ -84,7 +84,7 @@ class Inbox:
         return True
 
     def drain(self) -> None:
-        """Read all available data, up to the limit: a child of a shared worker may still write."""
+        """Read all available data, up to the limit: a child of the worker may still write."""
         while not self.is_at_end and not self.is_flooded and self.read():
             pass
 

@@ -168,8 +168,7 @@ def run(session: Session, arguments: "Samples") -> None:
         samples = _spread(operator.samples(1 if arguments.samples == "first" else None), arguments.most)
         if not samples:
             raise LookupError(f"no sample of '{arguments.op}' for {arguments.dtype} can be called this way")
-    with session.torch.own_fallbacks():
-        session.output = [_run(session, operator, index, sample) for index, sample in samples]
+    session.output = [_run(session, operator, index, sample) for index, sample in samples]
 
 
 def _spread(samples: list[Any], most: int | None) -> list[tuple[int, Any]]:

@@ -165,10 +165,6 @@ class Torch(Protocol):
         """Write to standard error which sample begins."""
         ...
 
-    def own_fallbacks(self) -> AbstractContextManager[None]:
-        """Return a context that removes the fallbacks which inductor registers within it."""
-        ...
-
     def reset_inductor(self) -> None:
         """Clear inductor's in-memory caches."""
         ...

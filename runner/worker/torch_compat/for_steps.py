@@ -1,6 +1,6 @@
 """The functions of torch that steps may use: the protocol ``Torch`` in ``vocabulary/steps/session.py``."""
 
-from runner.worker.torch_compat.operators import announce_sample, own_fallbacks
+from runner.worker.torch_compat.operators import announce_sample
 from runner.worker.torch_compat.operators import find as find_operator
 from runner.worker.torch_compat.torch_state import (
     RESETS,
@@ -18,7 +18,6 @@ __all__ = [
     "clear_metrics",
     "delete_generated_files",
     "find_operator",
-    "own_fallbacks",
     "reset_inductor",
     "use_cache_dir",
 ]

@@ -109,23 +109,6 @@ def announce_sample(index: int, text: str) -> None:
 
 
 @contextlib.contextmanager
-def own_fallbacks() -> Iterator[None]:
-    """Remove, at the end, the fallbacks that inductor registers at the first use of an operator without a lowering.
-
-    So a shared worker is as a new one for the next case, and need not be replaced.
-    """
-    lowering: Any = importlib.import_module("torch._inductor.lowering")
-    tables = [getattr(lowering, name, {}) for name in ("lowerings", "fallbacks", "needs_realized_inputs")]
-    before = [set(table) for table in tables]
-    try:
-        yield
-    finally:
-        for table, known in zip(tables, before, strict=True):
-            for added in set(table) - known:
-                table.pop(added) if isinstance(table, dict) else table.discard(added)
-
-
-@contextlib.contextmanager
 def _test_case_of_expecttest() -> Iterator[None]:
     """Let torch's test modules be imported where ``expecttest`` is not installed: they only derive a class from its ``TestCase``."""
     if _DATABASE in sys.modules or importlib.util.find_spec("expecttest") is not None:
