@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from runner.cli.parser import main, parser
 from runner.core.case import Case
@@ -17,7 +18,6 @@ from runner.language.load import load
 from runner.language.profiles import find_profile
 from runner.plan.selection import glob
 from tests.fences import CI, ROOT, Fence, every_fence, home, write_site
-from tests.workflows import jobs_of
 
 FENCES = every_fence()
 
@@ -28,9 +28,26 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_site(tmp_path_factory.mktemp("site"))
 
 
+def lines_of_pipeline(fence: Fence) -> list[str]:
+    """Return the lines that the jobs of a pipeline execute in a shell."""
+    match fence.mark:
+        case "workflow":
+            jobs = yaml.safe_load(fence.text)["jobs"].values()
+            return [line for job in jobs for step in job["steps"] for line in step.get("run", "").splitlines()]
+        case "gitlab":
+            document = yaml.safe_load(fence.text)
+            jobs = [job for job in document.values() if isinstance(job, dict) and "script" in job]
+            return [
+                *document["default"]["before_script"],
+                *(line for job in jobs for line in [*job["script"], *job.get("after_script", [])]),
+            ]
+        case _:
+            return re.findall(r"(?m)^ *sh '([^']*)'$", fence.text)
+
+
 def lines_of(fence: Fence) -> list[list[str]]:
     if fence.mark in CI:
-        return [shlex.split(line) for job in jobs_of(fence) for line in job.lines]
+        return [shlex.split(line) for line in lines_of_pipeline(fence)]
     return [words for line in fence.text.splitlines() if (words := shlex.split(line, comments=True))]
 
 
