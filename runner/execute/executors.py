@@ -5,7 +5,6 @@ from collections.abc import Callable
 from runner.execute import base
 from runner.execute.base import Executor, ExecutorSettings
 from runner.execute.local.executor import LocalExecutor
-from runner.execute.offline import OfflineExecutor
 
 LOCAL = base.LOCAL
 """Workers on this machine: what a run uses."""
@@ -16,4 +15,11 @@ OFFLINE = "offline"
 RAY = "ray"
 """The nodes of a lab (``ray/``). It has no row: a run starts it with the file of its lab, and its nodes have the executors below."""
 
-EXECUTORS: dict[str, Callable[[ExecutorSettings], Executor]] = {LOCAL: LocalExecutor, OFFLINE: OfflineExecutor}
+
+def _offline(settings: ExecutorSettings) -> Executor:
+    from runner.execute.offline import OfflineExecutor  # a run without targets does not need it
+
+    return OfflineExecutor(settings)
+
+
+EXECUTORS: dict[str, Callable[[ExecutorSettings], Executor]] = {LOCAL: LocalExecutor, OFFLINE: _offline}
