@@ -83,11 +83,14 @@ def warm(kinds: list[str]) -> float:
     if kinds:
         files = WarmFiles(os.environ.get(protocol.WARM), kinds)
         files.restore()
-        imports.pick_vector_isa()
+        is_whole = False
+        with contextlib.suppress(Exception):  # torch's own, without a working compiler: the cases that need one report it
+            is_whole = bool(imports.pick_vector_isa())
         if devices.CPU in kinds:
             with imports.without_devices():
-                warming.compile_something(devices.CPU, with_gradients=not imports.is_built_for_gpus())
-        files.keep()
+                is_whole &= not warming.compile_something(devices.CPU, with_gradients=not imports.is_built_for_gpus())
+        if is_whole:
+            files.keep()
     if devices.any_accelerator(kinds):
         # the part that needs the device is done by each worker before its first case
         with imports.without_devices():
