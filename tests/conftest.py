@@ -155,23 +155,23 @@ def good() -> str:
 @pytest.fixture
 def shipped_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process load the shipped specs once, whoever asks and in whichever folder; files in messages are named as at first."""
-    real = load_module._inspect
+    real = load_module.inspect_specs
 
-    def inspect(
+    def inspect_specs(
         specs: Sequence[SpecPath],
-        backend_files: Sequence[Path],
-        known: object,
-        problems: list[Diagnostic],
-        texts: Mapping[Path, bytes] = {},
+        backend_files: Sequence[Path] = (),
+        known: object = None,
+        problems: Sequence[Diagnostic] = (),
+        **others: Any,
     ) -> object:
         key = (tuple(specs), tuple(map(os.path.abspath, backend_files)), known)
-        if problems or texts or any(spec.root != ROOT / "specs" for spec in specs):
-            return real(specs, backend_files, known, problems, texts or {})
+        if problems or any(others.values()) or any(spec.root != ROOT / "specs" for spec in specs):
+            return real(specs, backend_files, known, problems, **others)
         if key not in LOADED:
-            LOADED[key] = real(specs, backend_files, known, problems)
+            LOADED[key] = real(specs, backend_files, known)
         return LOADED[key]
 
-    monkeypatch.setattr(load_module, "_inspect", inspect)
+    monkeypatch.setattr(load_module, "inspect_specs", inspect_specs)
 
 
 LOADED: dict[object, object] = {}

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,10 +31,6 @@ _AS_IT_IS: Mapping[Path, bytes] = {}
 """Every spec is read from its file."""
 
 
-OTHER_TORCH: ContextVar[InstalledTorch | None] = ContextVar("OTHER_TORCH", default=None)
-"""The torch of another machine, for which specs are loaded; None for the installed one."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
     """The result of loading: the cases, and the files that define them."""
@@ -62,22 +57,20 @@ def load(
     ``torch`` is the one of another machine, whose names the specs are checked for; without it, it is the installed one.
     """
     problems: list[Diagnostic] = []
-    token = OTHER_TORCH.set(torch)
-    try:
-        return load_specs(discover(paths, problems), backend_files, known, problems)
-    finally:
-        OTHER_TORCH.reset(token)
+    return inspect_specs(discover(paths, problems), backend_files, known, problems, torch=torch).valid().suite
 
 
 def inspect(paths: Sequence[Path], backend_files: Sequence[Path] = ()) -> "Inspection":
     """Like ``load``, but never raises ``InvalidSpecs``."""
     problems: list[Diagnostic] = []
-    return _inspect(discover(paths, problems), backend_files, None, problems)
+    return inspect_specs(discover(paths, problems), backend_files, None, problems)
 
 
-def inspect_placed(specs: Sequence[SpecPath], backend_files: Sequence[Path] = ()) -> "Inspection":
-    """Like ``inspect``, for files with known areas."""
-    return _inspect(specs, backend_files, None, [])
+def load_specs(
+    specs: Sequence[SpecPath], backend_files: Sequence[Path], known: Surroundings | None, texts: Mapping[Path, bytes] = _AS_IT_IS
+) -> Suite:
+    """Like ``load``, for files with known areas; ``texts`` are as for ``inspect_specs``."""
+    return inspect_specs(specs, backend_files, known, texts=texts).valid().suite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,49 +82,33 @@ class Inspection:
     anatomies: tuple[Anatomy, ...] = ()
     """The specs as they were read, each split into its parts."""
 
-
-def load_specs(
-    specs: Sequence[SpecPath],
-    backend_files: Sequence[Path],
-    known: Surroundings | None,
-    problems: list[Diagnostic] | None = None,
-    texts: Mapping[Path, bytes] = _AS_IT_IS,
-) -> Suite:
-    """Like ``load``, for files with known areas; ``problems`` are those of finding the files.
-
-    ``texts`` are read in the place of the specs at these paths: changes that are not written yet.
-    """
-    return inspect_specs(specs, backend_files, known, problems, texts).suite
+    def valid(self) -> "Inspection":
+        """Return itself; raise ``InvalidSpecs`` if there are errors."""
+        if wrong := errors(self.problems):
+            raise InvalidSpecs(wrong)
+        return self
 
 
 def inspect_specs(
     specs: Sequence[SpecPath],
-    backend_files: Sequence[Path],
-    known: Surroundings | None,
-    problems: list[Diagnostic] | None = None,
+    backend_files: Sequence[Path] = (),
+    known: Surroundings | None = None,
+    problems: Sequence[Diagnostic] = (),
+    *,
     texts: Mapping[Path, bytes] = _AS_IT_IS,
+    torch: InstalledTorch | None = None,
 ) -> Inspection:
-    """Like ``load_specs``, with the specs as they were read; raise ``InvalidSpecs``."""
-    found = _inspect(specs, backend_files, known, [] if problems is None else problems, texts)
-    if wrong := errors(found.problems):
-        raise InvalidSpecs(wrong)
-    return found
+    """Read all files, then check the meaning of those whose form is right, and of which every file that they use has the right form.
 
-
-def _inspect(
-    specs: Sequence[SpecPath],
-    backend_files: Sequence[Path],
-    known: Surroundings | None,
-    problems: list[Diagnostic],
-    texts: Mapping[Path, bytes] = _AS_IT_IS,
-) -> Inspection:
-    """Read all files, then check the meaning of those whose form is right, and of which every file that they use has the right form."""
+    ``problems`` are those of finding the files. ``texts`` are read in the place of the specs at these paths: changes that are not written.
+    """
+    problems = [*problems]
     defaults = DefaultsReader()
     read = (_read_spec(spec, defaults, problems, texts.get(spec.path)) for spec in specs)
     anatomies = tuple(anatomy for anatomy in read if anatomy is not None)
     problems.extend(defaults.problems)
     backends = read_backends(backend_files, problems)
-    installed = OTHER_TORCH.get() or installed_torch()
+    installed = torch or installed_torch()
     names = NameTables.load(installed)
     wrong_options = check_backends(backends, names)
     problems.extend(wrong_options)

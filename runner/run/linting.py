@@ -124,7 +124,7 @@ def _changes_a_case(before: Document, after: Document, scene: Scene, options: Li
     path = Path(os.path.abspath(before.path))
     root = path.parents[len(Path(spec.anatomy.spec.area).parts)]
     try:
-        now = inspect_specs([SpecPath(path=path, root=root)], options.backends, None, None, {path: after.content})
+        now = inspect_specs([SpecPath(path=path, root=root)], options.backends, texts={path: after.content}).valid()
     except InvalidSpecs as error:
         return f"it would not validate: {error.diagnostics[0]}"
     digests = {str(case.id): digest_of(case) for case in spec.cases}

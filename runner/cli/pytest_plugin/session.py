@@ -23,7 +23,7 @@ from runner.core.diagnostics import Diagnostic, UsageError, errors, shown_path
 from runner.core.options import RunOptions
 from runner.core.outcomes import JUnitTag, Outcome
 from runner.core.results import CaseResult
-from runner.language.load import inspect_placed
+from runner.language.load import inspect_specs
 from runner.language.read.files import DefaultsReader, SpecPath, discover, is_spec_file
 from runner.plan.selection import requested, select, without_benches
 from runner.report import one_line, plain, verdict_text
@@ -102,7 +102,7 @@ class Library:
         if not specs:
             return
         options = self.options
-        inspection = inspect_placed(specs, options.backends)
+        inspection = inspect_specs(specs, options.backends)
         suite = inspection.suite
         chosen = select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag)
         cases = requested(chosen, suite.cases, paths=self._arguments, globs=options.select, tags=options.tag)

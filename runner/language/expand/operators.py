@@ -19,9 +19,6 @@ _PREFIX = "operators-"
 COMMAND = "python -m runner.worker.torch_compat.operators"
 """The command that writes the table of the installed torch."""
 
-CALLS = ("function", "inplace", "out")
-"""How an operator is called: as a function, by its in-place method, as a function with ``out=``."""
-
 CLOSE = "close"
 """The rule of most operators: values are compared with eager."""
 

@@ -116,11 +116,6 @@ def with_data(anatomy: Anatomy, data: Any) -> Anatomy:
     return replace(anatomy, spec=replace(anatomy.spec, document=document), steps=tuple(_steps(data)))
 
 
-def with_document(anatomy: Anatomy, document: Document) -> Anatomy:
-    """Return a spec with another document of the same functions, preludes and steps."""
-    return replace(anatomy, spec=replace(anatomy.spec, document=document))
-
-
 def _parse(document: Document, path: DataPath, block: CodeBlock, problems: list[Diagnostic]) -> ast.Module | None:
     parsed = python.parse(document, path, block)
     if parsed.problem is not None:

@@ -98,7 +98,7 @@ def _of_spec(
 
 def _anatomy(sample: Sample) -> Anatomy:
     specs = specs_of([sample.result])
-    return inspect_specs(specs, sample.source.backend_files, surroundings_of(sample.source.torch, None)).anatomies[0]
+    return inspect_specs(specs, sample.source.backend_files, surroundings_of(sample.source.torch, None)).valid().anatomies[0]
 
 
 def _checked(

@@ -43,7 +43,7 @@ def _expanded(changed: Document, sample: Sample) -> tuple[Mapping[str, Case], Ma
     try:
         specs = specs_of([sample.result])
         texts = {spec.path: changed.content for spec in specs}
-        suite = load_specs(specs, source.backend_files, surroundings_of(source.torch, None), None, texts)
+        suite = load_specs(specs, source.backend_files, surroundings_of(source.torch, None), texts)
     except InvalidSpecs as error:
         return f"the changed spec would not validate: {error.diagnostics[0]}"
     except UsageError as error:
