@@ -9,6 +9,7 @@ import pytest
 from runner.worker.process import warm_files
 from runner.worker.process.warm_files import WarmFiles
 from runner.worker.torch_compat import torch_state
+from tests.fakes import import_torch
 
 Zygote = Callable[..., WarmFiles]
 
@@ -17,12 +18,14 @@ Zygote = Callable[..., WarmFiles]
 def zygote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Zygote:
     """Return a function that makes the files of a zygote, whose own folders lie below one of its name."""
     (tmp_path / "kept").mkdir()
-    monkeypatch.setattr(warm_files, "_key", lambda kinds: "-".join(kinds))
+    keys: list[str] = []
+    monkeypatch.setattr(warm_files, "_key", lambda: keys[-1])
 
-    def start(name: str, *kinds: str) -> WarmFiles:
+    def start(name: str, key: str = "cpu") -> WarmFiles:
+        keys.append(key)
         folders = {part: str(tmp_path / name / part) for part in ("cache", "headers")}
         monkeypatch.setattr(torch_state, "built_by_warm_up", lambda: folders)
-        return WarmFiles(str(tmp_path / "kept"), kinds or ["cpu"])
+        return WarmFiles(str(tmp_path / "kept"))
 
     return start
 
@@ -46,9 +49,9 @@ def test_the_next_zygote_has_what_the_first_built(zygote: Zygote, tmp_path: Path
     assert below(tmp_path / "second") == ["cache/ab/isa.so", "headers/h.gch"]
 
 
-def test_a_zygote_of_another_kind_has_files_of_its_own(zygote: Zygote, tmp_path: Path) -> None:
+def test_a_zygote_of_another_compiler_has_files_of_its_own(zygote: Zygote, tmp_path: Path) -> None:
     build(tmp_path / "first", "cache/isa.so")
-    zygote("first", "cuda").keep()
+    zygote("first", "other").keep()
     zygote("second", "cpu").restore()
     assert below(tmp_path / "second") == []
 
@@ -76,7 +79,33 @@ def test_those_that_were_not_used_for_longest_go(zygote: Zygote, tmp_path: Path)
 
 def test_without_a_folder_nothing_is_kept(zygote: Zygote, tmp_path: Path) -> None:
     zygote("first")
-    files = WarmFiles(None, ["cpu"])
+    files = WarmFiles(None)
     files.restore()
     files.keep()
     assert below(tmp_path) == []
+
+
+@pytest.mark.torch
+def test_a_probe_of_vector_instructions_that_succeeded_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import_torch()
+    from torch._inductor import cpu_vec_isa
+
+    from runner.worker.torch_compat import imports
+
+    asked: list[str] = []
+    monkeypatch.setattr(cpu_vec_isa.VecISA, "check_build", lambda isa, code: asked.append(str(isa)) or isa.works)
+    folder = WarmFiles(str(tmp_path)).probes()
+    assert folder is not None
+    imports.share_probes(folder)
+    for _ in range(2):
+        for isa in (Isa("avx512 vnni", works=True), Isa("avx2", works=False)):
+            assert cpu_vec_isa.VecISA.check_build(isa, "code") is isa.works
+    assert asked == ["avx512 vnni", "avx2", "avx2"]
+
+
+class Isa:
+    def __init__(self, name: str, *, works: bool) -> None:
+        self.name, self.works = name, works
+
+    def __str__(self) -> str:
+        return self.name

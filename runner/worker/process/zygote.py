@@ -80,15 +80,16 @@ def warm(kinds: list[str]) -> float:
     import runner.worker.case.case
     import runner.worker.case.session  # noqa: F401 - imported for its effect: a fork inherits it
 
-    if kinds:
-        files = WarmFiles(os.environ.get(protocol.WARM), kinds)
+    files = WarmFiles(os.environ.get(protocol.WARM))
+    if probes := files.probes():
+        imports.share_probes(probes)
+    if devices.CPU in kinds:
         files.restore()
         is_whole = False
         with contextlib.suppress(Exception):  # torch's own, without a working compiler: the cases that need one report it
             is_whole = bool(imports.pick_vector_isa())
-        if devices.CPU in kinds:
-            with imports.without_devices():
-                is_whole &= not warming.compile_something(devices.CPU, with_gradients=not imports.is_built_for_gpus())
+        with imports.without_devices():
+            is_whole &= not warming.compile_something(devices.CPU, with_gradients=not imports.is_built_for_gpus())
         if is_whole:
             files.keep()
     if devices.any_accelerator(kinds):

@@ -2,11 +2,14 @@
 
 import concurrent.futures
 import contextlib
+import fcntl
 import functools
+import hashlib
 import importlib
 import os
 import pkgutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -208,6 +211,47 @@ def without_devices() -> Iterator[None]:
                 stack.callback(setattr, owner, name, getattr(owner, name))
                 setattr(owner, name, replacement)
         yield
+
+
+_PROBE_SECONDS = 60.0
+"""How long another process is waited for that probes; after it, this one probes too."""
+
+
+def share_probes(folder: str) -> None:
+    """Let this process and its forks answer torch's probes of vector instructions from files, to which they add what succeeds.
+
+    A probe runs the compiler and a Python that imports torch: all of them take 20 s on a machine with a GPU. Who probes holds a lock, and
+    whoever asks for the same waits for the answer.
+    """
+    from torch._inductor import cpp_builder, cpu_vec_isa
+
+    original = getattr(cpu_vec_isa.VecISA, "check_build", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def check_build(isa: Any, code: str) -> bool:
+        asked = f"{isa} {getattr(cpp_builder, 'get_cpp_compiler', str)()}"  # a case may have another compiler among its options
+        path = os.path.join(folder, f"isa-{hashlib.sha256(asked.encode()).hexdigest()[:16]}")
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return bool(original(isa, code))
+        with os.fdopen(descriptor, "r+", encoding="ascii") as answer:
+            until = time.monotonic() + _PROBE_SECONDS
+            while time.monotonic() < until:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(answer, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                time.sleep(0.05)
+            if answer.read(8) == "works":
+                return True
+            works = bool(original(isa, code))
+            if works:
+                answer.write("works")
+            return works
+
+    cpu_vec_isa.VecISA.check_build = check_build
 
 
 def pick_vector_isa() -> str:
