@@ -7,8 +7,7 @@ from pathlib import Path
 from runner.core.diagnostics import UsageError, did_you_mean, one_line, one_of, shown_path
 from runner.core.exit_codes import ExitCode
 from runner.core.options import NewOptions
-from runner.language.authoring.drafting import Draft, spec_name
-from runner.language.authoring.from_python import draft
+from runner.language.authoring.from_python import Draft, draft, spec_name
 from runner.language.authoring.python_file import PythonFile, Test
 from runner.language.authoring.template import TEMPLATES, template
 from runner.language.backends import load_backends
@@ -65,10 +64,11 @@ def _from_python(options: NewOptions) -> ExitCode:
         _must_be_name(options.name)
     drafts = [draft(file, test) for test in tests]
     paths = _paths(drafts, options)
-    texts = [[text for _, text in made.specs] for made in drafts]
-    _write({path: text for some, made in zip(paths, texts, strict=True) for path, text in zip(some, made, strict=True)})
-    for some, made in zip(paths, drafts, strict=True):
-        _say(some, made)
+    _write({path: made.text for path, made in zip(paths, drafts, strict=True) if made.text})
+    for path, made in zip(paths, drafts, strict=True):
+        is_carried = "whole" if made.state == "whole" else "in part"
+        output.line(f"written: {shown_path(path)}: {made.test} {is_carried}" if made.text else f"not carried: {made.test}")
+        output.lines([f"  line {remark.line}: {remark.text}" for remark in made.lost])
     counts = Counter(made.state for made in drafts)
     total = "1 test" if len(drafts) == 1 else f"{len(drafts)} tests"
     output.line(f"{total}: {counts['whole']} whole, {counts['part']} in part, {counts['none']} not at all")
@@ -106,14 +106,14 @@ def _wanted(file: PythonFile, wanted: str, place: str) -> list[Test]:
     raise UsageError(f"{one_line(place)} has no test '{one_line(wanted)}' ({did_you_mean(wanted, names) or f'its tests: {one_of(names)}'})")
 
 
-def _paths(drafts: list[Draft], options: NewOptions) -> list[list[Path]]:
-    """Return the files of each draft; tests of one name in two classes get a number."""
+def _paths(drafts: list[Draft], options: NewOptions) -> list[Path]:
+    """Return the file of each draft; tests of one name in two classes get a number."""
     taken: Counter[str] = Counter()
     paths = []
     for made in drafts:
-        names = [options.name + name.removeprefix(spec_name(made.test)) if options.name else name for name, _ in made.specs]
-        taken.update(names)
-        paths.append([options.area / f"{name if taken[name] == 1 else f'{name}-{taken[name]}'}.yaml" for name in names])
+        name = options.name or spec_name(made.test)
+        taken[name] += 1
+        paths.append(options.area / f"{name if taken[name] == 1 else f'{name}-{taken[name]}'}.yaml")
     return paths
 
 
@@ -129,12 +129,3 @@ def _write(texts: dict[Path, str]) -> None:
                 file.write(text)
         except OSError as error:
             raise UsageError(f"cannot write {one_line(str(path))}: {error.strerror}") from error
-
-
-def _say(paths: list[Path], made: Draft) -> None:
-    if not paths:
-        output.line(f"not carried: {made.test}")
-    for path in paths:
-        output.line(f"written: {shown_path(path)}: {made.test} {'whole' if made.state == 'whole' else 'in part'}")
-    for lost in made.lost:
-        output.line(f"  line {lost.line}: {lost.reason}")

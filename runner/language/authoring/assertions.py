@@ -1,303 +1,310 @@
-"""Assertions of tests as expectations."""
+"""Assertions of a test as expectations: comparisons with eager and with other values, counters, generated code."""
 
 import ast
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Protocol
 
-from runner.language.authoring import constants
-from runner.language.authoring.comparisons import close, is_derived, named, of_library, statically
-from runner.language.authoring.compiling import COUNTED
-from runner.language.authoring.evaluate import evaluate
-from runner.language.authoring.filechecks import contains, lacks, times
-from runner.language.authoring.naming import dotted
-from runner.language.authoring.reading import Reading, line_of
-from runner.language.authoring.values import Codes, Counting, Dotted, Expression, Known, NotCarried, Raised, Result, Step, Value
-
-Number = tuple[str, str]
-"""A counter or a metric: the expectation's kind and the name."""
+from runner.language.authoring.python_file import free_names
+from runner.language.authoring.translation import Code, NotCarried, Result, Translation, Value
 
 
-def assertion(name: str, node: ast.Call, reading: Reading) -> None:
-    """Carry ``self.NAME(...)`` over to the spec."""
-    handler = _ASSERTIONS.get(name)
-    if handler is None:
-        raise NotCarried(f"the assertion '{name}'")
-    handler(node, reading)
+class Evaluator(Protocol):
+    """What finds the value of an expression; it may add steps."""
+
+    translation: Translation
+
+    def value(self, node: ast.expr) -> Value | None:
+        """Return what steps or compilation make of an expression; None for other values."""
 
 
-def truth(test: ast.expr, reading: Reading, line: int, *, negated: bool = False) -> None:
-    """Carry ``assert TEST`` over to the spec, or ``assert not TEST``."""
+_COMPARISONS = {"assertGreater": ast.Gt, "assertGreaterEqual": ast.GtE, "assertLess": ast.Lt, "assertLessEqual": ast.LtE}
+_SELF = ("assertEqual", "assertTrue", "assertFalse", "assertIn", "assertNotIn", "assertNotEqual", "common", *_COMPARISONS)
+_FUNCTIONS = ("assert_close", "check_model", "check_model_cuda", "check_model_gpu", "assert_allclose")
+_SAME: Mapping[str, Mapping[str, Any]] = {
+    "allclose": {"rtol": 1e-5, "atol": 1e-8},
+    "same": {"rtol": 1e-4, "atol": 1e-4},
+    "equal": {"exact": True},
+}
+"""Functions that say whether two values are equal, with their tolerances."""
+
+
+def assertion_of(evaluator: Evaluator, call: ast.Call) -> str:
+    """Return the name of the assertion that a call is; empty for other calls."""
+    path = evaluator.translation.file.dotted(call.func)
+    if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) and call.func.value.id == "self":
+        is_claim = call.func.attr in _SELF or call.func.attr.startswith(("assert", "check_model"))
+        return call.func.attr if is_claim else ""
+    if path.rpartition(".")[2] in _FUNCTIONS:
+        return path.rpartition(".")[2]
+    return "FileCheck" if _directives(call) else ""
+
+
+def read_assertion(evaluator: Evaluator, call: ast.Call) -> None:
+    """Add the expectations of an assertion."""
+    name, arguments = assertion_of(evaluator, call), call.args
+    match name:
+        case "FileCheck":
+            _filecheck(evaluator, call)
+        case "assertEqual" | "assert_close" | "assert_allclose" if len(arguments) >= 2:
+            _equal(evaluator, call, arguments[0], arguments[1], _tolerances(evaluator, call))
+        case "assertTrue" | "assertFalse" if arguments:
+            _true(evaluator, arguments[0], is_true=name == "assertTrue")
+        case "assertIn" | "assertNotIn" if len(arguments) >= 2:
+            _contains(evaluator, call, arguments[0], arguments[1], is_in=name == "assertIn")
+        case "common" | "check_model" | "check_model_cuda" | "check_model_gpu":
+            _common(evaluator, call, arguments[1:] if arguments and ast.unparse(arguments[0]) == "self" else arguments)
+        case _ if name in _COMPARISONS and len(arguments) >= 2:
+            _counted(evaluator, call, arguments[0], _COMPARISONS[name](), arguments[1])
+        case _:
+            raise NotCarried("an assertion of this kind")
+
+
+def _true(evaluator: Evaluator, test: ast.expr, *, is_true: bool) -> None:
+    translation = evaluator.translation
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        truth(test.operand, reading, line, negated=not negated)
-    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or if negated else ast.And):
+        _true(evaluator, test.operand, is_true=not is_true)
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and is_true:
         for part in test.values:
-            truth(part, reading, line, negated=negated)
+            _true(evaluator, part, is_true=True)
+    elif isinstance(test, ast.Call) and is_true and len(test.args) >= 2:
+        word = translation.file.dotted(test.func).rpartition(".")[2]
+        if word not in _SAME:
+            raise NotCarried("an assertion about a value that the language cannot name")
+        tolerances = _tolerances(evaluator, test, _SAME[word])
+        _equal(evaluator, test, test.args[0], test.args[1], tolerances)
     elif isinstance(test, ast.Compare) and len(test.ops) == 1:
-        kind = type(test.ops[0])
-        word = (_OPPOSITES if negated else _SAME).get(kind)
-        if word is None:
-            _truth_of_value(evaluate(test, reading), reading, line, wanted=not negated)
-            return
-        _compared(word, test.left, test.comparators[0], reading, line)
-    elif isinstance(test, ast.Call):
-        _truth_of_call(test, reading, line, negated=negated)
+        left, operator, right = test.left, test.ops[0], test.comparators[0]
+        if isinstance(operator, ast.In | ast.NotIn):
+            _contains(evaluator, test, left, right, is_in=isinstance(operator, ast.In) == is_true)
+        elif is_true:
+            _counted(evaluator, test, left, operator, right)
+        else:
+            raise NotCarried("an assertion that a comparison is false")
     else:
-        _truth_of_value(evaluate(test, reading), reading, line, wanted=not negated)
+        raise NotCarried("an assertion about a value that the language cannot name")
 
 
-def _truth_of_value(value: Value, reading: Reading, line: int, *, wanted: bool) -> None:
-    """Expect that a value counts as true, or as false."""
-    if isinstance(value, Expression):
-        node = ast.Call(ast.Name("bool", ast.Load()), [value.node], [])
-        of_library("equals", Expression(node, value.scope, options=value.options), Known(wanted), reading, line)
+# comparisons of values
+
+
+def _tolerances(evaluator: Evaluator, call: ast.Call, default: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    words = {str(word.arg): word.value for word in call.keywords}
+    tolerances = dict(default)
+    tolerances |= {name: evaluator.translation.literal(word) for name, word in words.items() if name in ("atol", "rtol")}
+    if "tol" in words:
+        tolerances |= dict.fromkeys(("atol", "rtol"), evaluator.translation.literal(words["tol"]))
+    tolerances = {name: value for name, value in tolerances.items() if value is not None}
+    if unknown := sorted(words.keys() - {"atol", "rtol", "tol", "msg", "equal_nan", "exact_device", "exact_dtype", "check_device"}):
+        raise NotCarried(f"the argument '{unknown[0]}' of a comparison")
+    if len(tolerances) == 1 and "exact" not in tolerances:
+        raise NotCarried("one tolerance without the other")
+    return {"exact": True} if tolerances and not any(tolerances.values()) else tolerances
+
+
+def _equal(evaluator: Evaluator, call: ast.Call, left: ast.expr, right: ast.expr, tolerances: dict[str, Any]) -> None:
+    """Expect that two values are close, or that a count has a value."""
+    translation = evaluator.translation
+    if any(_count_of(translation, side) for side in (left, right)):
+        _counted(evaluator, call, left, ast.Eq(), right)
         return
-    statically(value, wanted=wanted)
-
-
-_SAME: Mapping[type[ast.cmpop], str] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.In: "in",
-    ast.NotIn: "not in",
-}
-_OPPOSITES: Mapping[type[ast.cmpop], str] = {
-    ast.Eq: "!=",
-    ast.NotEq: "==",
-    ast.Lt: ">=",
-    ast.LtE: ">",
-    ast.Gt: "<=",
-    ast.GtE: "<",
-    ast.In: "not in",
-    ast.NotIn: "in",
-}
-_TURNED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-
-def _compared(word: str, left: ast.expr, right: ast.expr, reading: Reading, line: int) -> None:
-    for one, other, sign in ((left, right, word), (right, left, _TURNED.get(word, ""))):
-        number = number_named(one, reading)
-        if number is not None and sign in _TURNED:
-            _count(number, sign, _whole(evaluate(other, reading)), reading, line)
-            return
-        if _about_code(one, other, sign, reading, line):
-            return
-    first, second = evaluate(left, reading), evaluate(right, reading)
-    first, second = _of_loss(first), _of_loss(second)
-    if word in _ORDERS and any(is_derived(side) or isinstance(side, Result) for side in (first, second)):
-        kind = next(kind for kind, sign in _SAME.items() if sign == word)
-        node = ast.Compare(ast.Name("left_side", ast.Load()), [kind()], [ast.Name("right_side", ast.Load())])
-        scope = {"left_side": first, "right_side": second}
-        of_library("equals", Expression(ast.Call(ast.Name("bool", ast.Load()), [node], []), scope), Known(value=True), reading, line)
+    if isinstance(left, ast.Tuple) and isinstance(right, ast.Tuple) and len(left.elts) == len(right.elts):
+        for first, second in zip(left.elts, right.elts, strict=True):
+            _equal(evaluator, call, first, second, tolerances)
         return
-    if word in ("in", "not in"):
-        _contained(first, second, word, reading, line)
-    elif isinstance(first, Known) and isinstance(second, Known):
-        kind = next(kind for kind, sign in _SAME.items() if sign == word)
-        statically(Known(constants.compare([kind()], [first.value, second.value])), wanted=True)
-    elif isinstance(first, Dotted) and isinstance(second, Dotted) and word in ("==", "!="):
-        statically(Known((first.path == second.path) == (word == "==")), wanted=True)
-    elif word in ("==", "!="):
-        of_library("equals" if word == "==" else "differs", first, second, reading, line)
+    values = [evaluator.value(side) for side in (left, right)]
+    results = [value for value in values if isinstance(value, Result)]
+    if len(results) == 2:
+        earlier, later = sorted(results, key=lambda result: translation.steps.index(result.step))
+        body = {"of": _path(translation, later), "to": _path(translation, earlier, is_later=True)}
+        translation.expect(call, {"close": {**body, **tolerances}}, later.step)
+        return
+    if len(results) != 1:
+        raise NotCarried("a comparison without the result of a compiled call")
+    result = results[0]
+    other = right if values[0] is result else left
+    if _is_eager(translation, result, other):
+        body = {"to": "eager"} if not result.path else {"of": f"output.{result.path}", "to": f"eager.{result.path}"}
     else:
-        raise NotCarried("a comparison of values that the language cannot name")
+        if not isinstance(other, ast.Name) and not free_names(other):
+            raise NotCarried("a comparison with a constant")
+        reference = translation.value_of(other, "expected").name
+        translation.needed.add(reference)
+        body = {"of": _path(translation, result), "to": reference} if result.path else {"to": reference}
+    translation.expect(call, {"close": {**body, **tolerances}}, result.step)
 
 
-_ORDERS = frozenset(["<", "<=", ">", ">=", "in", "not in"])
-
-
-def _of_loss(value: Value) -> Value:
-    """Return the sum or the mean of a result as the Python that computes it."""
-    if not (isinstance(value, Result) and value.loss):
+def _as_result(value: Value | None) -> Result:
+    if isinstance(value, Result):
         return value
-    node = ast.Call(ast.Attribute(ast.Name("result", ast.Load()), value.loss, ast.Load()), [], [])
-    return Expression(node, {"result": replace(value, loss="")})
+    raise NotCarried("a comparison without the result of a compiled call")
 
 
-def number_named(node: ast.expr, reading: Reading) -> Number | None:
-    """Return the counter or the metric that an expression reads; None for others."""
-    inner = node.value if isinstance(node, ast.Subscript) else None
-    is_counter = isinstance(inner, ast.Subscript) and dotted(inner.value, reading).endswith("_dynamo.utils.counters")
-    if is_counter and isinstance(node, ast.Subscript) and isinstance(inner, ast.Subscript):
-        space, name = evaluate(inner.slice, reading), evaluate(node.slice, reading)
-        if isinstance(space, Known) and isinstance(name, Known):
-            return "counter", f"{space.value}.{name.value}"
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and isinstance(reading.scope.get(node.value.id), Counting):
-        options = reading.matrix.get(" compile") or [{}]
-        if node.attr != "frame_count" or not options[0].get(COUNTED):
-            raise NotCarried("what a counting backend counted, other than graphs")
-        return "counter", "stats.unique_graphs"
-    path = dotted(node, reading)
-    if path.startswith("torch._inductor.metrics."):
-        return "metric", path.removeprefix("torch._inductor.metrics.")
-    if isinstance(node, ast.Name) and isinstance(reading.scope.get(node.id), Expression):
-        bound = reading.scope[node.id]
-        assert isinstance(bound, Expression)
-        return (
-            number_named(bound.node, reading)
-            if isinstance(bound.node, ast.Subscript | ast.Attribute) and "counters" in ast.unparse(bound.node)
-            else None
-        )
-    return None
+def _path(translation: Translation, result: Result, *, is_later: bool = False) -> str:
+    """Return the name of a result or of a part of it, in the expectations of its step or of a later one."""
+    return f"{translation.named(result.step) if is_later else 'output'}.{result.path}".strip(".")
 
 
-def _whole(value: Value) -> int:
-    if isinstance(value, Known) and isinstance(value.value, int) and not isinstance(value.value, bool):
-        return value.value
-    raise NotCarried("a count that is no constant")
-
-
-def _count(number: Number, sign: str, count: int, reading: Reading, line: int) -> None:
-    kind, name = number
-    reading.expect(line, {kind: {name: count_of(sign, count)}})
-
-
-def count_of(sign: str, count: int) -> Any:
-    """Return a comparison with a number as a count of the language."""
-    ranges = {"==": count, ">": {"min": count + 1}, ">=": {"min": count}, "<": {"max": count - 1}, "<=": {"max": count}}
-    if sign == "!=" and count == 0:
-        return {"min": 1}
-    if sign not in ranges or (sign == ">=" and count <= 0) or (sign == ">" and count < 0):
-        raise NotCarried("a comparison that no count can say")
-    return ranges[sign]
-
-
-def _about_code(one: ast.expr, other: ast.expr, sign: str, reading: Reading, line: int) -> bool:
-    """Carry comparisons of numbers of generated files and of texts in them."""
-    if not isinstance(one, ast.Call):
+def _is_eager(translation: Translation, result: Result, other: ast.expr) -> bool:
+    """Whether an expression calls the function of a step in eager mode, with the same arguments or copies of them."""
+    arguments = [part for part in result.step.arguments if isinstance(part, ast.expr)]
+    try:
+        expression = translation.rewritten(other)
+    except NotCarried:
         return False
-    if isinstance(one.func, ast.Name) and one.func.id == "len" and len(one.args) == 1:
-        codes = evaluate(one.args[0], reading)
-        if isinstance(codes, Codes) and codes.is_list:
-            reading.expect(line, {"generated_files": count_of(sign, _whole(evaluate(other, reading)))}, codes.step)
-            return True
-    if isinstance(one.func, ast.Attribute) and one.func.attr == "count" and len(one.args) == 1:
-        base = evaluate(one.func.value, reading)
-        text = evaluate(one.args[0], reading)
-        if isinstance(base, Codes) and isinstance(text, Known) and sign == "==":
-            times(base, str(text.value), _whole(evaluate(other, reading)), reading, line)
-            return True
-    return False
+    position, path = len(translation.setup), ""
+    for _ in range(_DEEPEST):
+        value = translation.values.get(expression.id) if isinstance(expression, ast.Name) else None
+        if value is not None and isinstance(value.node, ast.expr):
+            expression, position = value.node, value.position
+        elif isinstance(expression, ast.Subscript) and isinstance(index := expression.slice, ast.Constant):
+            expression, path = expression.value, ".".join(filter(None, (str(index.value), path)))
+    if not isinstance(expression, ast.Call) or expression.keywords or path != result.path or len(arguments) < len(result.step.arguments):
+        return False
+    is_changed = any(translation.changes.get(name, 0) > position for name in free_names(expression))
+    if is_changed or ast.unparse(expression.func) != result.step.function:
+        return False
+    return [_source(translation, part) for part in expression.args] == [_source(translation, part) for part in arguments]
 
 
-def _contained(item: Value, whole: Value, word: str, reading: Reading, line: int) -> None:
-    if isinstance(item, Known) and isinstance(whole, Known):
-        kind = ast.In() if word == "in" else ast.NotIn()
-        statically(Known(constants.compare([kind], [item.value, whole.value])), wanted=True)
-        return
-    if isinstance(whole, Codes) and isinstance(item, Known) and isinstance(item.value, str):
-        (contains if word == "in" else lacks)(whole, item.value, reading, line)
-        return
-    if word == "in" and isinstance(item, Known) and isinstance(item.value, str) and _raised_step(whole) is not None:
-        step = _raised_step(whole)
-        assert step is not None
-        first = next(found.body["raises"] for found in step.expects if "raises" in found.body)
-        reading.expect(line, {"raises": {"type": first["type"], "match": re.escape(item.value)}}, step)
-        return
-    raise NotCarried("an assertion about what a value contains")
+def _source(translation: Translation, node: ast.expr) -> str:
+    """Return the text of an argument; of a copy that of the original."""
+    for _ in range(_DEEPEST):
+        value = translation.values.get(node.id) if isinstance(node, ast.Name) else None
+        match value.node if value is not None else node:
+            case ast.Call(func=ast.Attribute(value=original, attr="clone" | "detach"), args=[]):
+                node = original
+    return ast.unparse(node)
 
 
-def _raised_step(value: Value) -> Step | None:
-    if isinstance(value, Raised):
-        return value.step_holder[0] if value.step_holder else None
-    if isinstance(value, Expression) and isinstance(value.node, ast.Call):
-        raise NotCarried("an assertion about a text that is computed")
-    return None
+_DEEPEST = 5
 
 
-def _truth_of_call(node: ast.Call, reading: Reading, line: int, *, negated: bool) -> None:
-    path = dotted(node.func, reading)
-    last = path.rpartition(".")[2]
-    if path == "torch.allclose" and not negated:
-        close(node, reading, line, defaults={"atol": 1e-8, "rtol": 1e-5})
-    elif path == "torch.equal" and not negated:
-        close(node, reading, line, exact=True)
-    elif path == "torch.equal":
-        _differ(node, reading, line)
-    elif last == "same" and path.startswith("torch._dynamo") and not negated:
-        tolerance = next((evaluate(word.value, reading) for word in node.keywords if word.arg == "tol"), Known(1e-4))
-        if not isinstance(tolerance, Known) or {word.arg for word in node.keywords} - {"tol"}:
-            raise NotCarried("arguments of 'same'")
-        close(ast.Call(node.func, node.args, []), reading, line, defaults={"atol": tolerance.value, "rtol": tolerance.value})
-    else:
-        _truth_of_value(evaluate(node, reading), reading, line, wanted=not negated)
+def _common(evaluator: Evaluator, call: ast.Call, arguments: list[ast.expr]) -> None:
+    """Expect what torch's ``check_model`` claims: the compiled function equals eager."""
+    if len(arguments) < 2 or not isinstance(arguments[1], ast.Tuple | ast.List):
+        raise NotCarried("a check of a model whose arguments are not written out")
+    words = [word for word in call.keywords if word.arg in ("atol", "rtol")]
+    others = sorted(str(word.arg) for word in call.keywords if word.arg not in ("atol", "rtol", "check_lowp"))
+    if others:
+        evaluator.translation.note(call, f"the check has the argument {', '.join(others)}; the spec has not")
+    compile_ = ast.parse("torch.compile", mode="eval").body
+    compiled = ast.Call(func=compile_, args=[arguments[0]], keywords=[])
+    made = ast.copy_location(ast.Call(func=compiled, args=list(arguments[1].elts), keywords=[]), call)
+    result = _as_result(evaluator.value(ast.fix_missing_locations(made)))
+    tolerances = _tolerances(evaluator, ast.Call(func=call.func, args=[], keywords=words))
+    evaluator.translation.devices.add("any")
+    evaluator.translation.expect(call, {"close": {"to": "eager", **tolerances}}, result.step)
 
 
-def _equal(node: ast.Call, reading: Reading) -> None:
-    line = line_of(node)
-    if len(node.args) >= 2:
-        left, right = node.args[:2]
-        for one, other in ((left, right), (right, left)):
-            number = number_named(one, reading)
-            if number is not None:
-                second = number_named(other, reading)
-                if second is not None:
-                    raise NotCarried("a comparison of two counters")
-                _count(number, "==", _whole(evaluate(other, reading)), reading, line)
-                return
-            if _about_code(one, other, "==", reading, line):
-                return
-            if isinstance(one, ast.Compare) and isinstance(other, ast.expr):
-                value = evaluate(other, reading)
-                if isinstance(value, Known) and isinstance(value.value, bool):
-                    truth(one, reading, line, negated=not value.value)
-                    return
-    close(node, reading, line)
+# counts
 
 
-def _not_equal(node: ast.Call, reading: Reading) -> None:
-    line = line_of(node)
-    if len(node.args) >= 2:
-        for one, other in ((node.args[0], node.args[1]), (node.args[1], node.args[0])):
-            number = number_named(one, reading)
-            if number is not None:
-                _count(number, "!=", _whole(evaluate(other, reading)), reading, line)
-                return
-    _differ(node, reading, line)
+def _count_of(translation: Translation, node: ast.expr) -> tuple[str, str] | None:
+    """Return the kind and the name of a counter or metric; None for other expressions."""
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Subscript):
+        if translation.file.dotted(node.value.value) != "torch._dynamo.utils.counters":
+            return None
+        return "counter", f"{translation.literal(node.value.slice)}.{translation.literal(node.slice)}"
+    path = translation.file.dotted(node)
+    return ("metric", path.removeprefix("torch._inductor.metrics.")) if path.startswith("torch._inductor.metrics.") else None
 
 
-def _differ(node: ast.Call, reading: Reading, line: int) -> None:
-    left, right = (evaluate(argument, reading) for argument in node.args[:2])
-    if not isinstance(left, Result) and not isinstance(right, Result):
-        of_library("differs", left, right, reading, line)
-        return
-    if not (isinstance(left, Result) and isinstance(right, Result)) or left.path or right.path or left.loss or right.loss:
-        raise NotCarried("a difference of values that the language cannot name")
-    later, earlier = (left, right) if reading.steps.index(left.step) > reading.steps.index(right.step) else (right, left)
-    reading.expect(line, {"differs": {named(later.step, reading): {"ref": named(earlier.step, reading)}}}, later.step)
+def _counted(evaluator: Evaluator, node: ast.AST, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> None:
+    """Expect a count, or how many pieces of code there are."""
+    translation = evaluator.translation
+    flipped: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Lt: ast.Gt, ast.LtE: ast.GtE}
+    if not (_count_of(translation, left) or _is_length(left)):
+        left, right, operator = right, left, flipped.get(type(operator), type(operator))()
+    count = _count_of(translation, left)
+    code = evaluator.value(left.args[0]) if _is_length(left) and isinstance(left, ast.Call) else None
+    if count is None and not isinstance(code, Code):
+        raise NotCarried("an assertion about a value that the language cannot name")
+    value: Any = translation.yaml(right)
+    if not isinstance(operator, ast.Eq):
+        bounds = {ast.Gt: ("min", 1), ast.GtE: ("min", 0), ast.Lt: ("max", -1), ast.LtE: ("max", 0)}
+        if type(operator) not in bounds or not isinstance(value, int):
+            raise NotCarried("a bound of a count that is no constant")
+        word, more = bounds[type(operator)]
+        value = {word: value + more}
+    if isinstance(code, Code):
+        translation.expect(node, {"generated_files": value}, code.step)
+    elif count is not None:
+        translation.expect(node, {count[0]: {count[1]: value}})
 
 
-def _ordered(sign: str) -> Callable[[ast.Call, Reading], None]:
-    return lambda node, reading: _compared(sign, node.args[0], node.args[1], reading, line_of(node))
+def _is_length(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "len" and len(node.args) == 1
 
 
-def _true(node: ast.Call, reading: Reading) -> None:
-    truth(node.args[0], reading, line_of(node))
+# generated code
+
+_EVERY_FILE = "CHECK: AOT ID: ["
+"""A line that begins every generated file: a check of what is not there needs something that is."""
+
+_DIRECTIVES = {"check": "CHECK", "check_not": "CHECK-NOT", "check_same": "CHECK-SAME", "check_next": "CHECK-NEXT", "check_dag": "CHECK-DAG"}
 
 
-def _false(node: ast.Call, reading: Reading) -> None:
-    truth(node.args[0], reading, line_of(node), negated=True)
+def _directives(call: ast.Call) -> list[ast.Call]:
+    """Return the directives of ``FileCheck()...run(code)``, in order; empty for other calls."""
+    if not (isinstance(call.func, ast.Attribute) and call.func.attr == "run"):
+        return []
+    directives: list[ast.Call] = []
+    inner = call.func.value
+    while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr != "FileCheck":
+        directives.insert(0, inner)
+        inner = inner.func.value
+    return directives if isinstance(inner, ast.Call) and ast.unparse(inner.func).rpartition(".")[2] == "FileCheck" else []
 
 
-_ASSERTIONS: Mapping[str, Callable[[ast.Call, Reading], None]] = {
-    "assertEqual": _equal,
-    "assertEquals": _equal,
-    "assertNotEqual": _not_equal,
-    "assertZero": lambda node, reading: _compared("==", node.args[0], ast.Constant(0), reading, line_of(node)),
-    "assertNotZero": lambda node, reading: _compared("!=", node.args[0], ast.Constant(0), reading, line_of(node)),
-    "assertTrue": _true,
-    "assertFalse": _false,
-    "assertGreater": _ordered(">"),
-    "assertGreaterEqual": _ordered(">="),
-    "assertLess": _ordered("<"),
-    "assertLessEqual": _ordered("<="),
-    "assertIn": _ordered("in"),
-    "assertNotIn": _ordered("not in"),
-    "assert_close": lambda node, reading: close(node, reading, line_of(node)),
-}
-"""The assertions that are understood."""
+def _filecheck(evaluator: Evaluator, call: ast.Call) -> None:
+    checks = [check for directive in _directives(call) for check in _directive(evaluator.translation, directive)]
+    if all(check.startswith("CHECK-NOT") for check in checks):
+        checks.insert(0, _EVERY_FILE)
+    _expect_code(evaluator, call, call.args[0], checks)
+
+
+def _directive(translation: Translation, node: ast.Call) -> list[str]:
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    values = [translation.literal(argument) for argument in node.args]
+    words = {word.arg: translation.literal(word.value) for word in node.keywords}
+    if name in _DIRECTIVES and len(values) == 1 and not words:
+        return [f"{_DIRECTIVES[name]}: {pattern(values[0])}"]
+    if name == "check_count" and set(words) <= {"count", "exactly"} and values:
+        count, exactly = [*values[1:], *(words[key] for key in ("count", "exactly") if key in words), False][:2]
+        return _times(str(values[0]), int(count), exactly=bool(exactly))
+    raise NotCarried(f"the FileCheck directive '{name}'")
+
+
+def _times(text: str, count: int, *, exactly: bool) -> list[str]:
+    none = [f"CHECK-NOT: {pattern(text)}"] if exactly else []
+    return [f"CHECK-COUNT-{count}: {pattern(text)}", *none] if count else none
+
+
+def pattern(text: Any) -> str:
+    """Return a literal text as a pattern of FileCheck."""
+    if not isinstance(text, str) or "\n" in text or "\r" in text or not text.strip():
+        raise NotCarried("a text of several lines, or of none, in the generated code")
+    escaped = text.replace("{{", "{{[{][{]}}").replace("[[", "{{\\[\\[}}").replace("]]", "{{\\]\\]}}")
+    inner = escaped.strip(" \t")
+    before, after = len(escaped) - len(escaped.lstrip(" \t")), len(escaped) - len(escaped.rstrip(" \t"))
+    return f"{_blanks(before)}{inner}{_blanks(after)}"
+
+
+def _blanks(count: int) -> str:
+    return f"{{{{[[:space:]]{{{count}}}}}}}" if count else ""
+
+
+def _contains(evaluator: Evaluator, node: ast.AST, text: ast.expr, code: ast.expr, *, is_in: bool) -> None:
+    words = pattern(evaluator.translation.literal(text))
+    _expect_code(evaluator, node, code, [f"CHECK: {words}"] if is_in else [_EVERY_FILE, f"CHECK-NOT: {words}"])
+
+
+def _expect_code(evaluator: Evaluator, node: ast.AST, code: ast.expr, checks: list[str]) -> None:
+    value = evaluator.value(code)
+    if not isinstance(value, Code):
+        raise NotCarried("a text that is no generated code")
+    if value.index is None:
+        raise NotCarried("an assertion about a list of generated codes")
+    body = {"text": "whole", "code": value.index, "checks": "".join(f"{check}\n" for check in checks)}
+    evaluator.translation.expect(node, {"filecheck": body}, value.step)

@@ -1,111 +1,92 @@
-"""From a Python test to a spec that validates."""
+"""From a Python test to a spec. What is not carried stands above the spec as a comment."""
 
+import ast
+import re
 import tempfile
-from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from runner.core.diagnostics import Diagnostic, errors
-from runner.language.authoring.drafting import Draft, spec_name, written
-from runner.language.authoring.driven.spec import driven
-from runner.language.authoring.points import axes_to_pin, points, suffix
-from runner.language.authoring.python_file import PythonFile, Test
-from runner.language.authoring.reading import Reading, TooLarge
-from runner.language.authoring.rules import RULES
-from runner.language.authoring.values import Expectation, NotCarried, Step
-from runner.language.authoring.whole_test import read_test
-
-Attempt = Callable[[PythonFile, Test, Mapping[str, int]], tuple[Reading, Draft]]
+from runner.language.authoring.python_file import PythonFile, Test, free_names
+from runner.language.authoring.skips import read_decorator
+from runner.language.authoring.statements import Reader
+from runner.language.authoring.translation import DTYPES, Expectation, NotCarried, Remark, Result, SetUp, Step, Translation
+from runner.language.flow import block, flow
 
 
-def draft(file: PythonFile, test: Test, *, may_drive: bool = True) -> Draft:
-    """Return the spec of a test. What cannot be carried is named in it; without a text nothing could be carried.
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The spec of a test. Without a text, nothing could be carried."""
 
-    With ``may_drive``, a test that is not whole as calls of a function becomes one step that runs its Python, where that is whole.
-    """
-    reading, made = _attempt(file, test, {})
-    if made.state == "whole":
-        return made
-    found = _of_points(file, test, reading.axes, _attempt) if reading.axes else None
-    return found or (_driven(file, test) if may_drive else None) or made
+    test: str
+    text: str
+    lost: tuple[Remark, ...]
 
-
-def _driven(file: PythonFile, test: Test) -> Draft | None:
-    """Return the whole spec of a test whose Python drives torch by itself; None where that is not whole either."""
-    reading, made = _attempt_driven(file, test, {})
-    if made.state != "whole" and reading.axes:
-        return _of_points(file, test, reading.axes, _attempt_driven)
-    return made if made.state == "whole" else None
+    @property
+    def state(self) -> str:
+        """``whole``, ``part`` or ``none``."""
+        return "none" if not self.text else "part" if self.lost else "whole"
 
 
-def _attempt_driven(file: PythonFile, test: Test, pinned: Mapping[str, int]) -> tuple[Reading, Draft]:
-    reading = Reading(file=file, test=test, rules=RULES, pinned=pinned)
+def draft(file: PythonFile, test: Test) -> Draft:
+    """Return the spec of a test, with a comment for each line that it does not have."""
+    translation = Translation(file=file, test=test)
+    text = ""
     try:
-        text = driven(reading)
-        problems = problems_of(text, spec_name(test.name))
-        if not problems:
-            return reading, _draft_of(reading, text)
-        reading.lose(test.function.lineno, f"the spec would not validate: {problems[0].message}")
+        _read(translation)
+        text = _checked(translation)
     except NotCarried as error:
-        reading.lose(test.function.lineno, str(error))
-    except (TooLarge, RecursionError):
-        reading.lose(test.function.lineno, "the test is too large")
-    return reading, _draft_of(reading, "")
-
-
-def _attempt(file: PythonFile, test: Test, pinned: Mapping[str, int]) -> tuple[Reading, Draft]:
-    reading = Reading(file=file, test=test, rules=RULES, pinned=pinned)
-    try:
-        read_test(reading)
-        return reading, _valid(reading)
-    except NotCarried as error:
-        reading.lose(test.function.lineno, str(error))
-    except TooLarge:
-        reading.lose(test.function.lineno, "the test is too large")
+        translation.lost.add(Remark(test.function.lineno, str(error)))
     except RecursionError:
-        reading.lose(test.function.lineno, "the test is nested too deeply")
-    return reading, _draft_of(reading, "")
+        translation.lost.add(Remark(test.function.lineno, "the test is nested too deeply"))
+    return Draft(test.name, text, tuple(sorted(translation.lost)))
 
 
-def _of_points(file: PythonFile, test: Test, axes: Mapping[str, list[str]], attempt: Attempt) -> Draft | None:
-    """Return the specs of a test that does different things for different values; None where they are not whole either."""
-    found: dict[tuple[tuple[str, int], ...], tuple[Reading, Draft]] = {}
-
-    def made_of(point: Mapping[str, int]) -> tuple[Reading, Draft]:
-        return found.setdefault(tuple(point.items()), attempt(file, test, point))
-
-    def is_whole(point: Mapping[str, int]) -> bool:
-        reading, made = made_of(point)
-        return made.state == "whole" and all(reading.axes.get(name) == axes[name] for name in point)
-
-    names = axes_to_pin(axes, is_whole)
-    chosen = points(axes, names) if names else []
-    if not chosen or not all(is_whole(point) for point in chosen):
-        return None
-    texts = [(suffix(axes, point), made_of(point)[1]) for point in chosen]
-    if len({words for words, _ in texts}) != len(texts):
-        texts = [(str(index + 1), made) for index, (_, made) in enumerate(texts)]
-    name = spec_name(test.name)
-    notes = tuple(sorted({note for _, made in texts for note in made.notes}))
-    return Draft(test=test.name, specs=tuple((f"{name}-{words}", made.text) for words, made in texts), lost=(), notes=notes)
+def spec_name(test: str) -> str:
+    """Return the name of a spec's file, in field words."""
+    words = re.sub(r"[^a-z0-9]+", "-", test.rpartition("::")[2].lower().removeprefix("test")).strip("-")
+    return words or "test"
 
 
-def _draft_of(reading: Reading, text: str) -> Draft:
-    specs = ((spec_name(reading.test.name), text),) if text else ()
-    return Draft(test=reading.test.name, specs=specs, lost=tuple(sorted(reading.lost)), notes=tuple(sorted(reading.notes)))
+def _read(translation: Translation) -> None:
+    """Read the options of the file, the decorators, the set-up and the body of the test."""
+    test, reader = translation.test, Reader(translation)
+    for argument in test.function.args.args:
+        if argument.arg in ("device", "device_type"):
+            translation.parameter(argument.arg, "params.device", "device")
+            translation.devices.add("any")
+    reader.read_settings()
+    decorators = [*(test.owner.decorator_list if test.owner else ()), *test.function.decorator_list]
+    for decorator in reversed(decorators):
+        try:
+            options = reader.options_of(decorator)
+            if options is None:
+                read_decorator(translation, decorator)
+            for section, values in (options or {}).items():
+                translation.base_options.setdefault(section, {}).update(values)
+        except NotCarried as error:
+            translation.lose(decorator, str(error))
+    reader.read(test.function.body)
+    known = {argument.arg for argument in test.function.args.args} - {"self"} - translation.names.keys()
+    if known:
+        raise NotCarried(f"the parameter '{sorted(known)[0]}' without values")
 
 
-def _valid(reading: Reading) -> Draft:
-    """Return a draft without the parts that ``validate`` refuses."""
-    for _ in range(_MOST_ATTEMPTS):
-        text = written(reading)
-        problems = problems_of(text, spec_name(reading.test.name))
-        if not problems:
-            return _draft_of(reading, text)
-        _without(problems[0], text, reading)
-    raise NotCarried("the spec does not validate")
-
-
-_MOST_ATTEMPTS = 12
+def _checked(translation: Translation) -> str:
+    """Return the text of the spec; what ``validate`` refuses of it is among what is not carried."""
+    if not any(step.kind == "call" for step in translation.steps):
+        raise NotCarried("no call of a compiled function was understood")
+    if not any(step.expects for step in translation.steps):
+        if translation.lost:
+            raise NotCarried("none of its assertions was understood")
+        translation.steps[-1].expects.append(Expectation(0, {"runs": {}}))
+    text = _text(translation)
+    problems = problems_of(text, spec_name(translation.test.name))
+    if not problems:
+        return text
+    translation.lost |= {Remark(translation.test.function.lineno, f"validate refuses the spec: {problem.message}") for problem in problems}
+    return _text(translation)
 
 
 def problems_of(text: str, name: str) -> list[Diagnostic]:
@@ -118,33 +99,159 @@ def problems_of(text: str, name: str) -> list[Diagnostic]:
         return sorted(errors(inspect([path]).problems))
 
 
-def _without(problem: Diagnostic, text: str, reading: Reading) -> None:
-    """Remove the expectation or the option that a problem is about; raise ``NotCarried`` where it is about something else."""
-    said = problem.message + (f" ({problem.hint})" if problem.hint else "")
-    found = _expectation_at(problem, text, reading)
-    if found is not None:
-        step, expectation = found
-        step.expects.remove(expectation)
-        reading.lose(expectation.line, said)
-        return
-    for options in [reading.config, *reading.block_configs[:1]]:
-        for section in options.values():
-            name = next((name for name in section if f"'{name}'" in problem.message), None)
-            if name is not None:
-                del section[name]
-                reading.lose(reading.test.function.lineno, f"the option '{name}': {said}")
-                return
-    raise NotCarried(f"the spec would not validate: {said}")
-
-
-def _expectation_at(problem: Diagnostic, text: str, reading: Reading) -> tuple[Step, Expectation] | None:
-    """Return the expectation that a problem is about, by the words of its line."""
-    line = text.split("\n")[problem.position.line - 1]
-    for step in reading.steps:
+def _text(translation: Translation) -> str:
+    """Return the spec with the comments above it, with each expectation on lines of its own."""
+    test, functions = translation.test, translation.functions
+    steps = [_step(translation, step) for step in translation.steps]
+    remarks = [("not carried", remark) for remark in sorted(translation.lost)] + [("note", remark) for remark in sorted(translation.notes)]
+    lines = [f"# made from {translation.file.name}::{test.name}, lines {test.function.lineno} to {test.function.end_lineno}"]
+    lines += [f"# {word}: line {remark.line}: {remark.text}" for word, remark in remarks]
+    compile_options = dict(next(iter(functions.values())).options)
+    options = {section: dict(values) for section, values in translation.base_options.items()}
+    for section, values in (translation.call_options or {}).items():
+        options.setdefault(section, {}).update(values)
+    words = spec_name(test.name).replace("-", " ")
+    texts = {
+        key: {"module": f"make_{key}"} if function.node is None else f"{ast.unparse(function.node)}\n"
+        for key, function in functions.items()
+    }
+    spec = {
+        "summary": f"{words.capitalize()}, as {test.name} of {translation.file.name} claims{', in part' if translation.lost else ''}",
+        "backends": _backends(translation, compile_options),
+        "matrix": translation.matrix,
+        "requires": translation.requires,
+        **{section: options.get(section) for section in ("config", "dynamo_config", "functorch_config", "env")},
+        "torch": translation.torch_settings,
+        "context": list(_first_call(translation).contexts),
+        "prelude": _prelude(translation),
+        "function" if len(texts) == 1 else "functions": next(iter(texts.values())) if len(texts) == 1 else texts,
+        "compile": compile_options,
+    }
+    lines += [line for name, value in spec.items() if value for line in block(name, value)]
+    lines.append("steps:")
+    for step, value in zip(translation.steps, steps, strict=True):
+        lines.append(f"  - {step.kind}: {flow(value)}")
+        lines += ["    expect:"] if step.expects else []
         for expectation in step.expects:
-            ((kind, value),) = expectation.body.items()
-            names = [*value] if kind in ("counter", "metric") else []
-            said = any(f"{name}" in problem.message for name in names)
-            if said or (kind in ("filecheck", "raises", "generated_files", "equals", "differs") and kind in f"{line} {problem.message}"):
-                return step, expectation
-    return None
+            ((kind, claim),) = expectation.body.items()
+            first, *rest = block(kind, claim)
+            lines += [f"{_EXPECTATION}{first}", *(f"{' ' * len(_EXPECTATION)}{line}" for line in rest)]
+    return "".join(re.sub(r"[^ -~]", "?", line) + "\n" for line in lines)
+
+
+_EXPECTATION = "      - "
+
+
+def _first_call(translation: Translation) -> Step:
+    return next(step for step in translation.steps if step.kind == "call")
+
+
+def _step(translation: Translation, step: Step) -> Any:
+    """Return the value of a step; that of a call has its inputs."""
+    if step.kind != "call":
+        return step.value
+    value: dict[str, Any] = {} if len(translation.functions) == 1 else {"function": step.function}
+    if step.arguments:
+        value["inputs"] = [_input(translation, argument) for argument in step.arguments]
+    if step.contexts != _first_call(translation).contexts:
+        value["context"] = list(step.contexts)
+    return value | step.value
+
+
+def _prelude(translation: Translation) -> str:
+    """Return the Python that the spec needs: definitions of the file, then what the test prepares."""
+    setup = translation.needed_setup()
+    makers = [
+        ast.parse(f"def make_{key}():\n    return {key}").body[0]
+        for key, function in translation.functions.items()
+        if function.node is None
+    ]
+    used = [*setup, *(function.node for function in translation.functions.values() if function.node is not None)]
+    names = {name for node in used for name in free_names(node)} | translation.needed
+    statements = [*translation.file.definitions_of(names - translation.values.keys()), *setup, *makers]
+    texts = [ast.unparse(statement) for statement in statements]
+    return "".join(f"{text}\n\n" if "\n" in text else f"{text}\n" for text in texts).rstrip("\n") + "\n" * bool(texts)
+
+
+def _backends(translation: Translation, compile_options: dict[str, Any]) -> list[str]:
+    """Return the backends where the test runs; a dynamo backend other than inductor is a backend of its own. Changes the options."""
+    devices = translation.devices
+    kinds = {"cpu", "cuda", "rocm"} if "any" in devices else {"cuda", "rocm"} if "gpu" in devices else {"cpu"}
+    backends: list[str] = [name for name in ("cpu", "cuda", "rocm") if name in kinds - translation.dropped]
+    if not backends:
+        raise NotCarried("no backend of the runner is left after the test's skips")
+    backend = compile_options.get("backend")
+    if backend is None:
+        return backends
+    if "cpu" not in backends or backend not in ("eager", "aot_eager"):
+        raise NotCarried(f"the dynamo backend {backend!r}")
+    if backend == "eager":
+        del compile_options["backend"]
+    return ["eager" if backend == "eager" else "dynamo"]
+
+
+def _input(translation: Translation, node: ast.expr | Result) -> Any:
+    """Return an argument of a call: a constant, a tensor as the language writes it, or the name of a value."""
+    if isinstance(node, Result):
+        return {"ref": f"{translation.named(node.step)}.{node.path}".strip(".")}
+    if isinstance(node, ast.Constant):
+        if node.value is not None and not isinstance(node.value, str | int | float):
+            raise NotCarried("an argument that YAML does not have")
+        return {"value": None} if node.value is None else node.value
+    assert isinstance(node, ast.Name)
+    value = translation.values.get(node.id)
+    if value is not None and isinstance(value.node, ast.expr) and not _is_shared(translation, value):
+        described = _described(translation, value.node)
+        if described is not None:
+            return described
+    translation.needed.add(node.id)
+    return {"ref": node.id}
+
+
+def _is_shared(translation: Translation, value: SetUp) -> bool:
+    """Whether other Python of the prelude or a second call uses a value."""
+    nodes = [*translation.needed_setup(), *(function.node for function in translation.functions.values() if function.node is not None)]
+    is_used = any(value.name in free_names(node) for node in nodes)
+    calls = [step for step in translation.steps for part in step.arguments if isinstance(part, ast.Name) and part.id == value.name]
+    return is_used or translation.changes.get(value.name, 0) > value.position or len(calls) > 1
+
+
+def _described(translation: Translation, node: ast.expr) -> dict[str, Any] | None:
+    """Return a tensor as the language writes it; None for what it cannot write."""
+    words: dict[str, Any] = {}
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "to" and len(node.args) == 1:
+        argument = node.args[0]
+        dtype = _dtype(translation, argument)
+        if dtype is None and not _is_device(translation, argument):
+            return None
+        if dtype is not None:
+            words.setdefault("dtype", dtype)
+        node = node.func.value
+    kind = translation.file.dotted(node.func).removeprefix("torch.") if isinstance(node, ast.Call) else ""
+    if not isinstance(node, ast.Call) or kind not in ("rand", "randn", "zeros", "ones"):
+        return None
+    try:
+        shape = [translation.yaml(argument, is_prelude=True) for argument in node.args]
+        shape = shape[0] if len(shape) == 1 and isinstance(shape[0], list) else shape
+        for word in node.keywords:
+            if word.arg == "dtype" and (dtype := _dtype(translation, word.value)) is not None:
+                words.setdefault("dtype", dtype)
+            elif word.arg == "requires_grad":
+                words["requires_grad"] = bool(translation.literal(word.value, is_prelude=True))
+            elif word.arg != "device" or not _is_device(translation, word.value):
+                return None
+    except NotCarried:
+        return None
+    return {kind: shape, **words} if all(isinstance(size, int | str) for size in shape) else None
+
+
+def _is_device(translation: Translation, node: ast.expr) -> bool:
+    is_parameter = isinstance(node, ast.Name) and translation.templates.get(node.id) == "device"
+    return is_parameter or ast.unparse(node) in ("params.device", "'cpu'")
+
+
+def _dtype(translation: Translation, node: ast.expr) -> str | None:
+    if isinstance(node, ast.Name) and node.id in translation.templates:
+        return f"{{{{ {translation.templates[node.id]} }}}}"
+    path = translation.file.dotted(node)
+    return DTYPES.get(path.removeprefix("torch.")) if path.startswith("torch.") else None

@@ -1,11 +1,12 @@
 """A Python file with tests, as a syntax tree: its imports, its definitions, its tests."""
 
 import ast
+import builtins
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-Definition = ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign | ast.Import | ast.ImportFrom
+_ALWAYS_DEFINED = {*dir(builtins), "torch", "params", "self"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,128 +27,128 @@ class PythonFile:
     """The parts of a file that tests refer to."""
 
     name: str
-    tree: ast.Module
-    definitions: dict[str, Definition] = field(default_factory=dict)
-    """What each name of the file's top level is, the last definition of it."""
+    body: tuple[ast.stmt, ...]
+    statements: tuple[ast.stmt, ...]
+    """The statements of the top level, and those within its conditions and attempts."""
+    definitions: dict[str, ast.stmt] = field(default_factory=dict)
+    """What defines each name of the top level; the last one where there are several."""
     imports: dict[str, str] = field(default_factory=dict)
     """The dotted path of each imported name."""
-    calls: list[ast.Call] = field(default_factory=list)
-    """The calls of the file that concern all of its tests."""
-    wildcards: list[str] = field(default_factory=list)
-    """The modules of which the file imports every name."""
-    ambiguous: set[str] = field(default_factory=set)
-    """Names of the top level that stand for different values under different conditions."""
-    lineages: dict[str, list[ast.ClassDef]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, name: str, text: str) -> "PythonFile":
         """Parse; raises ``SyntaxError``, ``ValueError``, ``RecursionError`` or ``MemoryError`` for what is no Python."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the escapes in strings of a file that is not ours
+            warnings.simplefilter("ignore")  # about the escapes in strings of the file
             tree = ast.parse(text)
-        made = cls(name=name, tree=tree)
-        for statement in _top_level(tree.body):
-            for word in _names_of(statement):
-                before = made.definitions.get(word)
-                if (
-                    isinstance(before, ast.Assign)
-                    and isinstance(statement, ast.Assign)
-                    and ast.dump(before.value) != ast.dump(statement.value)
-                ):
-                    made.ambiguous.add(word)
-                made.definitions[word] = statement
-            if isinstance(statement, ast.ImportFrom) and any(name.name == "*" for name in statement.names):
-                made.wildcards.append(statement.module or "")
-            if isinstance(statement, ast.Import | ast.ImportFrom):
-                made.imports.update(imported(statement))
-        words = ("copy_tests", "set_default_device")
-        made.calls.extend(node for node in ast.walk(tree) if isinstance(node, ast.Call) and _last_word(node.func) in words)
-        return made
-
-    @property
-    def has_default_device(self) -> bool:
-        """Whether the file sets torch's default device."""
-        return any(_last_word(call.func) == "set_default_device" for call in self.calls)
+        file = cls(name=name, body=tuple(tree.body), statements=tuple(_flat(tree.body)))
+        for statement in file.statements:
+            file.definitions.update(dict.fromkeys(bound_names(statement), statement))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                file.imports.update({alias.asname or alias.name: alias.name for alias in node.names})
+            elif isinstance(node, ast.ImportFrom):
+                file.imports.update({alias.asname or alias.name: f"{node.module or ''}.{alias.name}" for alias in node.names})
+        return file
 
     def tests(self) -> list[Test]:
         """Return the tests, in the order of the file."""
-        found = []
-        for statement in _bodies(self.tree.body):
+        tests = []
+        for statement in self.statements:
             if isinstance(statement, ast.FunctionDef) and statement.name.startswith("test"):
-                found.append(Test(statement, None))
-            if isinstance(statement, ast.ClassDef):
+                tests.append(Test(statement, None))
+            elif isinstance(statement, ast.ClassDef):
                 methods = [part for part in statement.body if isinstance(part, ast.FunctionDef)]
-                found += [Test(method, statement) for method in methods if method.name.startswith("test")]
-        return found
+                tests += [Test(method, statement) for method in methods if method.name.startswith("test")]
+        return tests
 
-    def class_named(self, name: str) -> ast.ClassDef | None:
-        """Return a class of the file."""
-        found = self.definitions.get(name)
-        return found if isinstance(found, ast.ClassDef) else None
-
-    def lineage(self, owner: ast.ClassDef) -> list[ast.ClassDef]:
-        """Return a class and its bases within the file, the nearest first; also of classes that copy its tests."""
-        if owner.name in self.lineages:
-            return self.lineages[owner.name]
-        found = self.lineages.setdefault(owner.name, [])
-        waiting = [owner, *self._copies(owner)]
+    def method(self, owner: ast.ClassDef | None, name: str) -> ast.FunctionDef | None:
+        """Return a method of a class, of its bases in the file, or of the class that ``copy_tests`` copies its tests to."""
+        waiting, seen = [owner], list[ast.ClassDef]()
         while waiting:
             current = waiting.pop(0)
-            if current in found:
+            if current is None or current in seen:
                 continue
-            found.append(current)
-            bases = (self.class_named(base.id) for base in current.bases if isinstance(base, ast.Name))
-            waiting += [base for base in bases if base is not None]
-        return found
+            seen.append(current)
+            for part in current.body:
+                if isinstance(part, ast.FunctionDef) and part.name == name:
+                    return part
+            words = [base.id for base in current.bases if isinstance(base, ast.Name)] + self._copies(current.name)
+            waiting += [found for word in words if isinstance(found := self.definitions.get(word), ast.ClassDef)]
+        return None
 
-    def _copies(self, owner: ast.ClassDef) -> list[ast.ClassDef]:
-        """Return the classes that ``copy_tests`` copies the tests of a class to."""
-        copied = []
-        for call in self.calls:
-            if _last_word(call.func) == "copy_tests" and len(call.args) > 1:
-                source, target = call.args[:2]
-                if isinstance(source, ast.Name) and source.id == owner.name and isinstance(target, ast.Name):
-                    made = self.class_named(target.id)
-                    copied += [made] if made is not None else []
-        return copied
+    def _copies(self, owner: str) -> list[str]:
+        calls = [part.value for part in self.statements if isinstance(part, ast.Expr) and isinstance(part.value, ast.Call)]
+        copies = [call for call in calls if ast.unparse(call.func).endswith("copy_tests") and len(call.args) > 1]
+        return [ast.unparse(call.args[1]) for call in copies if ast.unparse(call.args[0]) == owner]
+
+    def dotted(self, node: ast.AST) -> str:
+        """Return the dotted path of an imported name or of an attribute of it; empty for other expressions."""
+        if isinstance(node, ast.Attribute):
+            head = self.dotted(node.value)
+            return f"{head}.{node.attr}" if head else ""
+        if not isinstance(node, ast.Name):
+            return ""
+        if node.id in self.imports:
+            return self.imports[node.id]
+        return node.id if node.id in ("torch", "unittest", "itertools", "functools") else ""
+
+    def definitions_of(self, names: set[str]) -> list[ast.stmt]:
+        """Return the statements of the top level that define names, with what they use in turn, in the order of the file."""
+        waiting, seen = set(names), set[str]()
+        while waiting:
+            name = waiting.pop()
+            seen.add(name)
+            if name in self.definitions:
+                waiting |= free_names(self.definitions[name]) - seen
+        wanted = [self.definitions[name] for name in seen if name in self.definitions and name not in _ALWAYS_DEFINED]
+        return [_import_of(statement, seen) for statement in self.statements if any(statement is definition for definition in wanted)]
 
 
-def imported(statement: ast.Import | ast.ImportFrom) -> dict[str, str]:
-    """Return the dotted path of each name that a statement binds."""
-    if isinstance(statement, ast.ImportFrom):
-        return {name.asname or name.name: f"{statement.module or ''}.{name.name}" for name in statement.names}
-    return {
-        name.asname or name.name.partition(".")[0]: name.name if name.asname else name.name.partition(".")[0] for name in statement.names
-    }
+def _import_of(statement: ast.stmt, names: set[str]) -> ast.stmt:
+    """Return an import of the used names alone; other statements as they are."""
+    if not isinstance(statement, ast.Import | ast.ImportFrom):
+        return statement
+    aliases = [alias for alias in statement.names if (alias.asname or alias.name.partition(".")[0]) in names]
+    if isinstance(statement, ast.Import):
+        return ast.Import(names=aliases)
+    return ast.ImportFrom(module=statement.module, names=aliases, level=statement.level)
 
 
-def _bodies(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield statements, and those within conditions and attempts of the top level."""
+def _flat(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
     for statement in statements:
         yield statement
-        if isinstance(statement, ast.If | ast.Try | ast.With) and not _is_main(statement):
+        if isinstance(statement, ast.If | ast.Try | ast.With) and "__main__" not in ast.dump(getattr(statement, "test", statement)):
             for part in ("body", "orelse", "finalbody"):
-                yield from _bodies(getattr(statement, part, []))
+                yield from _flat(getattr(statement, part, []))
 
 
-def _last_word(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
-def _is_main(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.If) and "__main__" in ast.dump(statement.test)
-
-
-def _top_level(statements: list[ast.stmt]) -> Iterator[Definition]:
-    for statement in _bodies(statements):
-        if isinstance(statement, Definition):
-            yield statement
-
-
-def _names_of(statement: Definition) -> list[str]:
+def bound_names(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement binds where it stands."""
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-        return [statement.name]
+        return {statement.name}
     if isinstance(statement, ast.Import | ast.ImportFrom):
-        return list(imported(statement))
-    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    return [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+        return {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
+    if isinstance(statement, ast.Assign | ast.AnnAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        nodes = [node for target in targets for node in ast.walk(target)]
+        return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return set()
+
+
+def free_names(node: ast.AST) -> set[str]:
+    """Return the names that code reads from outside of itself; not those that its functions bind."""
+    names = {node.id} if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) else set[str]()
+    for child in ast.iter_child_nodes(node):
+        names |= free_names(child)
+    if isinstance(node, ast.FunctionDef | ast.Lambda):
+        names -= own_names(node)
+    return names - _ALWAYS_DEFINED
+
+
+def own_names(function: ast.FunctionDef | ast.Lambda) -> set[str]:
+    """Return the arguments of a function and the names that it assigns."""
+    names = {argument.arg for argument in ast.walk(function.args) if isinstance(argument, ast.arg)}
+    shared = {name for part in ast.walk(function) if isinstance(part, ast.Nonlocal | ast.Global) for name in part.names}
+    stored = {part.id for part in ast.walk(function) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    return names | (stored - shared)

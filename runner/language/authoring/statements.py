@@ -1,321 +1,503 @@
-"""The statements of a test, one after the other. What is not understood is remembered as lost."""
+"""The statements of a test: options, loops over constants, compiled calls, and everything that only prepares them."""
 
 import ast
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runner.language.authoring import conditions, configs
-from runner.language.authoring.assertions import truth
-from runner.language.authoring.binding import bind, unpacked
-from runner.language.authoring.blocks import read_with
-from runner.language.authoring.compiling import compiled, compiled_by, is_compile
-from runner.language.authoring.contexts import read_block
-from runner.language.authoring.effects import effect
-from runner.language.authoring.evaluate import evaluate
-from runner.language.authoring.facts import decided
-from runner.language.authoring.naming import dotted
-from runner.language.authoring.parameters import label
-from runner.language.authoring.python_file import imported
-from runner.language.authoring.reading import Reading, line_of
-from runner.language.authoring.values import Class, Dotted, Function, Known, NotCarried, Unknown, Value
-
-
-class _Returned(Exception):
-    """The body that is read has ended."""
-
-
-def read_body(body: list[ast.stmt], reading: Reading) -> None:
-    """Read the statements of a function."""
-    try:
-        read_statements(body, reading)
-    except _Returned:
-        return
-
-
-def read_statements(body: list[ast.stmt], reading: Reading) -> None:
-    """Read statements; a condition with an early return holds for those after it."""
-    for index, statement in enumerate(body):
-        when = _early_end(statement, reading)
-        if when is not None:
-            with reading.condition(when):
-                read_statements(body[index + 1 :], reading)
-            return
-        read_statement(statement, reading)
-
-
-def read_statement(statement: ast.stmt, reading: Reading) -> None:
-    """Read a statement; what it makes is unknown when it is not understood."""
-    reading.spend()
-    handler = _HANDLERS.get(type(statement))
-    try:
-        (handler or _unknown)(statement, reading)
-    except NotCarried as error:
-        reading.lose(line_of(statement), f"{_first_line(statement)}: {error}")
-        for name in _targets(statement):
-            reading.scope[name] = Unknown(line_of(statement))
-
-
-def _unknown(statement: ast.stmt, reading: Reading) -> None:
-    raise NotCarried(f"the statement '{type(statement).__name__.lower()}'")
-
-
-def _first_line(statement: ast.stmt) -> str:
-    line = ast.unparse(statement).partition("\n")[0]
-    return line if len(line) <= _WIDTH else line[: _WIDTH - 3] + "..."
-
-
-_WIDTH = 90
-
-
-def _targets(statement: ast.stmt) -> list[str]:
-    """Return the names that a statement would give values to."""
-    return [node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
-
-
-def _function(statement: ast.FunctionDef, reading: Reading) -> None:
-    made: Value = Function(statement.name, statement, reading.scope)
-    options = None
-    for decorator in statement.decorator_list:
-        path = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator, reading)
-        if is_compile(path):
-            found = compiled_by(decorator, reading) if isinstance(decorator, ast.Call) else None
-            options = getattr(found, "options", {}) if found is not None else {}
-        elif path.rpartition(".")[2] not in _HARMLESS_DECORATORS:
-            reading.definitions.append(made)
-    reading.scope[statement.name] = made if options is None else compiled(made, options)
-
-
-_HARMLESS_DECORATORS = frozenset(
-    ["staticmethod", "contextmanager", "wraps", "no_grad", "jit", "cache", "lru_cache", "disable", "allow_in_graph"]
-)
-"""Decorators that do nothing unless their function is called."""
-
-
-def _class(statement: ast.ClassDef, reading: Reading) -> None:
-    reading.scope[statement.name] = Class(statement, reading.scope)
-
-
-def _import(statement: ast.Import | ast.ImportFrom, reading: Reading) -> None:
-    for name, path in imported(statement).items():
-        reading.scope[name] = Dotted(path)
-
-
-def _assign(statement: ast.Assign, reading: Reading) -> None:
-    setting = configs.torch_setting(statement, reading)
-    if setting is not None:
-        reading.torch_settings.update(setting)
-        return
-    options = configs.assigned(statement.targets[0], statement.value, reading)
-    if options is not None:
-        if reading.steps:
-            raise NotCarried("an option that is set between calls")
-        configs.merge(reading.config, options)
-        return
-    value = evaluate(statement.value, reading)
-    if isinstance(value, Unknown):
-        raise NotCarried("a call without a value that is understood")
-    for target in statement.targets:
-        bind(target, value, reading)
-
-
-def _annotated(statement: ast.AnnAssign, reading: Reading) -> None:
-    if statement.value is not None:
-        bind(statement.target, evaluate(statement.value, reading), reading)
-
-
-def _augmented(statement: ast.AugAssign, reading: Reading) -> None:
-    if not isinstance(statement.target, ast.Name):
-        raise NotCarried("an assignment to a part of a value")
-    name = ast.copy_location(ast.Name(statement.target.id, ast.Load()), statement)
-    value = evaluate(ast.copy_location(ast.BinOp(name, statement.op, statement.value), statement), reading)
-    if not isinstance(value, Known):
-        raise NotCarried("a value that is changed in place")
-    reading.scope[statement.target.id] = value
-
-
-def _expression(statement: ast.Expr, reading: Reading) -> None:
-    if isinstance(statement.value, ast.Constant):
-        return
-    if isinstance(statement.value, ast.Yield):
-        read_block(statement.value, reading, read_statements)
-        return
-    setting = configs.torch_setting(statement, reading)
-    if setting is not None:
-        reading.torch_settings.update(setting)
-        return
-    if not isinstance(statement.value, ast.Call):
-        raise NotCarried("an expression without an effect that is understood")
-    effect(statement.value, reading)
-
-
-def _assert(statement: ast.Assert, reading: Reading) -> None:
-    truth(statement.test, reading, line_of(statement))
-
-
-def _return(statement: ast.Return, reading: Reading) -> None:
-    if statement.value is not None and reading.returned:
-        reading.returned[-1] = evaluate(statement.value, reading)
-    raise _Returned
-
-
-_MOST_ROUNDS = 24
-
-
-def _for(statement: ast.For, reading: Reading) -> None:
-    rounds = _rounds(statement, unpacked(evaluate(statement.iter, reading)), reading)
-    if len(rounds) > _MOST_ROUNDS or statement.orelse:
-        raise NotCarried(f"a loop of {len(rounds)} rounds")
-    for value in rounds:
-        bind(statement.target, value, reading)
-        try:
-            read_statements(statement.body, reading)
-        except _Continue:
-            continue
-        except _Break:
-            break
-
-
-def _rounds(statement: ast.For, rounds: list[Value], reading: Reading) -> list[Value]:
-    """Return the rounds of a loop that are read: all, or the one that is pinned."""
-    axis = f"round of line {line_of(statement)}"
-    words = [label(value, index) for index, value in enumerate(rounds)]
-    if len(rounds) > 1 and reading.axes.setdefault(axis, words) == words and not _gathers(statement):
-        return [rounds[reading.pinned[axis]]] if axis in reading.pinned else rounds
-    if axis in reading.pinned:
-        raise NotCarried("a loop whose rounds are not alike, or depend on each other")
-    return rounds
-
-
-def _gathers(statement: ast.For) -> bool:
-    """Whether rounds of a loop change what other rounds made."""
-    own = set(_targets(statement))
-    for part in ast.walk(statement):
-        if isinstance(part, ast.AugAssign):
-            return True
-        if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in _GATHERING:
-            base = part.func.value
-            if not isinstance(base, ast.Name) or base.id not in own:
-                return True
-        if isinstance(part, ast.Assign) and any(isinstance(target, ast.Subscript | ast.Attribute) for target in part.targets):
-            return True
-    return False
-
-
-_GATHERING = frozenset(["append", "add", "extend", "insert", "update", "setdefault", "pop"])
-
-
-class _Continue(Exception):
-    """The round of a loop has ended."""
-
-
-class _Break(Exception):
-    """The loop has ended."""
-
-
-def _raise_continue(statement: ast.stmt, reading: Reading) -> None:
-    if reading.when:
-        raise NotCarried("the end of a round under a condition on the device")
-    raise _Continue
-
-
-def _raise_break(statement: ast.stmt, reading: Reading) -> None:
-    if reading.when:
-        raise NotCarried("the end of a loop under a condition on the device")
-    raise _Break
-
-
-def _if(statement: ast.If, reading: Reading) -> None:
-    skips = _skips(statement.body) and not statement.orelse
-    try:
-        test = decided(statement.test, reading)
-    except NotCarried:
-        if not skips:
-            raise
-        test = Unknown(line_of(statement))
-    if isinstance(test, Known):
-        read_statements(statement.body if test.value else statement.orelse, reading)
-        return
-    if skips:
-        conditions.apply(conditions.effect_of(statement.test), reading, statement, ast.unparse(statement.test))
-        return
-    device = device_of_condition(statement.test)
-    if device is None and _fails(statement.body) and not statement.orelse:
-        truth(statement.test, reading, line_of(statement), negated=True)
-        return
-    if device is None:
-        raise NotCarried("a condition that is not known here")
-    other = "cpu" if device == "cuda" else "cuda"
-    with reading.condition({"device": device}):
-        read_statements(statement.body, reading)
-    with reading.condition({"device": other}):
-        read_statements(statement.orelse, reading)
-
-
-def _early_end(statement: ast.stmt, reading: Reading) -> Mapping[str, Any] | None:
-    """Return the condition that holds after ``if DEVICE: return``; None for other statements."""
-    if not (isinstance(statement, ast.If) and len(statement.body) == 1 and not statement.orelse and not reading.when):
-        return None
-    if not (isinstance(statement.body[0], ast.Return) and statement.body[0].value is None):
-        return None
-    device = device_of_condition(statement.test)
-    return None if device is None else {"device": "cpu" if device == "cuda" else "cuda"}
-
-
-def device_of_condition(test: ast.expr) -> str | None:
-    """Return the device where a condition on the test's device holds; None for other conditions."""
-    found = conditions.effect_of(test)
-    is_comparison = isinstance(test, ast.Compare) and found.is_known and not found.requires and not found.always
-    if not is_comparison or not found.drops:
-        return None
-    return "cpu" if found.drops == frozenset(["cpu"]) else "cuda"
-
-
-def _fails(body: list[ast.stmt]) -> bool:
-    """Whether statements let the test fail."""
-    text = ast.unparse(body[-1])
-    is_plain = all(isinstance(part, ast.Assign | ast.Expr) for part in body[:-1])
-    return is_plain and (text.startswith(("self.fail(", "self.assertTrue(False", "assert False", "raise AssertionError")))
-
-
-def _skips(body: list[ast.stmt]) -> bool:
-    if len(body) != 1:
-        return False
-    text = ast.unparse(body[0])
-    return "SkipTest" in text or "skipTest(" in text
-
-
-def _try(statement: ast.Try, reading: Reading) -> None:
-    """Read the way without an exception; the others end the test, or skip it."""
-    for handler in statement.handlers:
-        text = ast.unparse(handler.body[-1])
-        if not (isinstance(handler.body[-1], ast.Raise) or "skipTest(" in text or "self.fail(" in text):
-            raise NotCarried("an exception that the test goes on after")
-    read_statements([*statement.body, *statement.orelse, *statement.finalbody], reading)
-
-
-def _nothing(statement: ast.stmt, reading: Reading) -> None:
-    """Nothing to do."""
-
-
-_HANDLERS: Mapping[type[ast.stmt], Callable[[Any, Reading], None]] = {
-    ast.FunctionDef: _function,
-    ast.ClassDef: _class,
-    ast.Import: _import,
-    ast.ImportFrom: _import,
-    ast.Assign: _assign,
-    ast.AnnAssign: _annotated,
-    ast.AugAssign: _augmented,
-    ast.Expr: _expression,
-    ast.Assert: _assert,
-    ast.Return: _return,
-    ast.For: _for,
-    ast.If: _if,
-    ast.With: lambda statement, reading: read_with(statement, reading, read_statements),
-    ast.Try: _try,
-    ast.Continue: _raise_continue,
-    ast.Break: _raise_break,
-    ast.Pass: _nothing,
-    ast.Global: _nothing,
-    ast.Nonlocal: _nothing,
-    ast.Delete: _nothing,
+from runner.language.authoring.assertions import assertion_of, read_assertion
+from runner.language.authoring.python_file import free_names
+from runner.language.authoring.skips import backends_of_device, skip
+from runner.language.authoring.translation import Code, Compiled, Function, NotCarried, Result, SetUp, Step, Translation, Unknown, Value
+
+Options = dict[str, dict[str, Any]]
+
+CONFIG_MODULES = {
+    "torch._inductor.config": "config",
+    "torch._dynamo.config": "dynamo_config",
+    "torch._functorch.config": "functorch_config",
 }
+"""The modules with options, and the section of a spec for each."""
+
+_RESETS: Mapping[str, tuple[str, Any]] = {
+    "torch._dynamo.reset": ("reset", ["dynamo"]),
+    "torch.compiler.reset": ("reset", ["dynamo"]),
+    "torch._inductor.utils.clear_inductor_caches": ("reset", ["inductor"]),
+    "torch._inductor.utils.clear_caches": ("reset", ["inductor"]),
+    "torch._inductor.codecache.FxGraphCache.clear": ("reset", ["fx_graph"]),
+    "torch._inductor.codecache.PyCodeCache.cache_clear": ("reset", ["code"]),
+    "torch._functorch._aot_autograd.autograd_cache.AOTAutogradCache.clear": ("reset", ["aot_autograd"]),
+    "torch._dynamo.utils.counters.clear": ("clear_counters", {"only": "counters"}),
+    "torch._inductor.metrics.reset": ("clear_counters", {"only": "metrics"}),
+}
+_SETTERS = {
+    "torch.set_float32_matmul_precision": "float32_matmul_precision",
+    "torch.use_deterministic_algorithms": "deterministic",
+    "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction": "allow_fp16_reduced_precision_reduction",
+    "torch.backends.cuda.matmul.allow_tf32": "allow_tf32",
+}
+_CONTEXTS = ("no_grad", "enable_grad", "inference_mode")
+_FRESH = ("fresh_inductor_cache", "fresh_cache")
+_ASSERT_TRUE = ast.parse("self.assertTrue", mode="eval").body
+_MOST_ROUNDS = 16
+
+
+class Reader:
+    """Reads statements into a translation."""
+
+    def __init__(self, translation: Translation) -> None:
+        self.translation = translation
+        self.file = translation.file
+        self.depth = 0
+
+    def read(self, statements: Sequence[ast.stmt]) -> None:
+        """Read statements; a statement that cannot be carried is remembered, and those behind it are read."""
+        for statement in statements:
+            self.translation.spend()
+            try:
+                self._statement(statement)
+            except NotCarried as error:
+                self.translation.lose(statement, str(error))
+
+    def _statement(self, statement: ast.stmt) -> None:
+        match statement:
+            case ast.Pass() | ast.Return(value=None) | ast.Expr(value=ast.Constant()) | ast.Global() | ast.Nonlocal():
+                return
+            case ast.With():
+                self._with(statement, list(statement.items))
+            case ast.For():
+                self._for(statement)
+            case ast.If():
+                self._if(statement)
+            case ast.Assert():
+                claim = ast.Call(func=_ASSERT_TRUE, args=[statement.test], keywords=[])
+                read_assertion(self, ast.copy_location(claim, statement))
+            case ast.Expr(value=ast.Call() as call):
+                self._call_statement(statement, call)
+            case ast.Assign(targets=[target]):
+                self._assign(statement, target)
+            case ast.FunctionDef():
+                self._definition(statement)
+            case _:
+                self._prepare(statement)
+
+    def read_settings(self) -> None:
+        """Read what the file and the set-up of the class set for all tests."""
+        self.read([part for part in self.file.body if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Attribute)])
+        for name in ("setUpClass", "setUp"):
+            method = self.file.method(self.translation.test.owner, name)
+            self.read(method.body if method is not None else [])
+
+    # blocks
+
+    def _with(self, statement: ast.With, items: list[ast.withitem]) -> None:
+        if not items:
+            self.read(statement.body)
+            return
+        node, target, rest = items[0].context_expr, items[0].optional_vars, items[1:]
+        options = self.options_of(node)
+        path = self.file.dotted(node.func) if isinstance(node, ast.Call) else ""
+        word = ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+        if options is not None:
+            self.translation.block_options.append(options)
+            self._with(statement, rest)
+            self.translation.block_options.pop()
+        elif path.removeprefix("torch.") in _CONTEXTS:
+            self.translation.contexts.append(path.removeprefix("torch."))
+            self._with(statement, rest)
+            self.translation.contexts.pop()
+        elif word in (*_FRESH, "subTest"):
+            if self.translation.steps and word in _FRESH:
+                self.translation.add(Step("fresh_cache", {}, statement.lineno))
+            self._with(statement, rest)
+        elif word in ("assertRaises", "assertRaisesRegex") and not rest and isinstance(node, ast.Call):
+            self._raises(statement, node)
+            if isinstance(target, ast.Name):
+                self.translation.names[target.id] = Unknown(statement.lineno)
+        elif self._is_special(statement):
+            raise NotCarried(f"the context '{ast.unparse(node)[:60]}'")
+        else:
+            self._prepare(statement)
+
+    def _raises(self, statement: ast.With, node: ast.Call) -> None:
+        """Expect that the last call of a block raises."""
+        before = len(self.translation.steps)
+        path = self.file.dotted(node.args[0]) or ast.unparse(node.args[0])
+        body = {"type": path}
+        if len(node.args) > 1:
+            body["match"] = str(self.translation.literal(node.args[1]))
+        for part in statement.body:
+            self._statement(part)
+        if len(self.translation.steps) == before:
+            raise NotCarried("an exception of something that is no compiled call")
+        self.translation.expect(statement, {"raises": body})
+
+    def _for(self, statement: ast.For) -> None:
+        if not self._is_special(statement):
+            self._prepare(statement)
+            return
+        rounds = self._items(statement.iter)
+        is_cut_short = any(isinstance(part, ast.Continue | ast.Break) for part in ast.walk(statement))
+        if is_cut_short or statement.orelse:
+            raise NotCarried("a loop that is left early")
+        if len(rounds) > _MOST_ROUNDS:
+            raise NotCarried(f"a loop of more than {_MOST_ROUNDS} rounds")
+        for item in rounds:
+            bound = ast.Assign(targets=[statement.target], value=item, lineno=statement.lineno, col_offset=0)
+            self._assign(bound, statement.target)
+            self.read(statement.body)
+
+    def _items(self, node: ast.expr) -> list[ast.expr]:
+        """Return the items of a list that is written out, of a range or of a product of such."""
+        if isinstance(node, ast.Name):
+            value = self.translation.names.get(node.id)
+            if isinstance(value, SetUp) and isinstance(value.node, ast.expr) and not free_names(value.node):
+                return self._items(value.node)
+        if isinstance(node, ast.Tuple | ast.List):
+            return list(node.elts)
+        if isinstance(node, ast.Call):
+            path = self.file.dotted(node.func) or ast.unparse(node.func)
+            if path == "range":
+                bounds = [self.translation.literal(part) for part in node.args]
+                if all(isinstance(bound, int) and abs(bound) <= _MOST_ROUNDS for bound in bounds):
+                    return [ast.Constant(value=number) for number in range(*bounds)]
+            if path == "itertools.product" and not node.keywords:
+                lists = [self._items(part) for part in node.args]
+                return [ast.Tuple(elts=list(row), ctx=ast.Load()) for row in itertools.product(*lists)]
+        raise NotCarried("a loop over what is not written out")
+
+    def _if(self, statement: ast.If) -> None:
+        if skip(self.translation, statement):
+            return
+        when = self._device_condition(statement.test)
+        if when is not None and self._is_special(statement):
+            with self.translation.condition(when):
+                self.read(statement.body)
+            if statement.orelse:
+                raise NotCarried("an else of a condition on the device")
+            return
+        if self._is_special(statement):
+            raise NotCarried("a condition that is not known before the test runs")
+        self._prepare(statement)
+
+    def _device_condition(self, test: ast.expr) -> Mapping[str, Any] | None:
+        backends = backends_of_device(self.translation, test)
+        devices = sorted({"cpu" if name == "cpu" else "cuda" for name in backends or ()})
+        return {"device": devices[0]} if len(devices) == 1 else None
+
+    # statements
+
+    def _call_statement(self, statement: ast.stmt, call: ast.Call) -> None:
+        path = self.file.dotted(call.func)
+        if path in _RESETS:
+            kind, value = _RESETS[path]
+            self._reset(kind, value, statement.lineno)
+        elif path in _SETTERS and len(call.args) == 1:
+            self.translation.torch_settings[_SETTERS[path]] = self.translation.literal(call.args[0])
+        elif path.endswith("manual_seed") or ast.unparse(call.func).startswith(("super().", "print")):
+            return
+        elif ast.unparse(call.func).endswith(".enter_context") and (options := self.options_of(call.args[0])) is not None:
+            for section, values in options.items():
+                self.translation.base_options.setdefault(section, {}).update(values)
+        elif assertion_of(self, call):
+            read_assertion(self, call)
+        elif isinstance(call.func, ast.Attribute) and call.func.attr == "backward" and self._backward(call.func.value, call):
+            return
+        elif self.value(call) is None:
+            self._prepare(statement)
+
+    def _reset(self, kind: str, value: Any, line: int) -> None:
+        """Add a step that resets something; before the first call a new process has done it."""
+        if any(step.kind == "call" for step in self.translation.steps):
+            self.translation.add(Step(kind, value, line))
+
+    def _backward(self, receiver: ast.expr, call: ast.Call) -> bool:
+        loss = "sum"
+        if isinstance(receiver, ast.Call) and isinstance(method := receiver.func, ast.Attribute) and method.attr in ("sum", "mean"):
+            loss, receiver = method.attr, method.value
+        value = self.value(receiver)
+        if not isinstance(value, Result):
+            return False
+        if call.args or call.keywords:
+            raise NotCarried("arguments of backward")
+        arguments = {} if loss == "sum" else {"loss": loss}
+        if value.path or value.step is not [step for step in self.translation.steps if step.kind == "call"][-1]:
+            arguments["of"] = ".".join(part for part in (self.translation.named(value.step), value.path) if part)
+        self.translation.add(Step("backward", arguments, call.lineno))
+        return True
+
+    def _assign(self, statement: ast.Assign, target: ast.expr) -> None:
+        if isinstance(target, ast.Attribute) and (section := _section(self.file.dotted(target.value))):
+            self.translation.base_options.setdefault(section[0], {})[section[1] + target.attr] = self.translation.yaml(statement.value)
+            return
+        if setting := _SETTERS.get(self.file.dotted(target)):
+            self.translation.torch_settings[setting] = self.translation.literal(statement.value)
+            return
+        value = self.value(statement.value)
+        if value is not None:
+            self.bind(target, value)
+        elif isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple) and len(target.elts) == len(statement.value.elts):
+            for part, item in zip(target.elts, statement.value.elts, strict=True):
+                self._assign(ast.Assign(targets=[part], value=item, lineno=statement.lineno, col_offset=0), part)
+        else:
+            self._prepare(statement)
+
+    def bind(self, target: ast.expr, value: Value) -> None:
+        """Give a value to the names of an assignment."""
+        if isinstance(target, ast.Name):
+            self.translation.names[target.id] = value
+        elif isinstance(target, ast.Tuple | ast.List):
+            for index, part in enumerate(target.elts):
+                self.bind(part, self.part(value, index))
+        else:
+            raise NotCarried("an assignment to a part of a value")
+
+    def part(self, value: Value, index: Any) -> Value:
+        """Return a part of a value."""
+        if isinstance(value, tuple) and isinstance(index, int) and index < len(value):
+            return value[index]
+        if isinstance(value, Code) and value.index is None and isinstance(index, int) and index >= 0:
+            return Code(value.step, index)
+        if isinstance(value, Result) and (isinstance(index, str) or (isinstance(index, int) and index >= 0)):
+            return Result(value.step, f"{value.path}.{index}".strip("."))
+        raise NotCarried("a part of a value that is not known")
+
+    def _definition(self, statement: ast.FunctionDef) -> None:
+        decorators = [part for part in statement.decorator_list if self._compile_options(part) is not None]
+        if not decorators:
+            self._prepare(statement)
+            return
+        if len(statement.decorator_list) > 1:
+            raise NotCarried("a compiled function with further decorators")
+        plain = ast.FunctionDef(**{**dict(ast.iter_fields(statement)), "decorator_list": []})
+        ast.copy_location(plain, statement)
+        self.translation.set_up(plain)
+        definition = self.translation.names[statement.name]
+        assert isinstance(definition, SetUp)
+        key = self._defined(definition, self._compile_options(decorators[0]) or {})
+        self.translation.names[statement.name] = Compiled(key)
+
+    def _prepare(self, statement: ast.stmt) -> None:
+        """Take over a statement that makes no compiled call and claims nothing."""
+        if self._is_special(statement):
+            raise NotCarried("a statement of this kind with a compiled call, a result or an assertion")
+        leaves = ast.Return | ast.Raise | ast.Try | ast.While | ast.Delete | ast.AugAssign | ast.Break | ast.Continue
+        is_definition = isinstance(statement, ast.FunctionDef | ast.ClassDef)
+        if isinstance(statement, leaves) or (not is_definition and any(isinstance(part, leaves) for part in ast.walk(statement))):
+            raise NotCarried("a statement of this kind")
+        self.translation.set_up(statement)
+
+    def _is_special(self, node: ast.AST) -> bool:
+        """Whether code compiles, claims something, or uses what steps make."""
+        names = self.translation.names
+        for part in ast.walk(node):
+            is_made = isinstance(part, ast.Name) and isinstance(names.get(part.id), Compiled | Result | Code | tuple)
+            if is_made or isinstance(part, ast.Assert):
+                return True
+            if isinstance(part, ast.Call):
+                path = self.file.dotted(part.func)
+                method = self.own_method(part)
+                if path in ("torch.compile", *_RESETS) or assertion_of(self, part) or (method is not None and method is not node):
+                    return True
+        return False
+
+    # values
+
+    def value(self, node: ast.expr) -> Value | None:
+        """Return what steps, compilation or generated code an expression stands for; None for other expressions."""
+        if isinstance(node, ast.Name):
+            value = self.translation.names.get(node.id)
+            if isinstance(value, Unknown):
+                raise NotCarried(f"it uses '{node.id}' of line {value.line}, which is not carried")
+            return None if isinstance(value, SetUp) else value
+        if isinstance(node, ast.Subscript):
+            whole = self.value(node.value)
+            return None if whole is None else self.part(whole, self.translation.literal(node.slice))
+        if not isinstance(node, ast.Call):
+            return None
+        path = self.file.dotted(node.func)
+        if path == "torch.compile" and node.args:
+            return self._compile(node.args[0], self._compile_options(node) or {})
+        if isinstance(node.func, ast.Call) and self.file.dotted(node.func.func) == "torch.compile" and not node.func.args:
+            return self._compile(node.args[0], self._compile_options(node.func) or {})
+        if path.rpartition(".")[2] in ("run_and_get_code", "run_and_get_triton_code", "run_and_get_cpp_code") and node.args:
+            function = self.value(node.args[0])
+            if not isinstance(function, Compiled):
+                raise NotCarried("code of a function that is not compiled in the test")
+            step = self._step(function, node.args[1:], node.keywords, node)
+            if not path.endswith("get_code"):
+                return Code(step, 0) if path.endswith("triton_code") else (Result(step), Code(step, 0))
+            return (Result(step), Code(step))
+        method = self.own_method(node)
+        if method is not None:
+            return self._inlined(method, node)
+        if isinstance(node.func, ast.Name | ast.Call) and isinstance(function := self.value(node.func), Compiled):
+            return Result(self._step(function, node.args, node.keywords, node))
+        return None
+
+    def own_method(self, node: ast.Call) -> ast.FunctionDef | None:
+        """Return the method of the test's class, or the function of the file, that is read in the place of its call."""
+        if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) and node.func.value.id == "self":
+            return self.file.method(self.translation.test.owner, node.func.attr)
+        if isinstance(node.func, ast.Name) and node.func.id not in self.translation.names:
+            definition = self.file.definitions.get(node.func.id)
+            if isinstance(definition, ast.FunctionDef) and any(self.file.dotted(part) == "torch.compile" for part in ast.walk(definition)):
+                return definition
+        return None
+
+    def _inlined(self, function: ast.FunctionDef, node: ast.Call) -> Value:
+        """Read the body of a helper in the place of its call; return what it returns."""
+        names = [argument.arg for argument in function.args.args if argument.arg != "self"]
+        if self.depth > _DEEPEST or len(names) != len(node.args) or node.keywords or function.args.vararg or function.args.kwarg:
+            raise NotCarried(f"a call of '{function.name}' whose arguments are not understood")
+        values = {name: self._argument(argument, name) for name, argument in zip(names, node.args, strict=True)}
+        outer, self.translation.names = self.translation.names, values
+        self.depth += 1
+        try:
+            last = function.body[-1]
+            self.read(function.body[:-1] if isinstance(last, ast.Return) else function.body)
+            if not isinstance(last, ast.Return) or last.value is None:
+                return ()
+            return self._argument(last.value, "returned")
+        finally:
+            self.depth -= 1
+            self.translation.names = outer
+
+    def _argument(self, node: ast.expr, name: str) -> Value:
+        """Return the value of an argument; a function of the file keeps its name."""
+        value = self.value(node)
+        found = self.file.definitions.get(node.id) if isinstance(node, ast.Name) and node.id not in self.translation.names else None
+        if isinstance(found, ast.FunctionDef):
+            return SetUp(found.name, self.translation.rewritten(found))
+        return self.translation.value_of(node, name) if value is None else value
+
+    # compiled functions and their calls
+
+    def _compile_options(self, node: ast.expr) -> dict[str, Any] | None:
+        """Return the arguments of ``torch.compile``, as a call or as a decorator; None for other expressions."""
+        if self.file.dotted(node) == "torch.compile":
+            return {}
+        if not isinstance(node, ast.Call):
+            return None
+        if self.file.dotted(node.func) != "torch.compile":
+            return None
+        options = {word.arg or "**": self.translation.yaml(word.value) for word in node.keywords}
+        if options.get("backend") == "inductor":
+            del options["backend"]
+        if "**" in options or not isinstance(options.get("backend", ""), str):
+            raise NotCarried("arguments of torch.compile that are no constants")
+        return options
+
+    def _compile(self, node: ast.expr, options: Mapping[str, Any]) -> Compiled:
+        value = self._argument(node, "fn" if isinstance(node, ast.Lambda) else "mod")
+        if not isinstance(value, SetUp):
+            raise NotCarried("a function that is compiled twice")
+        return Compiled(self._defined(value, options))
+
+    def _defined(self, value: SetUp, options: Mapping[str, Any]) -> str:
+        """Return the key of a function under test."""
+        node = value.node
+        if isinstance(node, ast.Lambda):
+            body: list[ast.stmt] = [ast.Return(value=node.body)]
+            node = ast.fix_missing_locations(ast.FunctionDef(name=value.name, args=node.args, body=body, decorator_list=[], lineno=0))
+        if not isinstance(node, ast.FunctionDef):
+            if not (isinstance(node, ast.Call) and self._makes_module(node)):
+                raise NotCarried("torch.compile of something that is neither a function nor a module")
+            node = None
+            self.translation.needed.add(value.name)
+        function = Function(value.name, node, options)
+        for key, other in self.translation.functions.items():
+            texts = [ast.unparse(part).replace(f"def {name}(", "def fn(") for name, part in ((key, other.node), (value.name, node)) if part]
+            same = key == value.name if len(texts) < 2 else texts[0] == texts[1]
+            if other.options != function.options:
+                raise NotCarried("functions that are compiled with different options")
+            if same:
+                return key
+        self.translation.functions[value.name] = function
+        return value.name
+
+    def _makes_module(self, node: ast.expr) -> bool:
+        """Whether an expression is ``Class(...)``, with methods of modules behind it, for a class that can be a module."""
+        while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call):
+            node = node.func.value
+        return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2][:1].isupper()
+
+    def _step(self, function: Compiled, arguments: list[ast.expr], words: list[ast.keyword], node: ast.expr) -> Step:
+        """Add a call of a compiled function."""
+        if not all(word.arg is None and self.translation.literal(word.value) == {} for word in words):
+            raise NotCarried("a compiled call with keyword arguments")
+        values = [part for argument in arguments for part in self._unpacked(argument)]
+        rewritten: list[ast.expr | Result] = []
+        for value in values:
+            found = self.value(value)
+            if found is not None and not isinstance(found, Result):
+                raise NotCarried("an argument that is a compiled function or code")
+            if isinstance(found, Result):
+                self.translation.named(found.step)
+                rewritten.append(found)
+            elif isinstance(value, ast.Constant):
+                rewritten.append(value)
+            else:
+                rewritten.append(ast.Name(id=self.translation.value_of(value, "value").name, ctx=ast.Load()))
+        options: Options = {}
+        for block in self.translation.block_options:
+            for section, inner in block.items():
+                options.setdefault(section, {}).update(inner)
+        if self.translation.call_options not in (None, options):
+            raise NotCarried("compiled calls under different options")
+        self.translation.call_options = options
+        step = Step("call", {}, node.lineno, [], function.function, rewritten, tuple(self.translation.contexts))
+        return self.translation.add(step)
+
+    def _unpacked(self, node: ast.expr) -> list[ast.expr]:
+        if not isinstance(node, ast.Starred):
+            return [node]
+        value = self.translation.names.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        items = value.node if isinstance(value, SetUp) else node.value
+        if not isinstance(items, ast.Tuple | ast.List) or any(isinstance(part, ast.Starred) for part in items.elts):
+            raise NotCarried("arguments that are not written out")
+        if not isinstance(value, SetUp):
+            return list(items.elts)
+        return [ast.Subscript(value=node.value, slice=ast.Constant(value=index), ctx=ast.Load()) for index in range(len(items.elts))]
+
+    # options
+
+    def options_of(self, node: ast.expr) -> Options | None:
+        """Return the options that a decorator or a context sets; None for others."""
+        if not isinstance(node, ast.Call):
+            return None
+        path = self.file.dotted(node.func)
+        head, _, last = path.rpartition(".")
+        section = _section(head) if last == "patch" else None
+        if section is not None:
+            return {section[0]: {section[1] + name: value for name, value in self._patch(node).items()}}
+        if path == "unittest.mock.patch.dict" and len(node.args) == 2 and self.file.dotted(node.args[0]) == "os.environ":
+            return {"env": self.translation.literal(node.args[1])}
+        return None
+
+    def _patch(self, node: ast.Call) -> dict[str, Any]:
+        pairs: list[tuple[ast.expr, ast.expr]] = []
+        for part in (*node.args, *(word.value for word in node.keywords if word.arg is None)):
+            if not isinstance(part, ast.Dict) or not all(part.keys):
+                raise NotCarried("options that are not written out")
+            pairs += [(key, value) for key, value in zip(part.keys, part.values, strict=True) if key is not None]
+        pairs += [(ast.Constant(value=word.arg), word.value) for word in node.keywords if word.arg]
+        options = {}
+        for key, value in pairs:
+            name = str(self.translation.literal(key))
+            try:
+                options[name] = self.translation.yaml(value)
+            except NotCarried as error:
+                self.translation.lose(value, f"the option '{name}': {error}")
+        return options
+
+
+_DEEPEST = 6
+
+
+def _section(path: str) -> tuple[str, str] | None:
+    """Return the section of a module with options, and the beginning of the options' names; None for others."""
+    for module, section in CONFIG_MODULES.items():
+        if path == module or path.startswith(f"{module}."):
+            return section, f"{path.removeprefix(module).strip('.')}.".lstrip(".")
+    return None
