@@ -5,7 +5,6 @@ Every case here compiles nothing. A case waits only where CONFORMANCE_MARK is se
 
 import contextlib
 import errno
-import json
 import os
 import re
 import resource
@@ -219,34 +218,6 @@ def test_a_second_interrupt_stops_now_and_reports_all_the_same(start, signals):
     assert [kind for _, kind in junit(run.out)] == [None, "crash", "equals", "not-run", "not-run", "not-run"]
 
 
-@OTHER_SIGNALS
-def test_ignored_signals_stay_ignored(start):
-    """As under nohup, or in the background of a shell's script."""
-    run = start(preexec_fn=lambda: [signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGHUP)])
-    run.waiting(2)
-    for number in (signal.SIGINT, signal.SIGHUP):
-        run.process.send_signal(number)
-    run.go.touch()
-    run.ended(1)
-    assert run.outcomes == UNBROKEN
-
-
-@OTHER_SIGNALS
-def test_an_interrupt_of_the_last_cases_leaves_nothing_to_run(start, spec):
-    run = start(jobs=6)
-    run.waiting(3)
-    run.recorded(3)
-    run.process.send_signal(signal.SIGINT)
-    run.says("finishing 3 running cases")
-    run.go.touch()
-    run.ended(130)
-    assert run.outcomes == UNBROKEN
-    before = normalised(run.out)
-    done = resumed(run.out, spec, "--jobs", "6")
-    assert (done.returncode, run.outcomes, normalised(run.out)) == (1, UNBROKEN, before)
-
-
-OTHER_RESUMES = pytest.mark.nightly(reason="a run that was killed, one that was interrupted and one that still runs are always resumed")
 OTHER_ROOM = pytest.mark.nightly(reason="a disk that fills, and one that is full at first, are tested by every run of the tests")
 
 
@@ -273,20 +244,6 @@ def test_a_killed_run_that_is_gone_on_with_gives_the_report_of_an_unbroken_one(s
     assert without_place[0] == without_place[1]
 
 
-@OTHER_RESUMES
-@pytest.mark.parametrize("lines", [1, 3])
-def test_a_run_that_was_killed_while_it_wrote_its_end_goes_on(start, spec, lines):
-    """Between the lines of what was not run and the footer."""
-    run = start()
-    run.waiting(2)
-    run.process.send_signal(signal.SIGTERM)
-    run.ended(130)
-    kept = (run.out / "run.jsonl").read_bytes().splitlines(keepends=True)
-    (run.out / "run.jsonl").write_bytes(b"".join(kept[: len(kept) - lines]))
-    done = resumed(run.out, spec, "--jobs", "2")
-    assert (done.returncode, run.outcomes) == (1, UNBROKEN), done.stderr
-
-
 def test_a_run_that_is_still_going_on_is_not_gone_on_with(start, spec):
     run = start()
     run.waiting(2)
@@ -296,34 +253,6 @@ def test_a_run_that_is_still_going_on_is_not_gone_on_with(start, spec):
     run.go.touch()
     run.ended(1)
     assert run.outcomes == UNBROKEN
-
-
-@OTHER_RESUMES
-def test_a_run_goes_on_only_on_a_machine_like_its_own(start, spec):
-    run = start()
-    run.waiting(2)
-    run.process.send_signal(signal.SIGTERM)
-    run.ended(130)
-    head, *rest = (run.out / "run.jsonl").read_bytes().splitlines(keepends=True)
-    header = json.loads(head)
-    header["environment"]["device"] = "Another GPU"
-    other = b"".join([json.dumps(header).encode() + b"\n", *rest])
-    (run.out / "run.jsonl").write_bytes(other)
-    report = (run.out / "junit.xml").read_bytes()
-    done = resumed(run.out, spec, "--jobs", "2")
-    assert done.returncode == 2
-    assert "the machine's device is none now, 'Another GPU' then" in done.stderr
-    assert ((run.out / "run.jsonl").read_bytes(), (run.out / "junit.xml").read_bytes()) == (other, report)
-
-
-def test_a_run_goes_on_with_the_specs_that_it_began_with(start, spec):
-    run = start()
-    run.waiting(2)
-    run.process.kill()
-    run.process.wait(timeout=60)
-    spec.write_text(SPEC.replace("params.number % 3", "params.number % 2"))
-    done = resumed(run.out, spec, "--jobs", "2")
-    assert (done.returncode, "is not the case that was run then" in done.stderr) == (2, True), done.stderr
 
 
 # -- no room --------------------------------------------------------------------------------------------------------
@@ -369,15 +298,6 @@ def test_a_full_disk_is_told_before_anything_is_run(small, spec):
     done = called("run", spec, "--out", small / "out", env=prestarted())
     assert (done.returncode, "No space left on device" in done.stderr) == (2, True), done.stderr
     assert "Traceback" not in done.stderr
-
-
-@OTHER_ROOM
-def test_a_folder_that_may_only_be_read_is_told_before_anything_is_run(small, spec):
-    (small / "out").mkdir()
-    subprocess.run(["mount", "-o", "remount,ro", small], check=True, timeout=240)
-    for place in (small / "out", small / "new"):
-        done = called("run", spec, "--out", place, env=prestarted())
-        assert (done.returncode, "Read-only file system" in done.stderr) == (2, True), done.stderr
 
 
 @OTHER_ROOM
@@ -427,24 +347,3 @@ def test_a_reader_that_leaves_changes_nothing(start, spec):
     assert run.outcomes == UNBROKEN
     assert not run.run.truncated
     assert [name for name, _ in junit(run.out)] == IDS
-
-
-@pytest.mark.nightly(reason="test_streams tests a full standard output with commands that run nothing")
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_a_full_standard_output_is_no_success(spec, tmp_path):
-    with Path("/dev/full").open("wb") as full:
-        command = [sys.executable, "-m", "runner", "run", spec, "--select", IDS[0], "--out", tmp_path / "out", "--jobs", "1"]
-        done = subprocess.run(
-            [str(word) for word in command],
-            cwd=ROOT,
-            env=prestarted(),
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            timeout=240,
-        )
-    assert done.returncode == 1, done.stderr
-    assert done.stderr.splitlines()[-1] == "torch-conformance: cannot write to standard output: No space left on device"
-    assert read_run(tmp_path / "out" / "run.jsonl").footer is not None
-    assert junit(tmp_path / "out") == [(IDS[0], None)]

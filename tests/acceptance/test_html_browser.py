@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from runner.core.case import CaseId
 from runner.core.outcomes import Outcome
 from tests.unit.test_html_report import ADDRESS, HOSTILE, case, hostile_run, write
 
@@ -114,46 +113,3 @@ def test_filters_are_in_the_address(page: Any, ordinary: Path) -> None:
     open_report(page, ordinary, again[again.index("#") :])
     assert page.locator("#count").inner_text() == "4 cases"
     assert page.input_value("input[type=search]") == "n10 even"
-
-
-def test_keys_move_open_close_and_search(page: Any, ordinary: Path) -> None:
-    open_report(page, ordinary, "#/cases")
-    for key in ("j", "j", "k", "Enter"):
-        page.keyboard.press(key)
-    page.wait_for_selector("aside[aria-label=Facts]")
-    assert "n100" in page.locator(".case header").inner_text()
-    page.keyboard.press("j")
-    page.wait_for_selector("text=a/n200[")
-    page.keyboard.press("Escape")
-    page.wait_for_selector("[role=listbox]")
-    assert "n200" in page.locator("[role=option][aria-selected=true]").inner_text()
-    page.keyboard.press("/")
-    assert page.evaluate("() => document.activeElement === T.search")
-    page.keyboard.press("Escape")
-    page.keyboard.press("End")
-    assert "n299" in page.locator("[role=option][aria-selected=true]").inner_text()
-    assert page.locator("[role=option]").count() < 100, "rows out of sight are not in the document"
-
-
-def test_a_screen_reader_finds_names_and_the_theme_can_be_chosen(page: Any, ordinary: Path) -> None:
-    page.emulate_media(color_scheme="dark")
-    open_report(page, ordinary, "#/cases")
-    unnamed = """() => [...document.querySelectorAll('button, a, input, select, [role=listbox], [role=table], [role=img], nav, aside')]
-        .filter((one) => !(one.getAttribute('aria-label') || one.title || one.textContent.trim() || one.closest('label'))).length"""
-    for view in VIEWS:
-        go(page, f"#/{view}")
-        assert page.evaluate(unnamed) == 0, view
-        assert page.locator("[aria-current=page]").count() == 1
-    background = "() => getComputedStyle(document.body).backgroundColor"
-    dark = page.evaluate(background)
-    page.click("text=theme: auto")
-    assert page.evaluate(background) != dark, "light was chosen, and the system is dark"
-
-
-def test_a_case_that_is_not_there_is_said_to_be_so(page: Any, ordinary: Path) -> None:
-    open_report(page, ordinary, "#/case?id=a%2Fnone")
-    assert "no such case" in page.locator(".empty").inner_text()
-    (ordinary / "report" / "cases-0.js").unlink()
-    open_report(page, ordinary)
-    page.evaluate("id => T.go({ view: 'case', id })", str(CaseId("a/n007[backend=cpu,dtype=float32]")))
-    page.wait_for_selector("text=cannot be shown")

@@ -119,37 +119,6 @@ def test_the_reason_is_told_in_one_line(judged, name):
     assert "\n" not in reason
 
 
-def test_a_pass_has_no_reason_and_nothing_else_is_without(judged):
-    for result in judged.results.values():
-        assert bool(result.reason) is (result.outcome is not Outcome.PASS)
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("fail-counter[backend=cpu]", "inductor.fxgraph_cache_miss: 2"),
-        ("fail-close[backend=cpu]", "- close: {of: second"),
-        ("fail-filecheck[backend=cpu]", "CHECK: def call"),
-    ],
-)
-def test_a_failure_points_to_its_line(judged, name, words):
-    position = judged.results[name].position
-    lines = (ROOT / position.file).read_text().splitlines()
-    assert words in "\n".join(lines[position.line - 1 : position.line + 1])
-    assert position.column > 1
-
-
-def test_all_failures_of_a_case_are_kept(judged):
-    failed = judged.results["fail-close[backend=cpu]"].failed
-    assert [verdict.kind for verdict in failed] == ["close", "equals"]
-
-
-def test_a_traceback_names_the_file_and_line_of_the_spec(judged):
-    detail = judged.results["error-eager[backend=cpu]"].verdicts[0].detail
-    line = next(number for number, text in enumerate((JUDGED / "error-eager.yaml").read_text().splitlines(), 1) if "torch.zeros(7)" in text)
-    assert f'error-eager.yaml", line {line}, in fn' in detail
-
-
 def test_the_stack_of_a_hang_and_of_a_crash_is_kept(judged):
     hang, crash = judged.results["host-timeout[backend=host]"], judged.results["host-crash[backend=host,way=segv]"]
     for result, words in ((hang, "in hang_for_ever"), (crash, "Segmentation fault")):
@@ -158,23 +127,6 @@ def test_the_stack_of_a_hang_and_of_a_crash_is_kept(judged):
         assert words in result.stderr
         assert ".yaml" in text
     assert 3 <= hang.seconds < 60
-
-
-def test_what_a_case_printed_is_kept_with_it(judged):
-    assert judged.results["host-crash[backend=host,way=exit3]"].stdout == "about to die by exit3\n"
-    assert judged.results["host-fail[backend=host,value=a%20b]"].stdout == "the value is a b\n"
-
-
-def test_phases_are_timed(judged):
-    phases = judged.results["pass[backend=cpu]"].phases
-    assert {"inputs", "eager", "trace", "lower", "codegen", "kernel build", "run", "compare"} <= set(phases)
-    assert sum(phases.values()) <= judged.results["pass[backend=cpu]"].seconds + 0.5
-
-
-def test_cases_are_forked(judged):
-    executed = [result for result in judged.results.values() if result.outcome.is_executed]
-    assert {result.isolation for result in executed} == {"fork"}
-    assert judged.results["unavailable[backend=host]"].isolation == ""
 
 
 def test_each_case_has_a_folder_of_its_own_with_its_plan(judged):
@@ -215,27 +167,6 @@ def test_junit_totals_are_those_of_its_cases(judged):
     assert report.errors == counts[JUnitTag.ERROR]
     assert sum(suite.skipped for suite in report) == counts[JUnitTag.SKIPPED]
     assert len(list(report)) == len({name.split("[")[0] for name in OUTCOMES})
-
-
-@pytest.mark.parametrize(
-    ("name", "type_"),
-    [
-        ("fail-counter[backend=cpu]", "counter"),
-        ("fail-raised[backend=cpu]", "raised"),
-        ("fell-back[backend=cpu]", "fell-back"),
-        ("error-inputs[backend=cpu]", "error"),
-        ("host-crash[backend=host,way=segv]", "crash"),
-        ("host-timeout[backend=host]", "timeout"),
-        ("unavailable[backend=host]", "unavailable"),
-    ],
-)
-def test_junit_types(judged, name, type_):
-    assert junit_cases(judged)[name].result[0].type == type_
-
-
-def test_the_report_stands_where_it_was_asked_for_too(judged):
-    assert (judged.out.parent / "more" / "report.xml").read_bytes() == (judged.out / "junit.xml").read_bytes()
-    assert str(judged.out.parent / "more" / "report.xml") in judged.last_line
 
 
 def test_the_journal_has_a_head_and_a_foot(judged):
@@ -322,20 +253,6 @@ def test_a_resumed_run_ends_as_if_nothing_had_happened(judged, resumed):
     assert set(junit_cases(resumed)) == set(OUTCOMES)
 
 
-def test_a_run_that_ended_is_not_resumed(judged):
-    done = called("run", JUDGED, "--resume", judged.out)
-    assert (done.returncode, "came to its end" in done.stderr) == (2, True)
-
-
-def test_other_cases_are_not_resumed(judged, tmp_path):
-    truncated(judged, tmp_path / "out")
-    before = (tmp_path / "out" / "run.jsonl").read_bytes()
-    for arguments in ([JUDGED / "pass.yaml"], [JUDGED, "--backend", "cpu"]):
-        done = called("run", *arguments, "--resume", tmp_path / "out")
-        assert done.returncode == 2, done.stderr
-    assert (tmp_path / "out" / "run.jsonl").read_bytes() == before
-
-
 # -- runs that execute nothing --------------------------------------------------------------------------------------
 
 
@@ -374,13 +291,6 @@ def test_a_required_name_that_no_case_uses_fails_the_run(tmp_path, name):
     assert read_run(tmp_path / "out" / "run.jsonl").footer.exit_code == 4
 
 
-@pytest.mark.parametrize("arguments", [["--select", "no-such*"], ["--backend", "rocm-ck"]])
-def test_nothing_selected_is_no_success(tmp_path, arguments):
-    done = called("run", UNAVAILABLE, *arguments, "--out", tmp_path / "out")
-    assert done.returncode == 4
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -405,50 +315,6 @@ def test_wrong_usage_runs_nothing(tmp_path, arguments, words):
     assert not (tmp_path / "out").exists()
 
 
-def test_an_invalid_spec_runs_nothing(tmp_path):
-    (tmp_path / "bad.yaml").write_text("summary: A spec that is wrong\nbackends: [cpx]\nexpekt: []\n")
-    shutil.copy(UNAVAILABLE, tmp_path / "good.yaml")
-    done = called("run", tmp_path, "--out", tmp_path / "out")
-    assert done.returncode == 2
-    assert "nothing was run" in done.stderr
-    assert "bad.yaml:" in done.stderr
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("option", ["--out", "--junit"])
-@pytest.mark.parametrize("place", ["/proc/no-such-place", "file/below"])
-def test_a_place_that_cannot_be_written_is_told_before_anything_is_run(tmp_path, option, place):
-    (tmp_path / "file").write_text("")
-    options = {"--out": tmp_path / "out", option: place if place.startswith("/") else tmp_path / place}
-    if option == "--junit":
-        options[option] = f"{options[option]}/report.xml"
-    done = called("run", UNAVAILABLE, *[word for pair in options.items() for word in pair])
-    assert (done.returncode, "cannot write to" in done.stderr) == (2, True), done.stderr
-    assert not (tmp_path / "out" / "run.jsonl").exists()
-
-
-def test_a_folder_that_holds_a_run_is_left_alone(judged):
-    before = (judged.out / "run.jsonl").read_bytes()
-    done = called("run", UNAVAILABLE, "--out", judged.out)
-    assert (done.returncode, "holds a run already" in done.stderr) == (2, True)
-    assert (judged.out / "run.jsonl").read_bytes() == before
-
-
-def test_a_run_without_a_name_becomes_the_latest(tmp_path):
-    for _ in range(2):
-        done = program("run", UNAVAILABLE, cwd=tmp_path)
-        assert done.returncode == 4
-        assert done.stdout.splitlines()[-1].endswith("report: reports/latest/junit.xml")
-    runs = sorted(path.name for path in (tmp_path / "reports").iterdir())
-    assert len(runs) == 3
-    latest = os.readlink(tmp_path / "reports" / "latest")
-    assert latest in runs
-    newest = max(
-        (name for name in runs if name != "latest"), key=lambda name: (tmp_path / "reports" / name / "run.jsonl").stat().st_mtime_ns
-    )
-    assert latest == newest
-
-
 def test_shards_are_a_partition(tmp_path):
     everything = json.loads(called("list", JUDGED, "--json").stdout)
     parts = [json.loads(called("list", JUDGED, "--json", "--shard", f"{index}/3").stdout) for index in (1, 2, 3)]
@@ -458,15 +324,6 @@ def test_shards_are_a_partition(tmp_path):
     index = next(number for number, part in enumerate(parts, 1) if "unavailable[backend=host]" in {entry["id"] for entry in part})
     ran = run(tmp_path / "out", UNAVAILABLE, "--shard", f"{index}/3")
     assert (ran.run.header.shard, list(ran.results)) == (f"{index}/3", ["unavailable[backend=host]"])
-
-
-@pytest.mark.parametrize("name", OUTCOMES)
-def test_an_id_selects_itself_and_nothing_else(name):
-    from runner.language.load import load
-    from runner.plan.selection import select
-
-    suite = load([JUDGED])
-    assert [case.id for case in select(suite.cases, suite.backends, globs=[name])] == [name]
 
 
 # -- runs that compile nothing --------------------------------------------------------------------------------------
@@ -481,16 +338,6 @@ def test_fail_fast_stops_after_the_first_failure(tmp_path):
     assert {result.reason for result in waiting} == {"stopped at the first failure"}
     assert {junit_cases(ran)[str(result.case_id)].result[0].type for result in waiting} == {"not-run"}
     assert not ran.run.truncated
-
-
-@pytest.mark.nightly(reason="imports torch for each case; test_new_process and test_overstaying_workers start cases in new processes too")
-def test_a_process_of_its_own_gives_the_same_outcome(judged, tmp_path):
-    name = "host-fail[backend=host,value=a%20b]"
-    (tmp_path / "host-fail.yaml").write_text((JUDGED / "host-fail.yaml").read_text("utf-8") + "isolation: process\n")
-    ran = run(tmp_path / "out", tmp_path / "host-fail.yaml", "--select", name, "--min-executed", "2")
-    (result,) = ran.results.values()
-    assert (ran.code, result.isolation) == (1, "process")
-    assert (result.outcome, result.reason, result.stdout) == (Outcome.FAIL, judged.results[name].reason, judged.results[name].stdout)
 
 
 def test_fewer_executed_than_asked_for_is_no_success(tmp_path):

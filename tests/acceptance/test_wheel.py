@@ -67,55 +67,6 @@ def test_the_wheel_holds_the_package_and_its_data_and_nothing_else(wheel):
     assert "runner/_data/specs/backends.yaml" in inside
 
 
-@pytest.mark.nightly(reason="builds and installs a wheel; nox -s build checks one in CI as a job of its own")
-def test_no_path_of_the_machine_is_in_the_wheel(wheel):
-    with zipfile.ZipFile(wheel) as archive:
-        for name in archive.namelist():
-            data = archive.read(name)
-            for place in {str(ROOT), str(wheel.parents[1])} - {"/"}:
-                assert place.encode() not in data, name
-
-
-@pytest.mark.nightly(reason="builds and installs a wheel; nox -s build checks one in CI as a job of its own")
-def test_the_metadata_is_that_of_the_project(wheel):
-    with zipfile.ZipFile(wheel) as archive:
-        (metadata,) = [archive.read(name).decode() for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-        (points,) = [archive.read(name).decode() for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt")]
-    assert "\nName: torch-conformance\n" in metadata
-    assert "\nRequires-Dist: torch>=2.11\n" in metadata
-    assert "\nProject-URL: Source, https://github.com/torch-conformance/torch-conformance\n" in metadata
-    assert "torch-conformance = runner.__main__:main" in points
-
-
-@pytest.mark.nightly(reason="builds and installs a wheel; nox -s build checks one in CI as a job of its own")
-@pytest.mark.parametrize("command", [["list"], ["validate"], ["--version"], ["explain", "codecache/fx-cache-clear[backend=cpu]"]])
-def test_commands_work_far_from_the_checkout(installed, tmp_path, command):
-    done = run([sys.executable, "-m", "runner", *command], tmp_path, PYTHONPATH=str(installed))
-    assert done.returncode == 0, done.stderr
-    assert str(ROOT) not in done.stdout + done.stderr
-    assert done.stdout.strip()
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.nightly(reason="builds and installs a wheel; nox -s build checks one in CI as a job of its own")
-def test_the_installed_program_has_the_cases_of_the_checkout(installed, tmp_path):
-    def ids(cwd: Path, path: Path) -> list[str]:
-        done = run([sys.executable, "-m", "runner", "list", "--json"], cwd, PYTHONPATH=str(path))
-        assert done.returncode == 0, done.stderr
-        return [entry["id"] for entry in json.loads(done.stdout)]
-
-    found = ids(tmp_path, installed)
-    assert found
-    assert set(found) == set(ids(tmp_path, ROOT))
-
-
-@pytest.mark.nightly(reason="builds and installs a wheel; nox -s build checks one in CI as a job of its own")
-def test_the_script_is_the_program(installed, tmp_path):
-    script = installed / "bin" / "torch-conformance"
-    done = run([sys.executable, str(script), "--version"], tmp_path, PYTHONPATH=str(installed))
-    assert (done.returncode, done.stdout.split()[0]) == (0, "torch-conformance"), done.stderr
-
-
 SPEC = """\
 summary: A case that is run by an installed program
 backends: [cpu]

@@ -55,12 +55,6 @@ REPEAT = Policy(repeat=3)
 # -- how often ------------------------------------------------------------------------------------------------------
 
 
-def test_without_a_word_every_case_is_run_once():
-    policy = Policy.of(retries=0, repeat=1, fail_fast=True)
-    assert (policy.bound, policy.remaining([])) == ("1", 1)
-    assert all(policy.is_done(attempts(outcome)) for outcome in Outcome)
-
-
 @pytest.mark.parametrize("outcome", Outcome)
 def test_what_failed_is_run_again_and_nothing_else(outcome):
     assert RETRIES.is_done(attempts(outcome)) is (outcome not in (FAIL, FELL_BACK, ERROR, CRASH, TIMEOUT))
@@ -93,10 +87,6 @@ def test_what_is_repeated_is_run_so_often_whatever_comes(outcome):
     assert REPEAT.bound == "3"
 
 
-def test_what_cannot_run_here_is_not_repeated():
-    assert REPEAT.is_done(attempts(UNAVAILABLE))
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -108,11 +98,6 @@ def test_what_contradicts_itself_is_refused(options, words):
     with pytest.raises(UsageError, match=words) as caught:
         Policy.of(**options)
     assert "use one of them" in str(caught.value)
-
-
-def test_what_does_not_contradict_itself_is_taken():
-    assert Policy.of(retries=0, repeat=5, fail_fast=True) == Policy(repeat=5)
-    assert Policy.of(retries=5, repeat=1, fail_fast=False) == Policy(retries=5)
 
 
 # -- what they come to ----------------------------------------------------------------------------------------------
@@ -148,12 +133,6 @@ def test_several_attempts_come_to_one_outcome(policy, outcomes, expected):
     assert [one.outcome for one in folded.attempts] == (outcomes if len(outcomes) > 1 else [])
 
 
-def test_one_attempt_is_its_own_result():
-    for result in (attempt(PASS), attempt(FAIL)):
-        assert RETRIES.fold([result]) is result
-        assert REPEAT.fold([result]) is result
-
-
 def test_a_flaky_case_shows_its_first_failure():
     folded = RETRIES.fold(attempts(FAIL, CRASH, PASS))
     assert folded.reason == (
@@ -161,30 +140,6 @@ def test_a_flaky_case_shows_its_first_failure():
     )
     assert (folded.failure_type, folded.folder, folded.position, folded.verdicts) == ("flaky", "cases/00001", AT, (HELD, COUNTER))
     assert folded.seconds == 4.5
-
-
-def test_a_case_that_always_fails_says_how_often():
-    assert RETRIES.fold(attempts(FAIL, FAIL, FAIL)).reason == "failed 3 of 3 attempts: because of FAIL"
-    assert RETRIES.fold(attempts(FAIL, FAIL, FAIL)).failure_type == "fail"
-
-
-def test_a_waiver_of_a_later_failure_is_said_and_excuses_nothing():
-    folded = RETRIES.fold(attempts(CRASH, XFAIL))
-    assert folded.reason == "failed 1 of 2 attempts: because of CRASH; another failure in attempt 2: XFAIL: because of XFAIL"
-
-
-def test_repeated_attempts_are_counted_by_outcome():
-    folded = Policy(repeat=5).fold(attempts(PASS, CRASH, PASS, FAIL, PASS))
-    assert folded.reason == (
-        "5 attempts had the outcomes 3 PASS, 1 FAIL, 1 CRASH: because of CRASH; another failure in attempt 4: FAIL: because of FAIL"
-    )
-    assert folded.folder == "cases/00002"
-
-
-def test_of_a_waived_case_that_passes_now_and_then_the_pass_is_shown():
-    folded = REPEAT.fold(attempts(XFAIL, XPASS, XFAIL))
-    assert folded.reason.startswith("3 attempts had the outcomes 2 XFAIL, 1 XPASS: because of XPASS")
-    assert folded.folder == "cases/00002"
 
 
 # -- attempts that failed otherwise ---------------------------------------------------------------------------------
@@ -215,19 +170,6 @@ def test_failures_that_look_otherwise_are_named(policy, outcome, changes, differ
     folded = policy.fold(made)
     assert folded.outcome is outcome
     assert (f"; another failure in attempt 3: {outcome.label}: {made[2].reason}" in folded.reason) is differs
-
-
-def test_a_waived_failure_that_looks_otherwise_is_named():
-    folded = REPEAT.fold([attempt(XFAIL), attempt(XFAIL, 2), attempt(XFAIL, 3, verdicts=(OTHER_KIND,))])
-    assert folded.outcome is XFAIL
-    assert folded.reason == "because of XFAIL; another failure in attempt 3: XFAIL: because of XFAIL"
-
-
-def test_a_reason_stays_a_line_that_can_be_read():
-    made = [attempt(CRASH, number, reason=f"{number} " + "x" * 2000) for number in range(1, 100)]
-    folded = Policy(repeat=99).fold(made)
-    assert folded.reason.endswith("; and other failures in 96 more")
-    assert len(folded.reason) < 1100
 
 
 # -- a run that was stopped -----------------------------------------------------------------------------------------

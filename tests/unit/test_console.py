@@ -15,9 +15,8 @@ from runner.core.diagnostics import Position
 from runner.core.expectation import Status
 from runner.core.outcomes import Outcome
 from runner.core.results import Attempt, CaseResult, Verdict
-from runner.report import verdict_text
-from runner.report.console import BLOCK_LIMIT, print_report, shown_id, wants_bar, wants_color
-from runner.report.excerpts import Excerpts, columns, excerpt
+from runner.report.console import BLOCK_LIMIT, print_report, wants_bar, wants_color
+from runner.report.excerpts import Excerpts, excerpt
 
 AT = Position(file="specs/area/one.yaml", line=12, column=9)
 COUNTER = Verdict(kind="counter", status=Status.FAILED, position=AT, expected="hit 1", observed="hit 0", detail="def call(args):\n    pass")
@@ -61,21 +60,6 @@ def reported(*results: CaseResult, selected: int | None = None, color: bool = Fa
 # The report.
 
 
-def test_a_failure_is_shown_with_all_that_is_needed_to_look_into_it() -> None:
-    block = (
-        "\n"
-        "FAIL  'area/one[backend=cpu,n=0]'\n"
-        "it did not hold\n"
-        "specs/area/one.yaml:12:9: counter failed\n"
-        "  expected: hit 1\n"
-        "  observed: hit 0\n"
-        "    def call(args):\n"
-        "        pass\n"
-        "repro: torch-conformance repro 'area/one[backend=cpu,n=0]'\n"
-    )
-    assert block in "\n" + reported(result())
-
-
 @pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.PASS])
 def test_no_outcome_but_pass_goes_unsaid(outcome: Outcome) -> None:
     text = reported(result(outcome=outcome))
@@ -83,13 +67,6 @@ def test_no_outcome_but_pass_goes_unsaid(outcome: Outcome) -> None:
     assert "it did not hold" in text
     grouped = outcome in (Outcome.UNAVAILABLE, Outcome.NOT_RUN)
     assert ("area/one[" in text) != grouped
-
-
-@pytest.mark.parametrize(
-    ("outcome", "shown"), [(Outcome.CRASH, True), (Outcome.TIMEOUT, True), (Outcome.ERROR, True), (Outcome.FAIL, False)]
-)
-def test_the_end_of_stderr_tells_of_a_crash(outcome: Outcome, shown: bool) -> None:
-    assert ("stderr ends:\n    last words\n" in reported(result(outcome=outcome))) is shown
 
 
 def test_the_stack_of_a_timeout_is_shown_once() -> None:
@@ -100,18 +77,6 @@ def test_the_stack_of_a_timeout_is_shown_once() -> None:
     assert text.count("line 3 in f") == 1
     assert "stderr ends:\n    first words\n    last words\n" in text
     assert "stderr ends" not in reported(replace(timed_out, stderr=f"{stack}\n"))
-
-
-def test_unavailable_is_grouped_by_reason_most_frequent_first() -> None:
-    few = [result(number, Outcome.UNAVAILABLE, reason="no CK") for number in range(2)]
-    many = [result(number, Outcome.UNAVAILABLE, reason="no GPU") for number in range(12)]
-    assert "UNAVAILABLE\n     12  no GPU\n      2  no CK\n" in reported(*few, *many)
-
-
-def test_the_totals_have_a_row_for_each_outcome_that_occurred() -> None:
-    text = reported(*(result(number, outcome) for number, outcome in enumerate(Outcome)), result(99, Outcome.OFFLINE_PASS))
-    rows = re.findall(r"^ +(\d+)  ([A-Z_]+)$", text, flags=re.MULTILINE)
-    assert rows == [("2" if outcome is Outcome.OFFLINE_PASS else "1", outcome.label) for outcome in Outcome]
 
 
 def test_the_last_line_counts_what_was_executed() -> None:
@@ -149,26 +114,6 @@ def test_a_huge_case_does_not_flood_the_terminal() -> None:
     text = reported(result(outcome=Outcome.CRASH, stderr=huge, reason=huge, verdicts=(replace(COUNTER, detail=huge),)))
     assert len(text) < BLOCK_LIMIT + 3_000
     assert "repro: torch-conformance repro" in text
-
-
-def test_a_stream_that_cannot_say_it_gets_an_escape() -> None:
-    raw = io.BytesIO()
-    stream = io.TextIOWrapper(raw, encoding="ascii")
-    print_report(stream, [result(reason="schön \U0001f600")], 1, "r.xml", color=False)
-    assert b"sch\\xf6n \\U0001f600" in raw.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("case_id", "shown"),
-    [
-        ("a/b[backend=cpu]", "'a/b[backend=cpu]'"),
-        ("a'b", "'a'\"'\"'b'"),
-        ("plain", "plain"),
-        ("a\x1b[31m\nb", "'a b'"),
-    ],
-)
-def test_ids_can_be_pasted(case_id: str, shown: str) -> None:
-    assert shown_id(case_id) == shown
 
 
 @pytest.mark.parametrize("lets_pass", [False, True])
@@ -218,14 +163,6 @@ SHOWN = {
 }
 
 
-def test_a_failure_names_the_script_that_the_run_wrote(tmp_path: Path) -> None:
-    failed = result(1, Outcome.FAIL, **SHOWN)
-    assert "repro.py" not in verdict_text(failed, folder=tmp_path)
-    (tmp_path / "cases" / "00003").mkdir(parents=True)
-    (tmp_path / "cases" / "00003" / "repro.py").write_text("")
-    assert "\nscript with torch alone, in that folder: repro.py\n" in verdict_text(failed, folder=tmp_path)
-
-
 def test_a_failure_names_its_claim_its_options_its_folder_and_its_code() -> None:
     block = (
         "FAIL  'area/one[backend=cpu,n=0]'\n"
@@ -243,14 +180,6 @@ def test_a_failure_names_its_claim_its_options_its_folder_and_its_code() -> None
     assert block in reported(result(reason=COUNTER.message, **SHOWN), folder=Path("reports/x"))
 
 
-def test_long_text_names_the_file_that_has_the_whole() -> None:
-    long = replace(COUNTER, detail="word " * 10_000)
-    text = reported(result(outcome=Outcome.CRASH, verdicts=(long,), stderr="noise\n" * 5000, **SHOWN), folder=Path("reports/x"))
-    assert "bytes is left out; the whole is in reports/x/cases/00003 ..." in text
-    assert "stderr ends (the whole is in reports/x/cases/00003/stderr.txt):\n" in text
-    assert 10 < text.count("noise") < 40
-
-
 def test_the_stack_of_a_crash_is_shown_once() -> None:
     stack = 'Current thread 0x1 (most recent call first):\n  File "a.yaml", line 3 in f\n  File "/x/torch/y.py", line 4 in g'
     verdict = replace(
@@ -264,12 +193,6 @@ def test_the_stack_of_a_crash_is_shown_once() -> None:
     assert "stderr ends:\n    Fatal Python error\n" in text
 
 
-def test_a_note_about_a_worker_stands_under_its_own_heading() -> None:
-    text = reported(result(outcome=Outcome.PASS, notes=("its worker had answered and did not end\x1b[2J",)))
-    assert "timings" not in text
-    assert "\nnotes: they change no outcome\n  'area/one[backend=cpu,n=0]'\n    its worker had answered and did not end\n" in text
-
-
 # The lines of the spec.
 
 
@@ -279,26 +202,12 @@ def test_the_failing_line_is_shown_with_a_caret() -> None:
     assert excerpt(lines, 1, 1) == ["    1 | summary: x", "      | ^"]
 
 
-def test_the_caret_counts_columns_of_the_terminal() -> None:
-    line = "  - text: {'\u4e2d\u6587': Q}"
-    _, shown, caret = excerpt(["expect:", line], 2, line.index("Q") + 1)
-    assert columns(caret) - 1 == columns(shown[: shown.index("Q")])
-    assert len(caret) - 1 == len(shown[: shown.index("Q")]) + 2  # two characters of two columns each
-
-
 def test_an_excerpt_drives_no_terminal() -> None:
     hostile = "  - \x1b[31mred\x07: {a\u202e: Q}"
     _, shown, caret = excerpt(["::error::planted", hostile], 2, hostile.index("Q") + 1)
     assert shown.isprintable()
     assert len(caret) - 1 == shown.index("Q")
     assert "::error::" not in excerpt(["::error::planted", hostile], 2, 3)[0]
-
-
-def test_a_long_line_is_cut_around_the_caret() -> None:
-    line = "a" * 500 + "X" + "b" * 500
-    _, shown, caret = excerpt(["", line], 2, 501, width=60)
-    assert columns(shown) <= 60 + len("    2 | ")
-    assert shown[len(caret) - 1] == "X"
 
 
 def test_only_the_file_that_the_run_read_is_shown(tmp_path: Path) -> None:

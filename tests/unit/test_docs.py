@@ -4,8 +4,6 @@ import json
 import os
 import re
 import subprocess
-import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ from jsonschema import Draft202012Validator
 from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
 from runner.language.lab import read_lab
-from runner.language.load import load
 from runner.language.read import schema
 from tests.fences import FILES, ROOT, Fence, every_fence, home, is_generated, pages, run_in, write, write_site
 from tests.json_schemas import validator
@@ -51,22 +48,6 @@ def block(mark: str) -> str:
 def test_every_fence_is_tested(fence: Fence) -> None:
     assert fence.language in TESTED, f"{fence}: no test knows the language '{fence.language}'"
     assert fence.mark in TESTED[fence.language], f"{fence}: mark the fence with one of {TESTED[fence.language]} (tests/fences.py)"
-
-
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_no_code_stands_outside_of_the_fences_that_are_read(page: Path) -> None:
-    """Fences of another form (tildes, four backticks, HTML) and indented blocks would have no test."""
-    text = page.read_text("utf-8")
-    marks = re.findall(r"^\s*(?:```+|~~~+|<pre).*$", text, re.MULTILINE)
-    assert len(marks) == 2 * sum(fence.page == page.relative_to(ROOT).as_posix() for fence in FENCES), marks
-    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
-    assert re.findall(r"(?<=\n\n)    [^\n]*(?:torch-conformance|python) [^\n]*", prose) == []
-
-
-def test_pages_are_found() -> None:
-    names = {page.relative_to(ROOT).as_posix() for page in pages()}
-    assert {"README.md", "docs/index.md", "docs/reference/language.md"} <= names
-    assert len(FENCES) > 60
 
 
 # files of a page
@@ -127,58 +108,6 @@ def test_the_commands_of_the_readme_are_what_ci_runs(mark: str) -> None:
     assert command.startswith("python3 -m venv .venv && ")
     runs = {"command-run": "tests/acceptance/test_suite.py", "command-test": ".ci/run"}
     assert mark in (ROOT / runs[mark]).read_text(encoding="utf-8")
-
-
-def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 90
-
-
-def test_the_first_spec_has_the_ids_that_are_shown(site: Path) -> None:
-    cases = load([home(site, "README.md") / "first"]).cases
-    assert [case.id for case in cases][:2] == ["relu[backend=cpu,dynamic=true]", "relu[backend=cpu,dynamic=false]"]
-
-
-def test_the_matrix_of_the_reference_has_the_cases_that_are_shown(site: Path) -> None:
-    text = (ROOT / "docs" / "reference" / "language.md").read_text("utf-8")
-    ids = [case.id for case in load([home(site, "docs/reference/language.md") / "matrix.yaml"]).cases]
-    assert set(re.findall(r"`(matrix\[[^`]+)`", text)) <= set(ids)
-    assert len(ids) == 3
-
-
-def test_a_vendors_backends_have_the_cases_that_are_promised(site: Path) -> None:
-    file = home(site, "docs/guides/bring-a-backend.md") / "ours.yaml"
-    cases = load([], [file]).cases
-    for name, tags in (("rocm-ours", set()), ("rocm-ours-gemm", {"gemm"})):
-        wanted = {case.id.replace("backend=rocm", f"backend={name}") for case in cases if case.backend == "rocm" and tags <= set(case.tags)}
-        assert len(wanted) > (100 if not tags else 0)
-        assert {case.id for case in cases if case.backend == name} == wanted
-
-
-def extras_of(mark: str) -> set[str]:
-    """Return the extras that a command of the README installs."""
-    found = re.search(r"-e '\.\[([a-z,]+)\]'", block(mark))
-    assert found is not None, block(mark)
-    return set(found[1].split(","))
-
-
-def declared(extras: set[str]) -> set[str]:
-    """Return these extras and those that they name in turn."""
-    table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    inner = {
-        one
-        for name in extras
-        for words in table[name]
-        for part in re.findall(r"^torch-conformance\[(.*)\]", words)
-        for one in part.split(",")
-    }
-    return extras if inner <= extras else declared(extras | inner)
-
-
-def test_the_second_command_installs_what_the_first_does() -> None:
-    """CI runs the second in a new environment, and its tests run what the first runs: no case may lack what the first installs."""
-    assert extras_of("command-run") <= declared(extras_of("command-test"))
-    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert script.index("rm -rf .venv") < script.index('bash -euo pipefail -c "$command"')
 
 
 @pytest.mark.nightly(reason="compiles for one picture of a failure; test_run tests the lines of a failure")
@@ -257,11 +186,3 @@ def test_no_document_holds_a_machine_path() -> None:
         if path.is_file() and path.suffix in (".py", ".md", ".yaml", ".json", ".toml", ".txt", ".jsonl", ".xml"):
             found = paths.search(path.read_text(encoding="utf-8", errors="replace"))
             assert found is None, f"{name}: {found[0]}"
-
-
-def test_a_help_of_every_command() -> None:
-    for command in ("validate", "list", "run", "explain", "audit", "merge", "doctor"):
-        done = subprocess.run(
-            [sys.executable, "-m", "runner", command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=240
-        )
-        assert done.stdout.startswith(f"usage: torch-conformance {command}")

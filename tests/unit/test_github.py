@@ -76,15 +76,6 @@ def test_no_text_becomes_a_command(text: str) -> None:
         assert list(github_commands(line)) == []
 
 
-@pytest.mark.parametrize("report", NOT_GREEN.values(), ids=NOT_GREEN)
-def test_a_run_that_is_no_success_has_an_error(report: RunReport) -> None:
-    assert any(found.name == "error" for found in read(report))
-
-
-def test_a_success_has_none() -> None:
-    assert annotations(run(PASSES, result(1, Outcome.UNAVAILABLE), result(2, Outcome.XFAIL))) == []
-
-
 def test_a_flaky_case_that_may_pass_is_a_warning() -> None:
     flaky = several(Outcome.FLAKY, Outcome.FAIL, Outcome.PASS)
     assert [found.name for found in read(run(PASSES, flaky, header=replace(HEADER, options={**HEADER.options, "flaky": "pass"})))] == [
@@ -94,12 +85,6 @@ def test_a_flaky_case_that_may_pass_is_a_warning() -> None:
 
 def at(number: int, line: int) -> CaseResult:
     return result(number, position=Position(file="specs/area/sub/one.yaml", line=line, column=1))
-
-
-def test_cases_that_fail_at_one_line_share_an_annotation() -> None:
-    found = read(run(*(at(number, 7 if number < 30 else 9) for number in range(33))))
-    assert [one.properties["line"] for one in found] == ["7", "9"]
-    assert "and 20 more" in found[0].data
 
 
 @pytest.mark.parametrize(("lines", "problem"), [(10, False), (11, False), (300, False), (300, True)])
@@ -175,13 +160,6 @@ def test_no_text_becomes_markup(text: str) -> None:
     assert [tag for tag, _ in page.tags] == [tag for tag, _ in plain.tags]  # the same page with other words
 
 
-def test_hostile_text_is_shown_as_it_is() -> None:
-    """Escaped so that a person reads it, not removed."""
-    text = "<b>*x*</b> | `y` [z](javascript:1) &amp; \\_"
-    page = shown(hostile_run(text))
-    assert page.text.count(text) >= 4
-
-
 @pytest.mark.parametrize("room", [2_000, 20_000, 200_000])
 def test_the_summary_keeps_to_its_room_and_counts_the_rest(room: int) -> None:
     results = [result(number, reason="r " * 400, summary="<&>" * 300) for number in range(2_000)]
@@ -234,34 +212,6 @@ def test_what_others_write_into_the_summary_stays(told: tuple[GitHubReporter, Pa
     path.write_text("somebody replaced it\n")
     end(reporter, PASSES)
     assert path.read_text("utf-8").startswith("somebody replaced it\n## torch-conformance: passed")
-
-
-def test_a_full_summary_is_left_alone(told: tuple[GitHubReporter, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    reporter, path = told
-    for size in (SUMMARY_LIMIT - 100, SUMMARY_LIMIT + 1):
-        path.write_bytes(b"x" * size)
-        end(reporter, PASSES)
-        assert path.stat().st_size == size
-        assert "the summary of this step is full" in capsys.readouterr().err
-
-
-def test_the_summary_and_what_others_wrote_fit_together(told: tuple[GitHubReporter, Path]) -> None:
-    reporter, path = told
-    path.write_bytes(b"x" * (SUMMARY_LIMIT - 200_000) + b"\n")
-    begin(reporter)
-    end(reporter, *(result(number, summary="claim " * 1_000) for number in range(200)))
-    assert SUMMARY_LIMIT - 50_000 < path.stat().st_size <= SUMMARY_LIMIT
-
-
-def test_a_summary_that_cannot_be_written_fails_no_run(told: tuple[GitHubReporter, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    reporter, path = told
-    path.parent.joinpath("file").write_text("")
-    reporter = GitHubReporter(
-        ReportSetup(folder=RunFolder(path=path.parent, run_id="r"), github_summary=path.parent / "file" / "summary.md")
-    )
-    begin(reporter)
-    end(reporter, PASSES)
-    assert "warning: no summary was written" in capsys.readouterr().err
 
 
 def test_an_abandoned_run_is_told(told: tuple[GitHubReporter, Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,6 @@
 """The HTML report without a browser: what is written, and that nothing hostile in it is markup. ``test_html_browser.py`` has the rest."""
 
 import errno
-import itertools
 import json
 import re
 from collections.abc import Callable
@@ -18,19 +17,17 @@ from runner.core.diagnostics import Position
 from runner.core.events import RunAbandoned, RunEnded
 from runner.core.exit_codes import ExitCode
 from runner.core.expectation import Status
-from runner.core.header import AuditScore, RunHeader
+from runner.core.header import RunHeader
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, Verdict
 from runner.record.evidence import digest
 from runner.record.journal import read_run, totals
 from runner.record.run_folder import RunFolder
 from runner.report.html import cases, script, shown, writing
-from runner.report.html.cases import Budget, Details, sources_of
-from runner.report.html.overview import index_of, intervals_of
+from runner.report.html.cases import Details, sources_of
+from runner.report.html.overview import index_of
 from runner.report.html.writing import HtmlReporter, write_page
 from runner.report.setup import ReportSetup
-from runner.report.table import REPORTERS
-from runner.report.terminal import TerminalReporter
 from tests.fences import ROOT
 from tests.results import as_outcome, footer_of
 
@@ -194,18 +191,6 @@ def test_a_script_hands_over_what_it_was_given(tmp_path: Path, text: str) -> Non
     assert handed_over(tmp_path / "a.js") == {text: [text]}
 
 
-def test_the_program_of_the_page_makes_no_markup_of_text() -> None:
-    makes = "innerHTML outerHTML insertAdjacentHTML document.write DOMParser createContextualFragment srcdoc eval( Function( fetch( XMLHttp"
-    forbidden = "|".join(map(re.escape, makes.split()))
-    for path in sorted((ROOT / "templates" / "report" / "app").glob("*.js")):
-        text = path.read_text("utf-8")
-        assert re.findall(forbidden, text) == [], path.name
-        own = {"10-dom.js": 3, "20-data.js": 1}.get(path.name, 0)
-        assert len(re.findall(r"\.(?:href|src) =", text)) == own, (
-            f"{path.name}: addresses are set by T.link, T.file and T.to, which check them"
-        )
-
-
 # -- what is written ------------------------------------------------------------------------------------------------
 
 
@@ -241,31 +226,6 @@ def observation(**calibrated: Any) -> dict[str, Any]:
     tally = {"rendered": 3, "compiled": 2, "failed": 1, "timed": 2, "won": 1, "error": HOSTILE}
     tuning = {"op": "mm", "how": "timed", "winner": HOSTILE, "won_by": "CK", "backends": {"CK": tally}}
     return {"steps": [{"measured": {"0": {"leaves": [leaf]}}, "tunings": {"count": 1, "found": [tuning]}}]}
-
-
-def test_errors_histogram_and_census_come_from_the_observation() -> None:
-    histogram = {"first": -4, "compiled": [1, 2, 0], "eager": [3, 0, 0]}
-    found = cases.facts_of(observation(max_ulp=2.5, eager_max_ulp=0.5, outside=1, numel=4, histogram=histogram))
-    assert found["numbers"][0] | {} == {
-        "step": 0,
-        "expectation": "0",
-        "path": "output.0",
-        "dtype": "float32",
-        "shape": "[4]",
-        "max_ulp": 2.5,
-        "eager_max_ulp": 0.5,
-        "outside": 1,
-        "numel": 4,
-        "histogram": histogram,
-    }
-    assert found["tunings"][0]["backends"] == {"CK": [3, 2, 1, 2, 1, shown(HOSTILE)]}
-
-
-def test_numbers_outside_of_their_bounds_come_first_and_those_left_out_are_counted() -> None:
-    steps = [observation(max_ulp=float(number), outside=int(number == 39))["steps"][0] for number in range(40)]
-    found = cases.facts_of({"steps": steps})
-    assert [one["max_ulp"] for one in found["numbers"]] == [39.0, *map(float, range(23))]
-    assert (found["numbers_left"], "tunings_left" in found) == (16, False)
 
 
 @pytest.mark.parametrize(
@@ -322,19 +282,6 @@ def test_a_link_in_the_place_of_code_is_not_followed(tmp_path: Path) -> None:
     assert cases.pieces_of(folder, case(), ["code-0-0.txt"], 100) == [{"name": "code-0-0.txt"}]
 
 
-def test_files_of_cases_are_read_within_a_budget(tmp_path: Path) -> None:
-    folder, _ = folder_with(tmp_path)
-    data = json.dumps(observation(max_ulp=1.0)).encode()
-    (folder / "cases" / "00001" / "observation.json").write_bytes(data)
-    results = [
-        case(f"n{number}", outcome, evidence={"observation.json": digest(data)})
-        for number, outcome in enumerate([Outcome.PASS, Outcome.FAIL] * 2)
-    ]
-    (chunk,) = Details(folder, results, Budget(passed=1, failed=1)).chunks()
-    (tmp_path / "a.js").write_bytes(chunk)
-    assert ["numbers" in one for one in handed_over(tmp_path / "a.js")["cases"]] == [True, True, False, False]
-
-
 def test_a_spec_is_shown_only_where_it_is_the_one_that_was_run(tmp_path: Path) -> None:
     spec = tmp_path / "one.yaml"
     spec.write_text("summary: password=hunter22\nbackends: [cpu]\n")
@@ -345,31 +292,6 @@ def test_a_spec_is_shown_only_where_it_is_the_one_that_was_run(tmp_path: Path) -
     assert [list(found[name]) for name in ("gone.yaml", "unknown.yaml")] == [["why"], ["why"]]
     spec.write_text("summary: another\n")
     assert sources_of([str(spec)], {str(spec): then}) == {str(spec): {"why": "this file has changed since the run"}}
-
-
-def test_the_page_of_the_run_has_the_score_of_the_audit(tmp_path: Path) -> None:
-    score = AuditScore(cases=2, expectations=3, applicable=9, killed=7, excused=1, weak=1, listed={f"a.yaml:1:1: {HOSTILE}": "zeros"})
-    results = [case(outcome=Outcome.PASS)]
-    write_page(tmp_path, HEADER, results, replace(footer_of(results), audit=(score,)))
-    (found,) = handed_over(tmp_path / "report" / "run.js")["audit"]
-    assert (found["cases"], found["applicable"], found["killed"], found["weak"]) == (2, 9, 7, 1)
-    assert list(found["listed"].values()) == ["zeros"]
-    write_page(tmp_path, HEADER, results, footer_of(results))
-    assert handed_over(tmp_path / "report" / "run.js")["audit"] == []
-
-
-def test_the_timeline_has_one_case_in_a_lane_at_a_moment() -> None:
-    moments = [(0.0, 2.0), (0.5, 1.0), (1.6, 1.0), (2.1, 0.5), (0.6, 5.0)]
-    results = [
-        replace(case(f"n{number}"), begun=f"2026-01-01T00:00:{begun:06.3f}+00:00", seconds=seconds, worker=number + 1, gpus=(0,))
-        for number, (begun, seconds) in enumerate(moments)
-    ]
-    found = intervals_of([*results, case("of an older journal"), replace(case("lies"), begun="never")])
-    assert len(found) == len(moments)
-    for lane in {one.lane for one in found}:
-        own = sorted((one.begun, one.begun + one.seconds) for one in found if one.lane == lane)
-        assert all(end <= begin + 0.002 for (_, end), (begin, _) in itertools.pairwise(own))
-    assert {one.lane for one in found} == {0, 1, 2}
 
 
 # -- where it is written --------------------------------------------------------------------------------------------
@@ -398,18 +320,6 @@ def ended(*results: CaseResult) -> RunEnded:
     return RunEnded(header=HEADER, results=results, footer=footer_of(results))
 
 
-def test_a_run_names_the_page_on_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = RunFolder(path=tmp_path / "a\n::error::b", run_id="x", junit_files=[Path("junit.xml")])
-    folder.path.mkdir()
-    for make in (HtmlReporter, TerminalReporter):
-        make(ReportSetup(folder=folder)).on_event(ended(case()))
-    *_, page, last = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"page: \S.*a \\x3a:error::b/index\.html", page), page
-    assert last.startswith("executed 1 of 3 selected")
-    names = [reporter.name for reporter in REPORTERS]
-    assert names.index("journal") < names.index("html") < names.index("terminal"), "the run is recorded first, and the page named last"
-
-
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device", "index.js"), ValueError("a defect of the page")])
 def test_a_page_that_cannot_be_written_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
@@ -426,22 +336,6 @@ def test_a_page_that_cannot_be_written_is_a_warning(
     one.on_event(ended(case()))
     assert capsys.readouterr().err.startswith("warning: the HTML report was not written: ")
     assert not (tmp_path / "run" / "index.html").exists(), "a page of other results would be believed"
-
-
-def test_a_full_disk_leaves_no_part_of_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = tmp_path / "run"
-    write(run, [case()])
-    before = (run / "index.html").read_bytes()
-
-    def full(self: Path, mode: str = "r", *_: object, **__: object) -> Any:
-        raise OSError(errno.ENOSPC, "No space left on device", str(self))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", full)
-        with pytest.raises(OSError, match="No space left"):
-            write(run, [case("two")])
-    assert sorted(path.name for path in run.iterdir()) == ["index.html", "report"]
-    assert (run / "index.html").read_bytes() == before
 
 
 def test_an_altered_run_has_no_page(tmp_path: Path) -> None:
@@ -473,23 +367,3 @@ def test_report_writes_the_page_of_a_recorded_run_again(sample: Callable[[], Pat
     assert capsys.readouterr().out == "run/index.html\n"
     index = handed_over(run / "report" / "index.js")
     assert index["head"]["totals"] == totals(read_run(run / "run.jsonl").results)
-
-
-def test_report_of_a_run_that_was_cut_off_says_so(sample: Callable[[], Path]) -> None:
-    journal = sample() / "run.jsonl"
-    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-1]))
-    assert main(["report", "run"]) == ExitCode.OK
-    assert "did not reach its end" in Path("run/index.html").read_text()
-
-
-def test_report_opens_a_browser_only_where_it_is_asked(
-    sample: Callable[[], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = sample()
-    opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address))
-    assert main(["report", "run"]) == ExitCode.OK
-    assert opened == []
-    assert main(["report", "run", "--open"]) == ExitCode.OK
-    assert opened == [(run / "index.html").as_uri()]
-    assert "no browser could be opened" in capsys.readouterr().err

@@ -52,11 +52,6 @@ def proc(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_anonymous_and_shared_memory_and_what_was_swapped_out(proc: Path) -> None:
-    process(proc, 10, 1, 10, anon=100, shmem=20, swap=3)
-    assert used(10, proc) == 123 * MIB
-
-
 def test_the_whole_session_and_what_left_it(proc: Path) -> None:
     process(proc, 10, 5, 10, anon=1)
     process(proc, 11, 10, 10, anon=2)
@@ -85,14 +80,6 @@ def test_one_that_has_ended_uses_nothing(proc: Path) -> None:
     (proc / "13").mkdir()
     (proc / "13" / "stat").write_text("13 (torn")
     assert memory.above({10: 0, 99: 0}, proc) == {10: 2 * MIB}
-    assert memory.above({}, proc) == {}
-
-
-def test_only_what_is_above_its_limit(proc: Path) -> None:
-    process(proc, 10, 1, 10, anon=100, pss=100)
-    process(proc, 20, 1, 20, anon=101, pss=101)
-    process(proc, 30, 1, 30, anon=500, pss=500)
-    assert memory.above({10: 100 * MIB, 20: 100 * MIB}, proc) == {20: 101 * MIB}
     assert memory.above({}, proc) == {}
 
 
@@ -150,27 +137,6 @@ def test_looking_takes_a_bounded_share_of_the_time(monkeypatch: pytest.MonkeyPat
     assert watch.due == pytest.approx(100.5 + 0.5 / memory.MOST_SHARE)
     clock[0] = watch.due
     assert watch.look({7: 1}) == {7: 9}
-
-
-def test_looking_is_due_every_tenth_of_a_second_and_not_at_all_without_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "above", lambda limits, *, scans: {})
-    watch = memory.MemoryWatch(clock=lambda: 5.0)
-    assert watch.look({}) == {}
-    assert watch.due == 0.0
-    watch.look({7: 1})
-    assert watch.due == pytest.approx(5.0 + memory.INTERVAL)
-
-
-@pytest.mark.parametrize(("shows", "looks"), [(True, "sddddddddds"), (False, "sssssssssss")])
-def test_all_processes_are_scanned_once_a_second(monkeypatch: pytest.MonkeyPatch, shows: bool, looks: str) -> None:
-    clock, seen = [5.0], []
-    monkeypatch.setattr(memory, "above", lambda limits, *, scans: seen.append("s" if scans else "d") or {7: 1})
-    watch = memory.MemoryWatch(clock=lambda: clock[0])
-    watch._shows_children = shows
-    for _ in looks:
-        assert watch.look({7: 1}) == {7: 1}
-        clock[0] += memory.INTERVAL + 0.001
-    assert "".join(seen) == looks
 
 
 # -- real processes -------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from runner.core.case import CaseId
 from runner.core.events import Activity, RunningCase
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
-from runner.report.progress import FIRST_HEARTBEAT, LAST_HEARTBEAT, MOST_RUNNING, Progress
+from runner.report.progress import FIRST_HEARTBEAT, LAST_HEARTBEAT, Progress
 from tests.unit.test_console import Terminal, result
 
 SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -81,13 +81,6 @@ def test_without_a_terminal_there_is_one_line_for_each_finished_case() -> None:
     ]
 
 
-@pytest.mark.parametrize("outcome", Outcome)
-def test_every_outcome_has_a_line_and_stays_on_it(outcome: Outcome) -> None:
-    (line,) = lines_of(result(outcome=outcome, reason="two\nlines\x1b[2J\r\u2028"), total=1)
-    assert line.startswith(f"{outcome.label}  1/1  1.3s  ")
-    assert "\x1b" not in line
-
-
 # -- heartbeats -----------------------------------------------------------------------------------------------------
 
 
@@ -114,20 +107,6 @@ def test_heartbeats_become_rare_and_are_frequent_again_after_a_line() -> None:
     assert len(shown.after(1, running("a"))) == 1
 
 
-def test_a_worker_that_warms_up_is_waited_for() -> None:
-    shown = Shown()
-    assert shown.after(FIRST_HEARTBEAT, Activity(warming=990.0)) == ["0/3 ended; warming up a worker (40 s)"]
-    both = Activity(starting=1030.0, warming=990.0)
-    assert shown.after(60, both) == ["0/3 ended; starting torch (60 s); warming up a worker (100 s)"]
-
-
-def test_many_running_cases_make_one_line_and_no_word_of_a_worker_leaves_it() -> None:
-    (line,) = Shown().after(100, running(*(f"case-{n}" for n in range(20)), phase="x\n::error::y\x1b[2J"))
-    assert line.endswith(" and 12 more")
-    assert "\x1b" not in line
-    assert not line.startswith("::")
-
-
 # -- a terminal -----------------------------------------------------------------------------------------------------
 
 
@@ -148,22 +127,6 @@ def test_a_case_that_ended_does_not_run_any_more() -> None:
         assert shown.drawn[0].endswith(f"{left} running")
     shown.progress.attempt_finished(first, "attempt 2 of 2")
     assert "running" not in shown.drawn[0]
-
-
-def test_the_last_frame_names_nothing_that_runs() -> None:
-    shown = Shown(live=True)
-    shown.progress.show(running("a", phase="compare", starting=990.0))
-    begin = len(shown.stream.getvalue())
-    shown.progress.close()
-    assert "running" not in shown.stream.getvalue()[begin:]
-    assert "compare" not in shown.stream.getvalue()[begin:]
-
-
-def test_the_status_counts_outcomes() -> None:
-    shown = Shown(live=True)
-    for number, outcome in enumerate((Outcome.PASS, Outcome.FAIL, Outcome.FLAKY)):
-        shown.progress.case_finished(result(number, outcome))
-    assert shown.drawn[0].endswith("3/3  1 PASS  1 FAIL  1 FLAKY")
 
 
 def test_only_failures_leave_a_line_above_the_status() -> None:
@@ -190,13 +153,6 @@ def test_names_are_no_markup_and_drive_no_terminal() -> None:
     assert "\x07" not in text
 
 
-def test_nothing_is_coloured_where_nobody_wants_it() -> None:
-    for color in (False, True):
-        shown = Shown(live=True, color=color)
-        shown.progress.case_finished(result())
-        assert bool(re.search(r"\x1b\[[0-9;]*3[1-3]m", shown.stream.getvalue())) is color
-
-
 @pytest.mark.parametrize(("lets_pass", "painted"), [(True, "\x1b[33mFLAKY"), (False, "\x1b[31mFLAKY")])
 def test_a_flaky_case_is_painted_as_it_counts(lets_pass: bool, painted: str) -> None:
     shown = Shown(live=True, color=True, lets_flaky_pass=lets_pass)
@@ -215,20 +171,6 @@ def test_the_status_never_wraps(monkeypatch: pytest.MonkeyPatch, columns: int, n
     assert all(cell_len(line) <= columns for line in shown.drawn)
 
 
-def test_more_cases_than_are_shown_are_counted() -> None:
-    shown = Shown(live=True)
-    shown.progress.show(running(*(f"case-{n}" for n in range(MOST_RUNNING + 5))))
-    assert shown.drawn[-1].endswith("and 5 more")
-    assert len(shown.drawn) == MOST_RUNNING + 2
-
-
-def test_the_status_is_drawn_no_more_often_than_is_seen() -> None:
-    shown = Shown(live=True)
-    shown.after(1, running("a"))
-    assert shown.after(0.01, running("a")) == []
-    assert shown.after(0.2, running("a")) != []
-
-
 def test_a_status_that_is_gone_is_not_taken_away_again_and_the_cursor_stays() -> None:
     shown = Shown(live=True)
     shown.progress.close()
@@ -236,10 +178,6 @@ def test_a_status_that_is_gone_is_not_taken_away_again_and_the_cursor_stays() ->
     shown.progress.close()
     assert shown.stream.getvalue() == closed
     assert closed.rindex("\x1b[?25h") > closed.rindex("\x1b[?25l")
-
-
-def test_a_run_of_no_cases_divides_by_nothing() -> None:
-    assert Shown(live=True, total=0).drawn[0].endswith("0/0")
 
 
 def test_a_terminal_that_knows_ascii_alone_gets_no_more() -> None:

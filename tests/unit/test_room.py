@@ -101,13 +101,6 @@ def test_gpus(running: list[Needs], needs: Needs, fits: bool) -> None:
     assert has_room(taken(TWO_GPUS, *running), needs) is fits
 
 
-def test_a_full_gpu_leaves_the_other_one() -> None:
-    running = Needs(gpu_memory=60 * GIB)
-    assert has_room(taken(TWO_GPUS, running), Needs(gpu_memory=21 * GIB))
-    assert has_room(taken(TWO_GPUS, running), Needs(gpus=1, gpu_memory=21 * GIB))
-    assert not has_room(taken(TWO_GPUS, running, running), Needs(gpu_memory=21 * GIB))
-
-
 def test_a_lease_says_which_gpus() -> None:
     room = Room(TWO_GPUS)
     assert take(room, "host", Needs()).gpus == ()
@@ -122,44 +115,7 @@ def test_a_lease_says_which_gpus() -> None:
     assert take(room, "both", Needs(gpus=2)).gpus == (0, 1)
 
 
-def test_what_does_not_fit_or_was_not_taken_is_a_mistake() -> None:
-    room = taken(SMALL, Needs(exclusive=True))
-    assert not has_room(room, Needs())
-    with pytest.raises(ValueError, match="running-0 has its room"):
-        room.hold("running-0", Lease(Needs()))
-    with pytest.raises(KeyError):
-        room.give_back("two")
-    room.give_back("running-0")
-    assert not room.names
-    assert has_room(room, Needs())
-
-
-@pytest.mark.parametrize("bad", [{"cores": -1}, {"cores": float("nan")}, {"memory": -1}, {"gpus": -1}, {"gpu_memory": -1}])
-def test_needs_that_are_none(bad: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="needs"):
-        Needs(**bad)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("bad", [{"jobs": 0}, {"cores": 0.0}, {"memory": 0}])
-def test_a_machine_of_nothing(bad: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="capacity"):
-        Capacity(**{"jobs": 1, "cores": 1.0, "memory": 1, **bad})  # type: ignore[arg-type]
-
-
 # -- who is next ----------------------------------------------------------------------------------------------------
-
-
-def test_first_come_first_served_while_everything_fits() -> None:
-    queue, room = of(Needs(), Needs(cores=0.5), Needs(), Needs()), Room(SMALL)
-    assert started(queue, room) == ["0", "1", "2", "3"]
-    assert len(queue) == 0
-
-
-def test_smaller_ones_go_before_one_that_waits_for_room() -> None:
-    queue, room = of(Needs(cores=3), Needs(cores=3), Needs(), Needs()), Room(SMALL)
-    assert started(queue, room) == ["0", "2"]
-    room.give_back("0")
-    assert started(queue, room) == ["1"]
 
 
 def test_one_that_waits_is_overtaken_so_often_and_no_more() -> None:
@@ -176,19 +132,6 @@ def test_one_that_waits_is_overtaken_so_often_and_no_more() -> None:
     assert room.names == ("1",)
     room.give_back("1")
     assert len(started(queue, room)) == 2
-
-
-def test_a_job_is_asked_for_only_when_there_is_room_for_it() -> None:
-    asked: list[str] = []
-
-    def is_ready(job: Waiting, lease: Lease) -> bool:
-        asked.append(job.name)
-        return False
-
-    room = taken(SMALL, Needs(cores=2))
-    assert of(Needs(cores=3), Needs(), Needs()).next(room, is_ready=is_ready) is None
-    # asking may start a zygote: of jobs that need the same preparation, one is asked
-    assert asked == ["1"]
 
 
 def test_a_job_that_is_not_ready_does_not_hold_up_those_of_other_lines() -> None:
@@ -230,30 +173,6 @@ def test_which_gpus_a_worker_sees() -> None:
     one = Room(replace(TWO_GPUS, gpus=1))
     assert one.pins_of_one == []
     assert one.pins(Lease(Needs(), (0,))) == ()
-
-
-def test_what_is_not_ready_takes_nothing_and_stays_first() -> None:
-    queue, room = of(Needs(), Needs()), Room(SMALL)
-    assert queue.next(room, is_ready=lambda *_: False) is None
-    assert not room.names
-    assert (len(queue), started(queue, room)) == (2, ["0", "1"])
-
-
-def test_what_is_put_in_later_comes_last() -> None:
-    queue, room = of(Needs(), Needs()), Room(Capacity(jobs=1, cores=1, memory=GIB))
-    job = queue.next(room, is_ready=lambda *_: True)
-    assert job is not None
-    room.give_back(job.name)
-    queue.put(job)
-    assert started(queue, room) == ["1"]
-    room.give_back("1")
-    assert started(queue, room) == ["0"]
-
-
-def test_an_empty_queue() -> None:
-    queue: Queue[Waiting] = Queue([])
-    assert not queue
-    assert queue.next(Room(SMALL), is_ready=lambda *_: True) is None
 
 
 # -- whatever comes -------------------------------------------------------------------------------------------------

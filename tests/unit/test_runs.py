@@ -98,32 +98,6 @@ def test_a_run_without_a_name_lies_in_reports_and_is_the_latest():
     assert sorted(os.listdir("reports")) == sorted([first.run_id, second.run_id, "latest"])
 
 
-def test_a_report_that_is_asked_for_elsewhere_is_the_one_that_is_told():
-    folder = open_run(None)
-    Path("more").mkdir()
-    folder.claim_report(Path("more/report.xml"))
-    assert folder.junit_files == [folder.path / "junit.xml", Path("more/report.xml")]
-    assert folder.shown_junit == "more/report.xml"
-
-
-def test_where_links_cannot_be_had_there_is_no_latest(monkeypatch):
-    Path("reports/latest").mkdir(parents=True)
-    (Path("reports/latest") / "full").touch()
-    folder = open_run(None)
-    assert not folder.is_latest
-    assert [name for name in os.listdir("reports") if name.startswith(".")] == []
-
-
-def test_a_named_folder_is_made_and_is_not_the_latest():
-    folder = open_run(Path("a/b"))
-    assert folder.path == Path("a/b").absolute()
-    assert not folder.is_latest
-    assert not Path("reports").exists()
-    assert [path.name for path in Path("a/b").iterdir()] == ["run.lock"]
-    folder.release()
-    assert list(Path("a/b").iterdir()) == []
-
-
 def test_a_folder_that_holds_a_run_is_refused():
     recorded(Path("out"))
     before = Path("out/run.jsonl").read_bytes()
@@ -139,15 +113,6 @@ def test_a_place_that_cannot_be_written_is_a_usage_error(where):
         open_run(Path(where))
 
 
-def test_a_report_that_cannot_be_written_is_a_usage_error():
-    folder = open_run(Path("out"))
-    Path("file").write_text("")
-    with pytest.raises(UsageError, match=r"cannot write to .*file"):
-        folder.claim_report(Path("file/report.xml"))
-    with pytest.raises(UsageError, match="name a file"):
-        folder.claim_report(Path("out"))
-
-
 def test_a_run_is_found_by_folder_by_id_and_as_latest():
     folder = open_run(None)
     recorded(folder.path)
@@ -158,15 +123,6 @@ def test_a_run_is_found_by_folder_by_id_and_as_latest():
             find_run(name)
 
 
-def test_case_folders_are_numbered_after_those_of_an_earlier_attempt():
-    folder = open_run(Path("out"))
-    assert folder.next_number() == 1
-    for name in ("00002", "00010", "00003", "notes"):
-        (folder.path / "cases" / name).mkdir(parents=True)
-    assert folder.next_number() == 11
-    assert folder.case_folder(11) == folder.path / "cases" / "00011"
-
-
 # -- going on -------------------------------------------------------------------------------------------------------
 
 
@@ -175,13 +131,6 @@ def test_a_truncated_run_goes_on_with_what_it_has():
     folder = resumed("out", CASES)
     assert (folder.run_id, folder.header) == ("r1", HEADER)
     assert [one.case_id for one in folder.finished] == [CASES[0].id]
-
-
-def test_a_torn_last_line_is_a_case_that_was_not_run():
-    recorded(Path("out"), result_of(CASES[0]), result_of(CASES[1]))
-    whole = Path("out/run.jsonl").read_bytes()
-    Path("out/run.jsonl").write_bytes(whole[:-20])
-    assert [one.case_id for one in resumed("out", CASES).finished] == [CASES[0].id]
 
 
 def test_attempts_of_a_case_that_did_not_end_are_gone_on_with():
@@ -226,13 +175,6 @@ def test_other_cases_than_those_of_the_run_are_refused(selected):
         resumed("out", selected)
 
 
-def test_a_case_that_was_not_run_yet_must_be_the_same_too():
-    """Its digest stands in the whole selection's alone."""
-    recorded(Path("out"), result_of(CASES[0]))
-    with pytest.raises(UsageError, match="other cases are selected than then, or a case has changed: 2 then, 2 now"):
-        resumed("out", [CASES[0], replace(CASES[1], params={"changed": 1})])
-
-
 UNRUN = {"outcome": Outcome.NOT_RUN, "reason": "interrupted"}
 
 
@@ -265,12 +207,6 @@ def test_a_run_that_finished_nothing_but_an_attempt_keeps_it(footer):
     assert (folder.header, folder.finished, folder.attempts) == (HEADER, (), {CASES[0].id: (attempt,)})
 
 
-def test_a_run_that_stopped_at_its_first_failure_came_to_its_end():
-    recorded(Path("out"), result_of(CASES[0], outcome=Outcome.FAIL, reason="x"), result_of(CASES[1], **UNRUN), footer=FOOTER)
-    with pytest.raises(UsageError, match="came to its end"):
-        resumed("out", CASES)
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -293,18 +229,6 @@ def test_a_run_goes_on_as_it_began(changes, words):
     assert words in str(caught.value)
     assert str(caught.value).startswith("--resume out: ")
     assert Path("out/run.jsonl").read_bytes() == before
-
-
-def test_how_many_run_at_once_may_change():
-    recorded(Path("out"), result_of(CASES[0]))
-    options = {**HEADER.options, "jobs": "1", "junit": "x.xml", "resume": "out", "out": "out"}
-    assert resumed("out", CASES, options=options, out=Path("out")).path == Path("out").absolute()
-
-
-def test_a_run_that_goes_on_stays_in_its_folder():
-    recorded(Path("out"), result_of(CASES[0]))
-    with pytest.raises(UsageError, match="stays in its folder"):
-        resumed("out", CASES, out=Path("other"))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from runner.core.diagnostics import UsageError
 from runner.plan import schedule
-from runner.plan.resources import Needs, Room
+from runner.plan.resources import Room
 from runner.system import hardware
 from runner.system.capabilities import Machine
 from tests.fakes import case, requirement, step
@@ -37,16 +37,6 @@ def test_values_become_what_a_shell_would_say():
     assert found.variables == {"A": "text", "B": "1", "C": "0", "D": "3", "E": "0.5", "F": None}
 
 
-def test_the_order_of_variables_makes_no_other_environment():
-    one, two = with_env("a", A="1", B="2"), with_env("b", B="2", A="1")
-    assert schedule.environment_of(one).key == schedule.environment_of(two).key
-
-
-@pytest.mark.parametrize("env", [{"A": "2"}, {"A": "1", "B": "1"}, {"B": "1"}, {"A": None}, {}])
-def test_other_variables_make_another_environment(env):
-    assert schedule.environment_of(with_env("a", A="1")).key != schedule.environment_of(with_env("b", **env)).key
-
-
 def test_what_a_template_warms():
     assert schedule.environment_of(with_env("a")).kinds == {"cpu"}
     assert schedule.environment_of(with_env("a", "cuda:1")).kinds == {"cuda"}
@@ -66,12 +56,6 @@ def test_the_environment_with_the_most_cases_starts_first():
     assert [dict(one.variables) for one in schedule.environments(cases).values()] == [{"A": "3"}, {"A": "2"}, {"A": "1"}]
 
 
-def test_cases_of_one_environment_stand_together_in_their_order():
-    cases = [with_env("a"), with_env("b", A="1"), with_env("c"), with_env("d", A="1"), with_env("e")]
-    assert [one.id[5] for one in schedule.order(cases)] == ["a", "c", "e", "b", "d"]
-    assert schedule.order([]) == []
-
-
 # -- order ----------------------------------------------------------------------------------------------------------
 
 
@@ -87,19 +71,10 @@ def alone(name, **env):
     return case(id=f"area/{name}[backend=x]", body={"env": env, "compiles": True}, exclusive=True)
 
 
-def test_the_longest_of_the_last_run_come_first():
-    cases = [with_env(name) for name in "abc"]
-    assert names(schedule.order(cases, timed(a=1, b=3, c=2))) == "bca"
-
-
 def test_what_has_no_time_may_be_long_and_comes_first():
     cases = [with_env(name) for name in "abcd"]
     assert names(schedule.order(cases, timed(b=300, d=1))) == "acbd"
     assert names(schedule.order(cases, {})) == "abcd"
-
-
-def test_times_of_other_cases_move_nothing():
-    assert names(schedule.order([with_env("a"), with_env("b")], timed(z=1, b=2, a=2))) == "ab"
 
 
 def test_environments_stay_together_that_with_the_longest_case_first():
@@ -130,29 +105,6 @@ def test_with_several_zygotes_environments_are_mixed_and_the_smaller_ones_begin_
     assert schedule.order(one, seconds, zygotes=4) == schedule.order(one, seconds)
 
 
-@pytest.mark.parametrize(
-    ("cores", "gibibytes", "workers", "count"),
-    [(16, 128, 16, 16), (16, 128, 4, 12), (16, 64, 16, 7), (16, 32, 16, 0), (8, 64, 1, 3), (2, 24, 2, 2)],
-)
-def test_as_many_workers_warm_up_beside_cases_as_memory_allows_or_as_there_are_cores(hard, cores, gibibytes, workers, count):
-    hard(cores, gibibytes)
-    assert schedule.spares(workers) == count
-
-
-@pytest.mark.parametrize(
-    ("cores", "gibibytes", "count"), [(1, 64, 1), (2, 24, 2), (2, 7, 1), (7, 64, 2), (11, 64, 2), (16, 128, 4), (64, 8, 1)]
-)
-def test_how_many_zygotes_run_at_a_time(hard, cores, gibibytes, count):
-    hard(cores, gibibytes)
-    assert schedule.zygotes() == count
-
-
-def test_a_bench_runs_alone_and_so_does_what_says_so():
-    assert schedule.is_exclusive(case(step(), step(kind="bench")))
-    assert schedule.is_exclusive(case(step(), exclusive=True))
-    assert not schedule.is_exclusive(case(step()))
-
-
 def test_a_shuffled_order_hangs_on_the_seed_alone():
     cases = [with_env(name) for name in "abcdefgh"]
     one = names(schedule.order(cases, timed(a=9), seed=1))
@@ -163,25 +115,12 @@ def test_a_shuffled_order_hangs_on_the_seed_alone():
     assert names(schedule.order(cases[2:5], {}, seed=1)) == "".join(name for name in one if name in "cde")
 
 
-def test_a_shuffled_order_starts_each_template_once_and_moves_what_runs_alone():
-    cases = [with_env("a"), with_env("b", A="1"), with_env("c"), with_env("d", A="1"), alone("e"), alone("f", A="1")]
-    found = {names(schedule.order(cases, {}, seed=seed)) for seed in range(100)}
-    assert all(set(order[:3]) in ({"a", "c", "e"}, {"b", "d", "f"}) for order in found)
-    assert {order[0] for order in found} == set("abcdef")
-
-
 # -- needs ----------------------------------------------------------------------------------------------------------
 
 
 def with_config(device="cpu", requires=(), *steps, compiles=True, env=None, **config):
     body = {"config": config, "compiles": compiles, "env": env or {}}
     return case(*steps, device=device, requires=tuple(requires), body=body)
-
-
-def test_a_case_that_compiles_needs_a_core_and_more_memory_than_one_that_does_not():
-    found = schedule.needs_of(with_config(), HOST)
-    assert found == Needs(cores=1, memory=1024 * MIB)
-    assert schedule.needs_of(with_config(compiles=False), HOST) == Needs(cores=1, memory=512 * MIB)
 
 
 @pytest.mark.parametrize(
@@ -206,12 +145,6 @@ def test_compilers_that_run_at_once_each_need_memory_and_some_of_them_a_core(giv
     assert found.cores == min(processes, 4)
     compiles = given.get("compiles", True)
     assert found.memory == (1024 if compiles else 512) * MIB + (processes - 1) * 256 * MIB
-
-
-@pytest.mark.parametrize(("cores", "needed"), [(1.0, 1), (2.0, 1), (4.0, 2), (7.0, 3), (8.0, 4)])
-def test_a_pool_of_compilers_leaves_half_of_the_cores_to_other_cases(monkeypatch, cores, needed):
-    monkeypatch.setattr(schedule.hardware, "cores", lambda: cores)
-    assert schedule.needs_of(with_config(compile_threads=16), HOST).cores == needed
 
 
 def test_a_child_with_torch_needs_memory():
@@ -252,16 +185,7 @@ def test_gpus(one, gpus, gibibytes):
     assert found.memory >= (1024 + 2048 * bool(gibibytes)) * MIB
 
 
-def test_more_gpus_than_there_are_is_not_for_the_schedule_to_refuse():
-    assert schedule.needs_of(with_config("cuda", [requirement("gpus", ">=2")]), ONE_GPU).gpus == 0
-
-
 # -- how many at once -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("text", "count"), [("1", 1), ("7", 7)])
-def test_jobs(text, count):
-    assert schedule.workers(text) == count
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "", "x", "1.5", "1e3", " 2", "٣²"])
@@ -276,22 +200,6 @@ def test_jobs_that_are_no_number(text):
 def test_auto_takes_what_cores_and_memory_allow(hard, cores, gibibytes, count):
     hard(cores, gibibytes)
     assert schedule.workers("auto") == count
-
-
-@pytest.mark.parametrize(("workers", "threads"), [(1, 8), (2, 4), (3, 2), (8, 1), (9, 1), (100, 1)])
-def test_workers_share_the_cores(hard, workers, threads):
-    assert schedule.threads(workers) == threads
-
-
-def test_a_share_of_a_core_is_one_thread(hard):
-    hard(0.5)
-    assert schedule.threads(1) == 1
-
-
-def test_what_workers_have_to_share(hard):
-    found = schedule.capacity(2, FOUR_GPUS)
-    assert (found.jobs, found.cores, found.memory, found.gpus, found.gpu_memory) == (2, 8.0, 63 * GIB, 4, 80 * GIB)
-    assert schedule.capacity(16, HOST).cores == 16.0
 
 
 @pytest.mark.parametrize(("cores", "gibibytes"), [(2, 24), (4, 24), (1, 3), (0.5, 1), (64, 64)])
@@ -333,12 +241,6 @@ def test_a_limit_of_memory(text, size):
 )
 def test_a_limit_that_is_no_size(text):
     with pytest.raises(UsageError, match=r"--memory-limit .*: write a size with its unit, for example 4GiB"):
-        schedule.memory_limit(text)
-
-
-@pytest.mark.parametrize("text", ["0GiB", "63.9MiB", "4KiB", "0.01GiB"])
-def test_a_limit_in_which_nothing_can_begin(text):
-    with pytest.raises(UsageError, match="no worker can begin in so little; write 64MiB or more"):
         schedule.memory_limit(text)
 
 
