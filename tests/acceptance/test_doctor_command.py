@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from runner.cli.commands import doctor
-from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
 from runner.core.options import DoctorOptions
 from runner.language.read import schema
@@ -77,17 +76,6 @@ def test_a_worker_that_dies_leaves_the_rest(capsys: pytest.CaptureFixture[str], 
     assert len(rows["rocm"]["reasons"]) == 1
 
 
-def test_backends_of_a_file_have_rows(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, specs: Path) -> None:
-    ours = specs.parent / "ours.yaml"
-    ours.write_text(
-        "ours:\n  summary: Ours, of a vendor\n  joins: [cpu]\n  device: cpu\n  requires: [{module: nowhere}]\n  proof: {graphs: 1}\n"
-    )
-    monkeypatch.setattr(doctor, "ask_worker", lambda machine, questions: WorkerReport(machine=machine, facts={"triton": "1"}))
-    found = answered(capsys, ExitCode.OK, specs, backends=(ours,))
-    (row,) = [row for row in found["allows"]["backends"] if row["name"] == "ours"]
-    assert row["reasons"] == [{"reason": "the module nowhere is not installed", "cases": 1}]
-
-
 PROFILE = """\
 profile: ours
 version: "1.0"
@@ -125,21 +113,6 @@ def test_a_profile_has_a_row(
     assert row["problem"].endswith(expected[4])
     assert sum(one["cases"] for one in row["reasons"]) == row["unavailable"] + row["perhaps"]
     assert {row["name"] for row in found["allows"]["backends"] if row["cases"]} == {"cpu", "rocm"}
-
-
-def test_paths_beside_a_profile_are_refused(specs: Path) -> None:
-    with pytest.raises(UsageError, match="PATH does not go with it"):
-        doctor.main(DoctorOptions(paths=(specs,), backends=(), json=True, profile="rocm"))
-
-
-def test_a_torch_whose_version_cannot_be_read(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, specs: Path) -> None:
-    def unreadable() -> None:
-        raise UsageError("the torch in /x has no readable version")
-
-    monkeypatch.setattr(doctor, "installed_torch", unreadable)
-    found = answered(capsys, ExitCode.FAILED, specs)
-    assert of(found, "torch.version")["found"] == "the torch in /x has no readable version"
-    assert found["allows"] == {}
 
 
 def test_facts_of_another_form_are_no_facts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,16 +199,6 @@ def test_the_generators_of_a_made_up_torch(
         for name in set(sys.modules) - before:
             del sys.modules[name]
     assert found == {"inductor": "", "counts": counts, "reasons": reasons}
-
-
-@SLOW
-@pytest.mark.torch
-def test_generators_of_torch_with_an_incomplete_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    report = asked(tmp_path, monkeypatch, without=["grouped_conv_fwd"])
-    assert report.problem == ""
-    assert not any(report.counts.values())
-    assert "No module named 'ck4inductor.grouped_conv_fwd'" in report.inductor
-    assert "No module named 'ck4inductor.grouped_conv_fwd'" in report.reasons["grouped_conv"]
 
 
 @SLOW

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from junitparser import xunit2
 
-from runner.core.case import CaseId
 from runner.core.outcomes import Outcome
 from runner.record.journal import read_run
 from tests.called import called
@@ -87,12 +86,6 @@ def test_nothing_runs_beside_what_is_run_again(retried):
         assert retried.results[name].attempts[1].outcome is Outcome.PASS
 
 
-def test_what_is_run_again_waits_for_everything_else(retried):
-    lines = [line for line in retried.stderr.splitlines() if " attempt " in line or line.startswith("PASS")]
-    numbers = [line.partition(" attempt ")[2][:1] for line in lines]
-    assert numbers.index("2") > max(index for index, number in enumerate(numbers) if number == "1" or not number)
-
-
 def test_what_never_passes_is_its_first_failure(retried):
     result = retried.results[ALWAYS]
     assert [attempt.outcome for attempt in result.attempts] == [Outcome.FAIL, Outcome.CRASH, Outcome.CRASH]
@@ -100,10 +93,6 @@ def test_what_never_passes_is_its_first_failure(retried):
         "failed 3 of 3 attempts: equals: expected found equal to 1, observed 2; another failure in attempt 2: CRASH"
     )
     assert (result.failure_type, [verdict.kind for verdict in result.failed]) == ("equals", ["equals"])
-
-
-def test_what_passes_at_first_is_run_once(retried):
-    assert retried.results[HOLDS].attempts == ()
 
 
 def test_junit_says_what_was_seen(retried):
@@ -114,12 +103,6 @@ def test_junit_says_what_was_seen(retried):
     assert "killed by SIGABRT" in flaky.text
     assert [one.message for one in cases[ALWAYS].rerun_failures()] == ["exit code 3 while in phase 'api', in act at line 6 of the spec"] * 2
     assert cases[HOLDS].is_passed
-
-
-def test_the_console_says_what_was_seen(retried):
-    assert "\nFLAKY  'passes-second-time[backend=host,way=crash]'\nfailed 1 of 2 attempts: killed by SIGABRT" in retried.stdout
-    assert "      5  FLAKY\n" in retried.stdout
-    assert retried.stdout.splitlines()[-1].startswith("executed 7 of 7 selected, 0 unavailable")
 
 
 OTHERS = pytest.mark.nightly(reason="a flaky case alone, and one beside a failure, are tested by every run of the tests")
@@ -150,38 +133,6 @@ def test_what_differs_when_it_is_repeated_is_flaky(tmp_path):
     assert [attempt.outcome for attempt in ran.results[HOLDS].attempts] == [Outcome.PASS] * 3
     assert len(list(junit_cases(ran))) == 2
     assert ran.stdout.splitlines()[-1].startswith("executed 2 of 2 selected")
-
-
-def test_the_first_failure_ends_a_repetition_that_is_to_stop_there(tmp_path):
-    ran = run(tmp_path, *selected(ALWAYS), "--repeat", "50", "--fail-fast", "--jobs", "1")
-    assert ran.code == 1
-    assert ran.results[ALWAYS].outcome is Outcome.FAIL
-    assert ran.results[ALWAYS].reason.endswith("; stopped at the first failure after 1 of 50 attempts")
-
-
-# -- wrong usage ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--retries", "1", "--repeat", "2"], "--retries 1 with --repeat 2"),
-        (["--retries", "1", "--fail-fast"], "--retries 1 with --fail-fast"),
-        (["--retries", "-1"], "'-1' is no whole number from 0 on"),
-        (["--repeat", "0"], "is not between 1 and 9999"),
-        (["--repeat", "two"], "is not between 1 and 9999"),
-        (["--repeat", "1000000000"], "is not between 1 and 9999"),
-        (["--flaky", "maybe"], "invalid choice: 'maybe'"),
-        (["--timeout-factor", "0"], "is not between 0.001 and 1000"),
-        (["--timeout-factor", "fast"], "is not between 0.001 and 1000"),
-        (["--timeout-factor", "nan"], "is not between 0.001 and 1000"),
-        (["--timeout-factor", "inf"], "is not between 0.001 and 1000"),
-    ],
-)
-def test_wrong_usage_runs_nothing(tmp_path, arguments, words):
-    done = called(*command(tmp_path, *arguments))
-    assert (done.returncode, words in done.stderr) == (2, True), done.stderr
-    assert not (tmp_path / "out").exists()
 
 
 # -- runs that were ended in between --------------------------------------------------------------------------------
@@ -218,23 +169,6 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ran = stopped(folder, signal.SIGKILL)
     assert ran.code == -signal.SIGKILL
     return folder
-
-
-def test_a_killed_run_has_lost_no_attempt(killed):
-    found = read_run(killed / "out" / "run.jsonl")
-    assert found.truncated
-    (attempt,) = found.attempts[CaseId(ALWAYS)]
-    assert (attempt.outcome, attempt.folder) == (Outcome.FAIL, "cases/00001")
-
-
-def test_a_run_is_gone_on_with_by_its_own_rules_alone(killed):
-    for arguments, words in (
-        ([], "--retries is '0' now, '2' then"),
-        (["--retries", "2", "--flaky", "pass"], "--flaky is 'pass' now, 'fail' then"),
-        (["--retries", "2"], "--timeout-factor is '1.0' now, '20.0' then"),
-    ):
-        done = called("run", SPECS, "--resume", killed / "out", *selected(ALWAYS, HOLDS, HANG), *arguments, env=marks(killed))
-        assert (done.returncode, words in done.stderr) == (2, True), done.stderr
 
 
 def test_a_killed_run_goes_on_with_its_attempts(killed):
@@ -276,23 +210,3 @@ def test_an_interrupted_run_says_what_had_failed(tmp_path):
     assert [len(made) for made in ran.run.attempts.values()] == [1]
     assert ran.results[HANG].outcome is Outcome.NOT_RUN
     assert not ran.run.truncated
-
-
-@pytest.mark.nightly(
-    reason="a killed run keeps and resumes its attempts in a test of every run; test_attempts tests an interrupt without workers"
-)
-def test_an_interrupted_run_begins_no_further_attempt_and_is_gone_on_with(tmp_path):
-    ran = stopped(tmp_path, signal.SIGINT, arguments=SHORT)
-    assert ran.code == 130
-    assert {name: [one.outcome for one in made] for name, made in ran.run.attempts.items()} == {
-        ALWAYS: [Outcome.FAIL],
-        HANG: [Outcome.TIMEOUT],
-    }
-    done = called("run", SPECS, "--resume", ran.out, *SHORT, env=marks(tmp_path))
-    assert done.returncode == 1, done.stderr
-    assert {name: [one.outcome for one in result.attempts] for name, result in ran.results.items()} == {
-        ALWAYS: [Outcome.FAIL, Outcome.CRASH, Outcome.CRASH],
-        HANG: [Outcome.TIMEOUT, Outcome.PASS],
-        HOLDS: [],
-    }
-    assert (ran.results[ALWAYS].outcome, ran.results[HANG].outcome) == (Outcome.FAIL, Outcome.FLAKY)

@@ -103,28 +103,6 @@ def test_a_merged_run_can_be_audited(place: Path) -> None:
     assert "score" in of_merged.stdout
 
 
-def test_a_merged_run_becomes_the_latest(place: Path) -> None:
-    done = called("merge", *names(1, 2, 3), cwd=place, env=prestarted())
-    assert done.stdout.splitlines()[-1].endswith("report: reports/latest/junit.xml")
-    assert len(read_run(place / "reports" / "latest" / "run.jsonl").header.merged) == COUNT
-    again = called("merge", "latest", cwd=place, env=prestarted())
-    assert (again.returncode, "latest: not a shard: it was merged already" in again.stderr) == (2, True)
-
-
-def test_a_shard_of_the_selection_of_another_day_is_refused(place: Path) -> None:
-    (place / "specs" / "more.yaml").write_text(SPEC)
-    done = called(
-        "run", "specs", "--backends", "ours.yaml", "--shard", f"2/{COUNT}", "--out", "later", "--jobs", "1", cwd=place, env=prestarted()
-    )
-    (place / "specs" / "more.yaml").unlink()
-    assert done.returncode in (0, 1), done.stderr
-    refused = called("merge", "shard-1", "later", "shard-3", "--out", "never", cwd=place, env=prestarted())
-    assert refused.returncode == 2
-    assert "later: another selection, of 18 cases, than in shard-1, of 10" in refused.stderr.splitlines()
-    assert any(line.startswith("later: the file specs/more.yaml is '") for line in refused.stderr.splitlines())
-    assert not (place / "never").exists()
-
-
 def forged(place: Path) -> tuple[str, int]:
     """Make the first failed case of any shard a PASS, everywhere in its journal; return the shard and the line."""
     for name in names(1, 2, 3):
@@ -176,15 +154,6 @@ def test_where_the_specs_are_not_here_a_warning_says_so(place: Path, tmp_path: P
         "warning: verdicts were merged as recorded and not judged again: not here as the run read them: specs/one.yaml, "
         "specs/unavailable.yaml\n"
     )
-
-
-def test_the_other_specs_are_judged_again_where_one_is_missing(place: Path, tmp_path: Path) -> None:
-    copy = copied(place, tmp_path / "copy")
-    (copy / "specs" / "unavailable.yaml").unlink()
-    forged(copy)
-    done = called("merge", *names(1, 2, 3), "--out", "new", cwd=copy, env=prestarted())
-    assert done.returncode == 2, done.stdout
-    assert "equals held is recorded" in done.stderr
 
 
 NEEDS_GPUS = """

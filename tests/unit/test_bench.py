@@ -20,8 +20,6 @@ from runner.plan.worker_plan import digest_of
 from runner.report.junit import write_junit
 from runner.run.results import Benches, benches_of
 from tests.fakes import COUNTED, backend, case, observation, observed, seen, step, verdict_of
-from tests.unit.test_console import reported
-from tests.unit.test_console import result as console_result
 from tests.unit.test_junit import HEADER
 from tests.unit.test_junit import result as junit_result
 from tests.unit.test_worker_session import do, session, torch
@@ -192,13 +190,6 @@ class TestOptimizer:
 # -- in the judge ---------------------------------------------------------------------------------------------------
 
 
-def test_a_time_changes_no_outcome() -> None:
-    asked = case(step(COUNTED), step(kind="bench"))
-    slow = {**TIMING, "median_ms": 1e8, "most_ms": 1e8}
-    for facts in (timed(), timed(timings=[slow]), timed(timings=[], notes=["no trace"])):
-        assert verdict_of(asked, observation(seen(), facts)).outcome is Outcome.PASS
-
-
 def test_a_bench_proves_nothing() -> None:
     asked = case(step(COUNTED), step(kind="bench"))
     assert verdict_of(asked, observation(seen(**UNPROVEN), timed())).outcome is Outcome.FELL_BACK
@@ -232,11 +223,6 @@ def test_what_no_bench_reports_is_an_error_and_is_not_shown(change: dict[str, An
 
 
 # -- in the runner --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("facts", [None, 7, [], {}, {"steps": 7}, {"steps": [7]}, {"steps": [{"bench": 7}]}, observation(seen())])
-def test_an_observation_without_a_bench_reports_none(facts: Any, tmp_path: Path) -> None:
-    assert benches_of(tmp_path, observed(facts)) == Benches()
 
 
 def test_an_attachment_is_a_file_of_the_case_and_of_bounded_size(tmp_path: Path) -> None:
@@ -286,69 +272,13 @@ def test_facts_of_a_run_with_bench_can_be_judged_and_those_of_one_without_need_n
     assert verdict_of(TIMED, observation(seen())).outcome is Outcome.ERROR
 
 
-def test_reports_count_what_was_left_out(tmp_path: Path) -> None:
-    text = reported(
-        console_result(outcome=Outcome.PASS, benches_left_out=2),
-        console_result(1, outcome=Outcome.PASS, benches_left_out=1),
-        console_result(2, outcome=Outcome.PASS),
-    )
-    assert "3 bench steps of 2 cases left out: nothing was timed (run --bench times them)\n" in text
-    assert "1 bench step of 1 case left out" in reported(console_result(outcome=Outcome.PASS, benches_left_out=1))
-    assert "bench" not in reported(console_result(outcome=Outcome.PASS))
-    write_junit(tmp_path / "junit.xml", HEADER, [junit_result(outcome=Outcome.PASS, benches_left_out=2)])
-    properties = {found.get("name"): found.get("value") for found in ET.parse(tmp_path / "junit.xml").iter("property")}
-    assert properties["bench-steps-left-out"] == "2"
-
-
 # -- where people read them -----------------------------------------------------------------------------------------
-
-SHOWN = {
-    "timings": (Timing(**TIMING),),
-    "attachments": ("trace-1.json",),
-    "notes": ("no trace of \x1b[31mtwo\x1b[0m",),
-    "folder": "cases/00007",
-}
-
-
-def test_the_console_has_a_section_of_its_own() -> None:
-    text = reported(console_result(outcome=Outcome.PASS, **SHOWN), console_result(1, outcome=Outcome.PASS))
-    assert (
-        "\ntimings: reported, never judged\n"
-        "  'area/one[backend=cpu,n=0]'\n"
-        "       1.250 ms  fn compiled, median of 10 (1.000 to 2.500)\n"
-        "    cases/00007/trace-1.json\n"
-        "\nnotes: they change no outcome\n"
-        "  'area/one[backend=cpu,n=0]'\n"
-        "    no trace of two\n"
-        "\n      2  PASS\n"
-    ) in text
-    assert "timings" not in reported(console_result(outcome=Outcome.PASS))
 
 
 def junit_case(path: Path, made: CaseResult, **more: Any) -> ET.Element:
     write_junit(path / "junit.xml", HEADER, [made], **more)
     (found,) = ET.parse(path / "junit.xml").iter("testcase")
     return found
-
-
-def test_junit_names_attachments_on_lines_of_their_own(tmp_path: Path) -> None:
-    found = junit_case(tmp_path, junit_result(outcome=Outcome.PASS, **SHOWN), folder=tmp_path / "run")
-    assert [child.tag for child in found] == ["system-out"]
-    lines = (found.findtext("system-out") or "").splitlines()
-    assert lines[0].strip() == "1.250 ms  fn compiled, median of 10 (1.000 to 2.500)"
-    assert lines[-1] == f"[[ATTACHMENT|{tmp_path}/run/cases/00007/trace-1.json]]"
-
-
-def test_junit_keeps_what_a_failed_case_printed_below_its_times(tmp_path: Path) -> None:
-    found = junit_case(tmp_path, junit_result(outcome=Outcome.FAIL, **SHOWN))
-    text = found.findtext("system-out") or ""
-    assert text.index("fn compiled") < text.index("said")
-    assert "ATTACHMENT" not in text
-    assert found.findtext("system-err") == "cried"
-
-
-def test_junit_of_a_case_that_timed_nothing_is_bare(tmp_path: Path) -> None:
-    assert list(junit_case(tmp_path, junit_result(outcome=Outcome.PASS), folder=tmp_path)) == []
 
 
 def test_no_name_of_a_worker_breaks_the_file(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
 from runner.core.folded_ids import fold, unfold
-from runner.plan.case_ledger import NAME, compare, ledgers_of, problems, read_ledger, text_of
+from runner.plan.case_ledger import NAME, compare, problems, read_ledger, text_of
 from tests.fakes import ROOT, shipped_suite
 
 SPEC = """\
@@ -20,7 +20,6 @@ function: |
 inputs: [{rand: ["{{ size }}"], dtype: "{{ dtype }}"}]
 expect: [{runs: {}}]
 """
-ONE = "area/one[backend=cpu,dtype={},size={}]"
 TWO = "area/two[backend=cpu,dtype=float32|float64,size=2|3]"
 
 
@@ -71,12 +70,6 @@ def test_six_thousand_ids_stay_readable_and_a_new_operator_is_one_new_line() -> 
     assert set(lines) <= set(more)
 
 
-@pytest.mark.parametrize("line", ["a[b", "[b=1]", "a[b]", "a[b=]", "a[=1]", "a[b=1|]", "a]", "a[]"])
-def test_what_is_no_folded_id_is_an_error(line: str) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        list(unfold(line))
-
-
 # -- list -------------------------------------------------------------------------------------------------------------
 
 
@@ -114,12 +107,6 @@ def test_a_spec_or_a_value_that_is_gone_fails_until_the_ledger_is_written_again(
     assert main(["list", "specs", "--against", "specs/ledger.txt"]) == ExitCode.OK
 
 
-def test_new_cases_are_noted_and_fail_nothing(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (specs / "area" / "three.yaml").write_text(SPEC)
-    assert main(["list", "specs", "--against", "specs/ledger.txt"]) == ExitCode.OK
-    assert "4 cases not in the ledger yet" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("text", ["", "# a comment alone\n"])
 def test_a_ledger_without_cases_is_refused(specs: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     """A comparison with it could not fail: an emptied ledger was green."""
@@ -140,22 +127,3 @@ def test_a_malformed_line_is_a_problem_with_its_position(specs: Path, capsys: py
         stream.write("a[b\n")
     assert main(["list", "specs", "--against", "specs/ledger.txt"]) == ExitCode.USAGE
     assert "specs/ledger.txt:6:1: 'a[b' does not end with ']'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--against", "a", "--update", "b"],
-        ["--against", "specs/ledger.txt", "--select", "*"],
-        ["--against", "specs/ledger.txt", "--json"],
-        ["--against", "none.txt"],
-    ],
-)
-def test_options_that_contradict_each_other_are_refused(specs: Path, options: list[str]) -> None:
-    assert main(["list", "specs", *options]) == ExitCode.USAGE
-
-
-def test_shipped_specs_have_the_shipped_ledger_whatever_the_path(tmp_path: Path) -> None:
-    shipped = ROOT / "specs"
-    assert ledgers_of([]) == ledgers_of([shipped / "basics"]) == ledgers_of([shipped / "basics" / "dtype-guard.yaml"]) == [shipped / NAME]
-    assert ledgers_of([tmp_path]) == []

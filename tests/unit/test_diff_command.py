@@ -13,7 +13,6 @@ from runner.core.case import CaseId
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from tests.fakes import observation, seen
-from tests.json_schemas import validator
 from tests.recorded import recorded, run_of, write_run
 
 FAIL, PASS, UNAVAILABLE = Outcome.FAIL, Outcome.PASS, Outcome.UNAVAILABLE
@@ -94,26 +93,6 @@ def test_altered_code_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 # text
 
 
-def test_the_text_names_every_class(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["diff", "a", "b"]) == 0
-    text = capsys.readouterr().out
-    assert "first: a (run-1, torch 2.13.0+cpu, cpu x86_64): 3 PASS, 1 FAIL" in text
-    assert "broken (1): executed in both runs, and only the second fails\n  'area/one[backend=cpu]'  PASS, then FAIL\n      because" in text
-    assert "at specs/area/one.yaml:7:1" in text
-    assert "no-longer-executed (1): executed or checked in the first run, and not in the second\n" in text
-    assert "'area/two[backend=cpu]'  PASS, then UNAVAILABLE\n      no GPU" in text
-    assert "gone (1): in the first run alone\n  'area/three[backend=cpu]'  PASS, then absent" in text
-    assert "fixed (1): fails in the first run, and passes in the second\n  'area/four[backend=cpu]'  FAIL, then PASS" in text
-    assert "1 broken, 1 gone, 1 no-longer-executed, 1 fixed; 2 cases have a result in both runs" in text
-
-
-def test_a_journal_alone_is_a_run(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("b/run.jsonl").rename("b.jsonl")
-    assert main(["diff", "a", "b.jsonl", "--fail-on", "broken"]) == 1
-    text = capsys.readouterr().out
-    assert "generated code and graphs of 2 cases are not compared: the journal was given without the folders of its cases" in text
-
-
 def test_what_differs_in_the_code_is_named_and_printed(capsys: pytest.CaptureFixture[str]) -> None:
     same = "# kernel path: /tmp/{}/x.py\n"
     write_run(Path("c"), run_of(recorded("one")), {"code-0-0.txt": "x = 1\n", "code-0-1.txt": same.format("a1"), "code-0-2.txt": ""})
@@ -126,14 +105,6 @@ def test_what_differs_in_the_code_is_named_and_printed(capsys: pytest.CaptureFix
 
 
 # JSON
-
-
-@pytest.mark.parametrize("line", ["a b", "a a", "a b --fail-on broken,gone --map-backend cpu=cpu"])
-def test_the_json_is_valid(line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code = main(["diff", *line.split(), "--json"])
-    found = json.loads(capsys.readouterr().out)
-    assert list(validator("diff").iter_errors(found)) == []
-    assert found["exit_code"] == code
 
 
 def test_the_json_has_what_changed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,17 +166,6 @@ def test_the_page_needs_no_network_and_no_script() -> None:
     assert "default-src 'none'" in text
     assert "prefers-color-scheme: dark" in text
     assert re.findall(r"https?://|@import|url\(", text) == []
-
-
-def test_the_page_has_what_differs_in_the_code() -> None:
-    common = "".join(f"line {number}\n" for number in range(100))
-    write_run(Path("c"), run_of(recorded("one")), {"code-0-0.txt": f"{common}x = 1\n"})
-    write_run(Path("d"), run_of(recorded("one", FAIL)), {"code-0-0.txt": f"{common}x = 2\ny = 3\n"})
-    assert main(["diff", "c", "d", "--html", "x.html"]) == 0
-    text = Path("x.html").read_text("utf-8")
-    assert '<span class="then">-x = 1</span>\n<span class="now">+x = 2</span>\n<span class="now">+y = 3</span>' in text
-    assert "line 99<" in text
-    assert "line 3<" not in text
 
 
 def test_captured_graphs_are_compared(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 import functools
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 
 from runner.cli.commands.doctor import Row, as_json, lines, shown
-from runner.core import devices
 from runner.language.read import schema
 from runner.system import doctor
 from runner.system.capabilities import Machine
@@ -72,11 +70,6 @@ def only(findings: Any, id: str) -> Finding:
 # -- findings -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_problem_without_a_remedy_cannot_be_made() -> None:
-    with pytest.raises(ValueError, match="says nothing of what to do"):
-        Finding("x", PROBLEM, "broken")
-
-
 def test_a_check_that_cannot_read_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(scene: Scene) -> list[Finding]:
         raise PermissionError(13, "Permission denied", "/proc/x")
@@ -94,11 +87,6 @@ def test_without_torch_the_rest_is_reported(tmp_path: Path) -> None:
     found = [finding for _, finding in examine(scene(tmp_path))]
     assert only(found, "torch.version").level is PROBLEM
     assert {"python.version", "cxx.version", "cuda.device", "rocm.home", "ck.package", "resources.memory"} <= {one.id for one in found}
-
-
-def test_a_torch_whose_files_cannot_be_read(tmp_path: Path) -> None:
-    (found,) = software.torch(scene(tmp_path, torch_problem="the torch in /x has a version.py that is not Python"))
-    assert (found.level, found.found) == (PROBLEM, "the torch in /x has a version.py that is not Python")
 
 
 def test_a_worker_that_died(tmp_path: Path) -> None:
@@ -137,13 +125,6 @@ def test_triton_against_the_pin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert found.found.startswith(f"Triton {installed}")
 
 
-def test_a_pin_of_another_torch_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pinned(monkeypatch, "triton==9.9", version="2.12.0")
-    made(tmp_path / "triton" / "__init__.py", '__version__ = "3.7.1"\n')
-    (found,) = software.triton(scene(tmp_path, torch_for(), machine={"found": {"triton": (str(tmp_path / "triton"),)}}))
-    assert found.level is OK
-
-
 def test_triton_that_is_absent_or_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pinned(monkeypatch, "triton==3.7.1")
     assert told(software.triton(scene(tmp_path, torch_for()))) == [("triton.version", "note")]
@@ -151,11 +132,6 @@ def test_triton_that_is_absent_or_broken(tmp_path: Path, monkeypatch: pytest.Mon
     assert (found.level, found.remedy) == (PROBLEM, "pip install 'triton==3.7.1'")
     broken = scene(tmp_path, torch_for(), facts={**FACTS, "triton": None}, machine={"found": {"triton": (str(tmp_path),)}})
     assert told(software.triton(broken)) == [("triton.import", "problem")]
-
-
-def test_services_need_the_client(tmp_path: Path) -> None:
-    assert told(software.services(scene(tmp_path))) == [("services.redis", "note")]
-    assert told(software.services(scene(tmp_path, machine={"found": {"redis": ("/redis",)}}))) == [("services.redis", "ok")]
 
 
 # -- compilers ----------------------------------------------------------------------------------------------------------
@@ -206,14 +182,6 @@ def test_a_script_in_place_of_the_compiler_is_named(tmp_path: Path, text: str, w
     assert (found.level, found.found) == (WARNING, f"{path} is {words}")
 
 
-@pytest.mark.parametrize("name", ["ccache", "sccache", "distcc"])
-def test_a_link_to_a_wrapper_is_named(tmp_path: Path, name: str) -> None:
-    made(tmp_path / "usr" / name, "\x7fELF")
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "g++").symlink_to(f"../usr/{name}")
-    assert f"is {name}, a compiler wrapper" in only(compiled(tmp_path), "cxx.wrapper").found
-
-
 def test_a_compiler_that_answers_nothing_or_lacks_openmp(tmp_path: Path) -> None:
     made(tmp_path / "bin" / "g++", "\x7fELF")
     (found,) = compiled(tmp_path, {"--version": Printed("", "it did not end within 30 s")})
@@ -221,28 +189,6 @@ def test_a_compiler_that_answers_nothing_or_lacks_openmp(tmp_path: Path) -> None
     broken = Printed("In file included\n<stdin>:1: fatal error: omp.h: No such file\ncompilation terminated.", "it ended with exit code 1")
     found = only(compiled(tmp_path, {"--version": GXX, "-fopenmp": broken}), "cxx.openmp")
     assert (found.level, found.cause) == (PROBLEM, "it ended with exit code 1: <stdin>:1: fatal error: omp.h: No such file")
-
-
-@pytest.mark.parametrize(("option", "level"), [("", "ok"), ("-static-libstdc++", "warning")])
-def test_a_compiler_that_copies_the_runtime_into_each_library(tmp_path: Path, option: str, level: str) -> None:
-    gxx = shutil.which("g++")
-    assert gxx is not None
-    path = made(tmp_path / "bin" / "g++", f'#!/bin/sh\nexec {gxx} {option} "$@"\n')
-    path.chmod(0o755)
-    found = list(software.cxx(scene(tmp_path, environ={"PATH": str(tmp_path / "bin")}, run=run_program)))
-    assert [(one.id, one.level.value) for one in found if one.id == "cxx.runtime"] == [("cxx.runtime", level)]
-    assert ("set CXX to another compiler" in [one.remedy for one in found]) == (level == "warning")
-
-
-def test_ptxas_matters_to_builds_for_cuda_alone(tmp_path: Path) -> None:
-    triton = {"found": {"triton": (str(tmp_path),)}}
-    assert list(software.ptxas(scene(tmp_path, torch_for(hip="7.1"), machine=triton))) == []
-    run = Answers({"ptxas --version": Printed("ptxas: NVIDIA\nCuda compilation tools, release 13.1, V13.1.80\n")})
-    (found,) = software.ptxas(scene(tmp_path, torch_for(cuda="13.0"), machine=triton, run=run))
-    assert (found.level, found.found) == (OK, f"{tmp_path}/backends/nvidia/bin/ptxas: release 13.1, V13.1.80")
-    named = scene(tmp_path, torch_for(cuda="13.0"), machine=triton, environ={"TRITON_PTXAS_PATH": "/nowhere"})
-    (found,) = software.ptxas(named)
-    assert (found.level, found.remedy) == (PROBLEM, "unset TRITON_PTXAS_PATH")
 
 
 def test_programs_are_bounded() -> None:
@@ -255,13 +201,6 @@ def test_programs_are_bounded() -> None:
 
 
 # -- accelerators -------------------------------------------------------------------------------------------------------
-
-
-def test_every_maker_is_a_build_of_torch() -> None:
-    assert {maker.build for maker in accelerators.MAKERS} == {build.capability for build in devices.builds()}
-    for maker in accelerators.MAKERS:
-        (accelerator,) = [one for one in devices.ACCELERATORS.values() if maker.build in {build.capability for build in one.builds}]
-        assert set(maker.control) & set(accelerator.nodes), "the doctor looks at other files than a run"
 
 
 def card(tmp_path: Path, vendor: str, kind: str = "0x030000") -> None:
@@ -299,14 +238,6 @@ def test_devices_against_the_build(tmp_path: Path, name: str, build: dict[str, s
     assert (found.level, found.found) == (OK, "torch sees 2 GPUs: A GPU, gfx942, 64 GiB each")
 
 
-def test_hidden_gpus_are_no_problem(tmp_path: Path) -> None:
-    made(tmp_path / "dev/kfd", mode=0o666)
-    environ = {"HIP_VISIBLE_DEVICES": "", "HSA_OVERRIDE_GFX_VERSION": "11.0.0"}
-    found = of_device(tmp_path, "rocm", torch_for(hip="7.1"), machine={"gpus": 0}, environ=environ)
-    assert (found.level, found.cause) == (WARNING, "HIP_VISIBLE_DEVICES hides them")
-    assert only(accelerators.check(scene(tmp_path, environ=environ)), "variables").remedy == "unset HSA_OVERRIDE_GFX_VERSION"
-
-
 def test_device_files_that_may_not_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(tmp_path / "dev/kfd")
     path = made(tmp_path / "dev/dri/renderD128")
@@ -336,24 +267,9 @@ def test_hipcc_and_its_targets(tmp_path: Path) -> None:
     assert found[2].found.endswith("compiles for gfx1100, gfx90a, gfx942, gfx950")
 
 
-def test_a_gpu_that_the_compiler_does_not_know(tmp_path: Path) -> None:
-    found = rocm_of(tmp_path, {"hipcc --version": HIPCC, "supported-cpus": CPUS}, torch_for(hip="7.1"), arch="gfx1250")
-    assert (found[-1].level, found[-1].found) == (PROBLEM, "the GPU is gfx1250, which is not among them")
-
-
 def test_tools_that_answer_nonsense(tmp_path: Path) -> None:
     found = rocm_of(tmp_path, {"hipcc --version": Printed("hello\n"), "supported-cpus": Printed("x86-64\n")})
     assert told(found) == [("rocm.home", "ok"), ("rocm.hipcc", "problem"), ("rocm.targets", "problem")]
-
-
-def test_another_rocm_than_that_of_torch(tmp_path: Path) -> None:
-    found = rocm_of(tmp_path, {"hipcc --version": HIPCC, "supported-cpus": CPUS}, torch_for(hip="6.4.43482"))
-    assert only(found, "rocm.hipcc").level is WARNING
-
-
-def test_a_variable_that_names_no_rocm(tmp_path: Path) -> None:
-    (found,) = accelerators.rocm(scene(tmp_path, environ={"ROCM_HOME": str(tmp_path / "gone")}))
-    assert (found.level, found.remedy) == (PROBLEM, "set ROCM_HOME to the folder of ROCm, or unset it")
 
 
 # -- Composable Kernel --------------------------------------------------------------------------------------------------
@@ -396,13 +312,6 @@ def test_a_complete_package(tmp_path: Path) -> None:
     ]
 
 
-def test_torch_names_the_headers() -> None:
-    wanted = composable_kernel.headers_of_torch(INSTALLED.root)
-    assert {"ck/ck.hpp", "ck_tile/core.hpp", "ck/library/utility/literals.hpp", "ck_tile/ops/gemm.hpp"} <= wanted.keys()
-    assert wanted["ck/ck.hpp"] == "torch/_inductor/codegen/rocm/ck_template.py"
-    assert not [name for name in wanted if not name.startswith(("ck/", "ck_tile/"))]
-
-
 EVERY_HEADER = [*composable_kernel.headers_of_torch(INSTALLED.root), "ck/config.h", "ck/utility/deep.hpp"]
 
 
@@ -412,16 +321,6 @@ def test_each_missing_header_is_red(tmp_path: Path, header: str) -> None:
     assert found.level is PROBLEM
     assert f"the header {header} is not in" in found.found
     assert ("composablekernel-dev" in found.remedy) == (header == "ck/config.h")
-
-
-def test_a_header_of_rocm_is_found_too(tmp_path: Path) -> None:
-    made(tmp_path / "opt/rocm/include/ck/config.h")
-    assert not [one for one in ck(tmp_path, without=["ck/config.h"]) if one.level is PROBLEM]
-
-
-def test_a_folder_that_torch_replaces(tmp_path: Path) -> None:
-    found = only(ck(tmp_path, environ={"TORCHINDUCTOR_CK_DIR": str(tmp_path)}), "ck.folder")
-    assert (found.level, found.remedy) == (WARNING, "unset TORCHINDUCTOR_CK_DIR")
 
 
 @pytest.mark.parametrize("name", composable_kernel.GENERATORS)
@@ -437,39 +336,6 @@ def test_a_package_that_breaks_torch(tmp_path: Path) -> None:
     assert (found.level, "disables torch.compile" in found.remedy) == (PROBLEM, True)
     found = only(ck(tmp_path / "other", GeneratorReport(problem="it was ended by signal 11: ...")), "ck.generators")
     assert (found.level, found.cause) == (PROBLEM, "it was ended by signal 11: ...")
-
-
-@pytest.mark.parametrize(
-    ("text", "lost"),
-    [
-        ('#pragma once\n#include "ck/gone.hpp"\n', ["ck/gone.hpp"]),
-        ("#include <ck/gone.hpp>\n", ["ck/gone.hpp"]),
-        ('#ifdef X\n#include "ck/gone.hpp"\n#endif\n', []),
-        ('#pragma once\n#if X\n#else\n#include "ck/gone.hpp"\n#endif\n', []),
-        ('// word\n#ifndef G\n#define G\n#include "ck/gone.hpp"\n#endif\n', ["ck/gone.hpp"]),
-        ('#ifndef G\n#define G\n#if X\n#include "ck/gone.hpp"\n#endif\n#endif\n', []),
-        ('/* #include "ck/gone.hpp" */\n#include "other/gone.hpp"\n', []),
-        ('#include "ck/a.hpp"\n', []),  # itself
-    ],
-)
-def test_which_includes_of_headers_count(tmp_path: Path, text: str, lost: list[str]) -> None:
-    made(tmp_path / "ck/a.hpp", text)
-    made(tmp_path / "ck/config.h")
-    assert [header for header, _ in composable_kernel.missing_headers({"ck/a.hpp": "torch"}, [tmp_path])] == lost
-
-
-# -- resources ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_folder_for_temporary_files_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
-    found = only(software.resources(scene(tmp_path)), "folders.temporary")
-    assert (found.level, "there is no such folder" in found.found) == (PROBLEM, True)
-
-
-def test_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.system.hardware.available_memory", lambda: 1 << 30)
-    assert only(software.resources(scene(tmp_path)), "resources.memory").level is WARNING
 
 
 # -- what is printed ----------------------------------------------------------------------------------------------------

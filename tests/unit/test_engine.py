@@ -17,14 +17,13 @@ from typing import Any
 
 import pytest
 
-from runner.core.events import Activity
 from runner.execute.base import Execution, Job
 from runner.execute.local.engine import Engine
 from runner.execute.local.pool import Grace, Limits
 from runner.execute.local.running import LocalJob
 from runner.execute.local.spawn import ZygoteProcess
 from runner.execute.local.workers import Worker
-from runner.plan.resources import Capacity, Environment, Needs, Room
+from runner.plan.resources import Capacity, Environment, Needs
 from runner.worker.process import zygote
 
 ANSWER = """\
@@ -140,18 +139,6 @@ def test_jobs_that_a_zygote_never_forks_for_are_run_without_it(tmp_path):
         assert (one.ending.timed_out, one.ending.exit_code, one.ending.phase) == (False, 0, "api")
 
 
-def test_an_execution_says_when_it_began_on_which_worker_and_gpus(tmp_path):
-    before = time.time()
-    capacity = Capacity(jobs=2, cores=2.0, memory=1 << 40, gpus=2, gpu_memory=1 << 30)
-    jobs = [a_job(tmp_path, "none"), a_job(tmp_path, "one", needs=Needs(gpu_memory=1)), a_job(tmp_path, "two", needs=Needs(gpus=2))]
-    with engine_with(Starter(zygotes=Stuck)) as engine:
-        done = {one.job.name: one for one in engine.run(jobs, capacity)}
-    assert {name: one.gpus for name, one in done.items()} == {"none": (), "one": (0,), "two": (0, 1)}
-    assert len({one.worker for one in done.values()} - {0}) == 3
-    for one in done.values():
-        assert before - 0.1 <= one.begun <= one.begun + one.seconds <= time.time() + 0.1
-
-
 THREADS = "the zygote has 2 threads (python, python)"
 
 
@@ -227,32 +214,6 @@ def test_a_stopped_zygote_continues(sleeper):
     asleep.wake()
 
 
-def test_a_template_that_the_system_gives_no_process_says_so(monkeypatch):
-    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    monkeypatch.setattr(zygote, "_FORK_SECONDS", 0.15)
-    for name in ("signal", "set_wakeup_fd"):
-        monkeypatch.setattr(zygote.signal, name, lambda *_, **__: None)
-    tries = []
-
-    def fork() -> int:
-        tries.append(time.monotonic())
-        raise BlockingIOError(11, "Resource temporarily unavailable")
-
-    monkeypatch.setattr(os, "fork", fork)
-    made = zygote.Zygote(theirs)
-    made._fork(7, theirs.fileno())
-    assert select.select([mine], [], [], 0)[0]
-    assert json.loads(mine.recv(1000)) == {
-        "refused": 7,
-        "why": "fork failed: Resource temporarily unavailable",
-    }
-    assert len(tries) > 1
-    for end in (made._wake, made._waker):
-        os.close(end)
-    mine.close()
-    theirs.close()
-
-
 # -- workers that answer and do not end -------------------------------------------------------------------------------
 
 ANSWER_AND = """\
@@ -316,12 +277,6 @@ def test_a_worker_that_answers_and_then_ends_by_itself_is_judged_by_its_end(tmp_
     assert done.left_over == ""
 
 
-def test_what_was_not_answered_is_late_as_ever(tmp_path):
-    ((_, done, _),) = one_after_another(Starter("import time; time.sleep(600)"), tmp_path, ["stays"], timeout=0.2)
-    assert done.ending.timed_out
-    assert done.left_over == ""
-
-
 class Kept(Stuck):
     """A zygote that is there, and whose workers are ready at once and never end."""
 
@@ -334,41 +289,6 @@ class Kept(Stuck):
 
 
 WARM = "socket_ = socket.socket(fileno=os.dup(int(sys.argv[1]))); socket_.send(socket_.recv(1 << 16)) if len(sys.argv) == 2 else None"
-
-
-class Starting(Stuck):
-    """A zygote that still starts torch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_ready = False
-
-
-@pytest.mark.parametrize(("kind", "waits_for"), [(Starting, "starting"), (Stuck, "warming")])
-def test_a_zygote_or_a_worker_that_starts_is_reported_since_when(tmp_path, kind, waits_for):
-    with engine_with(Starter(zygotes=kind), spares=1) as engine:
-        assert engine.activity == Activity()
-        begun = time.monotonic()
-        engine.again(a_job(tmp_path, "a", timeout=9, environment=Environment(kinds=frozenset(["cuda"]))))
-        engine._start(Room(room(1)))
-        ended = time.monotonic()
-        since = getattr(engine.activity, waits_for)
-        assert begun - 0.001 <= since <= ended
-        assert engine.activity == replace(Activity(), **{waits_for: since})
-
-
-def test_a_spare_that_warms_up_beside_a_case_is_not_waited_for(tmp_path):
-    with engine_with(Starter(zygotes=Stuck), spares=2) as engine:
-        taken = Room(room(1))
-        for name in "ab":
-            engine.again(a_job(tmp_path, name, timeout=9, environment=Environment(kinds=frozenset(["cuda"]))))
-        engine._start(taken)
-        first, *_ = engine.pool
-        first.is_warm = True
-        engine._start(taken)
-        assert [case.name for case in engine.activity.running] == ["a"]
-        assert any(not worker.is_warm for worker in engine.pool)
-        assert engine.activity.warming is None
 
 
 def test_workers_that_went_with_their_zygote_take_no_room_of_spares(tmp_path):
@@ -504,38 +424,6 @@ def test_cases_spread_over_the_gpus_and_each_worker_is_told_which_it_sees(tmp_pa
     assert {name: leased[name] for name in "45"} == {"4": (0, 1), "5": ()}
     assert {name: seen[name] for name in "0123"} == {name: leased[name] for name in "0123"}
     assert (seen["4"], seen["5"]) == ((), ())  # all GPUs
-
-
-def test_a_worker_whose_spec_says_which_gpus_it_sees_is_not_pinned(tmp_path):
-    capacity = Capacity(jobs=2, cores=8.0, memory=1 << 40, gpus=2, gpu_memory=4 << 30)
-    job = a_job(tmp_path, 0, "ends", environment=of_gpu(CUDA_VISIBLE_DEVICES="1,0"), needs=Needs(gpu_memory=1))
-    with engine_with(Starter(zygotes=Kept), SOON, spares=2) as engine:
-        list(engine.run([job], capacity))
-        assert {worker.gpus for worker in engine.pool} <= {()}
-        engine.pool.close_zygotes()
-    with engine_with(Starter(zygotes=Kept)) as engine:
-        engine.again(job)
-        while not engine.pool.busy:
-            engine._start(Room(capacity))
-            engine.pool.wait(0.1)
-        assert [worker.gpus for worker in engine.pool] == [()]
-
-
-@pytest.mark.parametrize(("memory", "started", "workers"), [(1, ["now", "second"], 2), (9, ["now"], 3)], ids=["place-taken", "place-free"])
-def test_a_worker_is_started_only_for_a_place_that_no_other_job_takes(tmp_path, memory, started, workers):
-    """A case runs in one of two places, and an environment has an idle worker: its case takes the other place, if its GPU has memory."""
-    here, there = of_gpu(A="here"), of_gpu(A="there")
-    capacity = Room(Capacity(jobs=2, cores=9.0, memory=1 << 40, gpus=1, gpu_memory=9))
-    with engine_with(Starter(zygotes=Stuck), zygotes=2) as engine:
-        for name, environment, needs in [("now", here, 1), ("first", here, 1), ("second", there, memory)]:
-            if name != "first":
-                engine.pool.start_zygote(environment)
-                engine.pool.start(environment)
-            engine.again(a_job(tmp_path, name, environment=environment, needs=Needs(gpu_memory=needs)))
-            if name != "first":
-                engine._start(capacity)
-        assert [worker.running.job.name for worker in engine.pool.busy] == started
-        assert len(list(engine.pool)) == workers
 
 
 def test_a_warm_up_is_timed_and_its_problem_is_a_warning(tmp_path):

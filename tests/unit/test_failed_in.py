@@ -15,11 +15,10 @@ from runner.core.observation import Ending
 from runner.core.options import RunOptions
 from runner.core.outcomes import Outcome
 from runner.execute.base import Execution, Job
-from runner.plan import schedule
 from runner.record.run_folder import REPORTS
 from runner.run.earlier_runs import with_failed
 from tests.conftest import GOOD
-from tests.fakes import FakeExecutor, case, use_executor
+from tests.fakes import FakeExecutor, use_executor
 from tests.recorded import recorded, run_of, write_run
 
 ABSENT = GOOD + "requires: [{module: no_such_module_here}]\n"
@@ -87,23 +86,6 @@ def test_only_what_fails_a_run_is_selected(executor: FakeExecutor, capsys: pytes
     assert "1 case was not run in earlier, and is not selected (--resume runs what is left)" in capsys.readouterr().err
 
 
-def test_nothing_failed(executor: FakeExecutor, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "--failed-in", recorded_run("old", one=Outcome.XFAIL, two=Outcome.PASS)]) == ExitCode.NOTHING
-    assert "no case is selected: no case failed in earlier\n" in capsys.readouterr().err
-
-
-def test_a_case_on_request_was_requested_then(executor: FakeExecutor) -> None:
-    assert main(["run", "--failed-in", recorded_run("old", later=Outcome.FAIL, one=Outcome.PASS)]) == ExitCode.FAILED
-    assert ran() == {"later"}
-
-
-def test_cases_that_are_not_read_are_counted(executor: FakeExecutor, capsys: pytest.CaptureFixture[str]) -> None:
-    name = recorded_run("old", one=Outcome.FAIL, lost=Outcome.FAIL)
-    assert main(["run", "specs", "--failed-in", name]) == ExitCode.FAILED
-    assert ran() == {"one"}
-    assert "1 of the 2 cases that failed in earlier are not among the cases that were read" in capsys.readouterr().err
-
-
 def test_shards_of_failed_cases_are_the_whole_selection(executor: FakeExecutor) -> None:
     name = recorded_run("old", one=Outcome.FAIL, two=Outcome.CRASH, three=Outcome.PASS)
     whole: set[str] = set()
@@ -135,35 +117,12 @@ def test_what_cannot_be_selected(line: str, message: str, executor: FakeExecutor
     assert message in capsys.readouterr().err
 
 
-def test_a_truncated_run_says_so(executor: FakeExecutor, capsys: pytest.CaptureFixture[str]) -> None:
-    text = Path(recorded_run("old", one=Outcome.FAIL), "run.jsonl").read_text().splitlines()
-    Path("old/run.jsonl").write_text("\n".join(text[:-1]) + "\n")
-    assert main(["run", "--failed-in", "old"]) == ExitCode.FAILED
-    assert ran() == {"one"}
-    assert "earlier was cut off: what it would have run later is not known" in capsys.readouterr().err
-
-
 # the order
 
 
 def order(*arguments: str) -> list[str]:
     main(["run", "specs", "--backend", "cpu", "--select", "one*", "--select", "two*", *arguments])
     return [line["case_id"].partition("[")[0] for line in latest() if line["kind"] == "case"]
-
-
-def test_ranks_come_before_durations_and_exclusive_cases_stay_last() -> None:
-    cases = [case(id=f"area/{name}[backend=x]") for name in "abc"]
-    alone = case(id="area/d[backend=x]", exclusive=True)
-    ids = {name: f"area/{name}[backend=x]" for name in "abcd"}
-    seconds = {ids["a"]: 1.0, ids["b"]: 5.0, ids["c"]: 3.0, ids["d"]: 9.0}
-
-    def ordered(**ranks: float) -> str:
-        found = schedule.order([*cases, alone], seconds, ranks={ids[name]: rank for name, rank in ranks.items()})
-        return "".join(one.id[5] for one in found)
-
-    assert ordered() == "bcad"
-    assert ordered(a=1.0) == "abcd"
-    assert ordered(d=1.0, c=0.5, a=0.1) == "cabd"
 
 
 def test_failed_first_looks_at_the_latest_run_too(executor: FakeExecutor) -> None:

@@ -1,6 +1,5 @@
 """Runs on a fleet whose nodes are fakes: placement, tokens, losses, health checks, late nodes, resume. Real nodes: test_fleet_on_ray."""
 
-import json
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from runner.cli.parser import main
 from runner.core.diagnostics import InvalidSpecs
 from runner.core.exit_codes import ExitCode
 from runner.execute.base import Execution, Job
-from runner.execute.ray.link import NAME, Lost, Opened, named
+from runner.execute.ray.link import NAME, Lost, Opened
 from runner.language.lab import read_lab
 from runner.run.fleet import options as fleet_options
 from tests.fakes import FACTS, use_executor
@@ -59,15 +58,6 @@ def test_the_jobs_of_a_lost_node_run_elsewhere_and_none_is_counted_twice(
     assert {result.node["name"] for result in results().values()} == {"well"}, "no check of the lost node followed its results"
     assert "node doomed was lost: its plug was pulled" in capsys.readouterr().err
     assert set(link.fakes["well"].ran) == set(results())
-
-
-@pytest.mark.nightly(reason="the loss of a node is always tested")
-def test_what_comes_of_a_node_that_was_given_up_is_dropped(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    use_fleet(monkeypatch, FakeNode("doomed", dies_after=1, speaks_after_death=True), FakeNode("well"))
-    assert run() == ExitCode.OK
-    assert outcomes() == ["PASS"] * 8
 
 
 def test_cases_without_a_node_are_not_run_with_the_reason_and_a_local_run_resumes_them(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,32 +144,6 @@ def test_a_node_that_answers_what_it_was_not_asked_is_quarantined_and_no_case_is
     assert f"node odd is quarantined: it sent '{kind}' and was not asked for it" in capsys.readouterr().err
 
 
-@pytest.mark.nightly(reason="the loss of a node is always tested")
-def test_a_case_that_takes_two_nodes_with_it_takes_no_third(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (here / "spec.yaml").write_text(SPEC.replace("[1, 2, 3, 4, 5, 6, 7, 8]", "[1]").replace('"{{ size }}"', '"{{ size }}"'))
-    nodes = [FakeNode(name, dies_after=0) for name in ("a", "b", "c")]
-    use_fleet(monkeypatch, *nodes)
-    # canaries are jobs too: the nodes live until they have a case
-    for node in nodes:
-        node.dies_after = -1
-        node.answer = _dies_with_a_case(node)
-    assert run() == ExitCode.FAILED
-    (result,) = results().values()
-    assert result.outcome.label == "NOT_RUN"
-    assert "the nodes that had it were lost before it ended (a: " in result.reason
-    assert sum(node.dies_after == 0 for node in nodes) == 2
-
-
-def _dies_with_a_case(node: FakeNode) -> Any:
-    def answer(job: Job) -> Execution | None:
-        if not job.name.startswith("canary"):
-            node.dies_after = 0
-            return None
-        return passes(job)
-
-    return answer
-
-
 def test_a_case_goes_to_the_node_that_has_what_it_requires_or_is_unavailable(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "spec.yaml").write_text(f"requires: [{{mkldnn: float16}}]\n{SPEC}")
     (here / "none.yaml").write_text(f"requires: [{{gpus: '>=2'}}]\n{SPEC}")
@@ -246,29 +210,6 @@ def test_options_of_a_fleet_that_contradict_each_other(
 ) -> None:
     assert main(["run", "spec.yaml", *words]) == ExitCode.USAGE
     assert problem in capsys.readouterr().err
-
-
-@pytest.mark.nightly(reason="runs of shards by id are always tested in test_merge.py")
-def test_the_shards_of_a_work_order_are_what_runs_execute(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (here / "other.yaml").write_text(f"requires: [{{module: json}}]\n{SPEC}")
-    assert main(["list", "spec.yaml", "other.yaml", "--shards", "3", "--shard-by", "label"]) == ExitCode.OK
-    order = json.loads(capsys.readouterr().out)
-    assert order["cases"] == sum(shard["cases"] for shard in order["shards"]) == 16
-    assert len({shard["label"] for shard in order["shards"]}) == 2
-    use_executor(monkeypatch, passed)
-    for shard in order["shards"]:
-        assert main(shard["command"][1:]) in (ExitCode.OK, ExitCode.NOTHING)
-        assert len(results(shard["out"])) == shard["cases"]
-    assert main(order["merge"][1:]) == ExitCode.OK
-    assert len(results("whole")) == 16
-
-
-def test_fewer_shards_than_labels_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "other.yaml").write_text(f"requires: [{{module: json}}]\n{SPEC}")
-    assert main(["list", "spec.yaml", "other.yaml", "--shards", "1", "--shard-by", "label"]) == ExitCode.USAGE
-    assert "1 shards by label: the selection has 2 labels" in capsys.readouterr().err
 
 
 ONE_GRAPH = SPEC.replace("expect: [{close: {to: eager}}]", "expect: [{close: {to: eager}}, {counter: {stats.unique_graphs: 1}}]")
@@ -386,50 +327,6 @@ def test_a_node_that_joins_late_and_is_not_as_it_should_be_gets_no_case(
     assert f"node late is quarantined: {problem}" in capsys.readouterr().err
 
 
-def test_a_node_that_joins_takes_over_from_one_that_is_lost(
-    twenty: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    use_fleet(monkeypatch, early("doomed", dies_after=3), FakeNode("late", joins_after=1))
-    assert run() == ExitCode.OK
-    assert outcomes() == ["PASS"] * 20
-    assert {result.node["name"] for result in results().values()} == {"late"}
-    assert "node doomed was lost: its plug was pulled" in capsys.readouterr().err
-
-
-def test_a_node_that_joins_and_is_lost_before_it_has_a_case_changes_nothing(
-    twenty: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    use_fleet(monkeypatch, early(), FakeNode("late", joins_after=1, dies_after=0))
-    assert run() == ExitCode.OK
-    assert outcomes() == ["PASS"] * 20
-    assert {result.node["name"] for result in results().values()} == {"old"}
-    assert "node late was lost: its plug was pulled" in capsys.readouterr().err
-
-
-def test_a_further_attempt_runs_on_a_node_that_joined_only_if_that_is_like_the_first(twenty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    nodes = [FakeNode(name, joins_after=1, facts={"driver": driver}) for name, driver in (("other", "9"), ("like", "1"))]
-    use_fleet(monkeypatch, early(facts={"driver": "1"}), *nodes)
-    assert run("--repeat", "2") == ExitCode.OK
-    attempts = [part.node["name"] for result in results().values() for part in (result, *result.attempts)]
-    assert set(attempts) == {"old", "like"}
-
-
-def test_nodes_have_names_of_their_own_whenever_they_join() -> None:
-    def listed(**labels: str) -> list[dict[str, Any]]:
-        return [{"node": key, "labels": {NAME: label}} for key, label in labels.items()]
-
-    names: dict[str, str] = {}
-    assert {node.key: node.name for node in named(listed(a="x", b="x", c="y", d="x-2"), names)} == {
-        "a": "x",
-        "b": "x-2",
-        "c": "y",
-        "d": "x-2-2",
-    }
-    # c is gone, and two further ones came: a name is not used twice, for the journal names nodes
-    later = {node.key: node.name for node in named(listed(a="x", b="x", e="y", f="x"), names)}
-    assert later == {"a": "x", "b": "x-2", "e": "y-2", "f": "x-3"}
-
-
 def test_a_name_whose_nodes_are_lost_again_and_again_is_not_used_any_more(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cases whose results were held would run again without an end."""
     (here / "spec.yaml").write_text(spec_of(80))
@@ -504,9 +401,36 @@ def test_an_address_without_a_head_is_refused_before_a_folder_is_made(
     assert not (here / "out").exists()
 
 
-def test_a_run_that_was_killed_before_its_first_line_says_how_to_go_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run on a fleet writes its header when its nodes have answered; a kill before that leaves an empty journal."""
-    (here / "out").mkdir()
-    (here / "out" / "run.jsonl").touch()
-    assert main(["run", "spec.yaml", "--resume", "out"]) == ExitCode.USAGE
-    assert "ended before anything was recorded; write the same command with --out out in place of --resume" in capsys.readouterr().err
+@pytest.mark.nightly(reason="the loss of a node is always tested")
+def test_what_comes_of_a_node_that_was_given_up_is_dropped(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use_fleet(monkeypatch, FakeNode("doomed", dies_after=1, speaks_after_death=True), FakeNode("well"))
+    assert run() == ExitCode.OK
+    assert outcomes() == ["PASS"] * 8
+
+
+@pytest.mark.nightly(reason="the loss of a node is always tested")
+def test_a_case_that_takes_two_nodes_with_it_takes_no_third(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "spec.yaml").write_text(SPEC.replace("[1, 2, 3, 4, 5, 6, 7, 8]", "[1]").replace('"{{ size }}"', '"{{ size }}"'))
+    nodes = [FakeNode(name, dies_after=0) for name in ("a", "b", "c")]
+    use_fleet(monkeypatch, *nodes)
+    # canaries are jobs too: the nodes live until they have a case
+    for node in nodes:
+        node.dies_after = -1
+        node.answer = _dies_with_a_case(node)
+    assert run() == ExitCode.FAILED
+    (result,) = results().values()
+    assert result.outcome.label == "NOT_RUN"
+    assert "the nodes that had it were lost before it ended (a: " in result.reason
+    assert sum(node.dies_after == 0 for node in nodes) == 2
+
+
+def _dies_with_a_case(node: FakeNode) -> Any:
+    def answer(job: Job) -> Execution | None:
+        if not job.name.startswith("canary"):
+            node.dies_after = 0
+            return None
+        return passes(job)
+
+    return answer

@@ -12,9 +12,8 @@ from runner.core.results import CaseResult
 from runner.report import TEXT_LIMIT
 from runner.report.junit import write_junit, write_stub
 from tests.hostile import HOSTILE
-from tests.readers import FAILED, PASSED, READERS, SKIPPED, XSD, RefusedError, dorny, gitlab, jenkins_xunit, mikepenz
+from tests.readers import FAILED, PASSED, READERS, SKIPPED, XSD, RefusedError, jenkins_xunit
 from tests.unit.test_junit import COUNTER, HEADER, etree, result, several
-from tests.unit.test_junit import XSD as OURS
 
 FLAVOURS = ("default", "strict")
 OF_FLAVOUR = [(name, flavour) for name in READERS for flavour in FLAVOURS if (name, flavour) != ("jenkins-xunit", "default")]
@@ -74,13 +73,6 @@ def test_strict_is_valid_for_the_plugin_and_default_is_not(tmp_path: Path) -> No
         jenkins_xunit(report(tmp_path, result()))
 
 
-def test_a_flaky_case_that_may_pass_is_valid_too(tmp_path: Path) -> None:
-    header = dataclasses.replace(HEADER, options={**HEADER.options, "flaky": "pass"})
-    write_junit(tmp_path / "a.xml", header, [several(Outcome.FLAKY, Outcome.FAIL, Outcome.PASS)], flavour="strict")
-    (seen,) = jenkins_xunit((tmp_path / "a.xml").read_bytes())
-    assert (seen.status, seen.flaky) == (PASSED, 1)
-
-
 def test_strict_loses_nothing_but_the_place(tmp_path: Path) -> None:
     """What stands in attributes and properties of the default flavour stands in the texts of the strict one."""
     offline = result(1, Outcome.OFFLINE_PASS, target="hip:gfx942", level="O3")
@@ -95,27 +87,8 @@ def test_strict_loses_nothing_but_the_place(tmp_path: Path) -> None:
     assert kept == [(one.tag, dict(one.attrib)) for one in strict.iter()]
 
 
-def test_each_place_is_where_a_reader_annotates(tmp_path: Path) -> None:
-    (seen,) = mikepenz(report(tmp_path, result()))
-    assert seen.place == "specs/area/sub/one.yaml:12"
-    assert gitlab(report(tmp_path, result()))[0].place == "specs/area/sub/one.yaml"
-
-
-def test_the_readers_refuse_what_the_real_ones_refuse() -> None:
-    """Otherwise they would show nothing about our file."""
-    with pytest.raises(RefusedError):
-        dorny(b"<testsuites><testsuite><testcase name='a' classname='b' time='1'/></testsuite></testsuites>")
-    for name in ("buildkite", "jenkins-junit"):
-        with pytest.raises(RefusedError):
-            READERS[name](b"<testsuites><testsuite name='s'><testcase time='1'/></testsuite></testsuites>")
-    twice = b"<testsuites><testsuite><testcase name='a'><failure>x</failure></testcase><testcase name='a'/></testsuite></testsuites>"
-    assert len(gitlab(twice)) == 1
-    assert READERS["azure"](b"<testsuites>\x01</testsuites>") == []
-
-
 # -- attachments and cut texts ------------------------------------------------------------------------------------------
 
-FILECHECK = dataclasses.replace(COUNTER, kind="filecheck")
 CODE = ("code-0-0.txt", "code-1-0.txt", "graph-0-joint-0.txt")
 
 
@@ -141,12 +114,6 @@ def test_the_code_that_a_failed_filecheck_looked_at_is_attached(
         assert seen.attachments == tuple(f"{tmp_path}/run/cases/00001/{file}" for file in files)
 
 
-def test_few_of_many_files_of_code_are_attached(tmp_path: Path) -> None:
-    code = tuple(f"code-0-{number}.txt" for number in range(100))
-    (seen,) = gitlab(report(tmp_path, result(code=code, folder="cases/00001", verdicts=(FILECHECK,)), folder=tmp_path))
-    assert seen.attachments == tuple(f"{tmp_path}/cases/00001/{name}" for name in code[:10])
-
-
 def cut(text: str, file: str) -> bool:
     return "is left out; the whole is in" in text and file in text
 
@@ -158,17 +125,6 @@ def test_cut_output_names_the_file_with_the_whole(tmp_path: Path, name: str) -> 
     assert cut(root.findtext(".//system-out" if name == "stdout" else ".//system-err"), f"{tmp_path}/run/cases/00007/{name}.txt")
 
 
-@pytest.mark.parametrize("name", ["stdout", "stderr"])
-def test_cut_output_of_an_attempt_names_its_own_file(tmp_path: Path, name: str) -> None:
-    made = several(Outcome.FAIL, Outcome.FAIL, Outcome.FAIL)
-    attempts = tuple(
-        dataclasses.replace(one, folder=f"cases/0000{number}", **{name: "word " * TEXT_LIMIT}) for number, one in enumerate(made.attempts)
-    )
-    root = etree.fromstring(report(tmp_path, dataclasses.replace(made, attempts=attempts), folder=tmp_path / "run"))
-    text = root.findtext(f".//rerunFailure/{'system-out' if name == 'stdout' else 'system-err'}")
-    assert cut(text, f"{tmp_path}/run/cases/00001/{name}.txt")
-
-
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_the_properties_of_the_run_stand_once(tmp_path: Path, flavour: str) -> None:
     specs = [result(number, spec=f"specs/{number}.yaml") for number in range(3)]
@@ -176,7 +132,3 @@ def test_the_properties_of_the_run_stand_once(tmp_path: Path, flavour: str) -> N
     assert [len(suite.findall("properties/property[@name='torch']")) for suite in root] == [1, 0, 0]
     stub = etree.fromstring(report(tmp_path, *specs, flavour=flavour, truncated=True))
     assert [len(suite.findall("properties/property[@name='torch']")) for suite in stub] == [1, 0, 0, 0]
-
-
-def test_the_default_flavour_is_what_our_own_schema_allows(tmp_path: Path) -> None:
-    OURS.assertValid(etree.fromstring(report(tmp_path, *every_outcome(folder="cases/00001", code=CODE), folder=tmp_path)))

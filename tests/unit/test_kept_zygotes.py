@@ -106,17 +106,6 @@ def test_a_worker_that_was_killed_is_reaped_before_the_next_run(store: ZygoteSto
     zygote.end()
 
 
-def test_a_worker_of_which_the_run_does_not_know_is_killed(store: ZygoteStore, tmp_path: Path) -> None:
-    zygote = started(store, tmp_path)
-    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    assert zygote.fork(7, theirs.fileno())  # its 'started' was not read
-    theirs.close()
-    given_back(zygote)
-    assert store.lend("one") is zygote
-    zygote.end()
-    mine.close()
-
-
 def test_a_worker_that_cannot_be_reaped_ends_its_zygote(store: ZygoteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_zygotes, "_DRAIN_SECONDS", 0.1)
     zygote = started(store, tmp_path)
@@ -133,14 +122,6 @@ def test_a_zygote_that_was_killed_is_not_used(store: ZygoteStore, tmp_path: Path
     zygote.process.kill()
     wait_until_gone(zygote.process.pid)
     assert store.lend("one") is None
-    assert store.pids() == []
-
-
-def test_a_zygote_that_ended_during_the_run_is_not_kept(store: ZygoteStore, tmp_path: Path) -> None:
-    zygote = started(store, tmp_path)
-    zygote.process.kill()
-    assert "gone" in next_message(zygote)
-    given_back(zygote)
     assert store.pids() == []
 
 

@@ -1,6 +1,5 @@
 """The installed torch is read from files, and versions are compared by their release numbers."""
 
-import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +10,7 @@ from runner.core.diagnostics import UsageError
 from runner.system import availability
 from runner.system.installed_torch import (
     InstalledTorch,
-    facts_of_files,
     installed_torch,
-    minor,
     no_torch_reason,
     release,
     torch_at,
@@ -26,12 +23,6 @@ def package(folder: Path, text: str) -> Path:
     root.mkdir()
     (root / "version.py").write_text(text)
     return root
-
-
-@pytest.mark.parametrize("version", ["", "v2.13", "abc", "+cpu", "dev"])
-def test_release_refuses_version_without_number(version: str) -> None:
-    with pytest.raises(ValueError, match="not a version"):
-        release(version)
 
 
 @pytest.mark.parametrize(
@@ -51,10 +42,6 @@ def test_release(version: str, expected: tuple[int, ...]) -> None:
     assert release(version) == expected
 
 
-def test_minor() -> None:
-    assert minor("2.14.0a0+gitabc") == "2.14"
-
-
 @pytest.mark.parametrize(
     "text",
     ["", "__version__ = None\n", "__version__ = 'unknown'\n", "__version__ = make()\n", "git_version = 'abc'\n", "__version__ = (\n"],
@@ -62,13 +49,6 @@ def test_minor() -> None:
 def test_torch_without_version_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="the torch in here"):
         version_facts(text, "here")
-
-
-def test_facts_of_files_have_names_of_worker_facts(tmp_path: Path) -> None:
-    root = package(tmp_path, "__version__ = '2.12.0+cu130'\ncuda = '13.0'\ngit_version = 'abc'\nhip = None\n")
-    python = {"python": platform.python_version()}
-    assert facts_of_files(torch_at(root)) == {**python, "torch": "2.12.0+cu130", "torch_git": "abc", "cuda": "13.0"}
-    assert facts_of_files(None) == python
 
 
 def test_torch_at(tmp_path: Path) -> None:
@@ -80,11 +60,6 @@ def test_torch_at(tmp_path: Path) -> None:
     assert torch_at(root) == InstalledTorch(
         version="2.12.0+cu130", minor="2.12", root=root, builds={"cuda": "13.0", "hip": None, "xpu": None}, git="abc"
     )
-
-
-def test_facts_that_are_absent_are_none_or_empty(tmp_path: Path) -> None:
-    torch = torch_at(package(tmp_path, "__version__ = '2.13.0'\n"))
-    assert (set(torch.builds.values()), torch.git) == ({None}, "")
 
 
 @pytest.mark.parametrize(
@@ -111,19 +86,6 @@ def test_installed_torch_is_found_and_not_imported(tmp_path: Path) -> None:
         [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=240
     )
     assert (done.returncode, done.stdout.strip()) == (0, str(root)), done.stderr
-
-
-def test_a_folder_that_is_only_called_torch_is_no_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "torch").mkdir()
-    monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
-    assert installed_torch() is None
-
-
-def test_without_torch_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
-    assert installed_torch() is None
 
 
 def test_package_named_torch_without_version_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,12 @@
 
 import dataclasses
 import shlex
-from pathlib import Path
 
 import pytest
 
 from runner.cli.parser import parse
 from runner.cli.table import COMMANDS
-from runner.core.options import AuditOptions, ExecutionOptions, MergeOptions, RunOptions
+from runner.core.options import RunOptions
 from runner.run.preparation import option_texts
 
 LINES = {
@@ -49,65 +48,6 @@ def test_each_command_has_a_frozen_value_of_its_own(command: str) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(options, first, None)
     hash(options)  # nothing in it can be changed either
-
-
-def test_what_is_given_several_times_is_a_tuple() -> None:
-    options = run_options("a.yaml b --backends x.yaml --backends y.yaml --select one --select 'two *' --require cuda")
-    assert options.paths == (Path("a.yaml"), Path("b"))
-    assert options.backends == (Path("x.yaml"), Path("y.yaml"))
-    assert options.select == ("one", "two *")
-    assert (options.require, options.waivers) == (("cuda",), ())
-
-
-def test_run_and_audit_say_alike_how_cases_are_executed() -> None:
-    _, audit = parse(["audit"])
-    run = run_options()
-    assert isinstance(audit, AuditOptions)
-    names = [field.name for field in dataclasses.fields(ExecutionOptions)]
-    assert [getattr(audit, name) for name in names] == [getattr(run, name) for name in names]
-
-
-def test_merge_and_its_files() -> None:
-    _, options = parse(["merge", "one", "two", "--out", "whole", "--junit", "r.xml", "--json"])
-    assert options == MergeOptions(runs=("one", "two"), out=Path("whole"), junit=Path("r.xml"), github="auto", json=True)
-
-
-def test_the_journal_records_every_option_under_its_name() -> None:
-    """What --resume and merge compare: a journal of an older version has these names and texts."""
-    assert option_texts(run_options()) == {
-        "address": "",
-        "backend": "",
-        "backends": "",
-        "bench": "",
-        "executor": "local",
-        "fail-fast": "",
-        "failed-in": "",
-        "flaky": "fail",
-        "github": "auto",
-        "jobs": "auto",
-        "junit": "",
-        "junit-flavour": "default",
-        "lab": "",
-        "last-failed": "",
-        "memory-limit": "auto",
-        "min-executed": "1",
-        "order": "longest-first",
-        "out": "",
-        "paths": "",
-        "profile": "",
-        "repeat": "1",
-        "require": "",
-        "resume": "",
-        "retries": "0",
-        "select": "",
-        "shard": "",
-        "shard-by": "id",
-        "shuffle": "",
-        "tag": "",
-        "timeout": "300.0",
-        "timeout-factor": "1.0",
-        "waivers": "",
-    }
 
 
 def test_the_journal_records_what_was_given_as_text() -> None:

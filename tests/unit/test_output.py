@@ -86,12 +86,6 @@ def test_json_has_same_value_without_ci_commands(text: str, shown: str) -> None:
     assert escaping.plain(made) == made
 
 
-def test_a_line_is_one_line() -> None:
-    assert escaping.line("a\n::error::b\r\tc") == "a\\n::error::b\\r\\tc"
-    assert escaping.line("::error::b") == "\\x3a:error::b"
-    assert escaping.one_line("a\n\n::error::b\x0bc") == "a \\x3a:error::b\\x0bc"
-
-
 def test_our_own_colours_stay_and_others_go() -> None:
     stream = io.StringIO()
     output.paint(stream, "\x1b[31mFAIL\x1b[0m \x1b]0;title\x07\n\x1b[31m\n::error::x\n\rbar")

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from runner.cli.parser import main
-from runner.core.diagnostics import InvalidSpecs, UsageError
-from runner.language.backends import load_backends
-from runner.language.waivers import load_waivers
+from runner.core.diagnostics import UsageError
 from runner.record.run_folder import RunFolder, find_run, open_run
 from runner.report.junit import write_junit, write_stub
 from tests.fakes import ROOT
@@ -51,12 +49,6 @@ def test_a_report_is_written_once_into_a_named_pipe() -> None:
     assert Path("pipe").is_fifo()
 
 
-def test_a_report_into_a_device() -> None:
-    claim("/dev/null")
-    write_junit(Path("/dev/null"), HEADER, ())
-    assert Path("/dev/null").is_char_device()
-
-
 @pytest.mark.parametrize(
     ("path", "words"),
     [
@@ -73,11 +65,6 @@ def test_a_path_at_which_no_report_can_be(path: str, words: str) -> None:
         claim(path)
 
 
-def test_folders_of_a_report_are_made() -> None:
-    claim("none/below/report.xml")
-    assert Path("none/below").is_dir()
-
-
 def test_a_journal_that_is_no_file_is_named() -> None:
     for name, words in (("pipe", "a named pipe"), ("folder", "a folder"), ("link", "a link that leads nowhere")):
         Path(name).mkdir()
@@ -85,30 +72,6 @@ def test_a_journal_that_is_no_file_is_named() -> None:
         {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda path: path.symlink_to("none")}[name](journal)
         with pytest.raises(UsageError, match=f"{name}/run.jsonl is {words}"):
             find_run(name)
-
-
-def test_out_that_is_no_folder() -> None:
-    Path("file").write_text("")
-    os.mkfifo("pipe")
-    for name, words in (("file", "a file"), ("pipe", "a named pipe")):
-        with pytest.raises(UsageError, match=f"--out {name}: this is {words}, and no folder; name another"):
-            open_run(Path(name))
-
-
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_files_of_backends_and_waivers_are_called_what_they_are(make: object) -> None:
-    make("it.yaml")  # type: ignore[operator]
-    for read, words in ((load_backends, "a file of backends"), (lambda paths: load_waivers(paths, None), "a waiver file")):
-        with pytest.raises(InvalidSpecs) as caught:
-            read([Path("it.yaml")])
-        assert f"is not a regular file ({words} is a text file)" in str(caught.value.diagnostics[0])
-
-
-def test_merge_names_a_journal_that_is_no_file(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("run").mkdir()
-    os.mkfifo("run/run.jsonl")
-    assert main(["merge", "run"]) == 2
-    assert "run/run.jsonl is a named pipe" in capsys.readouterr().err
 
 
 # -- one report of two runs -----------------------------------------------------------------------------------------

@@ -86,11 +86,6 @@ def test_what_is_believed_of_the_messages_of_a_worker(pipe: Pipe, data: list[byt
     assert bool(inbox.problem) is bool(problem)
 
 
-def test_an_observation_that_is_nothing_is_an_answer(pipe: Pipe) -> None:
-    inbox = pipe.send(dumps({"observation": None, "word": WORD}))
-    assert (inbox.has_answer, inbox.observation) == (True, None)
-
-
 @pytest.mark.parametrize("data", [[dumps({"phase": "b"})] * 10, [b"x" * 40] * 10], ids=["good-messages", "no-end-of-a-line"])
 def test_a_flood_is_refused(pipe: Pipe, monkeypatch: pytest.MonkeyPatch, data: list[bytes]) -> None:
     monkeypatch.setattr(running, "MAX_MESSAGE", 100)
@@ -130,16 +125,6 @@ def test_a_pipe_at_its_end_keeps_its_number_until_it_is_closed_once(pipe: Pipe) 
         assert not pipe.inbox.read()
     finally:
         os.close(other)
-
-
-def test_a_pipe_that_cannot_be_read_is_at_its_end(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> bytes:
-        raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(running.os, "read", refuse)
-        assert not pipe.inbox.read()
-    assert pipe.inbox.is_at_end
 
 
 # -- the control socket -----------------------------------------------------------------------------------------------
@@ -185,31 +170,6 @@ def test_what_our_own_code_would_not_say_makes_it_odd_and_ends_nothing(ends, tmp
     assert worker.broke_protocol
 
 
-def test_it_is_warm_when_it_was_told_to_be(ends):
-    worker, theirs = ends
-    worker.warm_up(["cuda"], until=1.0)
-    theirs.send(b'{"warm": ["cuda"]}')
-    assert worker.listen()
-    assert worker.is_warm
-    assert not worker.broke_protocol
-
-
-def test_it_has_hung_up(ends):
-    worker, theirs = ends
-    theirs.close()
-    assert not worker.listen()
-
-
-def test_the_time_of_a_case_begins_with_its_process(ends, tmp_path, monkeypatch):
-    worker, theirs = ends
-    given(worker, theirs, tmp_path)
-    assert worker.running is not None
-    begun = worker.running.begun
-    monkeypatch.setattr(running.time, "monotonic", lambda: begun + 100)
-    worker.running.restart_clock()
-    assert (worker.running.begun, worker.running.deadline) == (begun + 100, begun + 109)
-
-
 # -- output files -----------------------------------------------------------------------------------------------------
 
 
@@ -226,14 +186,6 @@ def content(descriptor: int) -> bytes:
     return os.pread(descriptor, 1 << 24, 0)
 
 
-def test_what_is_short_stays_whole(file):
-    text = b"x" * running.MOST
-    os.write(file, text)
-    assert not running.bound(file)
-    assert not running.cut(file)
-    assert content(file) == text
-
-
 def test_of_a_flood_the_disk_is_given_back_and_no_byte_of_the_end_is_lost(file):
     os.write(file, b"first" * (1 << 20) + b"the end")
     os.fsync(file)
@@ -248,20 +200,6 @@ def test_of_a_flood_the_disk_is_given_back_and_no_byte_of_the_end_is_lost(file):
     assert content(file).endswith(b"firstthe end, and more")
     assert len(content(file)) == len(running.LOST) + running.END
     assert not running.cut(file)
-
-
-def test_a_file_system_without_holes_keeps_the_end_too(file, monkeypatch):
-    class NoHoles:
-        def fallocate(self, *_: object) -> int:
-            return -1
-
-    monkeypatch.setattr(running, "_libc", NoHoles())
-    os.write(file, b"first" * (1 << 20) + b"the end")
-    os.fsync(file)
-    assert running.bound(file)
-    os.write(file, b", and more")
-    assert content(file).startswith(running.LOST)
-    assert content(file).endswith(b"firstthe end, and more")
 
 
 def test_a_full_disk_is_no_error_of_ours(file, monkeypatch):

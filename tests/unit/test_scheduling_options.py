@@ -90,19 +90,6 @@ def test_a_seed_gives_an_order_and_stands_in_the_journal(run: Run) -> None:
     assert header()["shuffle"] == ""
 
 
-def test_a_seed_that_is_not_given_is_told(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    found = run("--shuffle")
-    seed = header()["shuffle"]
-    assert f"the cases run in a random order, which --shuffle {seed} repeats" in capsys.readouterr().err.splitlines()
-    assert run("--shuffle", seed) == found
-
-
-@pytest.mark.parametrize("text", ["specs", "-1", "1.5", "", "٣", "9" * 20])
-def test_what_is_no_seed(text: str, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", f"--shuffle={text}"]) == ExitCode.USAGE
-    assert f"'{text}' is no seed: write a whole number, or write --shuffle behind the paths" in capsys.readouterr().err
-
-
 def test_each_job_knows_what_it_needs(run: Run, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule.hardware, "cores", lambda: 8.0)
     run("--memory-limit", "4GiB")
@@ -120,8 +107,3 @@ def test_the_limit_of_memory(
     monkeypatch.setattr(schedule.hardware, "available_memory", lambda: 24 * GIB)
     run(*arguments)
     assert {job.memory_limit for job in executor.jobs} == {limit}
-
-
-def test_a_limit_that_is_none_ends_before_anything_is_read(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "nowhere", "--memory-limit", "4G"]) == ExitCode.USAGE
-    assert capsys.readouterr().err.startswith("torch-conformance: --memory-limit 4G: write a size with its unit, for example 4GiB")

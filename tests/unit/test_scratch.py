@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.diagnostics import UsageError
 from runner.system import scratch
 from tests.fakes import ROOT, environment, program
 
@@ -39,18 +38,6 @@ def test_path_with_characters_that_torch_splits_is_refused(name: str, tmp_path: 
     assert "splits the compiler's command line" in scratch.problem_of(tmp_path / name / "below")
 
 
-@pytest.mark.parametrize("name", ["ä", "a$b", "a;b", "(a)", "a#b", "a&b", "a*b", "日本", "a,b", "a=b", "a:b", "{{a}}", "%41", "-a", "~"])
-def test_what_torch_can_take_is_taken(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).mkdir()
-    assert scratch.problem_of(tmp_path / name, free=lambda _: ROOM) == ""
-
-
-def test_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
-    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
-    folder.mkdir()
-    assert "not UTF-8" in scratch.problem_of(folder)
-
-
 @pytest.mark.parametrize(
     ("room", "words"),
     [
@@ -70,12 +57,6 @@ def test_noexec_folder_is_refused_and_probe_is_removed(tmp_path: Path) -> None:
     assert "noexec" in scratch.problem_of(tmp_path, free=lambda _: ROOM, execute=forbidden)
     assert scratch.problem_of(tmp_path, free=lambda _: ROOM) == ""
     assert list(tmp_path.iterdir()) == []
-
-
-def test_missing_folder_and_file_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    assert scratch.problem_of(tmp_path / "absent") == "there is no such folder"
-    assert scratch.problem_of(tmp_path / "file") == "this is not a folder"
 
 
 @pytest.mark.parametrize("command", ["run", "audit"])
@@ -102,16 +83,6 @@ def test_a_shortage_is_seen_while_cases_run(tmp_path: Path, monkeypatch: pytest.
     assert f"no space is left in {tmp_path} (4 MiB free)" in scratch.shortage(scratch.space_of(tmp_path / "run"))
     monkeypatch.setattr(scratch, "_free", lambda _: (1 << 30, 1))
     assert "no room is left for files" in scratch.shortage(scratch.space_of(tmp_path / "run"))
-
-
-def test_compiler_message_about_full_disk_counts_only_with_little_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = "cpp_prefix.h:1490:2: fatal error: cannot write PCH file: No space left on device"
-    (tmp_path / "run").mkdir()
-    monkeypatch.setattr(scratch, "_free", lambda _: (100 << 20, None))
-    assert scratch.shortage(scratch.space_of(tmp_path / "run")) == ""
-    assert f"no space is left in {tmp_path} (100 MiB free)" in scratch.shortage(scratch.space_of(tmp_path / "run"), said)
-    monkeypatch.setattr(scratch, "_free", lambda _: (100 << 30, None))
-    assert scratch.shortage(scratch.space_of(tmp_path / "run"), said) == ""
 
 
 # -- afterwards -----------------------------------------------------------------------------------------------------
@@ -197,11 +168,3 @@ def test_a_file_system_without_locks_is_left_alone(base: Path, monkeypatch: pyte
     assert scratch.remove_dead(base) == 0
     one.close()
     assert not one.path.exists()
-
-
-def test_an_unusable_default_is_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TMPDIR", "TEMP", "TMP"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(scratch.tempfile, "gettempdir", lambda: str(tmp_path / "absent"))
-    with pytest.raises(UsageError, match=r"the folder for temporary files, .*/absent: there is no such folder; name another"):
-        scratch.check()

@@ -28,12 +28,6 @@ def request(words: Sequence[bytes]) -> bytes:
 # -- the protocol ---------------------------------------------------------------------------------------------------
 
 
-def test_a_request_is_read_as_it_was_written() -> None:
-    words = [b"SET", b"key", b"a\r\nb\0\xff" * 1000, b""]
-    stream = io.BytesIO(request(words) + request([b"PING"]))
-    assert [read_request(stream), read_request(stream), read_request(stream)] == [words, [b"PING"], []]
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -90,21 +84,6 @@ def test_a_case_has_a_server_of_its_own_that_counts(services: Services, tmp_path
         first.get(KEY)
 
 
-@pytest.mark.parametrize("protocol", [2, 3])
-def test_both_versions_of_the_protocol(services: Services, tmp_path: Path, protocol: int) -> None:
-    services.start("case", tmp_path)
-    with client(url_of(tmp_path), protocol=protocol) as connected:
-        assert connected.ping() is True
-        assert (connected.get(KEY), connected.set(KEY, b"1"), connected.get(KEY)) == (None, True, b"1")
-    assert services.stop("case").answered == {"GET": 2, "SET": 1}
-
-
-def test_a_case_without_traffic(services: Services, tmp_path: Path) -> None:
-    services.start("case", tmp_path)
-    assert client(url_of(tmp_path)).ping() is True
-    assert services.stop("case") == ServiceReport(name="redis"), "a handshake is no traffic"
-
-
 def test_keys_of_another_form_are_counted_apart(services: Services, tmp_path: Path) -> None:
     services.start("case", tmp_path)
     case = client(url_of(tmp_path))
@@ -148,15 +127,6 @@ def test_a_server_that_died_is_a_problem(services: Services, tmp_path: Path) -> 
     services._running["case"].process.kill()
     report = services.stop("case")
     assert report == ServiceReport(name="redis", problem="its server ended before the case did")
-
-
-def test_a_server_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "socketserver.py").write_text("raise ImportError('broken package')\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    services = Services(tmp_path)
-    services.start("case", tmp_path / "case")
-    assert not (tmp_path / "case" / SERVICES_FILE).exists()
-    assert services.stop("case").problem == "its server ended before the case did: ImportError: broken package"
 
 
 def test_a_server_that_was_killed_before_its_case_is_replaced(services: Services, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Code that Inductor generates for a simulated GPU, judged by texts made by hand: what is refused, and what can never pass."""
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,25 +12,21 @@ from runner.core.case import Availability, Case
 from runner.core.expectation import Status, StepFacts
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
-from runner.core.simulated import FIXED, PROPERTIES, REFUSED_CONFIG, TESTED_MINORS, VERSIONS, refusals
-from runner.core.targets import SIMULATED, TARGETS, Level, Target
-from runner.execute.offline import OfflineStarter
+from runner.core.simulated import refusals
+from runner.core.targets import SIMULATED, TARGETS, Level
 from runner.language.expand.cases import surroundings
 from runner.language.load import load
-from runner.plan.resources import compiler_of
-from runner.plan.schedule import environment_of
 from runner.system import availability
 from runner.system.capabilities import Machine
 from runner.vocabulary import offline
-from runner.vocabulary.expectations import EXPECTATIONS, MEASURES
+from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.offline import LEVELS, OF_SIMULATED, NotReported, level_of, of_compiler, with_amount
-from runner.worker.offline import simulated, zygote
+from runner.worker.offline import simulated
 from runner.worker.torch_compat import simulated_codegen, simulated_patches, simulated_shim
 from tests.fakes import HERE, backend, observation, seen, verdict_of
 
 AMD, NVIDIA = TARGETS["hip:gfx942"], TARGETS["cuda:sm_90"]
 HERE_AMD = surroundings(backend(SIMULATED), HERE, AMD.name)
-HERE_NVIDIA = surroundings(backend(SIMULATED), HERE, NVIDIA.name)
 
 SPEC = """\
 summary: A sum is one kernel
@@ -99,25 +94,6 @@ def test_a_function_with_targets_has_a_backend_of_its_own(tmp_path: Path) -> Non
     assert cases[0].target == "hip:gfx942"
 
 
-def test_a_simulated_target_shares_no_process_with_the_compiler_for_it(tmp_path: Path) -> None:
-    environment = environment_of(cases_of(tmp_path)[0])
-    assert compiler_of(environment) == "simulated hip:gfx942"
-    assert not environment.uses_accelerator
-    starter = OfflineStarter(1, tmp_path)
-    assert starter._zygote_module(environment) == "runner.worker.offline.zygote"
-    variables = starter._variables(environment, tmp_path)
-    assert variables["CUDA_VISIBLE_DEVICES"] == ""
-    assert variables["TORCH_CONFORMANCE_SIMULATED"] == str(tmp_path / "simulated")
-
-
-def test_variables_of_the_user_do_not_change_what_is_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/of/the/user")
-    variables = OfflineStarter(1, tmp_path)._variables(environment_of(cases_of(tmp_path)[0]), tmp_path)
-    assert "TORCHINDUCTOR_MAX_AUTOTUNE" not in variables
-    assert variables["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "inductor")
-
-
 @pytest.mark.parametrize(
     ("config", "compiled", "why"),
     [
@@ -134,11 +110,6 @@ def test_what_is_not_faithful_is_refused_with_evaluated_templates(config: Mappin
     found = list(refusals(config, compiled))
     assert bool(found) is bool(why)
     assert why in "".join(found)
-
-
-@pytest.mark.parametrize("name", REFUSED_CONFIG)
-def test_a_refused_option_is_one_of_torch(name: str) -> None:
-    assert name not in FIXED["config"]
 
 
 # -- availability ---------------------------------------------------------------------------------------------------
@@ -173,33 +144,11 @@ def test_a_simulation_is_available_where_it_was_tried(
 # -- the device -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", PROPERTIES)
-def test_each_property_has_a_source_and_fits_the_target(name: str) -> None:
-    known, target = PROPERTIES[name], TARGETS[name]
-    assert all(one.source for one in known.values())
-    assert known["warp_size"].value == target.warp_size
-    most = known.get("shared_memory_per_block_optin", known["shared_memory_per_block"])
-    assert most.value == target.shared
-    assert target.backend in VERSIONS
-
-
-def test_each_patch_says_why_and_replaces_something_once() -> None:
-    places = [(patch.owner, patch.name) for patch in simulated_patches.PATCHES]
-    assert len(set(places)) == len(places)
-    assert all(patch.why for patch in simulated_patches.PATCHES)
-
-
 def test_a_torch_without_a_replaced_name_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     row = simulated_patches.Patch("string", "no_such_name", lambda target: None, "an example")
     monkeypatch.setattr(simulated_patches, "PATCHES", (row,))
     with pytest.raises(LookupError, match=r"has no string\.no_such_name, which a simulated GPU replaces \(an example\)"):
         simulated_patches.install(AMD)
-
-
-def test_without_a_compiler_there_is_no_simulation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(simulated_shim.NoShim, match=r"g\+\+ is not installed"):
-        simulated_shim.built(tmp_path, tmp_path / "made")
 
 
 def test_the_library_is_built_once_for_a_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,46 +163,6 @@ def test_the_library_is_built_once_for_a_torch(tmp_path: Path, monkeypatch: pyte
     assert first == second != third
     assert (tmp_path / "g++.calls").read_text().count("x") == 2
     assert sorted(path.name for path in (tmp_path / "made").iterdir()) == sorted({first.name, third.name})
-
-
-def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _compiler(tmp_path, "echo 'shim.cpp:1: fatal error: no header' >&2; exit 1")
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    with pytest.raises(simulated_shim.NoShim, match="fatal error: no header"):
-        simulated_shim.built(tmp_path, tmp_path / "made")
-    assert list((tmp_path / "made").iterdir()) == []
-
-
-@pytest.mark.parametrize(("target", "cudnn"), [(NVIDIA, True), (AMD, False)])
-def test_a_target_of_nvidia_alone_has_cudnn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Target, cudnn: bool) -> None:
-    given: list[bool] = []
-
-    def load(root: Path, library: Path, *, cudnn: bool) -> None:
-        given.append(cudnn)
-        raise simulated_shim.NoShim("far enough")
-
-    monkeypatch.setattr(simulated_shim, "torch_root", lambda: tmp_path)
-    monkeypatch.setattr(simulated_shim, "built", lambda root, folder: tmp_path / "library")
-    monkeypatch.setattr(simulated_shim, "load", load)
-    with pytest.raises(simulated_shim.NoShim, match="far enough"):
-        zygote.install(target, tmp_path)
-    assert given == [cudnn]
-
-
-def test_torch_chooses_the_assembler_before_a_kernel_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[str] = []
-
-    class Code:
-        @staticmethod
-        def load(text: str) -> SimpleNamespace:
-            called.append(text)
-            return SimpleNamespace(triton_poi_one="the kernel")
-
-    tasks = SimpleNamespace(_set_triton_ptxas_path=lambda: called.append("assembler"))
-    monkeypatch.setitem(sys.modules, "torch._inductor.runtime.compile_tasks", tasks)
-    monkeypatch.setitem(sys.modules, "torch._inductor.codecache", SimpleNamespace(PyCodeCache=Code))
-    assert simulated_codegen.load(simulated_codegen.Source("triton_poi_one", "the text")) == "the kernel"
-    assert called == ["assembler", "the text"]
 
 
 def _compiler(folder: Path, script: str) -> None:
@@ -280,10 +189,6 @@ DEVICE = (
 )
 def test_a_canary_compares_the_device_of_the_wrapper(text: str, problem: str) -> None:
     assert next(simulated.device_problems(AMD, text), "") == problem
-
-
-def test_the_tested_releases_are_minors() -> None:
-    assert all(len(minor.split(".")) == 2 for minor in TESTED_MINORS)
 
 
 # -- what was generated ---------------------------------------------------------------------------------------------
@@ -315,15 +220,6 @@ def test_operators_that_are_not_shown_are_refused_by_name(names: list[str], refu
         simulated_codegen.refuse_operators(nodes)
     # torch may catch the exception: the recording remembers it
     assert bool(simulated_codegen.take().refused) is refused
-
-
-def test_metadata_of_several_kernels_differ_by_kernel() -> None:
-    found = simulated.merged({"a": {"num_warps": 4, "shared": 0, "kpack": 1}, "b": {"num_warps": 4, "shared": False}})
-    assert found == {"num_warps": 4, "shared": {"a": 0, "b": False}, "kpack": {"a": 1, "b": None}}
-
-
-def test_the_shared_memory_of_several_kernels_is_the_most() -> None:
-    assert MEASURES["resources"]({}, lambda name: {"shared": {"a": 8, "b": 32}}) == {"shared": 32}
 
 
 def test_the_worst_kernel_is_judged() -> None:
@@ -364,13 +260,6 @@ def test_candidates_are_counted_without_times(tmp_path: Path) -> None:
     for found, outcome in (([counted], Outcome.OFFLINE_PASS), ([], Outcome.OFFLINE_FAIL)):
         result = result_of(case, texts_of("triton_poi_one"), tunings={"count": len(found), "found": found})
         assert result.outcome is outcome, result.reason
-
-
-def test_candidates_that_are_only_rendered_are_text(tmp_path: Path) -> None:
-    text = SPEC[: SPEC.index("expect:")] + "expect: [{choices: {backend: CK, rendered: {min: 1}}}]\n"
-    counted = {"op": "mm", "how": "untimed", "winner": "", "won_by": "", "backends": {"CK": tally(rendered=3)}}
-    result = result_of(cases_of(tmp_path, text)[0], texts_of("triton_poi_one"), tunings={"count": 1, "found": [counted]})
-    assert (result.outcome, result.level) == (Outcome.OFFLINE_PASS, "O1")
 
 
 # -- the judge ------------------------------------------------------------------------------------------------------

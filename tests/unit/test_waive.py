@@ -12,11 +12,9 @@ import pytest
 from runner.cli.parser import main
 from runner.core.case import CaseId
 from runner.core.conditions import Surroundings
-from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
 from runner.core.matching.patterns import search
 from runner.core.observation import Ending
-from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.execute.base import Execution, Job
 from runner.language.read.document import WAIVERS
@@ -122,23 +120,11 @@ def test_cases_of_one_spec_with_one_failure_share_a_waiver_that_matches_no_other
     assert len(proposed(run("r", a=FAILED, b=CRASHED))[0]) == 2
 
 
-def test_a_condition_is_that_of_the_runs_in_which_the_case_failed() -> None:
-    assert proposed(run("r", a=FAILED), run("s", ON_950, a=PASSED))[0] == [("area/fake[backend=cpu,n=a]", {"arch": ["gfx942"]})]
-
-
 def test_what_passes_and_fails_alike_and_what_cannot_be_waived_is_said() -> None:
     drafts, notes = proposed(run("r", a=FAILED, b=ERROR), run("s", a=PASSED))
     assert drafts == []
     assert "a]: failed and passed under the same conditions" in notes[0]
     assert "b]: ERROR in r cannot be waived" in notes[1]
-
-
-def test_a_waived_failure_needs_no_other_waiver_and_counts_as_a_failure() -> None:
-    waived = replace(FAILED, outcome=Outcome.XFAIL)
-    assert proposed(run("r", a=waived)) == ([], ())
-    assert proposed(run("r", a=waived), run("s", place(torch=(2, 12, 0)), a=FAILED), run("t", ON_950, a=PASSED))[0] == [
-        ("area/fake[backend=cpu,n=a]", {"arch": ["gfx942"]})
-    ]
 
 
 # -- text -------------------------------------------------------------------------------------------------------------
@@ -177,12 +163,6 @@ def file(text: str, name: str = "known.yaml") -> Path:
     return Path(name)
 
 
-def test_a_new_file_of_drafts_says_what_the_drafts_say() -> None:
-    (found,) = load_waivers([file(document_of([DRAFT]))], None).waivers[-1:]
-    assert (found.cases, found.when, found.reason, found.issue) == (DRAFT.cases, DRAFT.when, DRAFT.reason, DRAFT.issue)
-    assert [(one.type, one.match) for one in found.failures] == [("counter", DRAFT.signatures[0]["match"])]
-
-
 @pytest.mark.parametrize(
     "text",
     [KEPT, KEPT.rstrip("\n"), "waivers: []\n", "# only a comment\nwaivers:   [ ]\n# and one below", KEPT.replace("\n  ", "\n      ")],
@@ -195,17 +175,6 @@ def test_an_existing_file_keeps_every_byte_before_the_new_waiver(text: str) -> N
     found = parse(new, path=Path("known.yaml"), kind=WAIVERS).data["waivers"]
     assert [one["cases"] for one in found][-2:] == [DRAFT.cases, DRAFT.cases]
     assert len(found) == text.count("cases:") + 2
-
-
-@pytest.mark.parametrize(
-    "text", ["waivers: [{cases: a, failure: {type: crash, match: SIGSEGV in conv}, reason: long enough, issue: J-1, until: 2027-01-01}]\n"]
-)
-def test_a_list_in_brackets_has_no_place_for_a_waiver(text: str) -> None:
-    document = read(file(text), WAIVERS)
-    with pytest.raises(UsageError, match="brackets"):
-        appended(document, [DRAFT])
-    with pytest.raises(UsageError, match="brackets"):
-        removal_patch(document, [0])
 
 
 def patched(text: str, *indices: int) -> str:
@@ -297,18 +266,6 @@ def test_a_proposal_makes_the_run_green_and_a_repaired_torch_gets_the_patch_that
     assert Path("known.yaml").read_text() == KEPT.replace("2020", "2027")
 
 
-def test_an_expired_waiver_is_removed_though_its_case_fails(go: Go, capsys: pytest.CaptureFixture[str]) -> None:
-    entry = document_of(
-        [replace(DRAFT, cases="area/one*", when={}, until="2020-01-01", signatures=({"type": "counter", "match": "miss 1, observed 2"},))]
-    )
-    file(entry)
-    assert go("--waivers", "known.yaml", failing="one", out="out") == ExitCode.FAILED
-    report = capsys.readouterr().out
-    assert "1 waiver to remove" in report
-    assert "known.yaml:3:5: ended on 2020-01-01 (#7)" in report
-    assert "\n+waivers: []\n" in report
-
-
 def test_a_waiver_that_some_cases_still_need_stays(go: Go, capsys: pytest.CaptureFixture[str]) -> None:
     entry = document_of(
         [replace(DRAFT, cases="area/*", when={}, until="2099-01-01", signatures=({"type": "counter", "match": "miss 1, observed 2"},))]
@@ -318,14 +275,6 @@ def test_a_waiver_that_some_cases_still_need_stays(go: Go, capsys: pytest.Captur
     assert "to remove" not in capsys.readouterr().out
     assert main(["waive", "out", "--remove"]) == ExitCode.OK
     assert capsys.readouterr().out == ""
-
-
-def test_a_file_that_changed_after_the_run_gets_no_patch(go: Go, capsys: pytest.CaptureFixture[str]) -> None:
-    file(KEPT)
-    go("--waivers", "known.yaml", failing="one", out="out")
-    file("\n" + KEPT)
-    assert main(["waive", "out", "--remove"]) == ExitCode.USAGE
-    assert "known.yaml is not the file that the run read" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

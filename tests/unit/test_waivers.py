@@ -18,13 +18,13 @@ from runner.core.diagnostics import InvalidSpecs
 from runner.core.expectation import Status
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.observation import Ending
-from runner.core.outcomes import JUnitTag, Outcome
+from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, Verdict, WaiverEffect
 from runner.judge import waivers as module
 from runner.judge.waivers import WAIVABLE, Waivers, apply, void_waivers, warnings
 from runner.language.backends import Backends, load_backends
 from runner.language.read import schema
-from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS, Signature, WaiverFiles, load_waivers
+from runner.language.waivers import Signature, WaiverFiles, load_waivers
 from runner.language.waivers import Waiver as KnownFailure
 from runner.record.journal import encode
 from tests import fakes
@@ -100,21 +100,6 @@ def effects(judged: CaseResult) -> list[WaiverEffect]:
 
 
 # -- what a waiver does ---------------------------------------------------------------------------------------------
-
-
-def test_the_outcomes_of_this_file_are_what_they_are_called() -> None:
-    everything = (PASSED, FAILED, FAILED_TWICE, FELL_BACK, FAILED_AND_FELL_BACK, RAISED, CRASHED, TIMED_OUT, ERROR)
-    assert [(judged.outcome.label, judged.failure_type) for judged in everything] == [
-        ("PASS", ""),
-        ("FAIL", "counter"),
-        ("FAIL", "counter"),
-        ("FELL_BACK", "fell-back"),
-        ("FAIL", "counter"),
-        ("FAIL", "raised"),
-        ("CRASH", "crash"),
-        ("TIMEOUT", "timeout"),
-        ("ERROR", "error"),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -209,24 +194,12 @@ def test_some_samples_that_fail_are_held_against_the_waiver_as_all_are() -> None
     assert waived(FAILED_TWICE, waiver(MISS), steps=[SOME]).outcome is Outcome.FAIL
 
 
-def test_a_pass_of_all_samples_shows_that_the_failure_is_gone() -> None:
-    assert waived(PASSED, waiver(MISS), steps=[ALL]).outcome is Outcome.XPASS
-
-
 @pytest.mark.parametrize(
     "judged", [ERROR, *(replace(PASSED, outcome=o) for o in Outcome if o not in (Outcome.PASS, Outcome.OFFLINE_PASS, *WAIVABLE))]
 )
 def test_what_claims_nothing_is_never_waived(judged: CaseResult) -> None:
     matching = waiver(("error", "cache_miss"), MISS, ("raised", "cache_miss"))
     assert waived(judged, matching) is judged
-
-
-def test_what_is_waivable_fails_the_run_otherwise() -> None:
-    assert all(outcome.is_failure for outcome in WAIVABLE)
-    assert {outcome for outcome in WAIVABLE if not outcome.is_executed} == {Outcome.OFFLINE_FAIL}
-    assert not Outcome.XFAIL.is_failure
-    assert Outcome.XPASS.is_failure
-    assert (Outcome.XFAIL.junit, Outcome.XPASS.junit) == (JUnitTag.SKIPPED, JUnitTag.FAILURE)
 
 
 @pytest.mark.parametrize(
@@ -248,13 +221,6 @@ def test_a_waiver_whose_condition_does_not_hold_does_nothing(judged: CaseResult,
     assert found.outcome is ((Outcome.XFAIL if judged is FAILED else Outcome.XPASS) if holds else judged.outcome)
 
 
-@pytest.mark.parametrize(
-    ("glob", "selects"), [("area/*", True), (ID, True), ("area/fake[backend=c?u]", True), ("fake*", False), ("area/fake", False)]
-)
-def test_a_glob_selects_as_on_the_command_line(glob: str, selects: bool) -> None:
-    assert (waived(FAILED, waiver(MISS, cases=glob)) is FAILED) is not selects
-
-
 # -- dates ----------------------------------------------------------------------------------------------------------
 
 
@@ -265,12 +231,6 @@ def test_a_waiver_is_void_after_its_last_day(today: date, void: bool) -> None:
     assert effects(found) == [WaiverEffect.EXPIRED if void else WaiverEffect.MATCHED]
     assert ("; the waiver at waivers.yaml:2:5 ended on 2027-03-01 and is void" in found.reason) is void
     assert waived(PASSED, waiver(MISS), today=today).outcome is (Outcome.PASS if void else Outcome.XPASS)
-
-
-def test_a_case_that_passes_beside_a_void_waiver_is_a_plain_pass() -> None:
-    found = waived(PASSED, waiver(MISS, until=date(2026, 11, 30)))
-    assert replace(found, waivers=()) == PASSED
-    assert effects(found) == [WaiverEffect.EXPIRED]
 
 
 def test_void_waivers_and_those_for_no_case_are_named_before_the_run() -> None:
@@ -292,27 +252,6 @@ def test_of_two_that_match_the_first_in_the_file_counts() -> None:
     assert found.reason == "The first defect (https://example.org/issues/7)"
     assert effects(found) == [WaiverEffect.MATCHED] * 2
     assert waived(FAILED, second, first).reason.startswith("The second defect")
-
-
-def test_one_that_does_not_match_leaves_it_to_the_next() -> None:
-    found = waived(FAILED, waiver(("close", "excess")), waiver(MISS, line=9, until=date(2026, 1, 1)), waiver(MISS, line=16))
-    assert found.outcome is Outcome.XFAIL
-    assert effects(found) == [WaiverEffect.OTHER_FAILURE, WaiverEffect.EXPIRED, WaiverEffect.MATCHED]
-
-
-def test_a_pass_names_every_waiver_that_must_go() -> None:
-    found = waived(PASSED, waiver(MISS), waiver(MISS, line=9, until=date(2026, 1, 1)), waiver(MISS, line=16))
-    assert "remove the waivers at waivers.yaml:2:5 (" in found.reason
-    assert " and waivers.yaml:16:5 (" in found.reason
-    assert "waivers.yaml:9:5" not in found.reason
-
-
-def test_a_failure_says_what_became_of_each() -> None:
-    found = waived(FAILED, waiver(("close", "excess")), waiver(MISS, line=9, until=date(2026, 1, 1)))
-    assert found.reason == (
-        f"{FAILED.reason}; the waiver at waivers.yaml:2:5 names another failure; "
-        "the waiver at waivers.yaml:9:5 ended on 2026-01-01 and is void"
-    )
 
 
 # -- patterns -------------------------------------------------------------------------------------------------------
@@ -461,18 +400,6 @@ def test_what_is_wrong_with_a_file_has_a_position(write: Write, text: str, probl
     assert [found for found in map(str, raised.value.diagnostics) if found.startswith(problem)], raised.value.diagnostics
 
 
-def test_a_file_that_is_missing_is_told(write: Write) -> None:
-    with pytest.raises(InvalidSpecs) as raised:
-        load_waivers([write(ENTRY.replace("counter", "countr")), Path("nothing.yaml")], backends())
-    assert [found.position.file for found in raised.value.diagnostics] == ["nothing.yaml", "waivers.yaml"]
-
-
-def test_the_types_are_those_that_judging_gives() -> None:
-    """What no expectation asks for, and can be waived, is what these outcomes are of."""
-    given = {judged.failure_type for judged in (FELL_BACK, RAISED, CRASHED, TIMED_OUT, LOST_CHANGE)}
-    assert given == set(OUTSIDE_OF_EXPECTATIONS)
-
-
 def test_every_shipped_waiver_is_for_some_case() -> None:
     suite = shipped_suite()
     found = load_waivers([], suite.backends)
@@ -556,14 +483,6 @@ def test_validate_warns_of_void_waivers_and_of_those_for_no_case(write: Write, c
     assert main(["validate", "--json", "good.yaml", "--waivers", "waivers.yaml"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["valid"], [one["severity"] for one in told["problems"]]) == (True, ["warning", "warning"])
-
-
-def test_with_errors_no_waiver_is_held_against_the_cases_that_are_left(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
-    write("waivers:\n" + entry("bad*") + entry("bad*", "2020-02-29"))
-    Path("bad.yaml").write_text(GOOD + "config: {freezin: true}\n")
-    code, lines = validated("bad.yaml", "--waivers", "waivers.yaml", capsys=capsys)
-    assert (code, lines[-1]) == (2, "1 problem, 1 warning")
-    assert "is void" in lines[-2]
 
 
 @pytest.mark.parametrize("before", ["", "# known failures\n", "waivers:\n", "waivers:\n  - cases: b*\n    reason: x\n"])
