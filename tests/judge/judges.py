@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from runner.vocabulary.expectations.calibrated import FACTOR, problems, quantiles_of
+from runner.vocabulary.expectations.calibrated import problems, quantiles_of
 from runner.vocabulary.expectations.calibrated_measure import (
     Sample,
     Scale,
@@ -56,7 +56,7 @@ def calibration_of(cell: Cell) -> tuple[list[Sample], Scale]:
 def calibrated_judge(cell: Cell) -> Judge:
     """Return our judge for a cell."""
     _, scale = calibration_of(cell)
-    return lambda answer: not problems(compare(answer, scale, FACTOR, histogram=False), scale.form, FACTOR)
+    return lambda answer: not problems(compare(answer, scale, histogram=False), scale.form)
 
 
 def within_right_answers(cell: Cell) -> Judge:
@@ -84,10 +84,10 @@ def _shown(answer: Tensor, scale: Scale, *, wider: bool = False) -> list[float]:
 
     ``wider``: quantiles and biases are taken three standard deviations of as many roundings farther: one element is none of them.
     """
-    facts = compare(answer, scale, FACTOR, histogram=False)
+    facts = compare(answer, scale, histogram=False)
     errors = errors_of(wide(answer), scale.reference)
     count = len(errors)
-    ratio = float((errors / bounds_of(scale, FACTOR)).max())
+    ratio = float((errors / bounds_of(scale)).max())
     shares = [share + (3 * math.sqrt(share * (1 - share) / count) if wider else 0.0) for share in quantiles_of(count)]
     quantiles = quantiles_in(errors / scale.units, [min(share, 1.0) for share in shares])
     biases = [abs(one["mean"]) + wider / math.sqrt(one["distinct"]) for one in facts.get("bias", [])]

@@ -23,7 +23,7 @@ def facts(numel: int = 256, *, worst: Any = None, **changes: Any) -> dict[str, A
     element = {"index": [3], "value": 1.0, "eager_value": 1.0, "reference_value": 1.0, "reference": 1.0, "error": 2.0**-8}
     element |= {"group_error": 2.0**-8, "group_draws": numel * 3, "nudge": 0.0, **(worst or {})}
     shares = calibrated.quantiles_of(numel)
-    found = {"factor": 2.0, "runs": 3, "numel": numel, "nonfinite": 0, "outside": 0, "worst": element, "nearest": None}
+    found = {"runs": 3, "numel": numel, "nonfinite": 0, "outside": 0, "worst": element, "nearest": None}
     found |= {name: [0.5] * len(shares) for name in ("quantiles", "eager_quantiles")} | {"nudge_quantiles": [0.0] * len(shares)}
     found |= {"whole_error": 2.0**-8, "most": 1.0, "max_error": 2.0**-8, "max_ulp": 0.5, "eager_max_error": 2.0**-8, "eager_max_ulp": 0.5}
     return {**found, **changes}
@@ -47,7 +47,7 @@ def test_as_precise_as_eager_passes_and_the_errors_are_told() -> None:
 
 def test_an_element_is_judged_by_its_bound() -> None:
     found = facts()
-    bound = element_bound(found, FORMATS["bfloat16"], 2.0)
+    bound = element_bound(found, FORMATS["bfloat16"])
     assert bound == pytest.approx(1.5 * 2**-7), "three halves of an ulp: more than twice eager's half"
     for error, status in ((bound, Status.HELD), (bound * UP, Status.FAILED), (math.inf, Status.FAILED), (math.nan, Status.FAILED)):
         assert one(EAGER, leaf(facts(worst={"error": error}, outside=1))).status is status
@@ -69,13 +69,13 @@ def test_the_bound_is_computed_and_what_the_worker_counts_is_not_believed() -> N
     ids=["floor", "floor of zero", "the tensor bounds", "the group bounds", "the floor of the tensor"],
 )
 def test_the_bound_is_the_smaller_of_tensor_and_group_with_a_floor(worst: Any, whole: float, bound: float) -> None:
-    assert element_bound(facts(worst=worst, whole_error=whole), FORMATS["bfloat16"], 2.0) == pytest.approx(bound)
+    assert element_bound(facts(worst=worst, whole_error=whole), FORMATS["bfloat16"]) == pytest.approx(bound)
 
 
 def test_a_wide_format_has_room_for_another_order_of_additions() -> None:
     found = facts(worst={"group_error": 0.0, "nudge": 0.125})
-    assert element_bound(found, FORMATS["float32"], 2.0) == 1.0
-    assert element_bound(found, FORMATS["bfloat16"], 2.0) == pytest.approx(1.5 * 2**-7)
+    assert element_bound(found, FORMATS["float32"]) == 1.0
+    assert element_bound(found, FORMATS["bfloat16"]) == pytest.approx(1.5 * 2**-7)
 
 
 def test_few_draws_are_widened() -> None:
@@ -164,7 +164,6 @@ def _by_case(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"factor": 3.0},
         {"numel": 255},
         {"worst": None},
         {"quantiles": []},
@@ -200,28 +199,9 @@ def test_without_a_reference_the_tolerance_judges_and_says_why() -> None:
 def test_nonfinite_numbers() -> None:
     assert "NaN or an infinity in 2 of 256" in one(EAGER, leaf(facts(nonfinite=2))).observed
     assert one(EAGER, leaf(facts(), inf_mismatches=1)).status is Status.HELD, "it has what float64 has"
-    assert one({**EAGER, "nan": "same"}, leaf(facts(), inf_mismatches=1)).status is Status.FAILED
 
 
-def test_outliers_are_counted() -> None:
-    found = facts(worst={"error": 1.0}, outside=2)
-    assert one({**EAGER, "outliers": 2}, leaf(found)).status is Status.HELD
-    assert one({**EAGER, "outliers": 1}, leaf(found)).status is Status.FAILED
-    tolerance = {"to": "eager", "atol": 0.0, "rtol": 0.0}
-    numbers = close_leaf(atol=0.0, rtol=0.0, excess=1.0, mismatches=2)
-    assert one({**tolerance, "outliers": 2}, numbers).status is Status.HELD
-    assert one({**tolerance, "outliers": 1}, numbers).status is Status.FAILED
-    assert one({**tolerance, "outliers": 2}, {**numbers, "mismatches": 0}).status is Status.FAILED, "an excess without a mismatch"
-    assert one({**tolerance, "outliers": 2}, {**numbers, "nan_mismatches": 1}).status is Status.FAILED
-
-
-def test_no_worse_than_needs_the_reference() -> None:
-    body = {**EAGER, "no_worse_than": "other", "factor": 2.0}
-    assert one(body, leaf(facts())).status is Status.HELD
-    assert one(body, close_leaf(calibrated={"why_not": "none"})).status is Status.ERROR
-
-
-def test_exact_and_ulp() -> None:
+def test_exact() -> None:
     bits = {"differing": 0, "index": [], "value": None, "reference": None}
     assert one({**EAGER, "exact": True}, close_leaf(bits=bits)).status is Status.HELD
     off = {"differing": 1, "index": [0], "value": "0.0", "reference": "-0.0"}
@@ -229,23 +209,6 @@ def test_exact_and_ulp() -> None:
     assert (judgement.status, judgement.observed) == (Status.FAILED, "at [0]: 0.0 against -0.0")
     assert one({**EAGER, "exact": True}, close_leaf(bits=off, numel=2)).status is Status.ERROR
     assert one({**EAGER, "exact": True}, close_leaf()).status is Status.ERROR
-    whole = {"nan_mismatches": 0, "inf_mismatches": 0, "outside": 1, "index": [0], "value": 1.0, "reference": 1.0, "size": 1.0}
-    for apart, status in ((2.0**-22, Status.HELD), (2.0**-22 * UP, Status.FAILED)):
-        assert one({**EAGER, "ulp": 2}, close_leaf(ulp={**whole, "apart": apart})).status is status
-    assert one({**EAGER, "ulp": 2}, close_leaf(ulp={**whole, "apart": 0.0, "nan_mismatches": 1})).status is Status.FAILED
-    assert one({**EAGER, "ulp": 2, "outliers": 1}, close_leaf(ulp={**whole, "apart": 1.0})).status is Status.HELD
-
-
-def test_accumulate() -> None:
-    body = {**EAGER, "accumulate": {"length": 1024}}
-    worst = {"index": [0], "value": 1.0, "reference_value": 1.0, "reference": 1.0, "magnitude": 4.0}
-    bound = 2**-23 + 1024 * 2**-24 * 4
-    for error, status in ((bound, Status.HELD), (bound * UP, Status.FAILED), (math.nan, Status.FAILED)):
-        found = {"length": 1024, "dtype": "float32", "outside": 0, "worst": {**worst, "error": error}}
-        assert one(body, close_leaf(accumulate=found)).status is status
-    assert one(body, close_leaf(accumulate={"why_not": "none"})).status is Status.ERROR
-    assert one(body, close_leaf(accumulate={"length": 512, "dtype": "float32", "outside": 0, "worst": worst})).status is Status.ERROR
-    assert one(body, close_leaf()).status is Status.ERROR
 
 
 # -- the words ------------------------------------------------------------------------------------------------------
@@ -255,13 +218,10 @@ def test_accumulate() -> None:
     ("body", "judge"),
     [
         ({"to": "eager"}, Judge.CALIBRATED),
-        ({"to": "eager.0", "factor": 3}, Judge.CALIBRATED),
+        ({"to": "eager.0"}, Judge.CALIBRATED),
         ({"to": "first"}, Judge.TOLERANCE),
         ({"to": "eager", "atol": 0, "rtol": 0}, Judge.TOLERANCE),
         ({"to": "first", "exact": True}, Judge.EXACT),
-        ({"to": "first", "ulp": 0}, Judge.ULP),
-        ({"to": "eager", "accumulate": {"length": 3}}, Judge.ACCUMULATE),
-        ({"to": "eager", "no_worse_than": "first"}, Judge.NO_WORSE),
     ],
 )
 def test_the_words_choose_the_judge(body: Any, judge: Judge) -> None:
@@ -273,19 +233,11 @@ def test_the_words_choose_the_judge(body: Any, judge: Judge) -> None:
 @pytest.mark.parametrize(
     ("body", "path", "message"),
     [
-        ({"exact": True, "ulp": 1}, "ulp", "both choose"),
-        ({"atol": 0, "rtol": 0, "accumulate": {"length": 2}}, "accumulate", "both choose"),
-        ({"ulp": 1, "no_worse_than": "first"}, "no_worse_than", "both choose"),
-        ({"exact": True, "outliers": 1}, "outliers", "means nothing"),
-        ({"atol": 0, "rtol": 0, "factor": 2}, "factor", "means nothing"),
-        ({"nan": "same", "equal_nan": True}, "equal_nan", "both say"),
-        ({"to": "first", "factor": 2}, "factor", "has none"),
-        ({"to": "first", "accumulate": {"length": 2}}, "accumulate", "has none"),
-        ({"no_worse_than": "eager.0"}, "no_worse_than", "anyway"),
-        ({"no_worse_than": "output"}, "no_worse_than", "compared with itself"),
-        ({"factor": 0.5}, "factor", "factor is 0.5"),
-        ({"factor": math.inf}, "factor", "factor is inf"),
-        ({"ulp": math.nan}, "ulp", "ulp is nan"),
+        ({"exact": True, "atol": 0, "rtol": 0}, "exact", "both choose"),
+        ({"exact": True, "equal_nan": True}, "equal_nan", "means nothing"),
+        ({"to": "output"}, "to", "compared with itself"),
+        ({"atol": math.inf, "rtol": 0}, "atol", "atol is inf"),
+        ({"atol": 0, "rtol": math.nan}, "rtol", "rtol is nan"),
     ],
 )
 def test_words_that_exclude_each_other(body: Any, path: str, message: str) -> None:
@@ -302,7 +254,7 @@ def bias(**changes: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_bias_is_judged_by_its_bound(sign: int) -> None:
-    bound = bias_bound(bias(), FORMATS["bfloat16"], 2.0)
+    bound = bias_bound(bias(), FORMATS["bfloat16"])
     assert bound == pytest.approx(2**-6 + 3.89 / 3 / 16, rel=1e-3), "a floor, and the mean of 256 roundings"
     for mean, status in ((bound, Status.HELD), (bound * UP, Status.FAILED), (math.nan, Status.FAILED), (math.inf, Status.FAILED)):
         assert one(EAGER, leaf(facts(version=2, bias=[bias(), bias(mean=sign * mean)]))).status is status
@@ -322,13 +274,12 @@ def test_a_bias_is_judged_by_its_bound(sign: int) -> None:
     ids=["equal elements are one rounding", "many", "the greatest of many means", "few runs are widened", "many groups are not"],
 )
 def test_the_bound_of_a_bias_depends_on_how_many_roundings_it_is_of(changes: Any, least: float, most: float) -> None:
-    assert least < bias_bound(bias(**changes), FORMATS["float16"], 2.0) <= most
+    assert least < bias_bound(bias(**changes), FORMATS["float16"]) <= most
 
 
 def test_a_bias_is_judged_of_narrow_formats_alone() -> None:
     found = facts(version=2, bias=[bias(mean=0.9)])
     assert one(EAGER, leaf(found)).status is Status.FAILED
-    assert one({"to": "eager", "outliers": 1}, leaf(found)).status is Status.HELD, "outliers may have any size"
     assert one(EAGER, leaf(found, "float32")).status is Status.HELD
 
 
@@ -341,8 +292,8 @@ def test_facts_of_the_first_version_have_no_bias_and_those_of_the_second_must() 
 
 def test_errors_of_single_roundings_are_not_widened() -> None:
     found = facts(numel=1, worst={"group_error": 2.0**-8, "group_draws": 12}, runs=12)
-    widened = element_bound(found, FORMATS["bfloat16"], 2.0)
-    assert widened > element_bound({**found, "whole_ulp": 0.5}, FORMATS["bfloat16"], 2.0) == pytest.approx(1.5 * 2**-7)
+    widened = element_bound(found, FORMATS["bfloat16"])
+    assert widened > element_bound({**found, "whole_ulp": 0.5}, FORMATS["bfloat16"]) == pytest.approx(1.5 * 2**-7)
     for whole_ulp in (0.0, 0.6):
-        assert element_bound({**found, "whole_ulp": whole_ulp}, FORMATS["bfloat16"], 2.0) == widened
-    assert element_bound({**found, "whole_ulp": 0.5}, FORMATS["float32"], 2.0) == element_bound(found, FORMATS["float32"], 2.0)
+        assert element_bound({**found, "whole_ulp": whole_ulp}, FORMATS["bfloat16"]) == widened
+    assert element_bound({**found, "whole_ulp": 0.5}, FORMATS["float32"]) == element_bound(found, FORMATS["float32"])

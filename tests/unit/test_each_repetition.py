@@ -91,7 +91,7 @@ def test_equal_repetitions_are_measured_once(tmp_path: Path) -> None:
     found = run(tmp_path, SPEC.format("x.sin()"))
     assert [(one["first"], one["times"]) for one in found["0"]] == [(0, 3)]
     (leaf,) = found["0"][0]["measured"]["leaves"]
-    assert "factor" in leaf["calibrated"]
+    assert "numel" in leaf["calibrated"]
     assert "stand_ins" not in leaf
 
 
@@ -108,5 +108,5 @@ def test_a_wrong_repetition_is_refused(tmp_path: Path) -> None:
 def test_repetitions_with_other_inputs_are_each_measured(tmp_path: Path) -> None:
     found = run(tmp_path, SPEC.format("x.mul_(1.5).sin()"))
     assert [(one["first"], one["times"]) for one in found["0"]] == [(0, 1), (1, 1), (2, 1)]
-    assert all("factor" in one["measured"]["leaves"][0]["calibrated"] for one in found["0"])
+    assert all("numel" in one["measured"]["leaves"][0]["calibrated"] for one in found["0"])
     assert outcome(found["0"], repeat=4)[0] is Outcome.PASS

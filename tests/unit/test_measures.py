@@ -416,13 +416,8 @@ def test_tensors_are_counted_and_other_values_are_not(torch):
         (9e-6, 1e-6, {"exact": True}, False),
         (9e-6, 1e-6, {}, True),
         (0.0, -0.0, {"exact": True}, False),
-        (0.0, -0.0, {"ulp": 0}, False),
         (NAN, NAN, {"exact": True}, True),
-        (INF, -INF, {"ulp": 4}, False),
-        (1 + 2**-52, 1.0, {"ulp": 1}, True),
-        (1 + 2**-51, 1.0, {"ulp": 1}, False),
         (1 + 1j, 1 + 1.0000000000000002j, {"exact": True}, False),
-        (1 + 1j, 1 + 1.0000000000000002j, {"ulp": 1}, True),
     ],
 )
 def test_plain_floats_are_judged_by_the_words_of_close(value, reference, words, held):

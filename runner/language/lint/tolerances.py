@@ -7,7 +7,6 @@ from typing import Any
 from runner.core.case import Case, Expected
 from runner.language.lint.base import Finding, Rule, Scene, Spec
 from runner.language.text_edits import CannotEdit, Layout
-from runner.vocabulary.expectations.calibrated import FACTOR
 from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.expectations.close_rules import DEFAULTS, Judge, default_tolerance
 
@@ -21,50 +20,31 @@ OVER_OBSERVED = 100
 def loose_tolerance(scene: Scene) -> Iterator[Finding]:
     """Yield tolerances far above the default of every dtype of the case, of which neither a covered test nor a comment says why."""
     for spec in scene.specs:
-        found: dict[tuple[int, int], tuple[Expected, float, tuple[str, ...], str]] = {}
+        found: dict[tuple[int, int], tuple[Expected, float, tuple[str, ...]]] = {}
         for case, expected in ((one, judged) for one in spec.cases for step in one.steps for judged in step.expectations):
             if isinstance(expected.check, Close):
                 dtypes = _dtypes(case)
                 times = _times(expected, dtypes)
                 place = (expected.position.line, expected.position.column)
                 if times > OVER_DEFAULT and times > found.get(place, (None, 0.0))[1]:
-                    found[place] = (expected, times, dtypes, _word(expected.check))
+                    found[place] = (expected, times, dtypes)
         if not found or _has_origin(spec):
             continue
         reasons = _lines_with_reasons(spec)
-        for expected, times, dtypes, word in found.values():
+        for expected, times, dtypes in found.values():
             if expected.position.line not in reasons:
-                default = "the factor of close" if word == "factor" else " and ".join(dtypes)
-                message = f"the tolerance is {times:.0f} times the default of {default}, and nothing says why"
-                hint = f"remove {word}, so that errors are compared with eager's own; or say the reason in a comment"
+                message = f"the tolerance is {times:.0f} times the default of {' and '.join(dtypes)}, and nothing says why"
+                hint = "remove atol and rtol, so that errors are compared with eager's own; or say the reason in a comment"
                 yield Finding(rule="loose-tolerance", position=expected.position, message=message, hint=hint)
 
 
 def _times(expected: Expected, dtypes: tuple[str, ...]) -> float:
     """Return how many times the default a tolerance is: the smaller figure of the two, because the default allows both."""
     check = expected.check
-    if isinstance(check, Close) and check.factor is not None:
-        return check.factor / FACTOR
-    if isinstance(check, Close) and check.ulp is not None:
-        return min(check.ulp * _EPSILON.get(dtype, 0.0) / (default_tolerance(dtype)[0] or 1.0) for dtype in dtypes)
     if not isinstance(check, Close) or check.judge_kind is not Judge.TOLERANCE or check.atol is None or check.rtol is None:
         return 0.0
     rtol, atol = default_tolerance(*dtypes)
     return max(check.rtol / rtol, check.atol / atol) if rtol and atol else 0.0
-
-
-_EPSILON = {
-    "float16": 2.0**-10,
-    "bfloat16": 2.0**-7,
-    **dict.fromkeys(("float32", "complex64"), 2.0**-23),
-    **dict.fromkeys(("float64", "complex128"), 2.0**-52),
-}
-"""A unit in the last place of one."""
-
-
-def _word(check: Close) -> str:
-    """Return the keys that a tolerance is given by."""
-    return "factor" if check.factor is not None else "ulp" if check.ulp is not None else "atol and rtol"
 
 
 _DTYPE = re.compile(r"(?<![a-z0-9])(b?float(?:16|32|64)|complex(?:64|128)|half|double)(?![a-z0-9_])")

@@ -59,18 +59,12 @@ def _bounds(count: Any, here: Surroundings) -> str | None:
 
 def _close(check: Close, to: Judging) -> Lines:
     judge = check.judge_kind
-    if judge is Judge.ACCUMULATE:
-        raise NotSaid("close with 'accumulate' needs the magnitudes of the sums, which only the runner measures")
-    if judge in (Judge.CALIBRATED, Judge.NO_WORSE):
+    if judge is Judge.CALIBRATED:
         to.leave_out("close judges by float64 in a shorter form: without groups of alike elements, nudged inputs and high quantiles")
-    if check.nan is not None or not check.equal_nan:
+    if not check.equal_nan:
         to.leave_out("close takes NaN on both sides as equal")
     to.uses("close")
-    words = {word: value for word in ("rtol", "atol", "ulp", "factor") if (value := getattr(check, word)) is not None}
-    if check.no_worse_than is not None:
-        words["than"] = check.no_worse_than
-    if check.outliers:
-        words["outliers"] = check.outliers
+    words = {word: value for word in ("rtol", "atol") if (value := getattr(check, word)) is not None}
     more = "".join(f", {word}={literal(value)}" for word, value in words.items())
     yield f"repro_close({to.at}, {literal(check.of)}, {literal(check.to)}, {literal(judge.value)}{more})"
 

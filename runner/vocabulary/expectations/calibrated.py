@@ -2,10 +2,10 @@
 
 These rules must hold:
 
-- Each element: its error is at most the greater of its floor and the smaller of two figures: ``factor`` times eager's greatest error in
-  the tensor, and ``factor * slack`` times its greatest error among elements that are alike (a slice, neighbours, one magnitude).
+- Each element: its error is at most the greater of its floor and the smaller of two figures: ``FACTOR`` times eager's greatest error in
+  the tensor, and ``FACTOR * slack`` times its greatest error among elements that are alike (a slice, neighbours, one magnitude).
   The floor is some ulp of the reference; for wide formats also what a change of the last digits of the inputs does to the element.
-- Each quantile, where there are enough elements: at most ``factor`` times eager's, with a floor.
+- Each quantile, where there are enough elements: at most ``FACTOR`` times eager's, with a floor.
 - In bfloat16 and float16 the mean of the signed deviations, over the tensor and over parts of it: the same.
 
 The worker sends the element that is nearest to its bound, or farthest outside, with the figures of its group, and the quantiles. The bounds
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 FACTOR = 2.0
-"""The default of ``factor``."""
+"""How many times eager's error a right answer may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Format:
     quantile_floor: float
     """In ulp. A quantile of the errors that is at most this is right."""
     slack: float
-    """By how much an element may exceed the errors of eager in its group, besides ``factor``."""
+    """By how much an element may exceed the errors of eager in its group, besides ``FACTOR``."""
     nudges: float
     """How far an element may be from its reference, in movements of the reference under nudged inputs. 0 for narrow formats: results are
     accumulated in a wider format, so another order of additions, or another exp, does not change them."""
@@ -155,7 +155,7 @@ def widening(draws: int, numel: int, form: Format, whole_ulp: float) -> float:
     return 1.0 if form.nudges == 0 and 0 < whole_ulp <= SINGLE else spread(draws, numel)
 
 
-def bias_bound(facts: Mapping[str, Any], form: Format, factor: float) -> float:
+def bias_bound(facts: Mapping[str, Any], form: Format) -> float:
     """Return the greatest right bias of the groups of one kind, in bounds of their elements.
 
     A right answer may round once more than eager, which moves an element by one ulp with a probability of at most 1/4 in each direction.
@@ -166,27 +166,27 @@ def bias_bound(facts: Mapping[str, Any], form: Format, factor: float) -> float:
 
     groups, distinct = int(facts["groups"]), max(int(facts["distinct"]), 1)
     high = -NormalDist().inv_cdf(0.0001 / groups / 2)
-    own = factor * float(facts["eager"]) * spread(groups * int(facts["runs"]), groups)
+    own = FACTOR * float(facts["eager"]) * spread(groups * int(facts["runs"]), groups)
     return max(form.bias_floor + high / (3 * math.sqrt(distinct)), own)
 
 
-def element_bound(facts: Mapping[str, Any], form: Format, factor: float) -> float:
+def element_bound(facts: Mapping[str, Any], form: Format) -> float:
     """Return the greatest right error of the element ``worst`` of the facts."""
     worst, numel = facts["worst"], int(facts["numel"])
     if int(worst["group_draws"]) < min(LEAST_DRAWS, numel * int(facts["runs"])):
         raise ValueError(f"a group of {worst['group_draws']} errors")
     floor = max(form.element_floor * ulp(float(worst["reference"]), form), form.nudges * float(worst["nudge"]))
     whole_ulp = float(facts.get("whole_ulp", math.inf))
-    whole = factor * float(facts["whole_error"]) * widening(numel * int(facts["runs"]), numel, form, whole_ulp)
+    whole = FACTOR * float(facts["whole_error"]) * widening(numel * int(facts["runs"]), numel, form, whole_ulp)
     whole = max(whole, form.element_floor * ulp(float(facts["most"]), form))
-    group = factor * form.slack * float(worst["group_error"]) * widening(int(worst["group_draws"]), numel, form, whole_ulp)
+    group = FACTOR * form.slack * float(worst["group_error"]) * widening(int(worst["group_draws"]), numel, form, whole_ulp)
     return max(floor, min(whole, group))
 
 
-def quantile_bounds(facts: Mapping[str, Any], form: Format, factor: float) -> list[float]:
+def quantile_bounds(facts: Mapping[str, Any], form: Format) -> list[float]:
     """Return the bounds of the answer's quantiles, in ulp."""
     pairs = zip(facts["eager_quantiles"], facts["nudge_quantiles"], strict=True)
-    return [max(factor * float(error), form.nudges * float(nudge), form.quantile_floor) for error, nudge in pairs]
+    return [max(FACTOR * float(error), form.nudges * float(nudge), form.quantile_floor) for error, nudge in pairs]
 
 
 def quantiles_of(numel: int) -> tuple[float, ...]:
@@ -198,7 +198,7 @@ LEAST_DRAWS = 16
 """A group with fewer errors of eager is not used."""
 
 
-def problems(facts: Mapping[str, Any], form: Format, factor: float, outliers: int = 0, *, is_near: bool = False) -> list[str]:
+def problems(facts: Mapping[str, Any], form: Format, *, is_near: bool = False) -> list[str]:
     """Return what is wrong with an answer by its facts; empty for a right one. Facts of another form raise what reading them raises.
 
     ``is_near``: the answer is within the tolerance of its dtype from eager. Where most right elements are 0, eager and a right answer may
@@ -214,41 +214,41 @@ def problems(facts: Mapping[str, Any], form: Format, factor: float, outliers: in
         first = f"at {kept['index']}: {kept['value']!r}, before the call {kept['before']!r}"
         found.append(f"{kept['count']} of {numel} elements changed that eager does not write; {first}")
     worst = facts["worst"]
-    bound = element_bound(facts, form, factor)
-    if not worst["error"] <= bound and max(int(facts["outside"]), 1) > outliers:
+    bound = element_bound(facts, form)
+    if not worst["error"] <= bound:
         found.append(_outside(facts, worst, bound, form))
     shares = quantiles_of(numel)
     # the right result is 0, as the gradient of a bias before a batch norm is: all digits of eager and of a right answer differ
     is_zero = float(facts["most"]) * 2.0**10 <= float(facts["whole_error"])
-    rows = zip(shares, facts["quantiles"], facts["eager_quantiles"], quantile_bounds(facts, form, factor), strict=True)
+    rows = zip(shares, facts["quantiles"], facts["eager_quantiles"], quantile_bounds(facts, form), strict=True)
     for share, error, own, most in rows:
         if not error <= most and not is_zero:  # an error in units of a reference that is 0 but for rounding says nothing
             found.append(f"quantile {share:g} of the error is {error:.3g} ulp: the bound is {most:.3g} ulp, eager's {own:.3g}")
     is_blind = facts["eager_quantiles"][0] > form.blind if shares else facts["nearest"] is not None
     if is_blind and not is_near and not is_zero:
-        nearest = nearest_bound(float(facts["eager_quantiles"][0]) if shares else math.inf, form, factor, numel)
+        nearest = nearest_bound(float(facts["eager_quantiles"][0]) if shares else math.inf, form, numel)
         if not facts["nearest"] <= nearest:
             found.append(
                 f"the median distance from the nearer of eager and float64 is {facts['nearest']:.3g} ulp: the bound is {nearest:.3g} ulp"
             )
-    return found if is_zero or outliers else [*found, *_biases(facts, form, factor)]
+    return found if is_zero else [*found, *_biases(facts, form)]
 
 
-def _biases(facts: Mapping[str, Any], form: Format, factor: float) -> Iterator[str]:
+def _biases(facts: Mapping[str, Any], form: Format) -> Iterator[str]:
     """Yield the groups whose elements deviate in one direction."""
     if math.isinf(form.bias_floor) or facts.get("version", 1) < VERSION:
         return
     if not facts["bias"] and int(facts["numel"]) >= LEAST_OF_GROUP:
         raise ValueError("no bias was measured")
     for one in facts["bias"]:
-        bound = bias_bound(one, form, factor)
+        bound = bias_bound(one, form)
         if not abs(one["mean"]) <= bound:
             where = one["group"] if one["groups"] == 1 else f"{one['group']}, {one['index']} of {one['groups']}"
             text = f"the bound is {bound:.3g}, eager's {one['eager']:.3g}, in bounds of an element"
             yield f"bias of {one['mean']:.3g} of the {one['of']}s ({where}): {text}"
 
 
-def nearest_bound(own: float, form: Format, factor: float, numel: int) -> float:
+def nearest_bound(own: float, form: Format, numel: int) -> float:
     """Return the bound of the median distance from the nearer of eager and float64, in ulp, where eager's median error says little.
 
     A result in float32 that autocast computed in bfloat16 has the error of bfloat16: so much is right in wide formats, up to 2**-6.
@@ -256,7 +256,7 @@ def nearest_bound(own: float, form: Format, factor: float, numel: int) -> float:
     graph gets or saves in the narrow format. A factor of 1.02 is at least 2.56 units of bfloat16.
     """
     least = form.blind / 2 if numel >= LEAST_OF_SLICE else max(form.blind / 2, 2.5)
-    return max(least, min(factor * own, 2.0 ** (form.bits - 6))) if form.nudges else least
+    return max(least, min(FACTOR * own, 2.0 ** (form.bits - 6))) if form.nudges else least
 
 
 def _outside(facts: Mapping[str, Any], worst: Mapping[str, Any], bound: float, form: Format) -> str:
@@ -267,10 +267,10 @@ def _outside(facts: Mapping[str, Any], worst: Mapping[str, Any], bound: float, f
     return f"error of {error / unit:.3g} ulp ({times}), {error / bound:.3g} times the bound; at {worst['index']}: {pair}"
 
 
-def summary(facts: Mapping[str, Any], whose: str = "eager's") -> str:
+def summary(facts: Mapping[str, Any]) -> str:
     """Return the errors on one line."""
     if not facts["numel"]:
         return "no elements"
     outside = f"{facts['outside']} of {facts['numel']} elements outside; " if facts["outside"] else ""
-    own = f"{whose} {facts['eager_max_ulp']:.3g} ulp ({facts['eager_max_error']:.3g})"
+    own = f"eager's {facts['eager_max_ulp']:.3g} ulp ({facts['eager_max_error']:.3g})"
     return f"{outside}greatest error {facts['max_ulp']:.3g} ulp ({facts['max_error']:.3g}), {own}"

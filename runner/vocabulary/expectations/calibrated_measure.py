@@ -262,9 +262,7 @@ def eager_bias(shape: Sequence[int], runs: Sequence[Mapping[str, Any]]) -> dict[
     return found
 
 
-def bias_of(
-    shape: Sequence[int], deviating: Mapping[str, Any], reference: Any, own: Own, form: Format, factor: float
-) -> list[dict[str, Json]]:
+def bias_of(shape: Sequence[int], deviating: Mapping[str, Any], reference: Any, own: Own, form: Format) -> list[dict[str, Json]]:
     """Return for each way to group the group that is nearest to its bound, or farthest outside; for values and for sizes."""
     found: list[dict[str, Any]] = []
     for number, groups in enumerate(groups_of(shape)):
@@ -275,7 +273,7 @@ def bias_of(
             for place in means.abs().topk(min(_TRIED, len(means))).indices.tolist():
                 distinct = _distinct(inside[place])
                 facts.append({**common, "index": place, "distinct": distinct, "mean": float(means[place])})
-            found.append(max(facts, key=lambda one: abs(one["mean"]) / bias_bound(one, form, factor)))
+            found.append(max(facts, key=lambda one: abs(one["mean"]) / bias_bound(one, form)))
     return found
 
 
@@ -316,7 +314,7 @@ class Scale:
     nudge: Any
     """For each element, how far the reference moves when the last digits of the inputs change."""
     bounds: Any
-    """For each element its bound, in parts: the floor, and what is multiplied by ``factor``."""
+    """For each element its bound, in parts: the floor, and what is multiplied by ``FACTOR``."""
     whole_error: float
     whole_ulp: float
     most: float
@@ -456,7 +454,7 @@ def _last_dtype(scale: Scale) -> Any:
 
 
 def _bias(samples: Sequence[Sample], scale: Scale) -> Own:
-    bounds = bounds_of(scale, FACTOR)
+    bounds = bounds_of(scale)
     found = [deviations(wide(one.answer), wide(one.reference), bounds, _last_dtype(scale)) for one in samples]
     return Own(eager_bias(tuple(samples[0].answer.shape), found), len(samples))
 
@@ -494,7 +492,7 @@ def _refuse_other_range(eager: Any, right: Any, dtype: Any) -> None:
         raise NoReference(f"the float64 reference is beyond the range of {name} where eager is finite")
 
 
-def compare(actual: Any, scale: Scale, factor: float, *, equal_nan: bool = True, histogram: bool = True) -> dict[str, Json]:
+def compare(actual: Any, scale: Scale, *, equal_nan: bool = True, histogram: bool = True) -> dict[str, Json]:
     """Return the facts of an answer: nonfinite mismatches, the element nearest to its bound, quantiles, and a histogram."""
     import torch
 
@@ -502,18 +500,18 @@ def compare(actual: Any, scale: Scale, factor: float, *, equal_nan: bool = True,
     right = scale.reference
     numel = answer.numel()
     nonfinite = _nonfinite(answer, scale, equal_nan)
-    facts: dict[str, Any] = {"version": VERSION, "factor": factor, "runs": scale.runs, "numel": numel, "nonfinite": nonfinite}
+    facts: dict[str, Any] = {"version": VERSION, "runs": scale.runs, "numel": numel, "nonfinite": nonfinite}
     if numel == 0:
         return {**facts, "outside": 0, "worst": None, "quantiles": [], "eager_quantiles": []}
     if scale.through is not None:
         facts.update(through=scale.through.name, is_rounded=scale.through.is_last)
     judged = answer.isfinite() & right.isfinite()
     errors = torch.where(judged, errors_of(answer, right), 0.0)
-    ratio = torch.where(judged, errors / bounds_of(scale, factor), -1.0)
+    ratio = torch.where(judged, errors / bounds_of(scale), -1.0)
     ulps = errors / scale.units
     facts.update(outside=int((ratio > 1).sum()), worst=_worst(int(ratio.argmax()), actual.shape, answer, errors, scale))
     facts.update(whole_error=scale.whole_error, whole_ulp=scale.whole_ulp, most=scale.most)
-    facts.update(bias=_bias_facts(answer, actual, scale, factor))
+    facts.update(bias=_bias_facts(answer, actual, scale))
     facts.update(max_error=float(errors.max()), max_ulp=float(ulps.max()))
     facts.update(quantiles=quantiles_in(ulps, quantiles_of(numel)), eager_quantiles=scale.eager_quantiles)
     facts.update(nudge_quantiles=scale.nudge_quantiles)
@@ -550,14 +548,14 @@ def changed_elements(actual: Any, scale: Scale, unwritten: Any) -> dict[str, Jso
     return {"count": int(changed.sum()), "index": index, "value": _plain(answer[place]), "before": _plain(scale.eager[place])}
 
 
-def _bias_facts(answer: Any, actual: Any, scale: Scale, factor: float) -> list[dict[str, Json]]:
+def _bias_facts(answer: Any, actual: Any, scale: Scale) -> list[dict[str, Json]]:
     if scale.bias is None:
         return []
-    deviating = deviations(answer, scale.reference, bounds_of(scale, FACTOR), _last_dtype(scale))
-    return bias_of(tuple(actual.shape), deviating, scale.reference, scale.bias, scale.form, factor)
+    deviating = deviations(answer, scale.reference, bounds_of(scale), _last_dtype(scale))
+    return bias_of(tuple(actual.shape), deviating, scale.reference, scale.bias, scale.form)
 
 
-def bounds_of(scale: Scale, factor: float) -> Any:
+def bounds_of(scale: Scale) -> Any:
     """Return the bound of each element, as ``calibrated.element_bound`` computes it of one."""
     import torch
 
@@ -565,9 +563,9 @@ def bounds_of(scale: Scale, factor: float) -> Any:
     floor, group = scale.bounds
     if numel == 0:
         return floor
-    whole = factor * scale.whole_error * widening(numel * scale.runs, numel, scale.form, scale.whole_ulp)
+    whole = FACTOR * scale.whole_error * widening(numel * scale.runs, numel, scale.form, scale.whole_ulp)
     whole = max(whole, scale.form.element_floor * ulp(scale.most, scale.form))
-    return torch.maximum(floor, (factor * group).clamp(max=whole))
+    return torch.maximum(floor, (FACTOR * group).clamp(max=whole))
 
 
 def _nonfinite(answer: Any, scale: Scale, equal_nan: bool) -> int:

@@ -19,11 +19,9 @@ from runner.vocabulary.expectations.close_measure import (
     bits,
     describe,
     differences,
-    in_ulp,
     is_equal,
     kinds,
     structure,
-    ulp_bounds,
     unnested,
 )
 from runner.vocabulary.expectations.close_rules import Judge, default_tolerance
@@ -34,8 +32,6 @@ NOTHING_DIFFERS = "any stand-in"
 
 _MOST_REASONS = 5
 """The maximum number of reasons why there is no float64 reference that a verdict names."""
-
-_REFERENCE_FACTS = {Judge.CALIBRATED: "calibrated", Judge.NO_WORSE: "calibrated", Judge.ACCUMULATE: "accumulate"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +45,6 @@ class Close:
     atol: float | None = None
     rtol: float | None = None
     exact: bool = False
-    ulp: float | None = None
-    accumulate: Mapping[str, Any] | None = None
-    no_worse_than: str | None = None
-    factor: float | None = None
-    outliers: int = 0
-    nan: str | None = None
     equal_nan: bool = True
     when: Mapping[str, Any] | None = None
 
@@ -63,29 +53,28 @@ class Close:
         """Read the arguments; raise ``BadExpectation`` for a comparison that cannot fail, and for words that exclude each other."""
         close_rules.check(body)
         found = cls(**body)
-        for word, other in (("to", found.to), ("no_worse_than", found.no_worse_than)):
-            if found.of == other:
-                raise BadExpectation(f"'{found.of}' is compared with itself", "name another value in 'of' or 'to'", path=(word,))
+        if found.of == found.to:
+            raise BadExpectation(f"'{found.of}' is compared with itself", "name another value in 'of' or 'to'", path=("to",))
         return found
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The value, its reference, and the value with whose error its own is compared."""
-        return (self.of, self.to) if self.no_worse_than is None else (self.of, self.to, self.no_worse_than)
+        """The value and its reference."""
+        return self.of, self.to
 
     @property
     def judge_kind(self) -> Judge:
         """The judge that the words choose."""
-        words = {name: getattr(self, name) for name in ("exact", "ulp", "accumulate", "no_worse_than", "atol", "to")}
-        return close_rules.judge_of(words)
+        if self.exact:
+            return Judge.EXACT
+        return Judge.TOLERANCE if self.atol is not None or not close_rules.is_eager(self.to) else Judge.CALIBRATED
 
     def measurement(self) -> Mapping[str, Json] | None:
         """The worker measures with the tolerance of the judgement, and what the judge needs."""
         wanted = {"of": self.of, "to": self.to, "atol": self.atol, "rtol": self.rtol, "equal_nan": self.equal_nan}
         if self.judge_kind is Judge.TOLERANCE:
             return wanted
-        words = ("ulp", "accumulate", "no_worse_than", "factor")
-        return {**wanted, "judge": self.judge_kind.value, **{word: found for word in words if (found := getattr(self, word)) is not None}}
+        return {**wanted, "judge": self.judge_kind.value}
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the structure first, then each leaf. The judgement shows the first failed leaf."""
@@ -102,22 +91,14 @@ class Close:
         problems = [problem for leaf in measured["leaves"] if (problem := self.problem_of_leaf(leaf)) is not None]
         if problems:
             return [problems[0]]
-        return [Judgement.passed(expected=expected, observed=told(measured["leaves"], self._whose))]
+        return [Judgement.passed(expected=expected, observed=told(measured["leaves"]))]
 
     def problem_of_leaf(self, leaf: Mapping[str, Any]) -> Judgement | None:
         """Return the judgement of a value that is not close to its reference, or that was not measured as its judge needs it."""
-        return self._missing(leaf) or self.problem(leaf)
-
-    def _missing(self, leaf: Mapping[str, Any]) -> Judgement | None:
-        """Return an error where the worker did not measure what the judge needs."""
-        fact = _REFERENCE_FACTS.get(self.judge_kind)
-        if fact is None or leaf["type"] != "tensor" or leaf["reference_type"] != "tensor" or leaf["shape"] != leaf["reference_shape"]:
-            return None
-        return None if fact in leaf else Judgement.error("the float64 reference was not measured", expected=f"{self.of}{leaf['path']}")
-
-    @property
-    def _whose(self) -> str:
-        return "eager's" if self.no_worse_than is None else f"{self.no_worse_than}'s"
+        are_tensors = leaf["type"] == leaf["reference_type"] == "tensor" and leaf["shape"] == leaf["reference_shape"]
+        if self.judge_kind is Judge.CALIBRATED and are_tensors and "calibrated" not in leaf:
+            return Judgement.error("the float64 reference was not measured", expected=f"{self.of}{leaf['path']}")
+        return self.problem(leaf)
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """One mutant for each leaf and each stand-in that the worker measured for it."""
@@ -128,7 +109,6 @@ class Close:
                 if "why_not" in measured:
                     yield Mutant.not_applicable(name, measured["why_not"], where=where)
                 else:
-                    measured = close_rules.more_often(measured, self.outliers)
                     changed = [*leaves[:index], {**leaf, **measured}, *leaves[index + 1 :]]
                     yield Mutant(name=name, facts=facts.with_measured(leaves=changed), where=where)
 
@@ -145,26 +125,14 @@ class Close:
         return Judgement.failed(expected=f"{where} is {leaf['reference_value']}", observed=str(leaf["value"]))
 
     def _numbers(self, where: str, leaf: Mapping[str, Any]) -> Judgement | None:
-        found = self.judge_kind
-        if found is Judge.EXACT:
+        if self.judge_kind is Judge.EXACT:
             return close_rules.by_bits(where, leaf)
-        if self.ulp is not None:
-            return close_rules.by_ulp(where, leaf, self.ulp, self.outliers)
-        if self.accumulate is not None:
-            length, dtype = self.accumulate["length"], self.accumulate.get("dtype", "float32")
-            return close_rules.by_accumulation(where, leaf, length, dtype, self.outliers)
-        if found is Judge.TOLERANCE or "calibrated" not in leaf:
-            return close_rules.by_tolerance(where, leaf, *self._tolerance(leaf), self.outliers)
+        if self.judge_kind is Judge.TOLERANCE or "calibrated" not in leaf:
+            return close_rules.by_tolerance(where, leaf, *self._tolerance(leaf))
         why_not = leaf["calibrated"].get("why_not")
-        if why_not is not None and found is Judge.NO_WORSE:
-            return Judgement.error(f"no float64 reference: {why_not}", expected=where)
         if why_not is not None:
-            return close_rules.by_tolerance(where, leaf, *self._tolerance(leaf), self.outliers, f"no float64 reference: {why_not}")
-        if self.nan == "same" and (problem := close_rules.nonfinite(leaf, leaf["numel"], where)) is not None:
-            return problem
-        return close_rules.by_calibration(
-            where, leaf, calibrated.FACTOR if self.factor is None else self.factor, self._whose, self.outliers
-        )
+            return close_rules.by_tolerance(where, leaf, *self._tolerance(leaf), f"no float64 reference: {why_not}")
+        return close_rules.by_calibration(where, leaf)
 
     def _tolerance(self, leaf: Mapping[str, Any]) -> tuple[float, float]:
         if self.rtol is not None and self.atol is not None:
@@ -172,14 +140,14 @@ class Close:
         return default_tolerance(leaf["dtype"], leaf["reference_dtype"])
 
 
-def told(leaves: Sequence[Mapping[str, Any]], whose: str = "eager's") -> str:
+def told(leaves: Sequence[Mapping[str, Any]]) -> str:
     """Return how many values were judged, and by what."""
-    judged = [leaf["calibrated"] for leaf in leaves if "factor" in leaf.get("calibrated", {})]
+    judged = [leaf["calibrated"] for leaf in leaves if "numel" in leaf.get("calibrated", {})]
     others = len(leaves) - len(judged)
     parts = []
     if judged:
         worst = max(judged, key=lambda facts: facts["max_ulp"] if facts["numel"] else 0.0)
-        parts.append(f"{len(judged)} values by the float64 reference ({calibrated.summary(worst, whose)})")
+        parts.append(f"{len(judged)} values by the float64 reference ({calibrated.summary(worst)})")
     if others:
         why = list({leaf["calibrated"]["why_not"]: 0 for leaf in leaves if "why_not" in leaf.get("calibrated", {})})
         more = [f"{len(why) - _MOST_REASONS} more reasons"] if len(why) > _MOST_REASONS else []
@@ -224,7 +192,7 @@ def has_other_inputs(arguments: Mapping[str, Any]) -> bool:
 
 def needs_reference(arguments: Mapping[str, Any]) -> bool:
     """Whether a measurement needs a float64 reference."""
-    return Judge(arguments.get("judge", Judge.TOLERANCE.value)).needs_reference
+    return arguments.get("judge") == Judge.CALIBRATED.value
 
 
 def add_other_inputs(
@@ -245,7 +213,7 @@ def add_other_inputs(
     others = _others(answer, len(references))
     for leaf, right, other in zip(facts["leaves"], references, others, strict=False):
         if "stand_ins" in leaf:
-            comparer = (comparers or {}).get(id(leaf)) or _comparer(right, arguments)
+            comparer = (comparers or {}).get(id(leaf)) or _by_bits(right, arguments)
             leaf["stand_ins"]["other inputs"] = measure_other_inputs(right, other, _against(leaf, arguments), comparer)
 
 
@@ -268,30 +236,26 @@ def _others(answer: Callable[[], Any], count: int) -> list[Any]:
 
 
 def _leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    import torch
+
     facts = describe_leaf(leaf, reference, arguments)
     if "excess" in facts:
-        comparer = _comparer(reference, arguments)
+        comparer = _by_bits(reference, arguments)
         if comparer is None:
             against = _against(facts, arguments)
             facts["stand_ins"] = measure_stand_ins(reference, rtol=facts["rtol"], atol=facts["atol"], against=against)
         else:
             facts.update(comparer(leaf))
-            facts["stand_ins"] = judged_stand_ins(
-                reference, ulp_bounds(reference, arguments), comparer, exact=arguments["judge"] == Judge.EXACT.value
-            )
+            bounds = torch.zeros(reference.shape, dtype=torch.float64)
+            facts["stand_ins"] = judged_stand_ins(reference, bounds, comparer, exact=True)
         if not has_other_inputs(arguments):
             facts["stand_ins"]["other inputs"] = {"why_not": "only eager has a value for other inputs"}
     return facts
 
 
-def _comparer(reference: Any, arguments: Mapping[str, Any]) -> Comparer | None:
-    """Return what compares a tensor with its reference by bits or by ulp; None for other judges."""
-    judge = arguments.get("judge")
-    if judge == Judge.EXACT.value:
-        return lambda other: {"bits": bits(other, reference)}
-    if judge == Judge.ULP.value:
-        return lambda other: {"ulp": in_ulp(other, reference, arguments["ulp"], equal_nan=arguments["equal_nan"])}
-    return None
+def _by_bits(reference: Any, arguments: Mapping[str, Any]) -> Comparer | None:
+    """Return what compares a tensor with its reference by bits; None for other judges."""
+    return (lambda other: {"bits": bits(other, reference)}) if arguments.get("judge") == Judge.EXACT.value else None
 
 
 def describe_leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,14 +3,12 @@
 import dataclasses
 import enum
 import hashlib
-import math
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from runner.core.protocol import Json
-from runner.vocabulary.expectations.calibrated import FACTOR, format_of
 from runner.vocabulary.expectations.calibrated_measure import (
     NoReference,
     Sample,
@@ -20,7 +18,6 @@ from runner.vocabulary.expectations.calibrated_measure import (
     compare,
     is_reordered,
     scale_of,
-    units_of,
 )
 from runner.vocabulary.expectations.close_rules import Judge, default_tolerance
 from runner.vocabulary.expectations.stand_ins import Comparer, judged_stand_ins
@@ -100,8 +97,10 @@ def is_equal(value: Any, reference: Any, arguments: Mapping[str, Any]) -> bool:
     """Whether two plain values of one type are equal. Floats are compared as the judge says, by default with the tolerance of float32."""
     if value is reference:
         return True
-    if isinstance(value, float | complex) and arguments.get("judge") in (Judge.EXACT.value, Judge.ULP.value):
-        return all(_has_near_bits(*pair, arguments.get("ulp", 0.0)) for pair in zip(_parts_of(value), _parts_of(reference), strict=True))
+    if isinstance(value, float | complex) and arguments.get("judge") == Judge.EXACT.value:
+        # zeros of two signs differ
+        parts = ([one.real, one.imag] if isinstance(one, complex) else [one] for one in (value, reference))
+        return all(ours.hex() == theirs.hex() for ours, theirs in zip(*parts, strict=True))
     if type(value) is float:
         rtol, atol = (arguments["rtol"], arguments["atol"]) if arguments["rtol"] is not None else default_tolerance("float32")
         both_nan = value != value and reference != reference
@@ -110,17 +109,6 @@ def is_equal(value: Any, reference: Any, arguments: Mapping[str, Any]) -> bool:
     if by_identity and hasattr(value, "__dict__") and not isinstance(value, enum.Enum | type | types.FunctionType):
         raise TypeError(f"two objects of type {type(value).__name__} cannot be compared; name their parts (of: output.NAME)")
     return bool(value == reference or (value != value and reference != reference))
-
-
-def _parts_of(number: float | complex) -> tuple[float, ...]:
-    return (number.real, number.imag) if isinstance(number, complex) else (number,)
-
-
-def _has_near_bits(value: float, reference: float, ulps: float) -> bool:
-    """Whether two floats are the same, or at most so many units in the last place of float64 apart; for 0 zeros of two signs differ."""
-    if not ulps or not (math.isfinite(value) and math.isfinite(reference)):
-        return value.hex() == reference.hex()
-    return abs(value - reference) <= ulps * math.ulp(reference)
 
 
 def describe(value: Any) -> dict[str, Any]:
@@ -188,10 +176,6 @@ def _add_chunk(total: dict[str, Any], pair: tuple[Any, Any], start: int, shape: 
         total["worst_value"], total["worst_reference"] = (_shown(part[place]) for part in pair)
 
 
-def _plain(element: Any) -> float | str:
-    return str(element.item()) if element.is_complex() else float(element)
-
-
 def _shown(element: Any) -> float | int | str:
     """Return a number as messages show it: integers with every digit, which float64 does not hold, bools and complex numbers as text."""
     return str(element.item()) if element.dtype.is_complex or str(element.dtype) == "torch.bool" else element.item()
@@ -217,60 +201,6 @@ def bits(actual: Any, reference: Any) -> dict[str, Any]:
     return found
 
 
-def in_ulp(actual: Any, reference: Any, limit: float, *, equal_nan: bool = True) -> dict[str, Any]:
-    """Return the differences in units in the last place of the reference, in its dtype; raise ``TypeError`` for a dtype that is exact."""
-    import torch
-
-    form = format_of(str(reference.dtype).removeprefix("torch."))
-    if form is None:
-        raise TypeError(f"values of dtype {str(reference.dtype).removeprefix('torch.')} have no units in the last place: write exact: true")
-    whole = differences(actual, reference, rtol=0.0, atol=0.0, equal_nan=equal_nan)
-    found = {name: whole[name] for name in ("nan_mismatches", "inf_mismatches")}
-    if actual.numel() == 0:
-        return {**found, "outside": 0, "index": [], "value": 0.0, "reference": 0.0, "size": 0.0, "apart": 0.0}
-    a, b = (_wide(part.detach().to(actual.device)).reshape(-1) for part in (actual, reference))
-    distance = torch.where(a.isfinite() & b.isfinite(), (a - b).abs(), 0.0)
-    ulps = distance / units_of(b.abs(), form)
-    at = int(ulps.argmax())
-    index = [int(part) for part in torch.unravel_index(torch.tensor(at), actual.shape)]
-    worst = {"index": index, "value": _plain(a[at]), "reference": _plain(b[at]), "size": float(b[at].abs()), "apart": float(distance[at])}
-    return {**found, "outside": int((ulps > limit).sum()), **worst}
-
-
-def ulp_bounds(reference: Any, arguments: Mapping[str, Any]) -> Any:
-    """Return the bound of each element by ``ulp``; 0 for an exact comparison."""
-    import torch
-
-    form = format_of(str(reference.dtype).removeprefix("torch."))
-    if form is None:
-        return torch.zeros(reference.shape, dtype=torch.float64)
-    return units_of(_wide(reference.detach()).abs(), form) * arguments.get("ulp", 0.0)
-
-
-def accumulation_bounds(scale: Any, magnitude: Any, length: int, dtype: str) -> Any:
-    """Return the bound of each element, as ``close_rules.accumulation_bound`` computes it of one."""
-    inner = format_of(dtype)
-    assert inner is not None
-    return scale.units + length * 2.0 ** -(inner.bits + 1) * _wide(magnitude).reshape(-1).abs()
-
-
-def accumulated(actual: Any, scale: Any, magnitude: Any, length: int, dtype: str) -> dict[str, Any]:
-    """Return the errors against the reference in multiples of the bound of an accumulation: see ``close_rules.accumulation_bound``."""
-    import torch
-
-    right, size = scale.reference, _wide(magnitude).reshape(-1).abs()
-    answer = _wide(actual.detach().to(right.device)).reshape(-1)
-    if answer.numel() == 0:
-        return {"length": length, "dtype": dtype, "outside": 0, "worst": None}
-    bounds = accumulation_bounds(scale, magnitude, length, dtype)
-    errors = torch.where(answer.isfinite() & right.isfinite(), (answer - right).abs(), 0.0)
-    ratio = errors / bounds
-    at = int(ratio.argmax())
-    worst = {"index": [int(part) for part in torch.unravel_index(torch.tensor(at), actual.shape)], "error": float(errors[at])}
-    worst.update(value=_plain(answer[at]), reference_value=_plain(right[at]), reference=float(right[at].abs()), magnitude=float(size[at]))
-    return {"length": length, "dtype": dtype, "outside": int((ratio > 1).sum()), "worst": worst}
-
-
 @dataclass(frozen=True, slots=True)
 class Answers:
     """The runs of eager after the case."""
@@ -281,8 +211,6 @@ class Answers:
     """The float64 reference for the same inputs."""
     pairs: Sequence[tuple[Any, Any, float]]
     """Answers of eager with their references, for the same and for nudged inputs, and the resolution of nudged ones."""
-    magnitude: Callable[[], Any]
-    """Returns the float64 reference for the absolute values of the inputs."""
     through: Sequence[str] = ()
     """For each leaf of the answer the narrowest format that eager rounded its values to on their way; empty where there is none."""
 
@@ -294,18 +222,13 @@ class Comparison:
     facts: dict[str, Any]
     arguments: Mapping[str, Any]
     values: Mapping[str, Any]
-    """The compared values, by the words ``of``, ``to`` and ``no_worse_than``."""
+    """The compared values, by the words ``of`` and ``to``."""
     comparers: dict[int, Comparer]
     """Filled with what compares other tensors in the same way, by the identity of a leaf's facts."""
     with_stand_ins: bool = True
     """Whether stand-ins are measured, and a histogram of right answers is sent."""
     unwritten: Sequence[Any] = ()
     """For each leaf a mask of the elements that eager left as they were before, or None; empty for a result."""
-
-    @property
-    def fact(self) -> str:
-        """The name of the facts."""
-        return "accumulate" if self.arguments["judge"] == Judge.ACCUMULATE.value else "calibrated"
 
 
 def add_reference(comparison: Comparison, answers: Callable[[], Answers]) -> None:
@@ -320,15 +243,13 @@ def add_reference(comparison: Comparison, answers: Callable[[], Answers]) -> Non
 
 def _refuse(comparison: Comparison, why: str) -> None:
     for leaf in comparison.facts["leaves"]:
-        leaf[comparison.fact] = {"why_not": why}
+        leaf["calibrated"] = {"why_not": why}
 
 
 def _add_leaves(comparison: Comparison, answers: Answers) -> None:
     own = {word: leaves_of(value) for word, value in comparison.values.items()}
     runs = [leaves_of(answers.again), leaves_of(answers.reference)]
     pairs = [(leaves_of(one), leaves_of(right), step) for one, right, step in answers.pairs]
-    if comparison.fact == "accumulate":
-        runs.append(leaves_of(answers.magnitude()))
     everything = [*own.values(), *runs, *(part for one, right, _ in pairs for part in (one, right))]
     if any(len(one) != len(comparison.facts["leaves"]) for one in everything):
         raise NoReference("another run of eager gives another structure")
@@ -337,31 +258,15 @@ def _add_leaves(comparison: Comparison, answers: Answers) -> None:
             continue
         try:
             samples = [Sample(one[index], right[index], step) for one, right, step in pairs]
-            scale = _scale(leaf, own["to"][index], [run[index] for run in runs], samples, _through(comparison, answers, index))
-            if "no_worse_than" in own:
-                _check_other(own["no_worse_than"][index], own["to"][index], comparison.arguments["no_worse_than"])
-                scale = scale_of([Sample(own["no_worse_than"][index], runs[1][index])], own["no_worse_than"][index], runs[1][index])
-            _add(comparison, leaf, own["of"][index], scale, runs[-1][index])
+            scale = _scale(leaf, own["to"][index], [run[index] for run in runs], samples, answers.through[index] if answers.through else "")
+            _add(comparison, leaf, own["of"][index], scale)
             if comparison.unwritten and comparison.unwritten[index] is not None:
                 changed = changed_elements(own["of"][index], scale, comparison.unwritten[index])
-                leaf[comparison.fact].update({"unwritten": changed} if changed else {})
+                leaf["calibrated"].update({"unwritten": changed} if changed else {})
         except NoReference as why:
-            leaf[comparison.fact] = {"why_not": str(why)}
+            leaf["calibrated"] = {"why_not": str(why)}
         except Exception as error:  # an operation that this leaf's dtype or layout lacks: the other leaves are judged
-            leaf[comparison.fact] = {"why_not": f"{type(error).__name__}: {error}"[:200]}
-
-
-def _check_other(other: Any, eager: Any, name: str) -> None:
-    form, expected = ((list(getattr(one, "shape", [])), getattr(one, "dtype", type(one).__name__)) for one in (other, eager))
-    if form != expected:
-        raise NoReference(
-            f"'{name}' has a value of shape {form[0]} and dtype {form[1]}, eager of shape {expected[0]} and dtype {expected[1]}"
-        )
-
-
-def _through(comparison: Comparison, answers: Answers, index: int) -> str:
-    # the bound of an accumulation is one of its own dtype
-    return answers.through[index] if answers.through and comparison.fact == "calibrated" else ""
+            leaf["calibrated"] = {"why_not": f"{type(error).__name__}: {error}"[:200]}
 
 
 def _scale(leaf: Mapping[str, Any], eager: Any, runs: Sequence[Any], samples: Sequence[Sample], through: str) -> Scale:
@@ -372,44 +277,30 @@ def _scale(leaf: Mapping[str, Any], eager: Any, runs: Sequence[Any], samples: Se
         raise NoReference("another run of eager gives another shape")
     if not (eager.is_floating_point() or eager.is_complex()):
         raise NoReference(f"values of dtype {leaf['dtype']} are exact")
-    again, *references = runs
-    if any(part.element_size() != (16 if part.is_complex() else 8) for part in [*references, *(sample.reference for sample in samples)]):
+    again, right = runs
+    if any(part.element_size() != (16 if part.is_complex() else 8) for part in [right, *(sample.reference for sample in samples)]):
         raise NoReference("the function computes in a narrower dtype than float64 itself")
     rtol, atol = default_tolerance(leaf["dtype"])
     apart = differences(again, eager, rtol=rtol, atol=atol)
-    if apart["nan_mismatches"] or apart["inf_mismatches"] or (apart["mismatches"] and not is_reordered([eager, again], references[0])):
+    if apart["nan_mismatches"] or apart["inf_mismatches"] or (apart["mismatches"] and not is_reordered([eager, again], right)):
         raise NoReference("a second run of eager gives another answer")
-    return scale_of(samples, eager, references[0], through)
+    return scale_of(samples, eager, right, through)
 
 
-def _add(comparison: Comparison, leaf: dict[str, Any], actual: Any, scale: Scale, magnitude: Any) -> None:
-    arguments = comparison.arguments
-    factor = arguments.get("factor") or FACTOR
+def _add(comparison: Comparison, leaf: dict[str, Any], actual: Any, scale: Scale) -> None:
     right = scale.eager.reshape(actual.shape).to(actual.dtype)
-    if comparison.fact == "accumulate":
-        length, dtype = arguments["accumulate"]["length"], arguments["accumulate"].get("dtype", "float32")
-
-        def facts_of(tensor: Any) -> dict[str, Any]:
-            return {"accumulate": accumulated(tensor, scale, magnitude, length, dtype)}
-
-        bounds = accumulation_bounds(scale, magnitude, length, dtype)
-    else:
-        bounds = bounds_of(scale, factor)
-
-        def facts_of(tensor: Any) -> dict[str, Any]:
-            found = compare(tensor, scale, factor, equal_nan=arguments["equal_nan"])
-            if not (comparison.with_stand_ins or found["outside"]):
-                found.pop("histogram", None)
-            return {"calibrated": found}
+    equal_nan = comparison.arguments["equal_nan"]
 
     def comparer(tensor: Any) -> dict[str, Json]:
-        found = facts_of(tensor)
-        mismatches = differences(tensor, right, rtol=leaf["rtol"], atol=leaf["atol"], equal_nan=arguments["equal_nan"])
-        found[comparison.fact].pop("histogram", None)
-        return {**found, **{name: mismatches[name] for name in ("nan_mismatches", "inf_mismatches", "excess")}}
+        mismatches = differences(tensor, right, rtol=leaf["rtol"], atol=leaf["atol"], equal_nan=equal_nan)
+        found: dict[str, Json] = {name: mismatches[name] for name in ("nan_mismatches", "inf_mismatches", "excess")}
+        return {**found, "calibrated": compare(tensor, scale, equal_nan=equal_nan, histogram=False)}
 
-    leaf.update(facts_of(actual))
+    leaf["calibrated"] = compare(actual, scale, equal_nan=equal_nan)
     if not comparison.with_stand_ins:
+        if not leaf["calibrated"]["outside"]:
+            leaf["calibrated"].pop("histogram", None)
         return
-    leaf["stand_ins"] = {**leaf.get("stand_ins", {}), **judged_stand_ins(right, bounds.reshape(actual.shape), comparer)}
+    bounds = bounds_of(scale).reshape(actual.shape)
+    leaf["stand_ins"] = {**leaf.get("stand_ins", {}), **judged_stand_ins(right, bounds, comparer)}
     comparison.comparers[id(leaf)] = comparer

@@ -186,7 +186,7 @@ class EagerRuns:
         pairs = [] if has_double else [(again, wide, 0.0)]
         least = 0.0 if has_double else max((torch.finfo(getattr(torch, name)).eps for name in through if name), default=0.0)
         self._add_pairs(pairs, inputs, runs_of(_smallest(leaves)), least, has_double=has_double)
-        return Answers(again, wide, pairs, functools.partial(self._magnitude, inputs), through)
+        return Answers(again, wide, pairs, through)
 
     def _observed(self, inputs: list[Any]) -> tuple[Any, list[str], bool]:
         """Return eager's answer, the narrowest format that the values of each leaf were rounded to, and whether a generator was used."""
@@ -232,9 +232,6 @@ class EagerRuns:
                 return
             if not is_same_function(wide, other, narrow):
                 raise NoReference("the function depends on the dtype of its tensors, and is another one in float64")
-
-    def _magnitude(self, inputs: list[Any]) -> Any:
-        return self._wide(changed_values(_copy(inputs), lambda tensor: tensor.detach().abs()))
 
     def _eager(self, called: list[Any]) -> tuple[Any, bool]:
         """Return the answer, and whether a generator was used."""
@@ -334,8 +331,7 @@ class Calibrations:
         """Schedule the measurements that need a float64 reference; they complete the facts of ``close``."""
         if not close.needs_reference(arguments):
             return
-        names = {word: arguments[word] for word in ("of", "to", "no_worse_than") if arguments.get(word)}
-        values = {word: copies.frozen(copies.measured(value(name))) for word, name in names.items()}
+        values = {word: copies.frozen(copies.measured(value(arguments[word]))) for word in ("of", "to")}
         call = self._latest()
         if not with_stand_ins:  # a repetition, of which there may be many
             self._bytes += bytes_of(list(values.values()))

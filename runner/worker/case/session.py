@@ -165,7 +165,7 @@ class EachRepetition:
     def _digest(self, arguments: Mapping[str, Any]) -> str | None:
         """Return a text that is equal for repetitions with equal inputs and results; None where that cannot be known."""
         call = self._reference.latest_call
-        names = [arguments[word] for word in ("of", "to", "no_worse_than") if arguments.get(word)]
+        names = [arguments[word] for word in ("of", "to") if arguments.get(word)]
         hashed = hashlib.sha256()
         try:
             inputs = call.inputs if call is not None and isinstance(call.inputs, list) else []
