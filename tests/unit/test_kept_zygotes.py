@@ -12,8 +12,7 @@ import pytest
 
 from runner.execute.base import ExecutorSettings
 from runner.execute.local import kept_zygotes
-from runner.execute.local.kept_zygotes import MOST_KEPT, KeptZygote, ZygoteStore
-from runner.execute.local.spawn import ProcessStarter
+from runner.execute.local.kept_zygotes import MOST_KEPT, BorrowingStarter, KeptZygote, ZygoteStore
 from runner.plan.resources import Environment
 
 SECONDS = 30.0
@@ -22,14 +21,9 @@ held: list[socket.socket] = []
 """The runner's ends of workers."""
 
 
-class Plain(ProcessStarter):
-    def _zygote_module(self, wanted: Environment) -> str:
-        return "tests.plain_zygote"
-
-
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ZygoteStore]:
-    monkeypatch.setattr(kept_zygotes, "ProcessStarter", Plain)
+    monkeypatch.setattr(BorrowingStarter, "_zygote_module", lambda self, wanted: "tests.plain_zygote")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
     made = ZygoteStore(tmp_path / "kept")
     yield made
@@ -38,9 +32,16 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ZygoteSto
         held.pop().close()
 
 
-def started(store: ZygoteStore, folder: Path, key: str = "one") -> KeptZygote:
+def new(store: ZygoteStore, folder: Path, threads: int = 1) -> KeptZygote:
+    starter = BorrowingStarter(store, ExecutorSettings(folder=folder, workers=1, threads=threads), folder)
+    zygote = starter.zygote(Environment())
+    assert isinstance(zygote, KeptZygote)
+    return zygote
+
+
+def started(store: ZygoteStore, folder: Path, threads: int = 1) -> KeptZygote:
     """Start a zygote, and wait until it is ready."""
-    zygote = store.new(Environment(), key, ExecutorSettings(folder=folder, workers=1, threads=1))
+    zygote = new(store, folder, threads)
     assert "ready" in next_message(zygote)
     zygote.is_ready = True
     return zygote
@@ -89,7 +90,7 @@ def test_the_next_run_gets_the_same_process(store: ZygoteStore, tmp_path: Path) 
     zygote = started(store, tmp_path)
     given_back(zygote)
     assert store.pids() == [zygote.process.pid]
-    assert store.lend("one") is zygote
+    assert store.lend(zygote.key) is zygote
     assert store.pids() == []
     assert zygote.is_ready
     zygote.end()
@@ -101,9 +102,20 @@ def test_a_worker_that_was_killed_is_reaped_before_the_next_run(store: ZygoteSto
     os.killpg(pid, signal.SIGKILL)
     given_back(zygote)
     assert is_gone(pid)
-    assert store.lend("one") is zygote
+    assert store.lend(zygote.key) is zygote
     assert forked(zygote, 1) != pid  # the next run counts its workers from one again
     zygote.end()
+
+
+def test_a_worker_of_which_the_run_does_not_know_ends_its_zygote(store: ZygoteStore, tmp_path: Path) -> None:
+    zygote = started(store, tmp_path)
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    assert zygote.fork(7, theirs.fileno())  # its 'started' was not read
+    theirs.close()
+    given_back(zygote)
+    assert store.pids() == []
+    wait_until_gone(zygote.process.pid)
+    mine.close()
 
 
 def test_a_worker_that_cannot_be_reaped_ends_its_zygote(store: ZygoteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,25 +123,23 @@ def test_a_worker_that_cannot_be_reaped_ends_its_zygote(store: ZygoteStore, tmp_
     zygote = started(store, tmp_path)
     pid = forked(zygote, 1)  # nobody kills it
     given_back(zygote)
-    assert store.lend("one") is None
+    assert store.lend(zygote.key) is None
     wait_until_gone(zygote.process.pid)
     wait_until_gone(pid)
 
 
-def test_a_zygote_that_was_killed_is_not_used(store: ZygoteStore, tmp_path: Path) -> None:
-    zygote = started(store, tmp_path)
+@pytest.mark.parametrize("when", ["after the run", "during the run", "before it is warm"])
+def test_a_zygote_that_another_run_cannot_use_is_not_lent(store: ZygoteStore, tmp_path: Path, when: str) -> None:
+    zygote = new(store, tmp_path) if when == "before it is warm" else started(store, tmp_path)
+    if when == "during the run":
+        zygote.process.kill()
+        assert "gone" in next_message(zygote)
     given_back(zygote)
-    zygote.process.kill()
+    if when == "after the run":
+        zygote.process.kill()
     wait_until_gone(zygote.process.pid)
-    assert store.lend("one") is None
+    assert store.lend(zygote.key) is None
     assert store.pids() == []
-
-
-def test_a_zygote_that_is_not_warm_is_not_kept(store: ZygoteStore, tmp_path: Path) -> None:
-    zygote = store.new(Environment(), "one", ExecutorSettings(folder=tmp_path, workers=1, threads=1))
-    given_back(zygote)
-    assert store.pids() == []
-    wait_until_gone(zygote.process.pid)
 
 
 def test_another_state_of_the_machine_ends_all(store: ZygoteStore, tmp_path: Path) -> None:
@@ -144,8 +154,8 @@ def test_another_state_of_the_machine_ends_all(store: ZygoteStore, tmp_path: Pat
 
 
 def test_only_a_few_are_kept(store: ZygoteStore, tmp_path: Path) -> None:
-    made = [started(store, tmp_path, str(number)) for number in range(MOST_KEPT + 1)]
+    made = [started(store, tmp_path, number) for number in range(MOST_KEPT + 1)]
     for zygote in made:
         given_back(zygote)
     assert store.pids() == [zygote.process.pid for zygote in made[1:]]
-    assert store.lend("0") is None
+    assert store.lend(made[0].key) is None

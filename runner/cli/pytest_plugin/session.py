@@ -27,7 +27,7 @@ from runner.language.load import inspect_specs
 from runner.language.read.files import DefaultsReader, SpecPath, discover, is_spec_file
 from runner.plan.selection import requested, select, without_benches
 from runner.report import one_line, plain, verdict_text
-from runner.run.watching.sources import files_of
+from runner.run.watching import files_of
 
 if TYPE_CHECKING:
     from _pytest._code.code import TracebackStyle

@@ -4,19 +4,16 @@ A run that ends gives its zygote back to the store if the next run may use it: i
 process of a case is left. Any other zygote ends. Each case still gets a fork of its own.
 """
 
-import contextlib
 import itertools
-import os
 import select
 import shutil
-import signal
 import time
 from pathlib import Path
 from typing import Any
 
 from runner.execute.base import ExecutorSettings
 from runner.execute.local.executor import LocalExecutor
-from runner.execute.local.spawn import Message, ProcessStarter, ZygoteProcess
+from runner.execute.local.spawn import Message, ProcessStarter, ZygoteProcess, environment_for
 from runner.plan.resources import Environment
 
 _DRAIN_SECONDS = 5.0
@@ -31,10 +28,10 @@ MOST_KEPT = 2
 class KeptZygote(ZygoteProcess):
     """A zygote that a run borrows from a store."""
 
-    def __init__(self, *arguments: Any) -> None:
+    def __init__(self, store: "ZygoteStore", key: str, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.key = ""
-        self.store: ZygoteStore | None = None
+        self.key = key
+        self._store = store
         self._forked: set[int] = set()
         """The workers whose ends were not reported yet."""
         self._is_fit = True
@@ -59,9 +56,15 @@ class KeptZygote(ZygoteProcess):
 
     def release(self) -> None:
         """Give it back to the store if another run may use it; else hang up."""
-        self._is_kept = self.is_ready and self._is_drained()
-        if self._is_kept and self.store is not None:
-            self.store.take_back(self)
+        until = time.monotonic() + _DRAIN_SECONDS
+        while self._forked and self._is_fit and time.monotonic() < until:
+            self.wake()
+            if select.select([self.control], [], [], _WAKE_SECONDS)[0]:
+                message = self.receive()
+                self._is_fit &= message is not None and "started" not in message  # the run could not kill a worker that starts now
+        self._is_kept = self.is_ready and self._is_fit and not self._forked
+        if self._is_kept:
+            self._store.take_back(self)
         else:
             self.hang_up()
 
@@ -80,40 +83,20 @@ class KeptZygote(ZygoteProcess):
         """Whether it lives, and has sent nothing since it was given back."""
         return self.process.poll() is None and not select.select([self.control], [], [], 0)[0]
 
-    def _is_drained(self) -> bool:
-        """Wait until every worker that it forked was reaped; return False if that takes too long."""
-        until = time.monotonic() + _DRAIN_SECONDS
-        late: list[int] = []
-        """Workers whose starts are reported now: the run could not kill them."""
-        while self._forked and self._is_fit and time.monotonic() < until:
-            self.wake()
-            for pid in late:
-                for kill in (os.killpg, os.kill):  # one that has only just been forked leads no group yet
-                    with contextlib.suppress(OSError):
-                        kill(pid, signal.SIGKILL)
-            if not select.select([self.control], [], [], _WAKE_SECONDS)[0]:
-                continue
-            message = self.receive()
-            if message is not None and "started" in message:
-                late.append(int(message["pid"]))
-            elif message is not None and "ended" in message:
-                late.clear()  # another process may get the number of a reaped one; a worker that is left ends at the time limit
-        return self._is_fit and not self._forked
-
 
 class ZygoteStore:
     """The zygotes that no run uses now; ``close`` ends them."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
+        self._numbers = itertools.count(1)
         self._kept: list[KeptZygote] = []
         """The one that was used last is the last."""
-        self._numbers = itertools.count(1)
         self._state = ""
 
     def executor(self, settings: ExecutorSettings) -> LocalExecutor:
         """Return the executor of a run that borrows the zygotes."""
-        return LocalExecutor(settings, make_starter=lambda scratch: _BorrowingStarter(self, settings, scratch), kept=self.pids)
+        return LocalExecutor(settings, make_starter=lambda scratch: BorrowingStarter(self, settings, scratch), kept=self.pids)
 
     def require(self, state: str) -> bool:
         """End all zygotes if they were started in another state of the machine; return whether any was ended."""
@@ -136,13 +119,11 @@ class ZygoteStore:
             zygote.end()
         return None
 
-    def new(self, wanted: Environment, key: str, settings: ExecutorSettings) -> KeptZygote:
-        """Start a zygote in a scratch folder that outlives the run."""
-        starter = ProcessStarter(settings.threads, self._scratch / str(next(self._numbers)), settings.warm_folder, KeptZygote)
-        zygote = starter.zygote(wanted)
-        assert isinstance(zygote, KeptZygote)
-        zygote.key, zygote.store = key, self
-        return zygote
+    def new_folder(self) -> Path:
+        """Make the scratch folder of a zygote, which outlives the run."""
+        folder = self._scratch / str(next(self._numbers))
+        folder.mkdir(parents=True)
+        return folder
 
     def take_back(self, zygote: KeptZygote) -> None:
         """Keep a zygote for the next run."""
@@ -156,7 +137,7 @@ class ZygoteStore:
             self._kept.pop().end()
 
 
-class _BorrowingStarter(ProcessStarter):
+class BorrowingStarter(ProcessStarter):
     """Starts the processes of one run: zygotes from the store, workers without a zygote as any run does."""
 
     def __init__(self, store: ZygoteStore, settings: ExecutorSettings, scratch: Path) -> None:
@@ -167,4 +148,8 @@ class _BorrowingStarter(ProcessStarter):
     def zygote(self, wanted: Environment) -> ZygoteProcess:
         """Return a warm zygote of this environment, or start one."""
         key = repr((wanted.key, sorted(wanted.kinds), self._settings.threads))
-        return self._store.lend(key) or self._store.new(wanted, key, self._settings)
+        if (warm := self._store.lend(key)) is not None:
+            return warm
+        folder = self._store.new_folder()
+        variables = environment_for(wanted, self._settings.threads, folder, self._settings.warm_folder)
+        return KeptZygote(self._store, key, wanted.kinds, variables, folder / "zygote.log", self._zygote_module(wanted))

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -127,13 +127,10 @@ class ZygoteProcess:
 class ProcessStarter:
     """Starts processes on this machine; their output goes to a log below the scratch folder."""
 
-    def __init__(
-        self, threads: int, scratch: Path, warm_folder: Path | None = None, zygotes: Callable[..., ZygoteProcess] = ZygoteProcess
-    ) -> None:
+    def __init__(self, threads: int, scratch: Path, warm_folder: Path | None = None) -> None:
         self._threads = threads
         self._scratch = scratch
         self._warm_folder = warm_folder
-        self._zygotes = zygotes
         self._count = 0
 
     def zygote(self, wanted: Environment) -> ZygoteProcess:
@@ -141,7 +138,7 @@ class ProcessStarter:
         self._count += 1
         scratch = self._scratch / f"zygote-{self._count}"
         scratch.mkdir(parents=True, exist_ok=True)
-        return self._zygotes(wanted.kinds, self._variables(wanted, scratch), scratch / "zygote.log", self._zygote_module(wanted))
+        return ZygoteProcess(wanted.kinds, self._variables(wanted, scratch), scratch / "zygote.log", self._zygote_module(wanted))
 
     def worker(self, wanted: Environment, control: int) -> "subprocess.Popen[bytes]":
         """Start a worker in a process of its own: slow, and never unsafe."""
