@@ -133,15 +133,6 @@ def test_several_attempts_come_to_one_outcome(policy, outcomes, expected):
     assert [one.outcome for one in folded.attempts] == (outcomes if len(outcomes) > 1 else [])
 
 
-def test_a_flaky_case_shows_its_first_failure():
-    folded = RETRIES.fold(attempts(FAIL, CRASH, PASS))
-    assert folded.reason == (
-        "failed 2 of 3 attempts: because of FAIL; another failure in attempt 2: CRASH: because of CRASH; passed when retried alone"
-    )
-    assert (folded.failure_type, folded.folder, folded.position, folded.verdicts) == ("flaky", "cases/00001", AT, (HELD, COUNTER))
-    assert folded.seconds == 4.5
-
-
 # -- attempts that failed otherwise ---------------------------------------------------------------------------------
 
 OTHER_PLACE = replace(COUNTER, position=replace(AT, line=9))

@@ -8,11 +8,8 @@ repository can hold (a pipe, a file of 100 MB, no permission) is made here.
 import json
 import os
 import re
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -153,19 +150,10 @@ def test_a_file_that_grows_while_it_is_read_is_not_read_on(validate: Validate) -
     assert validate("/proc/self/pagemap") == [line]
 
 
-def test_a_file_that_cannot_be_read(validate: Validate) -> None:
-    assert validate("/proc/self/mem") == ["/proc/self/mem:1:1: cannot be read: Input/output error (a spec is a text file)"]
-
-
 @pytest.mark.parametrize("name", ["specs", "specs/odd.yaml"])
 def test_a_pipe_is_not_waited_for(name: str, folder: Path, validate: Validate) -> None:
     os.mkfifo(folder / "odd.yaml")
     assert validate(name) == ["specs/odd.yaml:1:1: is not a regular file (a spec is a text file)"]
-
-
-def test_a_folder_named_like_a_spec(folder: Path, validate: Validate) -> None:
-    (folder / "odd.yaml").mkdir()
-    assert validate("specs") == ["specs/odd.yaml:1:1: is not a regular file (a spec is a text file)"]
 
 
 def test_links_that_lead_nowhere(folder: Path, validate: Validate) -> None:
@@ -198,76 +186,6 @@ def test_a_name_that_a_terminal_must_not_see(folder: Path, validate: Validate) -
         rf"specs/red\x1b[31m.yaml:1:1: the character '\x1b' in the name of a spec {hint}",
         rf"specs/\udcff.yaml:1:1: the character '\udcff' in the name of a spec {hint}",
     ]
-
-
-def test_what_is_no_utf_8_terminal_gets_escapes(folder: Path) -> None:
-    (folder / "bad.yaml").write_text(GOOD + "größe: 4\n", "utf-8")
-    variables = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "runner", "validate", "specs"]
-    done = subprocess.run(command, cwd=folder.parent, env=variables, capture_output=True, check=False, timeout=240)
-    assert done.returncode == ExitCode.USAGE
-    assert rb"unknown key 'gr\xf6\xdfe'" in done.stdout
-    assert done.stderr == b""
-
-
-def test_a_working_folder_that_is_gone(folder: Path, validate: Validate, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "bad.yaml").write_text("a spec\n")
-    (folder.parent / "gone").mkdir()
-    monkeypatch.chdir(folder.parent / "gone")
-    (folder.parent / "gone").rmdir()
-    assert validate(folder / "bad.yaml") == [f"{folder}/bad.yaml:1:1: {NO_SPEC}"]
-
-
-NO_PERMISSION = """
-import os, sys
-from pathlib import Path
-from runner.cli.parser import main
-from runner.core.diagnostics import Diagnostic
-
-main(["validate", sys.argv[1]])  # what is imported later must be here before nobody is somebody else
-os.seteuid(65534)
-print("--")
-for arguments in (["specs/file"], ["specs/folder"], ["specs/listed"], ["specs/folder/inner/spec.yaml"], ["specs/defaults"]):
-    print("exit", main(["validate", *arguments]), flush=True)
-"""
-
-
-@pytest.fixture
-def anybodys_folder() -> Iterator[Path]:
-    """Return a folder that everybody may look into; the folders above pytest's own are for their owner alone."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody without permission and come back")
-def test_no_permission(anybodys_folder: Path) -> None:
-    for name in ("file", "folder/inner", "listed/inner", "defaults"):
-        (anybodys_folder / "specs" / name).mkdir(parents=True)
-        (anybodys_folder / "specs" / name / "spec.yaml").write_text(GOOD)
-    (anybodys_folder / "specs/defaults/_defaults.yaml").write_text("tags: [cache]\n")
-    for name, mode in (("file/spec.yaml", 0), ("folder/inner", 0), ("listed/inner", 0o444), ("defaults/_defaults.yaml", 0)):
-        (anybodys_folder / "specs" / name).chmod(mode)
-    command = [sys.executable, "-c", NO_PERMISSION, str(INVALID / "unknown-config.yaml")]
-    done = subprocess.run(
-        command, cwd=anybodys_folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False, timeout=240
-    )
-    assert done.stdout.split("--\n")[1].splitlines() == [
-        "specs/file/spec.yaml:1:1: cannot be read: Permission denied (check the path and its permissions)",
-        "1 problem",
-        "exit 2",
-        "specs/folder/inner:1:1: cannot be read: Permission denied (check its permissions)",
-        "1 problem",
-        "exit 2",
-        "specs/listed/inner/spec.yaml:1:1: cannot be read: Permission denied (check the path and its permissions)",
-        "1 problem",
-        "exit 2",
-        "exit 2",
-        "specs/defaults/_defaults.yaml:1:1: cannot be read: Permission denied (check the path and its permissions)",
-        "1 problem",
-        "exit 2",
-    ]
-    assert done.stderr == "torch-conformance: cannot access specs/folder/inner/spec.yaml: Permission denied\n"
 
 
 # -- files that are not the specs' ----------------------------------------------------------------------------------
@@ -416,29 +334,11 @@ def test_a_path_that_does_not_exist(folder: Path, usage: Usage) -> None:
     assert usage("validate", "n" * 300) == f"cannot access {'n' * 300}: File name too long"
 
 
-def test_a_folder_without_specs(folder: Path, usage: Usage) -> None:
-    (folder / "README.md").write_text("text")
-    (folder / ".hidden.yaml").write_text(GOOD)
-    (folder / "_defaults.yaml").write_text("tags: [cache]\n")
-    assert usage("validate", "specs") == "no spec below specs: specs are files that end in .yaml"
-    assert usage("run", "specs") == "no spec below specs: specs are files that end in .yaml"
-
-
 def test_files_that_are_no_specs(folder: Path, usage: Usage) -> None:
     (folder / "_defaults.yaml").write_text("tags: [cache]\n")
     (folder / "backends.yaml").write_text("")
     assert usage("validate", "specs/_defaults.yaml") == "specs/_defaults.yaml contains defaults and is not a spec: name its folder"
     assert usage("validate", "specs/backends.yaml") == "specs/backends.yaml is not a spec; use --backends for such files"
-
-
-def test_backends_that_cannot_be_read(folder: Path, validate: Validate) -> None:
-    (folder / "good.yaml").write_text(GOOD)
-    (folder / "bad.yaml").write_text(GOOD.replace("x @ y", "x @@ y"))
-    assert validate("specs", "--backends", "nothing.yaml", "--backends", "specs") == [
-        "nothing.yaml:1:1: cannot be read: No such file or directory (check the path and its permissions)",
-        "specs:1:1: is not a regular file (a file of backends is a text file)",
-        "specs/bad.yaml:5:17: Python syntax: invalid syntax (this is Python, exactly as in a module)",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -55,14 +55,6 @@ def test_a_function_takes_so_many_inputs(function: str, takes: list[int], good: 
         assert (found == []) is (count in takes), (count, found)
 
 
-def test_what_a_decorator_returns_may_take_anything(good: str, problems_of: Problems) -> None:
-    assert problems_of(with_function(good, "prelude: |\n  def bound(f): return f\nfunction: |\n  @bound\n  def fn(): return 1")) == []
-
-
-def test_the_last_of_two_defs_of_one_name_is_meant(good: str, problems_of: Problems) -> None:
-    assert problems_of(with_function(good, "function: |\n  def fn(): pass\n  def fn(x, y): pass")) == []
-
-
 @pytest.mark.parametrize(
     "function",
     [
@@ -101,10 +93,6 @@ def test_whatever_binds_a_name_in_a_prelude(prelude: str, good: str, problems_of
     assert line.split(": ", 1)[1] == "no name 'Mad' in the prelude (did you mean 'Made'?)"
 
 
-def test_a_star_import_may_bring_anything(good: str, problems_of: Problems) -> None:
-    assert problems_of(with_function(good, "prelude: |\n  from torch.nn import *\nfunction: {module: Mad}")) == []
-
-
 def test_an_input_may_name_what_a_star_import_brings(good: str, problems_of: Problems) -> None:
     text = good.replace("[{rand: [4, 4]}, ", "[{ref: weights}, ")
     assert len(problems_of(text + "prelude: |\n  import torch.nn\n")) == 1
@@ -135,22 +123,6 @@ def test_names_that_are_there_or_that_only_the_worker_can_judge(path: str) -> No
     assert python.find_name(path, {"torch", "params"}) is None
 
 
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("torch._inductor.codecache.FxGraphCash", "no name 'FxGraphCash' in torch._inductor.codecache"),
-        ("torch._dynamo.exc.Unsuported", "no name 'Unsuported' in torch._dynamo.exc"),
-        ("torch.compiler.config.no_such", "no name 'no_such' in torch.compiler.config"),
-        ("no_such_package.x", "no package 'no_such_package' is installed"),
-        ("len", "no name 'len' in the prelude"),
-    ],
-)
-def test_names_that_are_not_there(path: str, message: str) -> None:
-    found = python.find_name(path, {"torch", "params"})
-    assert found is not None
-    assert found[0] == message
-
-
 def test_looking_a_name_up_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "trap").mkdir()
     (tmp_path / "trap" / "__init__.py").write_text("raise SystemExit('imported')\n")
@@ -177,16 +149,6 @@ def test_names_of_another_torch_are_left_to_the_worker(good: str, problems_of: P
     assert [problems_of(one) for one in (text, raises)] == [[], []]
 
 
-@pytest.mark.parametrize("name", ["RuntimeError", "KeyboardInterrupt", "ExceptionGroup", "OSError"])
-def test_pythons_own_exceptions(name: str) -> None:
-    assert python.is_exception(name)
-
-
-@pytest.mark.parametrize("name", ["int", "print", "NotImplemented", "Nothing", ""])
-def test_what_is_no_exception(name: str) -> None:
-    assert not python.is_exception(name)
-
-
 # -- conditions -----------------------------------------------------------------------------------------------------
 
 
@@ -197,17 +159,6 @@ def test_a_condition_may_name_a_backend_that_joins_one_of_the_specs(good: str, p
         "unknown backend 'vendor' (allowed: cpu, cuda, dynamo, eager, host, host-cuda, host-rocm, offline, rocm, rocm-ck, rocm-ck-conv,"
         " rocm-cktile, ... (14 in all))"
     ]
-
-
-def test_a_condition_that_can_hold_for_one_of_its_values_may_name_others(good: str, problems_of: Problems) -> None:
-    text = (
-        good + "config: [{when: {backend: [cpu, cuda]}, set: {freezing: true}}, {when: {device: [cuda, cpu]}, set: {cpp_wrapper: true}}]\n"
-    )
-    assert problems_of(text) == []
-
-
-def test_a_condition_on_the_vendor_or_the_architecture_is_for_the_machine(good: str, problems_of: Problems) -> None:
-    assert problems_of(good + "config: [{when: {vendor: amd, arch: [gfx942]}, set: {freezing: true}}]\n") == []
 
 
 # -- named values ---------------------------------------------------------------------------------------------------
@@ -227,10 +178,6 @@ steps:
     expect: [{differs: {gradients: {ref: first}}}]
 """
     assert problems_of(good[: good.index("expect:")] + steps) == []
-
-
-def test_an_input_may_name_what_the_prelude_defines(good: str, problems_of: Problems) -> None:
-    assert problems_of(good.replace("[{rand: [4, 4]}, ", "[{ref: weights.first}, ") + "prelude: |\n  weights = params\n") == []
 
 
 def test_an_input_of_the_spec_is_made_before_any_step(good: str, problems_of: Problems) -> None:
@@ -261,11 +208,6 @@ def test_a_counter_of_a_vendor(good: str, problems_of: Problems) -> None:
 
 
 # -- all in one go --------------------------------------------------------------------------------------------------
-
-
-def test_templates_are_judged_beside_other_mistakes(good: str, problems_of: Problems) -> None:
-    text = good.replace("rand: [4, 4]}, ", 'rand: ["{{ n }}", 4]}, ') + "matrix: {n: [four]}\nconfig: {freezin: true}\n"
-    assert [line.split(": ")[1].split(" (")[0] for line in problems_of(text)] == ["expected a whole number", "unknown config 'freezin'"]
 
 
 def test_the_mistake_of_one_file_hides_no_other(good: str, problems_of: Problems) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runner.core.case import Case, WrittenFunction
+from runner.core.case import Case
 from runner.core.diagnostics import InvalidSpecs
 from runner.language import load as loading
 from runner.language.load import Suite
@@ -60,12 +60,6 @@ def test_a_vendors_backend_adds_cases_and_changes_none(load_suite: LoadSuite, go
     assert all(digests[case.id] == digest_of(case) for case in before.cases)
 
 
-def test_an_id_does_not_depend_on_other_files(load_suite: LoadSuite, good: str) -> None:
-    (case,) = load_suite({"b/x.yaml": good}).cases
-    more = {found.id: found for found in load_suite({"a/x.yaml": good, "b/a.yaml": good, "c.yaml": good}).cases}
-    assert (more[case.id].spec, digest_of(more[case.id])) == (case.spec, digest_of(case))
-
-
 def test_two_files_of_one_id_are_told_once(load_suite: LoadSuite, good: str) -> None:
     text = good + "matrix: {n: [1, 2, 3]}\n" + used("n")
     with pytest.raises(InvalidSpecs) as caught:
@@ -98,16 +92,6 @@ def test_defaults_then_spec_then_backend(load_suite: LoadSuite, good: str) -> No
     assert origins["fx_graph_cache"] == "spec, suite/in/spec.yaml:8:10"
     assert origins["max_autotune"].startswith("backend rocm-ck, ")
     assert (case.body.context, case.tags) == (("no_grad",), ("outer", "inner", "own"))
-
-
-def test_a_specs_own_context_replaces_that_of_the_defaults(load_suite: LoadSuite, good: str) -> None:
-    case = only(load_suite({"_defaults.yaml": "context: [no_grad]\n", "spec.yaml": good + "context: []\n"}))
-    assert case.body.context == ()
-
-
-def test_the_innermost_context_of_the_defaults_holds(load_suite: LoadSuite, good: str) -> None:
-    files = {"_defaults.yaml": "context: [no_grad]\n", "in/_defaults.yaml": "context: [inference_mode]\n", "in/in/spec.yaml": good}
-    assert only(load_suite(files)).body.context == ("inference_mode",)
 
 
 def test_the_state_of_torch_is_inherited_key_by_key(load_suite: LoadSuite, good: str) -> None:
@@ -206,27 +190,12 @@ def test_facts_are_never_resolved_here(load_suite: LoadSuite, good: str) -> None
     assert case.body.inputs[0]["rand"][0].names["n"] == 2
 
 
-def test_defaults_and_backends_may_name_backend_and_device(load_suite: LoadSuite, good: str) -> None:
-    files = {
-        "_defaults.yaml": 'config: {cuda.cutlass_dir: "{{ backend }}-{{ device }}"}\n',
-        "spec.yaml": good.replace("[cpu]", "[cpu, cuda]"),
-    }
-    found = {case.backend: case.body.settings.config["cuda.cutlass_dir"] for case in load_suite(files).cases}
-    assert found == {"cpu": "cpu-cpu", "cuda": "cuda-cuda"}
-
-
 def test_templates_are_not_applied_to_code_and_patterns(load_suite: LoadSuite, good: str) -> None:
     text = good.replace("return x @ y", 'return {"{{ backend }}"}') + 'prelude: |\n  A = "{{ backend }}"\n'
     case = only(load_suite(text.replace("[{close: {to: eager}}]", '[{raises: {type: ValueError, match: "{{ backend }}"}}]')))
     assert "{{ backend }}" in case.body.functions["function"].block.text
     assert "{{ backend }}" in case.body.preludes[0].text
     assert case.steps[0].expectations[0].check.match == "{{ backend }}"
-
-
-def test_expectations_are_those_of_the_point(load_suite: LoadSuite, good: str) -> None:
-    text = good.replace("close: {to: eager}", 'counter: {inductor.fxgraph_cache_hit: "{{ hits }}"}') + "matrix: {hits: [0, 3]}\n"
-    checks = [case.steps[0].expectations[0].check for case in load_suite(text).cases]
-    assert [check.counts for check in checks] == [{"inductor.fxgraph_cache_hit": 0}, {"inductor.fxgraph_cache_hit": 3}]
 
 
 # -- seeds, digests, places -----------------------------------------------------------------------------------------
@@ -269,13 +238,6 @@ def test_places_lead_to_the_file(load_suite: LoadSuite, good: str) -> None:
     assert str(expected.position) == "suite/spec.yaml:10:9"
     assert str(expected.place("inductor.fxgraph_cache_miss")) == "suite/spec.yaml:12:11"
     assert str(expected.place("nothing")) == str(expected.position)
-
-
-def test_code_knows_its_lines(load_suite: LoadSuite, good: str) -> None:
-    function = only(load_suite(good)).body.functions["function"]
-    assert isinstance(function, WrittenFunction)
-    assert (function.entry, function.block.line, function.block.exact) == ("fn", 4, True)
-    assert Path(function.block.file).name == "spec.yaml"
 
 
 def test_nothing_runs_beside_a_case_whose_spec_says_so(load_suite: LoadSuite, good: str) -> None:
@@ -334,29 +296,3 @@ def test_an_option_under_a_condition_that_does_not_hold_is_not_missed(
     with_torch("2.13.0")
     found: dict[str, Any] = only(load_suite(text)).body.settings.config
     assert name in found
-
-
-def test_without_torch_specs_are_expanded_and_nothing_is_missed(load_suite: LoadSuite, good: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "installed_torch", lambda: None)
-    assert only(load_suite(good + "config: {freezing: true}\n")).missing_names == ()
-
-
-# -- many cases -----------------------------------------------------------------------------------------------------
-
-
-def test_cases_share_their_options_where_no_template_sets_one(load_suite: LoadSuite, good: str) -> None:
-    first, second = load_suite(good + "matrix: {n: [1, 2]}\nconfig: {max_autotune: true}\n" + used("n")).cases
-    assert first.options is second.options
-    assert first.body.settings.config is second.body.settings.config
-    assert first.body.settings.config == {"max_autotune": True}
-
-
-def test_cases_have_options_of_their_own_where_a_template_sets_one(load_suite: LoadSuite, good: str) -> None:
-    first, second = load_suite(good + 'matrix: {n: [1, 2]}\nconfig: {realize_reads_threshold: "{{ n }}"}\n').cases
-    assert [case.body.settings.config["realize_reads_threshold"] for case in (first, second)] == [1, 2]
-    assert [case.options["config"]["realize_reads_threshold"].value for case in (first, second)] == [1, 2]
-
-
-def test_backends_share_no_options(load_suite: LoadSuite, good: str) -> None:
-    cases = load_suite(good.replace("[cpu]", "[rocm]"), backends=VENDOR).cases
-    assert {case.backend: case.body.settings.config for case in cases} == {"rocm": {}, "vendor": {"max_autotune": True}}

@@ -146,21 +146,6 @@ def test_the_worst_element_is_named_by_its_index_in_any_layout(torch, layout):
     assert facts["mismatches"] == 2
 
 
-@pytest.mark.parametrize(
-    ("dtype", "values", "shown"),
-    [
-        ("int64", (2**53 + 1, 2**53), "9007199254740993 against 9007199254740992"),
-        ("uint8", (16, 240), "16 against 240"),
-        ("bool", (True, False), "True against False"),
-        ("complex64", (1 + 2j, 1.0), "(1+2j) against (1+0j)"),
-        ("bfloat16", (1.5, 9.0), "1.5 against 9.0"),
-    ],
-)
-def test_numbers_are_shown_as_their_dtype_holds_them(torch, dtype, values, shown):
-    a, b = (torch.tensor([value], dtype=getattr(torch, dtype)) for value in values)
-    assert close(a, b, rtol=0.0, atol=0.0).observed.endswith(f"at [0]: {shown}")
-
-
 def test_the_worst_is_what_exceeds_the_tolerance_most_not_what_differs_most(torch):
     facts = close_measure.differences(torch.tensor([1000.0, 1.0]), torch.tensor([1010.0, 2.0]), rtol=0.01, atol=0.0)
     assert facts["worst_index"] == [1]
@@ -216,14 +201,6 @@ def test_integers_are_subtracted_as_such(torch, a, b, distance):
     assert facts["max_abs"] == distance
 
 
-def test_nothing_of_the_caller_is_changed_and_gradients_do_not_matter(torch):
-    a = torch.ones(3, requires_grad=True)
-    b = (torch.ones(3, requires_grad=True) * 2) / 2
-    assert close(a, b).status is Status.HELD
-    assert a.requires_grad
-    assert b.grad_fn is not None
-
-
 def test_lazily_conjugated_tensors(torch):
     value = torch.tensor([1 + 2j])
     assert close(value.conj(), torch.tensor([1 - 2j])).status is Status.HELD
@@ -253,28 +230,6 @@ def test_structures_are_walked(torch):
         ([None, None], [None, None], Status.ERROR),
     ):
         assert close(left, right).status is status, (left, right)
-
-
-def test_a_failure_names_the_leaf(torch):
-    one = torch.ones(2)
-    assert close((one, {"a": one + 1}), (one, {"a": one})).expected.startswith("output[1]['a'] within")
-
-
-def test_a_structure_is_shown_as_torch_writes_it(torch):
-    from torch.utils import _pytree
-
-    one = torch.ones(1)
-    judgement = close([one], (one,))
-    assert judgement.observed == str(_pytree.tree_structure([one]))
-    assert judgement.expected == f"the structure {_pytree.tree_structure((one,))}"
-
-
-def test_structures_that_differ_late_differ(torch):
-    one = torch.ones(1)
-    names = [f"a_key_that_is_rather_long_{number}" for number in range(200)]
-    left, right = dict.fromkeys(names, one), dict.fromkeys([*names[:-1], "z"], one)
-    assert close(left, right).status is Status.FAILED
-    assert close(left, dict(left)).status is Status.HELD
 
 
 @pytest.mark.parametrize(("left", "right", "fact"), [([1.0], [[1.0]], "shape"), ([1.0], [1.0, 1.0], "shape"), ([1.0], [1], "dtype")])
@@ -346,11 +301,6 @@ def test_equality_is_exact(torch):
 def test_two_empty_values_cannot_be_compared(torch):
     assert equal([], []).status is Status.ERROR
     assert equal({}, {}).status is Status.ERROR
-
-
-def test_how_many_elements_differ_is_counted_once_each(torch):
-    judgement = equal(torch.tensor([1 + 1j, 2j, 3j]), torch.tensor([2 + 2j, 2j, 4j]))
-    assert judgement.observed == "different: leaf 0: 2 of 3 elements"
 
 
 def test_values_against_what_is_written(torch):

@@ -4,7 +4,6 @@ import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from runner.language.expand.cases import surroundings
 from runner.language.load import load
 from runner.plan.worker_plan import make_plan, with_paths
 from runner.system.installed_torch import installed_torch
-from runner.vocabulary.steps.samples import description
 from tests.fakes import HERE, import_torch, observation, seen, shipped
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -125,16 +123,6 @@ def test_eager_refuses_each_call_that_has_no_case(torch: Any) -> None:
     assert accepted == []
 
 
-def test_the_import_of_the_database_leaves_torch_as_it_was(torch: Any) -> None:
-    from runner.worker.torch_compat import operators
-
-    operators.database()
-    flag = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark  # raises where the flags of backends are closed
-    torch.backends.cuda.matmul.allow_tf32 = flag
-    assert torch._C.ScriptFunction.__call__.__module__ != "torch.testing._internal.common_utils"
-
-
 def test_a_sample_is_compared_with_its_gradients(measured: Callable[..., Any]) -> None:
     case, entries = measured("mul")
     numbers = [entry["index"] for entry in entries]
@@ -150,25 +138,6 @@ def test_a_sample_is_compared_with_its_gradients(measured: Callable[..., Any]) -
     assert "stand_ins" not in entries[1]["value"]["leaves"][0]
 
 
-def test_tensors_for_out_are_contiguous_ones(torch: Any) -> None:
-    from runner.vocabulary.steps.samples import Caller
-
-    given: list[Any] = []
-
-    def operator(x: Any, *, out: Any = None) -> Any:
-        if out is None:
-            return x.t(), x.to(torch.int64), x.to_sparse_csr()
-        given.extend(out)
-        assert all(bool((one.to_dense() == 1).all()) for one in out[:2])
-        return out
-
-    found = Caller(operator, takes_out=True, reseed=lambda: None).call(operator, ([torch.rand(2, 3)], {}))
-    assert all(one is other for one, other in zip(found["out"], given, strict=True))
-    assert [(list(one.shape), one.dtype) for one in given] == [([3, 2], torch.float32), ([2, 3], torch.int64), ([2, 3], torch.float32)]
-    assert [one.is_contiguous() for one in given[:2]] == [True, True]
-    assert given[2].layout is torch.sparse_csr
-
-
 def test_a_sample_that_dynamo_does_not_compile_is_named(measured: Callable[..., Any], uncompiled: list[str]) -> None:
     for op in ("mul", "conj"):  # conj of a real tensor has no operation
         measured(op)
@@ -176,22 +145,6 @@ def test_a_sample_that_dynamo_does_not_compile_is_named(measured: Callable[..., 
     numbers = [entry["index"] for entry in measured("equal", source="samples: 2")[1]]
     assert [found.partition(":")[0] for found in uncompiled] == [f"sample {number}" for number in numbers]
     assert all(": dynamo broke the graph: Data dependent operator" in found for found in uncompiled)
-
-
-def test_what_is_counted_says_why_a_call_without_a_graph_ran_eagerly() -> None:
-    from runner.worker.torch_compat.torch_state import Frames
-
-    before = Frames(total=4, ok=3, breaks={"a": 1})
-    assert Frames(total=6, ok=5, breaks={"a": 1}).why_eager(before) == ""
-    assert Frames(total=4, ok=3, breaks={"a": 1}).why_eager(before) == "dynamo traced no frame"
-    assert Frames(total=6, ok=4, breaks={"a": 1}).why_eager(before) == "dynamo converted 1 of 2 frames"
-    assert Frames(total=6, ok=5, breaks={"a": 2}).why_eager(before) == "dynamo broke the graph: a"
-    assert Frames(total=6, ok=5, breaks={"a": 1, "b\nc": 1}).why_eager(before) == "dynamo broke the graph: b"
-
-
-def test_without_gradients(measured: Callable[..., Any]) -> None:
-    assert paths(measured("mul", source="samples: 1, gradients: false")[1][0]) == ["['result']"]
-    assert paths(measured("mul", "int64", "samples: 1")[1][0]) == ["['result']"]
 
 
 def test_the_same_case_draws_the_same_numbers(measured: Callable[..., Any]) -> None:
@@ -279,20 +232,3 @@ def test_an_exception_of_the_compiled_call_is_that_of_its_sample(measured: Calla
     case, entries = measured("mul")
     assert len(entries) == 3
     assert "ValueError in phase 'trace': no such lowering" in verdict(case, entries).observed
-
-
-def test_an_operator_that_is_not_there_is_an_error(torch: Any) -> None:
-    from runner.worker.torch_compat import operators
-
-    for name, dtype, call, message in (
-        ("ad", "float32", "function", "no operator 'ad'"),
-        ("add", "float8_e4m3fn", "function", "no samples of 'add' for float8_e4m3fn"),
-        ("matmul", "float32", "inplace", "no call 'inplace' of 'matmul'"),
-    ):
-        with pytest.raises(LookupError, match=message):
-            operators.find(name, "", dtype=dtype, device="cpu", call=call, gradients=True)
-
-
-def test_a_tuple_of_one_element_is_shown_as_one(torch: Any) -> None:
-    sample = SimpleNamespace(args=(torch.ones(2), (3,)), kwargs={"padding": (1, 2), "stride": [3]})
-    assert description(sample) == "0: float32[2] strides [1]; 1: (3,); padding: (1, 2); stride: [3]"

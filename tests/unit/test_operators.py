@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from runner.core.case import Case
 from runner.core.diagnostics import InvalidSpecs
 from runner.core.expectation import Judgement, Status, StepFacts
 from runner.core.outcomes import Outcome
 from runner.language.expand import operators
 from runner.language.expand.operators import JUDGED, table_for
 from runner.language.load import Suite, load
-from runner.plan.operator_script import is_of_operator, script
+from runner.plan.operator_script import is_of_operator
 from runner.plan.worker_plan import digest_of, make_plan, seed_of
 from runner.system.installed_torch import installed_torch
 from runner.vocabulary.expectations.close import Close
@@ -117,23 +116,12 @@ def test_calls_that_eager_refuses_have_no_case(
 
 
 @pytest.mark.usefixtures("small")
-def test_each_point_of_the_matrix_has_each_operator(load_suite: LoadSuite) -> None:
-    assert len(load_suite(SPEC).cases) == 12
-
-
-@pytest.mark.usefixtures("small")
 def test_calls_in_place_and_with_out_have_names_of_their_own(load_suite: LoadSuite) -> None:
     text = SPEC.replace("samples: first", "calls: [inplace, out]").replace("[false, true]", "[true]").replace("float32, int64", "int64")
     assert ids(load_suite(text)) == [
         "spec[backend=cpu,op=add_,dtype=int64,dynamic=true]",
         "spec[backend=cpu,op=add.out,dtype=int64,dynamic=true]",
     ]
-
-
-@pytest.mark.usefixtures("small")
-def test_the_devices_own_dtypes_count(load_suite: LoadSuite) -> None:
-    found = [one for one in ids(load_suite(SPEC.replace("[cpu]", "[cpu, cuda]"))) if "div" in one and "int64" in one]
-    assert {one.split(",")[0] for one in found} == {"spec[backend=cuda"}
 
 
 @pytest.mark.usefixtures("small")
@@ -163,11 +151,6 @@ def test_parts_without_values_of_their_own_are_judged_by_their_form(load_suite: 
     assert isinstance(check, EachSample)
     assert (check.rule, check.parts) == ("close", ("['result'][2]", "['result'][3]"))
     assert "memory" in check.reason
-
-
-def test_seed_and_offset_of_both_attentions_are_judged_by_their_form() -> None:
-    flash, efficient = (JUDGED[f"torch.ops.aten._{kind}_attention_forward"] for kind in ("flash", "efficient"))
-    assert efficient == flash
 
 
 def test_a_torch_without_a_table_has_the_newest_ones_cases_and_none_can_run() -> None:
@@ -220,24 +203,6 @@ def test_a_source_that_makes_no_sense(load_suite: LoadSuite, change: Callable[[s
     assert any(message in str(problem) for problem in caught.value.diagnostics), list(map(str, caught.value.diagnostics))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda text: text.replace("matrix: {", "matrix: {op: [a, b], "), "the matrix key 'op' is the source's (remove it, or rename it)"),
-        (
-            lambda text: text.replace("matrix: {", "matrix: {dt: [int64, float32], ").replace("[float32, int64]", '["{{ dt }}"]'),
-            "a template in the dtypes of a source (write all dtypes in the list: each is a case of its own, and a part of its id)",
-        ),
-    ],
-)
-def test_a_matrix_beside_a_source_is_told_once(load_suite: LoadSuite, change: Callable[[str], str], message: str) -> None:
-    assert change(SPEC) != SPEC
-    with pytest.raises(InvalidSpecs) as caught:
-        load_suite(change(SPEC))
-    (problem,) = caught.value.diagnostics
-    assert str(problem).endswith(message)
-
-
 # -- the judge ------------------------------------------------------------------------------------------------------
 
 
@@ -270,11 +235,6 @@ def test_the_first_failed_sample_is_shown_and_the_others_are_named() -> None:
     assert found.expected.startswith("sample 1: output within atol=1e-05")
     assert "2 of 4 samples failed\nsample 1: 0: float32[1] strides [1]" in found.detail
     assert "sample 3: torch._inductor.exc.InductorError in phase 'lower': no such lowering" in found.detail
-
-
-def test_an_exception_of_the_compiled_call_fails() -> None:
-    found = judged(entry(0, raised=RAISED, value=None))
-    assert (found.status, found.expected) == (Status.FAILED, "sample 0: no exception")
 
 
 @pytest.mark.parametrize("entries", [[], [entry(0, refused="ValueError: no", value=None)]])
@@ -363,27 +323,3 @@ def test_a_sample_that_ran_eagerly_fails_the_proof_though_others_ran_compiled() 
     assert proven(**ran) is Outcome.PASS
     assert proven(**ran, uncompiled=[]) is Outcome.PASS
     assert proven(**ran, uncompiled=["sample 1: dynamo broke the graph: x"]) is Outcome.FELL_BACK
-
-
-# -- the script -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("small")
-def test_the_script_of_a_sample_names_it_and_parses(load_suite: LoadSuite) -> None:
-    text = SPEC.replace("samples: first", "calls: [function, inplace, out]") + "config: {fallback_random: true}\n"
-    for one in load_suite(text).cases:
-        found = script(one, 3)
-        compile(found, "script", "exec")
-        assert "samples[3]" in found
-        assert "there is no sample 3: the database has" in found
-        assert "torch._inductor.config.fallback_random = True" in found
-        assert "import runner" not in found
-    in_place, out = (next(script(one, 0) for one in load_suite(text).cases if f"op=add{end}," in one.id) for end in ("_", ".out"))
-    assert "entry.inplace_variant" in in_place
-    assert "broadcasts_input" in in_place
-    assert 'kwargs["out"]' in out
-
-
-def test_a_case_of_another_spec_is_of_no_operator() -> None:
-    made: Case = case(step())
-    assert not is_of_operator(made)

@@ -3,16 +3,12 @@
 Each process of these tests is a Python of its own; what it compiles afterwards is written down and never built, which costs no compiler.
 """
 
-import difflib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -89,98 +85,6 @@ print(json.dumps({
 }))
 """
 
-COLD = """\
-import torch
-torch.set_num_threads(1)
-imports.import_inductor()
-print(json.dumps({
-    "options": options(),
-    "settings": [torch.is_grad_enabled(), str(torch.get_default_dtype()), torch.get_num_threads(), torch.get_float32_matmul_precision()],
-}))
-"""
-
-COMPILE = """\
-import torch
-from torch._inductor.graph import GraphLowering
-
-class Written(Exception):
-    pass
-
-CODE, IDS = [], []
-
-def save(code):
-    CODE.append(code)
-    IDS.append(str(torch._guards.CompileContext.current_compile_id()))
-    raise Written  # nothing is built
-
-def pointwise(x, y):
-    return (x * 2 + y).relu().sum(0), x.exp() @ y
-
-def indexed(x, index):
-    return x[index] + 1
-
-def drawn(x):
-    return torch.rand_like(x) + x
-
-def broken(x):
-    y = torch.nn.functional.gelu(x)
-    torch._dynamo.graph_break()
-    return y.softmax(0)
-
-X, Y = torch.arange(64.0).reshape(8, 8), torch.ones(8, 8)
-EXAMPLES = {
-    "pointwise": (pointwise, (X, Y), {}),
-    "dynamic": (pointwise, (X, Y), {"dynamic": True}),
-    "backward": (pointwise, (X.clone().requires_grad_(), Y), {}),
-    "indexed": (indexed, (X, torch.tensor([1, 3])), {}),
-    "drawn": (drawn, (X,), {}),
-    "broken": (broken, (X,), {}),
-}
-OPTIONS = {
-    "default": {},
-    "simdlen": {"cpp.simdlen": 0, "size_asserts": False},
-    "asserts": {"debug_index_asserts": True, "assert_indirect_indexing": False},
-    "random": {"fallback_random": True},
-    "wrapper": {"cpp_wrapper": True},
-    "profile": {"cpp.enable_kernel_profile": True, "cpp.descriptive_names": "inductor_node"},
-}
-
-def written(name, options):
-    function, arguments, how = EXAMPLES[name]
-    CODE.clear(), IDS.clear()
-    GraphLowering.save_output_code, before = save, GraphLowering.save_output_code
-    try:
-        sections = {"config": {"fx_graph_cache": False, **options}, "functorch_config": {"enable_autograd_cache": False}}
-        with torch_state.patched_options(sections):
-            with contextlib.suppress(Exception):
-                torch.compile(function, **how)(*arguments)
-    finally:
-        GraphLowering.save_output_code = before
-    return {"code": list(CODE), "ids": list(IDS)}
-
-def all_written(run):
-    return {f"{name} {kind}": run(name, options) for kind, options in OPTIONS.items() for name in EXAMPLES}
-"""
-
-EACH_ALONE = """\
-def alone(name, options):
-    read, write = os.pipe()
-    pid = os.fork()
-    if not pid:
-        os.close(read)
-        torch.set_num_threads(1)  # as every worker does: autograd's threads would race to replace the pool of the parent
-        with os.fdopen(write, "w") as stream:
-            json.dump(written(name, options), stream)
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as stream:
-        made = json.load(stream)
-    os.waitpid(pid, 0)
-    return made
-
-print(json.dumps(all_written(alone)))
-"""
-
 
 def python(folder: Path, *parts: str, **variables: str) -> Any:
     """Run a Python of its own, with the variables of a template, and return what it printed last."""
@@ -193,24 +97,9 @@ def python(folder: Path, *parts: str, **variables: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return what a kind of process says, which is run once."""
-
-    @cache
-    def of(kind: str) -> Any:
-        folder = tmp_path_factory.mktemp(kind.replace(" ", "-"))
-        match kind:
-            case "warm":
-                return python(folder, LOOK)
-            case "cold":
-                return python(folder, COLD)
-            case "cold code":
-                return python(folder, "imports.import_inductor()", COMPILE, EACH_ALONE)
-            case "warm code":
-                return python(folder, 'zygote.warm(["cpu"])', COMPILE, EACH_ALONE)
-        raise ValueError(kind)
-
-    return of
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return what a warm process says of itself."""
+    return python(tmp_path_factory.mktemp("warm"), LOOK)
 
 
 # -- what is left ---------------------------------------------------------------------------------------------------
@@ -219,82 +108,26 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.parametrize(
     "name", ["counters", "metrics", "remote", "imported", "modules", "code", "told", "artifacts", "fake", "names", "danger"]
 )
-def test_nothing_is_left(name: str, processes: Any) -> None:
-    assert not processes("warm")[name]
+def test_nothing_is_left(name: str, warm: Any) -> None:
+    assert not warm[name]
 
 
-def test_the_first_frame_of_a_case_is_the_first(processes: Any) -> None:
-    assert processes("warm")["frames"] == [0, 0]
+def test_the_first_frame_of_a_case_is_the_first(warm: Any) -> None:
+    assert warm["frames"] == [0, 0]
 
 
-def test_no_thread_and_no_folder_are_left(processes: Any) -> None:
-    warm = processes("warm")
+def test_no_thread_and_no_folder_are_left(warm: Any) -> None:
     assert warm["threads"] == 1
     # torch's own precompiled headers lie there, where it makes some; nothing else
     assert [name for name in warm["folder"] if not name.startswith("torchinductor_")] == []
     assert all("warm" in path for path in warm["variables"].values())
 
 
-def test_every_number_begins_anew(processes: Any) -> None:
-    counted = processes("warm")["numbered"]
+def test_every_number_begins_anew(warm: Any) -> None:
+    counted = warm["numbered"]
     assert counted["torch._functorch.aot_autograd.AOT_COUNTER"] == "count(0)"
     assert {path for path, value in counted.items() if value not in ("0", "count(0)")} == {"torch._dynamo.logging._step_counter"}
     assert counted["torch._dynamo.logging._step_counter"] == "count(1)"
-
-
-@pytest.mark.nightly(reason="imports torch twice")
-def test_every_option_and_setting_is_what_it_is_in_a_cold_process(processes: Any) -> None:
-    warm, cold = processes("warm"), processes("cold")
-
-    def without_addresses(found: Mapping[str, str]) -> dict[str, str]:
-        return {name: re.sub(r"0x[0-9a-f]+", "0x", value) for name, value in found.items()}
-
-    assert len(cold["options"]) > 500
-    known = without_addresses(warm["options"])
-    assert {name: known[name] for name in cold["options"]} == without_addresses(cold["options"])
-    assert warm["settings"] == cold["settings"]
-
-
-@pytest.mark.nightly(reason="imports torch for one message; the zygote's tests run without a compiler too")
-def test_without_a_compiler_there_is_nothing_to_do_beforehand(tmp_path: Path) -> None:
-    look = """
-        imports.import_inductor()
-        import torch
-        problem = warming.compile_something("cpu", with_gradients=True)
-        print(json.dumps({"problem": problem, "numbered": numbered(), "danger": zygote.danger(), "grad": torch.is_grad_enabled()}))
-    """
-    found = python(tmp_path, textwrap.dedent(look), CXX="/nowhere/g++")
-    assert "/nowhere/g++" in found["problem"] or "Compiler" in found["problem"]
-    assert (found["danger"], found["grad"]) == ("", True)
-    assert found["numbered"]["torch._functorch.aot_autograd.AOT_COUNTER"] == "count(0)"
-
-
-# -- what is compiled afterwards ------------------------------------------------------------------------------------
-
-
-@pytest.mark.nightly(
-    reason="it compiles every example under each option; the test of a warm process compares the code of the same examples"
-)
-def test_the_code_of_the_examples_is_code_and_the_options_change_it(processes: Any) -> None:
-    """The tests below compare something."""
-    cold = processes("cold code")
-    assert all(found["code"] for found in cold.values())
-    assert cold["pointwise default"]["ids"] == ["0/0"]
-    for kind, name in {"simdlen": "pointwise", "asserts": "indexed", "random": "drawn", "wrapper": "pointwise"}.items():
-        assert cold[f"{name} {kind}"]["code"] != cold[f"{name} default"]["code"], kind
-
-
-def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Return the lines in which compiles differ."""
-    assert set(found) == set(wanted)
-    texts = [(name, [*one["ids"], *one["code"]], [*wanted[name]["ids"], *wanted[name]["code"]]) for name, one in found.items()]
-    compared = [(name, difflib.unified_diff("\n".join(old).splitlines(), "\n".join(new).splitlines(), n=0)) for name, new, old in texts]
-    return [f"{name}: {line}" for name, lines in compared for line in lines]
-
-
-@pytest.mark.nightly(reason="compiles every example twice; the tests above compare all that a warm process keeps with a cold one")
-def test_a_warm_process_writes_the_code_of_a_cold_one(processes: Any) -> None:
-    assert differences(processes("warm code"), processes("cold code")) == []
 
 
 # -- drivers --------------------------------------------------------------------------------------------------------
@@ -342,17 +175,6 @@ def calls(driver: Path, folder: Path, *parts: str, **variables: str) -> list[str
     return log.read_text().split() if log.exists() else []
 
 
-NVML = pytest.param(
-    "1", marks=pytest.mark.nightly(reason="imports torch; the other way to ask is tested by every run of the tests"), id="nvml"
-)
-
-
-@pytest.mark.parametrize("asked", [pytest.param("0", id="cuda"), NVML])
-def test_the_driver_counts_its_calls(asked: str, driver: Path, tmp_path: Path) -> None:
-    found = calls(driver, tmp_path, "import torch; torch.cuda.is_available()", PYTORCH_NVML_BASED_CUDA_CHECK=asked)
-    assert [name for name in found if name.startswith("nvml" if asked == "1" else "cu")]
-
-
 def test_warming_for_the_cpu_asks_no_driver(driver: Path, tmp_path: Path) -> None:
     wanted = textwrap.dedent("""\
         zygote.warm(["cpu"])
@@ -367,6 +189,6 @@ def test_warming_for_the_cpu_asks_no_driver(driver: Path, tmp_path: Path) -> Non
     assert calls(driver, tmp_path, wanted) == []
 
 
-def test_the_math_library_is_settled_with_one_thread_and_the_threads_are_given_back(processes: Any) -> None:
+def test_the_math_library_is_settled_with_one_thread_and_the_threads_are_given_back(warm: Any) -> None:
     """It is settled once more, last of all that the process says of itself."""
-    assert processes("warm")["settled"] == {"seen": [1, 1], "after": 2}
+    assert warm["settled"] == {"seen": [1, 1], "after": 2}

@@ -113,14 +113,6 @@ def test_arguments_of_a_call_are_made_anew_and_copied(torch, session):
         assert one.output is not one.reference.output
 
 
-def test_without_a_comparison_there_is_no_reference(session):
-    one = session("function: |\n  def fn(x):\n      return x\ninputs: [{zeros: [1]}]\nexpect: [{runs: {}}]")
-    do(one)
-    assert one.eager is None
-    with pytest.raises(LookupError, match="no eager reference"):
-        one.names.value("eager")
-
-
 def test_a_reference_of_an_earlier_step_is_not_taken(session):
     one = session(
         "functions:\n  one: |\n    def fn(x):\n        return x\n  two: |\n    def fn(x):\n        return x\n"
@@ -169,17 +161,6 @@ def test_a_result_with_a_history_is_an_argument_of_the_next_call(torch, session)
     assert do(one, 1).tolist() == one.reference.output.tolist() == [4.0]
     assert do(one, 2) == one.reference.output == [], "only leaves have gradients"
     assert one.compiled.arguments[0].grad.tolist() == [4.0], "the compiled side differentiates through both calls"
-
-
-def test_an_argument_that_cannot_be_copied_is_no_answer_of_torch(session):
-    from runner.vocabulary.steps.session import NotCarriedOut
-
-    one = session(
-        "prelude: |\n  import threading\nfunction: |\n  def fn(x, lock=None):\n      return x * 2\ninputs: [{ones: [1]}]\n"
-        f"steps: [{{call: {{inputs: [{{ones: [1]}}, {{call: threading.Lock}}]}}, {CLOSE}}}]"
-    )
-    with pytest.raises(NotCarriedOut, match="the eager reference raised TypeError: cannot pickle"):
-        do(one)
 
 
 # -- backward -------------------------------------------------------------------------------------------------------
@@ -275,28 +256,6 @@ def test_names_of_the_prelude_of_torch_and_of_values(torch, session):
     for name in ("no_such_name", "torch.no_such_name", "json.no.such"):
         with pytest.raises((ImportError, AttributeError)):
             one.scope.find(name)
-
-
-def test_what_is_found_does_not_depend_on_what_is_imported(torch, session, tmp_path, monkeypatch):
-    package = tmp_path / "state_package"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "inner.py").write_text("answer = 42")
-    monkeypatch.syspath_prepend(tmp_path)
-    one = session(
-        "prelude: |\n  import state_package as short\nfunction: |\n  def fn(x):\n      return x\n"
-        "inputs: [{zeros: [2]}]\nexpect: [{runs: {}}]"
-    )
-    assert one.scope.find("short.inner.answer") == 42
-    for name in ("short.no", "short.inner.no", "short.inner.answer.no"):
-        with pytest.raises((ImportError, AttributeError)):
-            one.scope.find(name)
-
-
-def test_params_are_what_the_case_is(session, tmp_path):
-    one = session('matrix: {size: [3]}\nfunction: |\n  def fn(x):\n      return x\ninputs: [{zeros: ["{{ size }}"]}]\nexpect: [{runs: {}}]')
-    params = one.module.namespace["params"]
-    assert (params.size, params.backend, params.device) == (3, "cpu", "cpu")
 
 
 def test_contexts_are_entered_in_order(torch, session):
@@ -429,77 +388,6 @@ def test_an_exception_that_cannot_be_told_is_told_all_the_same(torch):
     assert 20_000 <= len(long["traceback"]) < 20_100
 
 
-def test_a_measurement_that_fails_says_why_and_leaves_the_others(torch, session):
-    from runner.worker.case.case import _measure
-
-    one = session("function: |\n  def fn(x):\n      return x\ninputs: [{zeros: [2]}]\nexpect: [{runs: {}}]")
-    do(one)
-    step = {
-        "measure": [
-            {"index": 0, "kind": "close", "arguments": {"of": "output", "to": "eager", "atol": None, "rtol": None, "equal_nan": True}},
-            {"index": 2, "kind": "strides", "arguments": {"of": "output"}},
-            {"index": 5, "kind": "equals", "arguments": {"pairs": {"nothing": 1}}},
-        ]
-    }
-    measured, unmeasured = _measure(one, step, None, {})
-    assert measured == {"2": {"tensors": [{"shape": [2], "strides": [1], "formats": ["contiguous_format"]}]}}
-    assert unmeasured == {"0": "LookupError: no eager reference was run in this step", "5": "ImportError: no module for 'nothing'"}
-    assert _measure(one, step, {"type": "x"}, {}) == ({}, {"0": "the step raised", "2": "the step raised", "5": "the step raised"})
-
-
-def test_phases_are_a_stack_that_counts_the_innermost(torch):
-    from runner.worker.case.phases import Phases
-
-    said: list[str] = []
-    phases = Phases(said.append)
-    with pytest.raises(ValueError, match="deep") as caught, phases("outer"), phases("inner"):
-        raise ValueError("deep")
-    assert said == ["outer", "inner", "outer"]
-    assert caught.value._conformance_phase == "inner"
-    assert set(phases.seconds) == {"outer", "inner"}
-    assert phases.current == ""
-
-
-def test_a_witness_forgets_what_it_gave(torch):
-    from runner.worker.case.hooks import Seen, Witness, as_facts
-
-    witness = Witness()
-    witness.seen = Seen(
-        entered=2,
-        graphs=[["cpu"]],
-        executed={"cpu": 3},
-        executed_others={"cpu": 1},
-        abandoned=["it broke"],
-        uncompiled=["sample 1: it broke"],
-        code=["a", "b", "a"],
-        choices=[{("y", "B"): 1.0, ("x", "A"): 2.0}],
-    )
-    seen = witness.take()
-    assert seen.code == ["a", "b"]
-    assert as_facts(seen) == {
-        "entered": 2,
-        "graphs": [["cpu"]],
-        "executed": {"cpu": 3},
-        "executed_others": {"cpu": 1},
-        "abandoned": ["it broke"],
-        "uncompiled": ["sample 1: it broke"],
-        "choices": [[{"name": "x", "class": "A"}, {"name": "y", "class": "B"}]],
-        "tunings": {"count": 0, "found": []},
-    }
-    empty = {"entered": 0, "graphs": [], "executed": {}, "executed_others": {}, "abandoned": [], "uncompiled": [], "choices": []}
-    assert as_facts(witness.take()) == {**empty, "tunings": {"count": 0, "found": []}}
-
-
-def test_a_paused_witness_records_apart(torch):
-    from runner.worker.case.hooks import Witness
-
-    witness = Witness()
-    witness.seen.entered = 1
-    with witness.paused() as apart:
-        witness.seen.entered += 5
-    assert (apart.entered, witness.seen.entered) == (5, 1)
-
-
 def test_a_choice_that_could_not_be_timed_was_not_timed(torch):
     from runner.worker.case.hooks import Seen, as_facts
 
@@ -585,20 +473,6 @@ def test_what_no_call_gave_has_no_reference_for_a_backward(torch, session):
     assert one.eager is not None
     with pytest.raises(LookupError, match="no eager reference was run in this step"):
         one.names.value("eager.0")
-
-
-def test_a_name_that_leads_nowhere_is_no_answer_of_torch(torch, session):
-    from runner.vocabulary.steps.session import NotCarriedOut
-
-    one = session(
-        "function: |\n  def fn(x):\n      return x * 2\ninputs: [{rand: [3]}]\nsteps:\n"
-        f"  - call: {{as: out}}\n    {CLOSE}\n  - api: {{call: {{ref: out.ngeative}}}}\n"
-        "  - api: {call: torch.neg, args: [{ref: out.3}]}\n"
-    )
-    do(one)
-    for number in (1, 2):
-        with pytest.raises(NotCarriedOut, match=r"out has no part '(ngeative|3)': it is a tensor"):
-            do(one, number)
 
 
 HOOKED = """prelude: |
