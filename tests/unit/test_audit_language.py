@@ -6,10 +6,7 @@ from pathlib import Path
 import pytest
 
 from runner.core.case import Case
-from runner.judge.audit import with_control
 from runner.language.load import load
-from runner.plan.worker_plan import digest_of, make_plan
-from tests.fakes import HERE
 
 SPEC = """
 summary: A sum that is frozen
@@ -40,11 +37,6 @@ CPU = "sum[backend=cpu,dynamic=true]"
 CUDA = "sum[backend=cuda,dynamic=true]"
 
 
-def test_a_case_without(cases: Cases) -> None:
-    found = cases("")[CPU]
-    assert (found.control, found.survivors) == (None, ())
-
-
 def test_a_patch(cases: Cases) -> None:
     control = cases("control: {config: {freezing: false}, env: {OMP: 1}, fails: [counter]}\n")[CPU].control
     assert control is not None
@@ -66,20 +58,6 @@ def test_a_patch_with_a_template(cases: Cases) -> None:
         "sum[backend=cpu,dynamic=true]": False,
         "sum[backend=cpu,dynamic=false]": True,
     }
-
-
-def test_a_patched_case_is_planned_as_any_other(cases: Cases, tmp_path: Path) -> None:
-    case = cases("control: {config: {freezing: false}, torch: {seed: 7}}\n")[CPU]
-    plan = make_plan(with_control(case), HERE, {})
-    assert (plan["body"]["config"]["freezing"], plan["seed"]) == (False, 7)
-    assert make_plan(case, HERE, {})["body"]["config"]["freezing"] is True
-    assert with_control(case).id == case.id
-
-
-def test_the_digest_knows_the_control_and_not_the_reasons(cases: Cases) -> None:
-    plain = digest_of(cases("")[CPU])
-    assert digest_of(cases("control: {config: {freezing: false}}\n")[CPU]) != plain
-    assert digest_of(cases("audit: [{expectation: close, mutant: zeros, reason: it is meant so}]\n")[CPU]) == plain
 
 
 def test_reasons(cases: Cases) -> None:

@@ -1,16 +1,12 @@
 """Backends as data: what ships, what a vendor adds, and who runs whose specs."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from runner.core.diagnostics import InvalidSpecs
 from runner.language.backends import load_backends
-from runner.language.load import Suite
-from tests.fakes import used
 
-LoadSuite = Callable[..., Suite]
 VENDOR = "vendor: {summary: A backend of a vendor, device: cuda, joins: [rocm], proof: {graphs: {min: 1}}}\n"
 
 
@@ -19,35 +15,6 @@ def problems(text: str, tmp_path: Path) -> list[str]:
     with pytest.raises(InvalidSpecs) as caught:
         load_backends([tmp_path / "vendor.yaml"])
     return [problem.message for problem in caught.value.diagnostics]
-
-
-def test_the_shipped_backends() -> None:
-    by_name = load_backends().by_name
-    assert list(by_name) == [
-        "cpu",
-        "cuda",
-        "rocm",
-        "rocm-ck",
-        "rocm-cktile",
-        "rocm-ck-conv",
-        "rocm-mixed",
-        "eager",
-        "dynamo",
-        "host",
-        "host-cuda",
-        "host-rocm",
-        "offline",
-        "simulated",
-    ]
-    assert {name: backend.device for name, backend in by_name.items() if backend.device != "cpu"} == dict.fromkeys(
-        ("cuda", "rocm", "rocm-ck", "rocm-cktile", "rocm-ck-conv", "rocm-mixed", "host-cuda", "host-rocm"), "cuda"
-    )
-    assert by_name["rocm-ck"].names == {"rocm-ck", "rocm"}
-    assert [name for name, backend in by_name.items() if not backend.compiles] == ["host", "host-cuda", "host-rocm", "offline"]
-    assert {name: [str(need) for need in backend.requires] for name, backend in by_name.items()}["rocm-ck"] == ["rocm", "triton", "ck"]
-    for backend in by_name.values():
-        proof = backend.proof
-        assert proof.graphs or proof.code or proof.choices or proof.serves or not backend.compiles
 
 
 def test_a_spec_runs_on_what_it_names_and_on_what_joins_that(tmp_path: Path) -> None:
@@ -94,39 +61,6 @@ def test_a_backend_may_take_the_specs_of_another_that_have_a_tag(
     assert backends.by_name["vendor"].names == {"vendor", "rocm-ck", "rocm"}, "conditions that name rocm mean it all the same"
 
 
-def test_a_spec_without_the_tag_may_set_what_the_backend_sets_otherwise(load_suite: LoadSuite, good: str) -> None:
-    text = good.replace("[cpu]", "[rocm]") + "config: {max_autotune: false}\n"
-    assert [case.backend for case in load_suite(text).cases] == ["rocm"]
-
-
-def test_the_tag_may_stand_in_the_defaults(load_suite: LoadSuite, good: str) -> None:
-    files = {"_defaults.yaml": "tags: [gemm]\n", "in/spec.yaml": good.replace("[cpu]", "[rocm]")}
-    assert [case.backend for case in load_suite(files).cases] == ["rocm", "rocm-ck", "rocm-cktile", "rocm-mixed"]
-
-
-def test_several_files_of_vendors(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        (tmp_path / f"{name}.yaml").write_text(VENDOR.replace("vendor:", f"{name}:", 1))
-    assert list(load_backends([tmp_path / "two.yaml", tmp_path / "one.yaml"]).by_name)[-2:] == ["two", "one"]
-
-
-def test_a_vendor_runs_the_specs_of_the_backend_it_joins(load_suite: LoadSuite, good: str) -> None:
-    text = good.replace("[cpu]", "[rocm]") + (
-        "matrix: {n: [1, 2]}\n"
-        "exclude: [{backend: rocm, n: 2, reason: it fails}]\n"
-        "config: [{freezing: false}, {when: {backend: rocm}, set: {freezing: true}}]\n" + used("n")
-    )
-    suite = load_suite(text, backends=VENDOR)
-    assert [(case.id, case.body.settings.config["freezing"]) for case in suite.cases if case.backend == "vendor"] == [
-        ("spec[backend=vendor,n=1]", True)
-    ]
-
-
-def test_a_backend_for_which_nothing_is_compiled_needs_no_proof(tmp_path: Path) -> None:
-    (tmp_path / "vendor.yaml").write_text("shelf: {summary: Library calls on a shelf, device: cpu, compiles: false}\n")
-    assert not load_backends([tmp_path / "vendor.yaml"]).by_name["shelf"].compiles
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -155,14 +89,6 @@ def test_a_backend_for_which_nothing_is_compiled_needs_no_proof(tmp_path: Path) 
 )
 def test_what_is_wrong_with_a_vendors_file(change: tuple[str, str], message: str, tmp_path: Path) -> None:
     assert problems(VENDOR.replace(*change, 1), tmp_path) == [message]
-
-
-def test_every_mistake_of_every_file_is_told(tmp_path: Path) -> None:
-    (tmp_path / "other.yaml").write_text("[")
-    (tmp_path / "vendor.yaml").write_text(VENDOR.replace("cuda", "gpu"))
-    with pytest.raises(InvalidSpecs) as caught:
-        load_backends([tmp_path / "other.yaml", tmp_path / "vendor.yaml", tmp_path / "nothing.yaml"])
-    assert sorted(Path(problem.position.file).name for problem in caught.value.diagnostics) == ["nothing.yaml", "other.yaml", "vendor.yaml"]
 
 
 # -- devices of vendors -------------------------------------------------------------------------------------------------
@@ -208,19 +134,3 @@ def test_a_module_registers_a_device(tmp_path: Path, package: Path, module: str)
 )
 def test_devices_and_modules_that_cannot_be(tmp_path: Path, package: Path, device: str, module: str, message: str) -> None:
     assert message in problems(of_device(device, module), tmp_path)
-
-
-@pytest.mark.parametrize(("device", "module"), [("Madeup", "a"), ("made up", "a"), ("madeup", "a..b"), ("madeup", "a-b"), ("madeup", "1")])
-def test_the_schema_refuses_other_words(tmp_path: Path, device: str, module: str) -> None:
-    assert problems(of_device(device, module), tmp_path)
-
-
-def test_what_to_type_next(tmp_path: Path, package: Path) -> None:
-    hints = []
-    for device, module in (("cudaa", ""), ("madeup", ""), ("madeup", "made_vendor.conformence")):
-        (tmp_path / "vendor.yaml").write_text(of_device(device, module))
-        with pytest.raises(InvalidSpecs) as caught:
-            load_backends([tmp_path / "vendor.yaml"])
-        hints.append(caught.value.diagnostics[0].hint)
-    assert hints[0] == hints[1] == "torch brings cpu, cuda, mps, xpu; module: NAME registers another device"
-    assert "conformance" in hints[2]

@@ -93,21 +93,9 @@ def test_an_undefined_name_in_a_function_is_told_with_its_place(text, more, line
     assert line in found
 
 
-def test_what_a_function_defines_is_no_name_of_the_prelude(good, problems_of):
-    (found,) = problems_of(good + "prelude: |\n  def helper(x): return fn(x)\n")
-    assert "8:" not in found[:12]
-    assert "undefined name 'fn'" in found
-
-
 def test_preludes_of_a_folder_and_of_a_spec_are_one_module(good, problems_of):
     defaults = "prelude: |\n  def early(): return late()\n"
     assert problems_of({"a/_defaults.yaml": defaults, "a/x.yaml": good + "prelude: |\n  def late(): return early\n"}) == []
-
-
-def test_a_script_is_read_too(good, problems_of):
-    steps = good.replace("expect:", 'steps:\n  - script: {code: "def s(inputs): return inpts"}\n  - call: {}\n    expect:')
-    (found,) = problems_of(steps)
-    assert "undefined name 'inpts' (did you mean 'inputs'?)" in found
 
 
 # -- params ---------------------------------------------------------------------------------------------------------
@@ -133,18 +121,6 @@ def test_params_has_the_keys_of_the_matrix_as_attributes(text, problem, good, pr
     assert problem in found
 
 
-@pytest.mark.parametrize(
-    "text", ["return x * params.size, params.device", 'return getattr(params, "sise", 1)', "params = y; return params.any, params[0]"]
-)
-def test_other_uses_of_params_are_taken(text, good, problems_of):
-    assert problems_of(with_function(good, text, MATRIX)) == []
-
-
-def test_a_prelude_of_a_folder_may_ask_for_keys_of_some_specs(good, problems_of):
-    defaults = "prelude: |\n  def size(): return params.size\n"
-    assert problems_of({"a/_defaults.yaml": defaults, "a/x.yaml": good}) == []
-
-
 # -- keys that nothing names ----------------------------------------------------------------------------------------
 
 
@@ -159,20 +135,6 @@ def test_a_prelude_of_a_folder_may_ask_for_keys_of_some_specs(good, problems_of)
 def test_a_key_that_changes_nothing_is_refused(more, where, good, problems_of):
     (found,) = problems_of(good + more)
     assert f"8:10: the matrix key 'n' changes nothing but the seed of its cases: {where}" in found
-
-
-@pytest.mark.parametrize(
-    "expectation",
-    [
-        "text: {of: stdout, matches: 'size {{ n }}'}",
-        "graph: {stage: dynamo, checks: 'CHECK: {{ n + 1 }}'}",
-        'log: {matches: \'{{ "a" if n == 1 else "b" }}\'}',
-    ],
-)
-def test_a_key_that_only_a_pattern_names_is_refused_with_the_reason(expectation, good, problems_of):
-    found = problems_of(good.replace("expect: [", f"expect: [{{{expectation}}}, ") + "matrix: {n: [1, 2]}\n")
-    why = "nothing uses it, because a regular expression or a FileCheck directive takes no template (write"
-    assert [one for one in found if why in one], found
 
 
 @pytest.mark.parametrize(

@@ -90,41 +90,6 @@ def test_a_selection_that_is_revised_has_one_winner(census: Any) -> None:
     assert one["backends"]["OTHER"]["won"] == 1
 
 
-def test_an_exception_in_a_child_is_that_of_its_candidate(census: Any) -> None:
-    module, found = census
-    choices = [Candidate("a"), Candidate("b")]
-    selection(module, choices, 0)
-
-    def get(_process: Any) -> float:
-        raise EOFError("the child ended")
-
-    def target(_pool: Any, _choice: Any) -> float:
-        try:
-            return module._recording_child_errors(get)(None)
-        except EOFError:
-            return float("inf")
-
-    assert module._naming_benchmarked(target)(None, choices[1]) == float("inf")
-    assert found[0].to_json()["backends"]["OTHER"]["error"] == "EOFError: the child ended"
-
-
-def test_candidates_are_not_kept_alive(census: Any) -> None:
-    module, _ = census
-    choices = [Candidate("a"), Candidate("b")]
-    selection(module, choices, 0)
-    watched = [module._state[0].candidates[id(choice)].of for choice in choices]
-    choices.clear()
-    assert [one() for one in watched] == [None, None]
-
-
-def test_a_stranger_in_the_place_of_a_candidate_is_not_counted(census: Any) -> None:
-    module, found = census
-    choices = [Candidate("a"), Candidate("b")]
-    selection(module, choices, 0)
-    module._record_times({Candidate("c"): 1.0}, "mm", [], [])
-    assert found[0].to_json()["backends"]["OTHER"]["timed"] == 2
-
-
 @pytest.mark.parametrize(
     ("path", "word"),
     [

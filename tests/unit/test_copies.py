@@ -60,13 +60,6 @@ def test_a_subclass_is_measured_by_its_storage() -> None:
         assert made.tolist() == [5.0, 6.0]
 
 
-def test_parameters_and_plain_tensors_stay_what_they_are() -> None:
-    from runner.worker.case.copies import plain
-
-    for tensor in (torch.ones(2), torch.nn.Parameter(torch.ones(2))):
-        assert plain(tensor) is tensor
-
-
 @pytest.mark.parametrize("change", [lambda value: value.update(x=2), lambda value: value["inner"].append(1)])
 def test_a_named_value_is_a_copy(change: Any) -> None:
     from runner.worker.case.copies import frozen
@@ -93,17 +86,6 @@ def test_what_cannot_be_copied_is_refused_when_it_is_compared() -> None:
     (made,) = frozen([threading.Lock()])
     assert isinstance(made, Live)
     assert "'held' holds a _thread.lock, which cannot be copied" in str(made.refuse("held"))
-
-
-def test_functions_and_plain_values_are_themselves() -> None:
-    from runner.worker.case.copies import frozen, same_object
-
-    for value in (len, test_functions_and_plain_values_are_themselves, 7, "text", None, torch.float32, int):
-        assert frozen(value) is value
-        assert not same_object(value, value)
-    held: list[int] = []
-    assert same_object(held, held)
-    assert not same_object(held, [])
 
 
 def test_a_result_is_copied_without_its_history_and_is_no_leaf() -> None:

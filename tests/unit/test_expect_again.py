@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from runner.core.expectation import Judgement, Status
-from runner.vocabulary.expectations import EXPECTATIONS, REPEATS
+from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.again import _spread
 from runner.vocabulary.expectations.base import BadExpectation
 from tests.fakes import ELSEWHERE, HERE, close_facts, close_leaf, judged
@@ -95,10 +95,6 @@ def test_what_fails(name: str) -> None:
 
 
 BODIES: dict[str, Any] = {"deterministic": {"runs": 2}, "batch_invariant": {"sizes": [2]}, "poisoned": True, "candidates": {}}
-
-
-def test_every_kind_is_here() -> None:
-    assert set(BODIES) == set(REPEATS)
 
 
 @pytest.mark.parametrize("kind", BODIES)

@@ -8,7 +8,7 @@ import pytest
 from runner.core.expectation import Status
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.base import BadExpectation
-from runner.vocabulary.expectations.values import Equals, same
+from runner.vocabulary.expectations.values import same
 from tests.fakes import ELSEWHERE, expected, judged, observation, seen, step, verdict_of
 from tests.fakes import case as make_case
 
@@ -67,19 +67,6 @@ def test_what_is_not_the_same_differs(value: Any, wanted: Any):
     assert not same(wanted, value)
 
 
-def test_a_failure_shows_both_values():
-    (judgement,) = judged("equals", {"padded": [1, 2]}, measured={"padded": {"value": [1, 3]}})
-    assert (judgement.expected, judgement.observed, judgement.leaf) == ("padded equal to [1, 2]", "[1, 3]", "padded")
-    (judgement,) = judged("differs", {"padded": [1, 2]}, measured={"padded": {"value": [1, 2]}})
-    assert judgement.expected == "padded different from [1, 2]"
-
-
-def test_a_long_value_is_cut():
-    (judgement,) = judged("equals", {"x": [0] * 500}, measured={"x": {"value": [1] * 500}})
-    assert len(judgement.expected) < 300
-    assert len(judgement.observed) < 300
-
-
 @pytest.mark.parametrize(
     ("kind", "equal", "status"),
     [("equals", True, Status.HELD), ("equals", False, Status.FAILED), ("differs", True, Status.FAILED), ("differs", False, Status.HELD)],
@@ -121,12 +108,6 @@ def test_a_value_is_not_compared_with_itself(kind: str):
     with pytest.raises(BadExpectation, match="compared with itself") as caught:
         EXPECTATIONS[kind].parse({"x": {"ref": "x"}})
     assert caught.value.path == ("x",)
-
-
-def test_the_names_on_both_sides_and_what_the_worker_is_asked():
-    check = Equals.parse({"a": [1, NAN], "b": {"ref": "c"}})
-    assert check.names == ("a", "b", "c")
-    assert check.measurement() == {"pairs": {"a": [1, {"$float": "nan"}], "b": {"ref": "c"}}}
 
 
 BROKEN = [

@@ -83,22 +83,3 @@ def test_what_is_printed_is_read_back(value: Any) -> None:
     text = flow(value)
     assert "\n" not in text
     assert parse(f"given: {text}\nwithin: [{text}]\n", path=Path("x.yaml")).data == {"given": value, "within": [value]}
-
-
-def test_nan() -> None:
-    read = parse(f"given: {flow(float('nan'))}\n", path=Path("x.yaml")).data["given"]
-    assert read != read
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ({"max_autotune": True, "backends": "ATen,Triton"}, '{max_autotune: true, backends: "ATen,Triton"}'),
-        ((1, 2.0), "[1, 2.0]"),
-        ("torch.float32", "torch.float32"),
-        ("cpu:0", '"cpu:0"'),
-        (Path("a/b"), "a/b"),
-    ],
-)
-def test_no_python_is_printed(value: Any, text: str) -> None:
-    assert flow(value) == text

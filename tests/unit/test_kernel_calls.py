@@ -1,7 +1,6 @@
 """What counts as a kernel call of a generated wrapper: the text of a wrapper, and a wrapper of a few lines that runs."""
 
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,29 +43,9 @@ def test_kernels_are_what_the_syntax_tree_defines_and_no_text():
     assert found.is_python
 
 
-def test_one_source_under_two_names_is_one_kernel_and_what_the_user_wrote_is_none_of_inductors():
-    assert len(observed_compiles.read_wrapper(GENERATED).generated) == 2  # C++, and the two equal ones of Triton
-
-
 def test_a_wrapper_in_cpp_is_recognized_by_its_code():
     assert not observed_compiles.read_wrapper("inductor_entry = CppWrapperCodeCache.load_pybinding([], '')\n").is_python
     assert observed_compiles.read_wrapper("# CppWrapperCodeCache\nx = 'CppWrapperCodeCache'\n").is_python
-
-
-@pytest.mark.parametrize("made", [("x = 1", ""), (SimpleNamespace(value="x = 1"), None)])
-def test_the_code_of_a_graph_is_a_text_or_has_one(made: Any):
-    assert observed_compiles.generated_kernels(SimpleNamespace(), made) == frozenset()
-    with pytest.raises(ValueError, match="a C\\+\\+ wrapper"):
-        observed_compiles.generated_kernels(SimpleNamespace(cpp_wrapper=True), made)
-
-
-def test_code_that_is_no_python_is_no_wrapper(tmp_path: Path):
-    with pytest.raises(ValueError, match="cannot be read"):
-        observed_compiles.generated_kernels(SimpleNamespace(), ("int main() {}", ""))
-    (tmp_path / "main.py").write_text("int main() {}")
-    for name in ("main.py", "gone.py"):
-        observed_compiles.note_wrapper(SimpleNamespace(__file__=str(tmp_path / name)))
-    assert not [file for file in observed_compiles._loaded.wrappers if file.startswith(str(tmp_path))]
 
 
 # -- a wrapper that runs --------------------------------------------------------------------------------------------
@@ -196,13 +175,3 @@ def test_guards_are_the_leaves_without_the_code_of_the_user():
         "EQUALS_MATCH: L['d']['n'] == 3",
         "LAMBDA_GUARD: 2 <= L['x'].size()[0]",
     ]
-
-
-def test_the_backends_of_a_converter_end_with_the_innermost():
-    inner = SimpleNamespace()
-    outer = SimpleNamespace(_torchdynamo_orig_backend=inner)
-    assert observed_compiles.backends_of(SimpleNamespace(_torchdynamo_orig_backend=outer)) == [outer, inner]
-    assert observed_compiles.backends_of(SimpleNamespace()) == []
-    endless = SimpleNamespace()
-    endless._torchdynamo_orig_backend = endless
-    assert len(observed_compiles.backends_of(endless)) == 20

@@ -1,8 +1,6 @@
 """The points of a spec: their order, their ids, and what is excluded."""
 
-import urllib.parse
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -49,10 +47,6 @@ def test_backend_first_then_the_keys_in_the_order_of_the_file() -> None:
     ]
 
 
-def test_without_a_matrix_there_is_one_point_for_each_backend() -> None:
-    assert brackets("{}", CPU, CUDA) == ["[backend=cpu]", "[backend=cuda]"]
-
-
 @pytest.mark.parametrize(
     ("written", "label"),
     [
@@ -79,19 +73,6 @@ def test_values_stand_in_an_id_as_they_stand_in_the_file(written: str, label: st
     assert brackets(f"matrix:\n  v: [{written}]") == [f"[backend=cpu,v={label}]"]
 
 
-def test_an_id_can_be_read_back() -> None:
-    strange = "".join(map(chr, [*range(32, 127), 0xE4, 0x4E2D, 0x1F600]))
-    (bracket,) = brackets(f"matrix: {{v: ['{strange.replace(chr(39), chr(39) * 2)}']}}")
-    value = bracket.removeprefix("[backend=cpu,v=").removesuffix("]")
-    assert urllib.parse.unquote(value) == strange
-    assert set(value) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-%")
-
-
-def test_below_an_alias_values_stand_as_yaml_would_write_them() -> None:
-    assert brackets("matrix: {a: &v [true, null, 2, x], b: *v}")[1] == "[backend=cpu,a=true,b=null]"
-    assert brackets("matrix: {a: &v [true], b: *v}") == ["[backend=cpu,a=true,b=true]"]
-
-
 def test_other_values_backends_and_exclusions_change_no_id() -> None:
     few = brackets("matrix: {a: [1, 2], b: [x]}", CPU)
     many = brackets("matrix: {a: [0, 1, 2, 3], b: [y, x]}\nexclude: [{a: 3, reason: it fails}]", CUDA, CPU, ROCM)
@@ -110,11 +91,6 @@ def test_values_that_would_have_one_id() -> None:
     ]
 
 
-def test_a_long_axis_is_compared_in_no_time() -> None:
-    axes, problems = matrix.axes(document("matrix: {a: [" + ", ".join(map(str, range(50_000))) + "]}"))
-    assert (len(axes[0].values), problems) == (50_000, [])
-
-
 @pytest.mark.parametrize(("values", "backends", "good"), [(100, 1, True), (101, 1, False), (50, 4, True), (50, 5, False)])
 def test_the_largest_matrix(values: int, backends: int, good: bool) -> None:
     row = "[" + ", ".join(map(str, range(values))) + "]"
@@ -123,13 +99,6 @@ def test_the_largest_matrix(values: int, backends: int, good: bool) -> None:
     problem = matrix.size_problem(found, axes, backends)
     assert (problem is None) is good
     assert problem is None or problem.message == f"a matrix of {values * values * backends:,} cases; at most 10,000 are expanded"
-
-
-def test_the_most_exclusions() -> None:
-    text = "matrix: {a: [1]}\nexclude:\n" + "- {a: 1, reason: it fails}\n" * 1_000
-    for more, good in (("", True), ("- {a: 1, reason: it fails}\n", False)):
-        found = document(text + more)
-        assert (matrix.size_problem(found, matrix.axes(found)[0], 1) is None) is good
 
 
 # -- exclude --------------------------------------------------------------------------------------------------------
@@ -204,10 +173,3 @@ def test_what_excludes_nothing(exclusion: str, message: str) -> None:
     (problem,) = matrix.exclusion_problems(found, matrix.axes(found)[0], [CPU])
     assert problem.message == message
     assert problem.hint
-
-
-def test_what_a_template_may_name() -> None:
-    found = document("matrix: {a: [{id: x, value: {b: 1}}]}")
-    (point,) = matrix.points(found, matrix.axes(found)[0], [VENDOR])
-    expected: dict[str, Any] = {"a": {"b": 1}, "backend": "vendor", "device": "cuda"}
-    assert point.names == expected

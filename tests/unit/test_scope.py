@@ -76,10 +76,6 @@ def spec(place: str, name: str) -> str:
     return SPEC.format(**{**GIVEN, place: written(place, name)})
 
 
-def test_the_spec_is_valid(problems_of):
-    assert problems_of(SPEC.format(**GIVEN)) == []
-
-
 @pytest.mark.parametrize("place", [*AS_REFERENCE, *AFTER_A_CALL, "dead"])
 @pytest.mark.parametrize("name", ["helper", "Handler", "params", "torch.nn.functional.relu", "collections.OrderedDict", "function"])
 def test_every_place_takes_names_of_the_prelude_of_packages_and_functions(place, name, problems_of):
@@ -137,48 +133,3 @@ def test_a_backward_of_what_no_call_gave_has_no_eager_reference(name, good, prob
     )
     (line,) = problems_of(good.replace("expect: [{close: {to: eager}}]\n", steps))
     assert f"this backward has no eager reference: '{name}' is" in line
-
-
-def test_unknown_parts_of_params_are_refused(problems_of):
-    (line,) = problems_of(spec("argument", "params.sise"))
-    assert "unknown matrix key 'sise' (did you mean 'size'?)" in line
-
-
-# -- hints that can be followed -------------------------------------------------------------------------------------
-
-VENDOR = """\
-mine:
-  summary: A device of mine
-  device: cpu
-  proof: {graphs: {min: 1}}
-  compile: {fullgraph: true}
-  config: {freezing: true}
-"""
-
-
-def test_a_conflict_of_compile_options_gets_a_hint_that_can_be_followed(good, problems_of):
-    text = good.replace("[cpu]", "[cpu, mine]")
-    (line,) = problems_of(text + "compile: {fullgraph: false}\n", backends=VENDOR)
-    assert "(leave fullgraph out of the spec, or exclude the backend mine: exclude: [{backend: mine, reason: ...}])" in line
-    assert (
-        problems_of(text + "compile: {fullgraph: false}\nexclude: [{backend: mine, reason: whole graphs alone}]\n", backends=VENDOR) == []
-    )
-
-
-def test_a_conflict_of_config_gets_the_line_to_write(good, problems_of):
-    text = good.replace("[cpu]", "[cpu, mine]")
-    (line,) = problems_of(text + "config: {freezing: false}\n", backends=VENDOR)
-    assert "write config: [{set: {freezing: false}, override: true}]" in line
-    assert problems_of(text + "config: [{set: {freezing: false}, override: true}]\n", backends=VENDOR) == []
-
-
-def test_a_condition_in_a_map_gets_the_list_to_write(good, problems_of):
-    (line,) = problems_of(good + 'config: {when: {torch: ">=2.12"}}\n')
-    assert "write a list: config: [{when: {...}, set: {...}}]" in line
-
-
-def test_a_value_that_is_called_by_name_alone_gets_its_reference(good, problems_of):
-    steps = "let: {pool: {call: builtins.dict}}\nsteps:\n  - api: {call: pool.keys}\n  - call: {}\n    expect:"
-    (line,) = problems_of(good.replace("expect:", steps))
-    assert "write call: {ref: pool.keys}" in line
-    assert problems_of(good.replace("expect:", steps.replace("call: pool.keys", "call: {ref: pool.keys}"))) == []

@@ -1,10 +1,6 @@
 """Python of a spec is real Python: tracebacks, ``inspect`` and ``linecache`` name the YAML file and its true lines."""
 
 import inspect
-import linecache
-import pickle
-import sys
-import textwrap
 import traceback
 from pathlib import Path
 from typing import Any
@@ -85,13 +81,6 @@ def test_two_functions_of_one_name_are_two(tmp_path):
     assert "fn" not in module.namespace
 
 
-def test_the_source_of_a_preludes_function_ends_where_it_ends(tmp_path):
-    module, _, (prelude,), _ = blocks_of(tmp_path, LITERAL)
-    module.execute(prelude)
-    assert inspect.getsource(module.namespace["helper"]) == "def helper(x):\n    # a comment counts\n    return x + CONSTANT + given\n"
-    assert inspect.getsource(module.namespace["boom"]) == "def boom(x):\n    raise KeyError(x)\n"
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -112,52 +101,3 @@ def test_quoted_blocks_have_their_source(tmp_path, line):
         assert inspect.getsource(fn).rstrip("\n") == block["text"].rstrip("\n")
         assert fn.__code__.co_filename.startswith(file)
         assert fn.__code__.co_firstlineno == block["line"]
-
-
-def test_a_class_has_its_source(tmp_path):
-    text = "summary: A class\nbackends: [cpu]\nprelude: |\n  class Thing:\n      value = 3\n\n  other = Thing()\n"
-    module, _, (prelude,), _ = blocks_of(tmp_path, text)
-    module.execute(prelude)
-    assert inspect.getsource(module.namespace["Thing"]) == "class Thing:\n    value = 3\n"
-    assert inspect.getsourcelines(module.namespace["Thing"])[1] == 4
-
-
-def test_what_a_prelude_defines_can_be_pickled(tmp_path):
-    module, _, (prelude,), _ = blocks_of(tmp_path, LITERAL)
-    module.execute(prelude)
-    helper = module.namespace["helper"]
-    assert pickle.loads(pickle.dumps(helper)) is helper
-    assert sys.modules[helper.__module__] is module.module
-
-
-def test_the_module_has_a_stable_name(tmp_path):
-    assert SpecModule("a/b.yaml", {}).module.__name__ == SpecModule("a/b.yaml", {}).module.__name__
-    assert SpecModule("a/b.yaml", {}).module.__name__ != SpecModule("a/c.yaml", {}).module.__name__
-    assert SpecModule("a\ud800.yaml", {}).module.__name__.isidentifier()
-
-
-def test_a_functions_names_do_not_leak(tmp_path):
-    text = textwrap.dedent("""\
-        summary: Two blocks with helpers of one name
-        backends: [cpu]
-        functions:
-          one: |
-            def helper(): return 1
-            def fn(): return helper()
-          two: |
-            def helper(): return 2
-            def fn(): return helper()
-    """)
-    module, functions, _, _ = blocks_of(tmp_path, text)
-    one, two = (module.function(functions[name], "fn") for name in ("one", "two"))
-    assert (one(), two()) == (1, 2)
-
-
-def test_yaml_is_never_shown_as_source(tmp_path):
-    module, functions, (prelude,), file = blocks_of(tmp_path, LITERAL)
-    module.execute(prelude)
-    module.function(functions["one"], "fn")
-    shown = [linecache.getline(file, number) for number in range(1, LITERAL.count("\n") + 2)]
-    assert not any("backends" in line or "functions" in line for line in shown)
-    linecache.checkcache(file)
-    assert linecache.getline(file, line_of(LITERAL, "y = helper(x)")).strip() == "y = helper(x)"

@@ -1,8 +1,5 @@
 """Templates: what an expression gives, what is refused, and that nothing is evaluated twice."""
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +7,6 @@ import pytest
 from runner.language.read import substitution
 from runner.language.read.templates import MAX_EXPRESSION, MAX_RESULT, TemplateError, parse
 
-ROOT = Path(__file__).resolve().parents[2]
 NAMES: dict[str, Any] = {
     "n": 4,
     "half": 0.5,
@@ -76,11 +72,6 @@ def test_value_and_type(text: str, value: Any) -> None:
         return
     found = parse(text).evaluate(NAMES)
     assert (type(found), found) == (type(value), value)
-
-
-def test_keywords_of_python_are_names() -> None:
-    names = {"from": 1, "way": {"from": 2, "in": {"if": 3}}}
-    assert parse("{{ from + way.from if way.in.if == 3 else 'from' }}").evaluate(names) == 3
 
 
 def test_text_that_a_template_gives_is_not_parsed_again() -> None:
@@ -188,10 +179,6 @@ def test_an_expression_has_at_most_200_characters(inner: str) -> None:
         parse("{{ " + inner.format(filling + "1") + " }}")
 
 
-def test_the_text_around_expressions_may_be_long() -> None:
-    assert len(parse("a" * 5_000 + "{{ n }}" + "b" * 4_999).evaluate(NAMES)) == MAX_RESULT
-
-
 @pytest.mark.parametrize("text", ["{{ a + a }}", "{{ a }}{{ a }}", "{{ a }}b", "{{ whole }}"])
 def test_a_result_has_at_most_10_000_characters(text: str) -> None:
     names = {"a": "x" * 5_000, "whole": "x" * 10_001}
@@ -211,22 +198,12 @@ def test_numbers_do_not_grow_without_end(operation: str) -> None:
         parse("{{ " + operation + " }}").evaluate({"n": 10**99})
 
 
-def test_division_of_numbers_that_no_float_holds() -> None:
-    with pytest.raises(TemplateError, match="too large"):
-        parse("{{ n * n * n / half }}").evaluate({"n": 10**99, "half": 1e-300})
-
-
 def test_nesting_is_bounded() -> None:
     assert parse("{{ " + "(" * 20 + "n" + ")" * 20 + " }}").evaluate(NAMES) == 4
     assert parse("{{ " + "not " * 40 + "n }}").evaluate(NAMES) is True
     assert parse("{{ " + "-" * 199 + "n }}").evaluate(NAMES) == -4
     with pytest.raises(TemplateError, match="nested more than 20 deep"):
         parse("{{ " + "(" * 21 + "n" + ")" * 21 + " }}")
-
-
-def test_parsing_loads_no_library() -> None:
-    script = "import sys; from runner.language.read.templates import parse; parse('a {{ n + 1 }}'); sys.exit('jinja2' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False, timeout=240).returncode == 0
 
 
 # -- where templates stand ------------------------------------------------------------------------------------------
@@ -276,12 +253,3 @@ def test_code_and_patterns_hold_no_templates() -> None:
         ("steps", 0, "call", "match"),
         ("steps", 1, "api", "kwargs", "filecheck"),
     }
-
-
-def test_replacing_shares_what_is_not_on_the_way() -> None:
-    data = {"a": [{"b": 1}, {"c": 2}], "d": {}}
-    changed = substitution.replaced(data, ("a", 0, "b"), 5)
-    assert changed == {"a": [{"b": 5}, {"c": 2}], "d": {}}
-    assert data == {"a": [{"b": 1}, {"c": 2}], "d": {}}
-    assert changed["a"][1] is data["a"][1]
-    assert changed["d"] is data["d"]

@@ -122,46 +122,7 @@ def test_each_case_requires_what_its_row_names(load_suite: LoadSuite, written: s
     assert found == needed
 
 
-EMPTY = """\
-summary: The rows of a matrix say options and dimensions, and one of them has none
-backends: [cpu]
-matrix:
-  row:
-    - {id: none, value: {dims: [], config: {}, options: {}}}
-    - {id: some, value: {dims: [0], config: {max_autotune: false}, options: {epilogue_fusion: false}}}
-function: |
-  def fn(x):
-      return x + 1
-inputs: [{rand: [4], mark_dynamic: "{{ row.dims }}"}]
-config: "{{ row.config }}"
-compile: {options: "{{ row.options }}"}
-expect: [{close: {to: eager}}]
-"""
-
-
-def test_a_template_may_give_no_options_and_no_dimensions(load_suite: LoadSuite) -> None:
-    none, some = load_suite(EMPTY).cases
-    assert [case.body.inputs[0]["mark_dynamic"] for case in (none, some)] == [[], [0]]
-    assert [dict(case.body.settings.config) for case in (none, some)] == [{}, {"max_autotune": False}]
-    assert [case.body.settings.compile.get("options", {}) for case in (none, some)] == [{}, {"epilogue_fusion": False}]
-
-
-def test_options_that_are_written_out_are_not_empty(load_suite: LoadSuite) -> None:
-    with pytest.raises(InvalidSpecs) as caught:
-        load_suite(EMPTY.replace('config: "{{ row.config }}"', "config: {}"))
-    assert "config is empty" in [problem.message for problem in caught.value.diagnostics]
-
-
 def test_a_template_of_what_is_expected_is_not_empty(load_suite: LoadSuite) -> None:
     with pytest.raises(InvalidSpecs) as caught:
         load_suite(ROWS.replace("counts: {stats.unique_graphs: 2}", "counts: {}"))
     assert "counter is empty (at [backend=eager,row=two])" in [problem.message for problem in caught.value.diagnostics]
-
-
-def test_braces_in_the_directives_of_a_graph_and_of_guards_are_no_template(load_suite: LoadSuite) -> None:
-    checked = "[{graph: {stage: dynamo, checks: 'CHECK: add{{.*}}x'}}, {guards: {checks: 'CHECK: size{{.}}3', matches: 'L.{{x}}'}}]"
-    (case,) = load_suite(
-        "summary: Braces in directives\nbackends: [eager]\nfunction: |\n  def fn(x):\n      return x + 1\ninputs: [{rand: [2]}]\n"
-        + f"expect: {checked}\n"
-    ).cases
-    assert case.steps[0].expectations[0].body["checks"] == "CHECK: add{{.*}}x"

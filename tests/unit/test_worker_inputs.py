@@ -63,24 +63,10 @@ def test_shape_and_dtype_of_each_kind(torch, make, entry, shape, dtype):
     assert not made.requires_grad
 
 
-def test_what_torch_cannot_draw_is_drawn_in_float32_and_converted(torch, make):
-    for kind in ("rand", "randn"):
-        wide, narrow = make({kind: [64]}), make({kind: [64], "dtype": "float8_e4m3fn"})
-        assert torch.equal(wide.to(torch.float8_e4m3fn), narrow)
-    assert make({"arange": [2, 9, 3], "dtype": "uint32"}).tolist() == [2, 5, 8]
-
-
 @pytest.mark.parametrize("dtype", ["int32", "bool"])
 def test_numbers_from_0_to_1_are_not_converted_to_zeros(torch, make, dtype):
     with pytest.raises(NotImplementedError):
         make({"rand": [4], "dtype": dtype})
-
-
-def test_every_kind_is_tried(torch):
-    from runner.vocabulary.inputs import INPUTS
-
-    tried = {next(iter(entry)) for entry, _, _ in KINDS}
-    assert set(INPUTS) - tried == {"module", "ref", "value", "jagged", "call"}
 
 
 def test_the_numbers_of_each_kind(torch, make):
@@ -147,13 +133,6 @@ def test_a_device_of_its_own_wins(torch, make):
     assert make({"module": "Linear", "args": [2, 2], "device": "meta"}).weight.device.type == "meta"
 
 
-@pytest.mark.parametrize(("name", "shape"), [("channels_last", [1, 2, 3, 4]), ("channels_last_3d", [1, 2, 3, 4, 5])])
-def test_memory_formats(torch, make, name, shape):
-    made = make({"rand": shape, "memory_format": name})
-    assert made.is_contiguous(memory_format=getattr(torch, name))
-    assert not made.is_contiguous()
-
-
 def test_a_tensor_that_wants_gradients_is_a_leaf(torch, make):
     for entry in ({"rand": [2]}, {"rand": [2, 2], "strides": [1, 2]}, {"rand": [1, 2, 3, 4], "memory_format": "channels_last"}):
         made = make({**entry, "requires_grad": True})
@@ -169,22 +148,6 @@ def test_modules(torch, make):
     assert make({"module": "Linear", "args": [3, 5]}).training
 
 
-def test_a_maker_of_something_else_is_refused(torch, make):
-    with pytest.raises(TypeError, match="made a dict, not a torch"):
-        make({"module": "thing"}, names={"thing": dict})
-
-
-@pytest.mark.parametrize("value", [22, 1.5, "text", True, None])
-def test_a_bare_value_stands_for_itself(make, value):
-    assert make(value) is value
-
-
-def test_values_and_names_are_taken_as_they_are(torch, make):
-    assert make({"value": [1, {"a": 2}]}) == [1, {"a": 2}]
-    named = torch.ones(2)
-    assert make({"ref": "first"}, names={"first": named}) is named
-
-
 def test_a_jagged_input_has_the_components_asked_for(torch, make):
     made = make({"jagged": [[2, 3], [4, 3]], "dtype": "float64", "requires_grad": True})
     assert (made.is_nested, made.layout, made.dtype, made.requires_grad) == (True, torch.jagged, torch.float64, True)
@@ -198,8 +161,3 @@ def test_a_called_input_gets_values_of_every_kind(make):
 
 
 NAMES = {"pair": lambda a, b, c: (a, b, c), "seven": 7}
-
-
-def test_dimensions_are_marked_dynamic(torch, make):
-    assert make({"rand": [2, 3, 4], "mark_dynamic": [0, 2]})._dynamo_dynamic_indices == {0, 2}
-    assert not hasattr(make({"rand": [2]}), "_dynamo_dynamic_indices")

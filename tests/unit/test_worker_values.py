@@ -20,7 +20,6 @@ from tests.fakes import HERE, import_torch, prestarted_program, shipped
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 HOST = "summary: A case of one session\nbackends: [host]\n"
-TARGET = "json.dumps"
 
 
 @pytest.fixture(scope="module")
@@ -131,21 +130,6 @@ def test_each_kind_of_spy(session, monkeypatch):
     assert [spy.count for spy in one.spies.values()] == [0, 0, 0]
 
 
-def test_a_spy_on_a_method_of_a_class_gets_the_object(session, monkeypatch):
-    import json as module
-
-    for name in ("encode", "default"):
-        monkeypatch.setattr(module.JSONEncoder, name, getattr(module.JSONEncoder, name))
-    one = session(
-        "prelude: |\n  def entries(self, value):\n      return [{'kind': type(self).__name__, 'value': value}] * 2\n"
-        "  def fixed(self, value):\n      return 'fixed'\n"
-        "spies:\n  encode: {method: json.JSONEncoder.encode, record: entries, instead: fixed}\n"
-        "steps: [{api: {call: json.dumps, args: [3], kwargs: {indent: 1}, as: x}, expect: [{calls: {of: encode, count: 2}}]}]"
-    )
-    assert do(one) == "fixed"
-    assert one.spies["encode"].facts() == {"count": 2, "entries": [{"kind": "JSONEncoder", "value": 3}] * 2}
-
-
 def test_more_calls_than_are_kept_are_counted(session, monkeypatch):
     import json as module
 
@@ -157,43 +141,6 @@ def test_more_calls_than_are_kept_are_counted(session, monkeypatch):
     for _ in range(5):
         do(one)
     assert one.spies["dumps"].facts() == {"count": 5, "entries": [{}] * 3}
-
-
-def test_a_record_that_is_no_map_says_so(session, monkeypatch):
-    import json as module
-
-    monkeypatch.setattr(module, "dumps", module.dumps)
-    one = session(
-        "prelude: |\n  def entry(value):\n      return value\n"
-        "spies: {dumps: {function: json.dumps, record: entry}}\n"
-        "steps: [{api: {call: json.dumps, args: [3]}, expect: [{calls: {of: dumps}}]}]"
-    )
-    with pytest.raises(TypeError, match="record entry returned a int, not a map or a list of maps"):
-        do(one)
-
-
-@pytest.mark.parametrize(
-    ("spy", "error"), [("{lowering: aten.no_such.default}", AttributeError), ("{function: json.no_such}", AttributeError)]
-)
-def test_a_spy_on_what_is_not_there_cannot_be_set(session, spy, error):
-    with pytest.raises(error):
-        session(f"spies: {{one: {spy}}}\nsteps: [{{api: {{call: json.dumps, args: [3]}}, expect: [{{calls: {{of: one}}}}]}}]")
-
-
-def test_a_lowering_is_watched(session, torch):
-    from torch._inductor.lowering import lowerings
-
-    relu = torch.ops.aten.relu.default
-    kept = lowerings[relu]
-    try:
-        one = session(
-            "spies: {relu: {lowering: aten.relu.default}}\n"
-            "steps: [{api: {call: json.dumps, args: [3]}, expect: [{calls: {of: relu, count: 0}}]}]"
-        )
-        assert lowerings[relu] is not kept
-        assert one.spies["relu"].count == 0
-    finally:
-        lowerings[relu] = kept
 
 
 def test_handlers_hold_from_their_value_to_the_end(session, torch):
