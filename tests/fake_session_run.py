@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runner.cli.answering import answered
-from runner.cli.pytest_plugin import child
+from runner.cli.pytest_plugin import session_run
 from runner.core.observation import Ending
 from runner.execute.base import Execution, Job
 from tests.fakes import ENDED, FakeExecutor, close_facts, close_leaf, observation, seen, use_executor
@@ -41,5 +41,5 @@ def answer(job: Job) -> Execution:
 if __name__ == "__main__":
     with pytest.MonkeyPatch.context() as patch:
         EXECUTOR.append(use_executor(patch, answer))
-        code = answered(lambda: child.main(Path(sys.argv[1])), ())
+        code = answered(lambda: session_run.main(Path(sys.argv[1])), ())
     sys.exit(code)

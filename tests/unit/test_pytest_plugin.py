@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from runner.cli.pytest_plugin import session_run
-from runner.cli.pytest_plugin.session import Roots
+from runner.cli.pytest_plugin.session import spec_of
 from runner.system import child_python
 from tests.conftest import GOOD
 from tests.fakes import ROOT
@@ -37,7 +37,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
     whole = child_python.command
 
     def command(module: str, *arguments: str) -> list[str]:
-        return whole("tests.fake_session_run" if module.endswith("child") else module, *arguments)
+        return whole("tests.fake_session_run" if module.endswith("session_run") else module, *arguments)
 
     monkeypatch.setattr(session_run.child_python, "command", command)
     pytester.makeini("[pytest]\n")
@@ -132,20 +132,6 @@ def test_an_invalid_spec_is_an_error_of_collection_and_no_other(project: pytest.
     assert "specs/area/_defaults.yaml:1:1: is not a file of defaults" in found.stdout.str()
 
 
-def test_a_selection_that_matches_no_case_names_cases_to_select(project: pytest.Pytester) -> None:
-    write(project, "area/one", text=MATRIX)
-    found = project.runpytest_inprocess("--conformance", "specs", "-k", "relu")
-    assert found.ret == pytest.ExitCode.NO_TESTS_COLLECTED
-    said = "torch-conformance: none of 2 cases matches -k 'relu'; -k matches words of ids, files, tags and backends, not*"
-    found.stdout.fnmatch_lines([f"{said}*", "*specs/area/one.yaml::one?backend=cpu,n=4?*", "*--collect-only -q*"])
-
-
-def test_a_selection_that_matches_says_nothing_of_it(project: pytest.Pytester) -> None:
-    write(project, "area/one", text=MATRIX)
-    found = project.runpytest_inprocess("--conformance", "specs", "-k", "one", "--collect-only")
-    assert "none of" not in found.stdout.str()
-
-
 def test_one_run_has_what_is_selected(project: pytest.Pytester) -> None:
     write(project, "area/one", "area/fails", text=MATRIX)
     found = project.runpytest_inprocess("--conformance", "specs", "-k", "4 and cheap")
@@ -209,14 +195,12 @@ def test_ids_do_not_depend_on_the_arguments(tmp_path: Path) -> None:
     for name in ("specs/area/one.yaml", "top.yaml", "deep/in/specs/area/two.yaml"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(GOOD)
-    usual = Roots(tmp_path)
-    named = Roots(tmp_path, (tmp_path / "deep" / "in" / "specs",))
-    found = {name: (usual.of(tmp_path / name), named.of(tmp_path / name)) for name in ("specs/area/one.yaml", "top.yaml")}
-    assert {name: spec and spec.area for name, (spec, _) in found.items()} == {"specs/area/one.yaml": "area", "top.yaml": ""}
-    assert {name: other for name, (_, other) in found.items()} == {"specs/area/one.yaml": None, "top.yaml": None}
-    two = tmp_path / "deep" / "in" / "specs" / "area" / "two.yaml"
-    assert [spec and spec.area for spec in (usual.of(two), named.of(two))] == ["in/specs/area", "area"]
-    elsewhere = Roots(tmp_path / "elsewhere").of(two)
+    named = (tmp_path / "deep" / "in" / "specs",)
+    one, two = tmp_path / "specs/area/one.yaml", tmp_path / "deep/in/specs/area/two.yaml"
+    usual = [spec_of(file, tmp_path) for file in (one, tmp_path / "top.yaml", two)]
+    assert [spec and spec.area for spec in usual] == ["area", "", "in/specs/area"]
+    assert [spec and spec.area for spec in (spec_of(one, tmp_path, named), spec_of(two, tmp_path, named))] == [None, "area"]
+    elsewhere = spec_of(two, tmp_path / "elsewhere")
     assert elsewhere is not None
     assert elsewhere.area == ""
 

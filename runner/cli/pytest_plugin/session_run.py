@@ -1,29 +1,49 @@
-"""The run of a session of pytest: a process of its own, whose journal is read line by line while it goes on."""
+"""The run of a session of pytest: a process of its own, whose journal is read line by line while it goes on.
+
+``python -m runner.cli.pytest_plugin.session_run FOLDER`` is that process: it runs the cases of the request as ``run`` does.
+"""
 
 import contextlib
+import ctypes
 import fcntl
 import json
 import os
+import shlex
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from runner.core.case import CaseId
+from runner.cli.answering import answered
+from runner.cli.parser import parse
+from runner.core.case import Case, CaseId
+from runner.core.events import Listener
+from runner.core.exit_codes import ExitCode
+from runner.core.options import RunOptions
 from runner.core.results import CaseResult
-from runner.report import plain
+from runner.language.load import load_specs
+from runner.language.read.files import SpecPath
+from runner.record.run_folder import RunFolder
+from runner.report import plain, table
+from runner.run.controller import run_prepared
 from runner.run.following import FollowedJournal
+from runner.run.preparation import check, choose, prepare
 from runner.system import child_python
+from runner.system.output import guarded
 
 REQUEST, PLACE, LOCK, LOG = "request.json", "run.json", "running", "log.txt"
 """Files of the session's folder: what to run, where the run is, a file that is locked while it goes on, what it prints."""
+
+_PR_SET_PDEATHSIG = 1
 
 _POLL_SECONDS = 0.05
 _END_SECONDS = 20.0
 """How long a run may take to end its workers after SIGTERM."""
 
-_SAID = 4_000
+_PRINTED_BYTES = 4_000
 
 
 class RunEndedError(RuntimeError):
@@ -54,22 +74,17 @@ class SessionRun:
 
     def start(self, options: str, cases: Sequence[tuple[str, str, str]]) -> None:
         """Start the run of these cases: file, root and name of each."""
-        request = {"options": options, "cases": [case for case in cases if case[0]]}
-        (self._folder / REQUEST).write_text(json.dumps(request), "utf-8")
-        with (self._folder / LOCK).open("wb") as lock:
+        (self._folder / REQUEST).write_text(json.dumps({"options": options, "cases": cases}), "utf-8")
+        with (self._folder / LOCK).open("wb") as lock, (self._folder / LOG).open("wb") as log:
             fcntl.flock(lock, fcntl.LOCK_EX)  # held by the run's process, until it ends in any way
-            self._process = self._started(lock.fileno())
-
-    def _started(self, lock: int) -> "subprocess.Popen[bytes]":
-        with (self._folder / LOG).open("wb") as log:
-            return subprocess.Popen(
-                child_python.command("runner.cli.pytest_plugin.child", str(self._folder)),
+            self._process = subprocess.Popen(
+                child_python.command("runner.cli.pytest_plugin.session_run", str(self._folder)),
                 cwd=self._rootdir,
                 env=child_python.variables(os.environ, self._folder),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                pass_fds=[lock],
+                pass_fds=[lock.fileno()],
                 start_new_session=True,  # Ctrl-C is for pytest, which ends the run
             )
 
@@ -77,11 +92,18 @@ class SessionRun:
         """Return the result of a case as soon as the journal has it; raise ``RunEndedError`` when the run ended without it."""
         while True:
             is_over = self._is_over()
-            self._read_journal()
-            if self._journal is not None and (found := self._journal.results.get(CaseId(case_id))) is not None:
-                return found
+            if self._journal is None and (folder := self.folder) is not None:
+                self._journal = FollowedJournal(folder)
+            if self._journal is not None:
+                self._journal.read()
+                if (result := self._journal.results.get(CaseId(case_id))) is not None:
+                    return result
             if is_over:
-                raise RunEndedError(f"the run ended without a result of this case; it printed:\n{self._said()}")
+                printed = b""
+                with contextlib.suppress(OSError):
+                    printed = (self._folder / LOG).read_bytes()[-_PRINTED_BYTES:]
+                words = plain(printed.decode("utf-8", "replace")).strip()
+                raise RunEndedError(f"the run ended without a result of this case; it printed:\n{words or 'nothing'}")
             time.sleep(_POLL_SECONDS)
 
     def end(self) -> None:
@@ -108,14 +130,45 @@ class SessionRun:
             return os.path.exists(self._folder / LOG)  # the lock is taken before the log is made
         return False
 
-    def _read_journal(self) -> None:
-        if self._journal is None and (folder := self.folder) is not None:
-            self._journal = FollowedJournal(folder)
-        if self._journal is not None:
-            self._journal.read()
 
-    def _said(self) -> str:
-        try:
-            return plain((self._folder / LOG).read_bytes()[-_SAID:].decode("utf-8", "replace")).strip() or "nothing"
-        except OSError:
-            return "nothing"
+# -- the process of the run -----------------------------------------------------------------------------------------------
+
+
+def name_in_file(case: Case) -> str:
+    """Return the name of a case below its file: its id without the area."""
+    return case.id.removeprefix(f"{case.area}/") if case.area else case.id
+
+
+def main(folder: Path) -> ExitCode:
+    """Run the cases of the request."""
+    request = json.loads((folder / REQUEST).read_text("utf-8"))
+    _, options = parse(["run", *shlex.split(request["options"])])
+    assert isinstance(options, RunOptions)
+    wanted = {(Path(file), name) for file, _, name in request["cases"]}
+    specs = {Path(file): SpecPath(path=Path(file), root=Path(root)) for file, root, _ in request["cases"]}
+    here = Path.cwd()
+    roots = [spec.root.relative_to(here) if spec.root.is_relative_to(here) else spec.root for spec in specs.values()]
+    checked = check(replace(options, paths=tuple(dict.fromkeys(roots))))
+    suite = load_specs(list(specs.values()), options.backends, None)
+    selection = choose(replace(checked.options, paths=tuple(specs)), suite=suite)
+    cases = [case for case in selection.selected if (Path(case.spec).absolute(), name_in_file(case)) in wanted]
+    if not cases:
+        return ExitCode.NOTHING
+    selection = replace(selection, selected=cases, whole=cases, not_requested=0)
+    prepared = prepare(replace(checked, options=replace(checked.options, select=tuple(case.id for case in cases))), selection)
+
+    def opened(options: RunOptions, run: RunFolder) -> Listener:
+        temporary = folder / f".{PLACE}"
+        temporary.write_text(json.dumps({"folder": str(run.path)}), "utf-8")
+        temporary.rename(folder / PLACE)
+        return table.of_run(options, run)
+
+    return run_prepared(prepared, opened)
+
+
+if __name__ == "__main__":
+    # pytest reads the results: when it ends, this process ends too
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    with guarded():
+        code = answered(lambda: main(Path(sys.argv[1])), ())
+    sys.exit(code)
