@@ -246,7 +246,6 @@ class BlessOptions:
     targets: tuple[str, ...] = argument(
         "RUN", "recorded runs: a folder, an id, or latest; of several machines or versions, if there are", nargs="+"
     )
-    all: bool = flag("also narrow the ranges of cases that passed to the counts that were observed")
     write: bool = flag("change the specs instead of printing the patch")
     json: bool = flag("print one object")
     backends: tuple[Path, ...] = backend_files()

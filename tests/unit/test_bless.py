@@ -19,9 +19,19 @@ from runner.language.read import schema
 from runner.language.read.source import read
 from runner.language.text_edits import CannotEdit
 from runner.run.blessing.blessing import edited
-from runner.run.blessing.directives import Line, changed_lines, with_lines
-from runner.run.blessing.expressing import Cell, Column, expression
-from runner.run.blessing.leaves import Leaf, NotBlessed, Observed, counted, strides_of
+from runner.run.blessing.claims import (
+    Cell,
+    Column,
+    Leaf,
+    Line,
+    NotBlessed,
+    Observed,
+    changed_lines,
+    counted,
+    expression,
+    strides_of,
+    with_lines,
+)
 from runner.run.blessing.proposing import Change
 from tests import fakes
 from tests.fakes import ENDED, HERE, close_facts, close_leaf, exception, expected, observation, seen, use_executor
@@ -227,14 +237,6 @@ def test_a_claim_that_something_happens_never_becomes_that_nothing_does(numbers:
         assert counted(numbers, old) == value
 
 
-@pytest.mark.nightly(reason="it runs cases, as the other tests of patches do")
-def test_all_narrows_ranges_of_cases_that_passed(runs: Runs, bless: Bless) -> None:
-    runs.write(SPEC.replace("cache_miss: 1}", "cache_miss: {min: 1}}"))
-    assert runs.record("green", lambda _: misses(3)) == ExitCode.OK
-    assert bless("green")[1] == ""
-    assert "cache_miss: 3}" in applied(runs, bless("green", "--all")[1])
-
-
 # -- what is never blessed --------------------------------------------------------------------------------------------
 
 BOTH = SPEC + "  - close: {to: eager}\n"
@@ -273,7 +275,7 @@ def test_crashes_exceptions_proofs_and_waived_failures_are_never_blessed(runs: R
 
     runs.crashing = "dynamic=true,dtype=float32"
     runs.record("red", facts, "--waivers", "known.yaml")
-    code, patch, note = bless("red", "--all")
+    code, patch, note = bless("red")
     assert (code, patch) == (ExitCode.FAILED, "")
     assert note.count("not blessed: ") == 3
     assert [word for word in ("CRASH", "raised is never blessed", "FELL_BACK") if word not in note] == []

@@ -1,5 +1,5 @@
 """``bless``: a patch of specs that says what recorded runs observed.
 
-`samples` reads the runs, `leaves` says what an expectation observed and what it would have to say, `expressing` says it for several cases
-and machines, `directives` changes FileCheck directives, `proposing` makes the edits of a spec, `checking` judges the runs again by them.
+`samples` reads the runs, `claims` says what a line of a spec would have to say, `proposing` makes the edits of a spec, `blessing` judges
+the runs again by them.
 """

@@ -11,10 +11,20 @@ from runner.core.conditions import Surroundings, holds, is_conditional
 from runner.core.expectation import Status
 from runner.language.read.anatomy import Anatomy, RawExpectation
 from runner.language.read.document import DataPath
-from runner.run.blessing import leaves
-from runner.run.blessing.directives import Line, changed_lines, with_lines
-from runner.run.blessing.expressing import Cell, Column, expression
-from runner.run.blessing.leaves import FILECHECK, STRIDES, Leaf, NotBlessed, Observed
+from runner.run.blessing import claims
+from runner.run.blessing.claims import (
+    FILECHECK,
+    STRIDES,
+    Cell,
+    Column,
+    Leaf,
+    Line,
+    NotBlessed,
+    Observed,
+    changed_lines,
+    expression,
+    with_lines,
+)
 from runner.run.blessing.samples import BLESSABLE, Sample
 from runner.vocabulary.expectations.filecheck import FileCheck
 
@@ -58,15 +68,13 @@ class SpecFacts:
     """Its cases that no run recorded."""
     chosen: frozenset[str]
     """The ids of the cases that may be blessed."""
-    narrow: bool
-    """Whether ranges of passed cases are narrowed."""
     refused: dict[tuple[str, str], str] = field(default_factory=dict)
     """Why a red case is not blessed, by its run and its id."""
 
     @cached_property
     def seen(self) -> Mapping[tuple[str, str], Mapping[Leaf, Observed]]:
         """What each sample observed, by run and id."""
-        return {_key(one): {found.leaf: found for found in leaves.observed(one.steps, one.here)} for one in self.samples}
+        return {_key(one): {found.leaf: found for found in claims.observed(one.steps, one.here)} for one in self.samples}
 
     @property
     def blessed(self) -> list[Sample]:
@@ -97,8 +105,8 @@ def _why_never(sample: Sample, seen: Mapping[Leaf, Observed]) -> str:
         return f"{result.outcome.label}: {result.reason}"
     counted = {(one.expected.kind, one.expected.place(leaf.name)) for leaf, one in seen.items() if one.judgement.status is Status.FAILED}
     for verdict in result.failed:
-        if verdict.kind not in leaves.KINDS or verdict.status is Status.ERROR:
-            return f"{verdict.message} ({verdict.kind} is never blessed)" if verdict.kind not in leaves.KINDS else verdict.message
+        if verdict.kind not in claims.KINDS or verdict.status is Status.ERROR:
+            return f"{verdict.message} ({verdict.kind} is never blessed)" if verdict.kind not in claims.KINDS else verdict.message
         if (verdict.kind, verdict.position) not in counted:
             return f"{verdict.message} (its facts are not there)"
     return "" if result.failed else result.reason
@@ -108,7 +116,8 @@ def _changes(facts: SpecFacts) -> tuple[list[Change], dict[tuple[str, str], str]
     """Return the changes of all leaves, and the samples that one of them cannot serve."""
     found: list[Change] = []
     wrong: dict[tuple[str, str], str] = {}
-    for leaf in _leaves(facts):
+    failed = {leaf for one in facts.blessed for leaf, seen in facts.seen[_key(one)].items() if seen.judgement.status is Status.FAILED}
+    for leaf in sorted(failed):
         raw = facts.anatomy.steps[leaf.step].expectations[leaf.index]
         try:
             found += _of_leaf(facts, leaf, raw)
@@ -116,33 +125,16 @@ def _changes(facts: SpecFacts) -> tuple[list[Change], dict[tuple[str, str], str]
             for one in facts.blessed:
                 if why.case_id not in ("", one.case.id):
                     continue
-                if (seen := facts.seen[_key(one)].get(leaf)) is not None and leaves.is_failed(seen):
+                if (seen := facts.seen[_key(one)].get(leaf)) and seen.judgement.status in (Status.FAILED, Status.ERROR):
                     wrong[_key(one)] = f"{raw.kind} {leaf.name}".rstrip() + f": {why}"
     return found, wrong
-
-
-def _leaves(facts: SpecFacts) -> list[Leaf]:
-    """Return the leaves that change: those that failed, and where ranges are narrowed those that passed with a range."""
-    failed = {leaf for one in facts.blessed for leaf, seen in facts.seen[_key(one)].items() if seen.judgement.status is Status.FAILED}
-    if facts.narrow:
-        for one in facts.samples:
-            if one.is_usable and not one.is_red and one.case.id in facts.chosen:
-                failed |= {leaf for leaf, seen in facts.seen[_key(one)].items() if _is_open(leaf, seen)}
-    return sorted(failed)
-
-
-def _is_open(leaf: Leaf, seen: Observed) -> bool:
-    path = leaves.body_path(seen.expected.kind, leaf)
-    if path is None or seen.judgement.status is not Status.HELD or seen.expected.kind == STRIDES:
-        return False
-    return leaves.narrowed(leaves.value_at(seen.expected.body, path))
 
 
 def _of_leaf(facts: SpecFacts, leaf: Leaf, raw: RawExpectation) -> list[Change]:
     if raw.kind == FILECHECK:
         return [_directives(facts, leaf, raw)]
-    path = leaves.body_path(raw.kind, leaf)
-    if path is None or leaves.value_at(raw.body, path) is None:
+    path = claims.body_path(raw.kind, leaf)
+    if path is None or claims.value_at(raw.body, path) is None:
         raise NotBlessed("its line has no number of its own (write the count)")
     rows = list(_rows(facts, leaf, path))
     found = []
@@ -173,28 +165,27 @@ def _rows(facts: SpecFacts, leaf: Leaf, path: DataPath) -> Iterator[Row]:
     for (_, here), own in by_place.items():
         places.setdefault(own[0].case.backend, {})[here] = None
     for (_, here), own in by_place.items():
-        if (expected := leaves.applies(own[0].case, leaf, here)) is not None:
+        if (expected := claims.applies(own[0].case, leaf, here)) is not None:
             yield _recorded(facts, leaf, own, expected, path)
     recorded = {case_id for case_id, _ in by_place}
     for case, here in facts.others:
         if case.id in recorded:
             continue
         for place in places.get(case.backend, {here: None}):
-            if (expected := leaves.applies(case, leaf, place)) is not None:
-                old = leaves.value_at(expected.body, path)
+            if (expected := claims.applies(case, leaf, place)) is not None:
+                old = claims.value_at(expected.body, path)
                 yield Row(case=case, here=place, old=old, value=_effective(old, place), is_recorded=case.backend in places)
 
 
 def _recorded(facts: SpecFacts, leaf: Leaf, own: Sequence[Sample], expected: Expected, path: DataPath) -> Row:
     """Return what one case needs in the surroundings of one or more runs."""
     here = own[0].here
-    old = leaves.value_at(expected.body, path)
+    old = claims.value_at(expected.body, path)
     now = _effective(old, here)
     used = [one for one in own if one.is_usable and _key(one) not in facts.refused and leaf in facts.seen[_key(one)]]
     seen = [(one.source.machine, facts.seen[_key(one)][leaf]) for one in used if one.case.id in facts.chosen]
     needs = any(one.judgement.status is Status.FAILED for _, one in seen)
-    opens = facts.narrow and leaves.narrowed(now)
-    if not seen or not (needs or opens) or expected.kind not in (*leaves.COUNTED, STRIDES):
+    if not needs or expected.kind not in (*claims.COUNTED, STRIDES):
         return Row(case=own[0].case, here=here, old=old, value=now, is_recorded=True)
     try:
         value, comment = _needed(seen, now, expected.kind)
@@ -206,14 +197,14 @@ def _recorded(facts: SpecFacts, leaf: Leaf, own: Sequence[Sample], expected: Exp
 def _needed(seen: Sequence[tuple[object, Observed]], now: object, kind: str) -> tuple[Any, str]:
     """Return the value that all runs in the same surroundings allow, and a comment where it is unstable."""
     if kind == STRIDES:
-        found = {tuple(leaves.strides_of(one)) for _, one in seen}
+        found = {tuple(claims.strides_of(one)) for _, one in seen}
         if len(found) > 1:
             raise NotBlessed("unstable: its strides differ from run to run")
         return list(found.pop()), ""
     by_machine: dict[object, list[int]] = {}
     for machine, one in seen:
-        by_machine.setdefault(machine, []).append(leaves.number_of(one))
-    values = [leaves.counted(numbers, now) for numbers in by_machine.values()]
+        by_machine.setdefault(machine, []).append(claims.number_of(one))
+    values = [claims.counted(numbers, now) for numbers in by_machine.values()]
     if any(value != values[0] for value in values):
         raise NotBlessed("machines differ, and no condition of the language tells them apart")
     numbers = next(iter(by_machine.values()))
@@ -258,7 +249,7 @@ def _directives(facts: SpecFacts, leaf: Leaf, raw: RawExpectation) -> Change:
         places = [here for other, here in facts.others if other.id == case.id] + [
             one.here for one in facts.samples if one.case.id == case.id
         ]
-        if case.id not in known and any(leaves.applies(case, leaf, here) is not None for here in places):
+        if case.id not in known and any(claims.applies(case, leaf, here) is not None for here in places):
             raise NotBlessed(f"its line also serves {case.id}, of which no run has code to bless (write when: for each)")
     below: DataPath = () if isinstance(raw.body, str) else ("checks",)
     checks = raw.body if isinstance(raw.body, str) else raw.body["checks"]

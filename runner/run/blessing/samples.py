@@ -1,6 +1,5 @@
 """The cases of recorded runs as samples: what each machine observed of a case, and the cases of the same specs that no run recorded."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +18,9 @@ from runner.record.run_folder import JOURNAL, find_run
 from runner.run.auditing import recorded_cases
 from runner.run.machines_then import here_of
 from runner.run.rejudge import files_of
+
+BLESSABLE = (Outcome.FAIL, Outcome.OFFLINE_FAIL)
+"""Outcomes of which facts can be blessed. A crash, a hang, an error and a wrong proof cannot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,24 +91,12 @@ def read_samples(options: BlessOptions) -> Recorded:
             )
             case = without_benches(case) if result.benches_left_out else case
             place = folder / result.folder
-            steps = _steps(case, result, place) if result.folder and OBSERVATION in result.evidence else ()
+            steps: tuple[CarriedOut, ...] = ()
+            if result.folder and OBSERVATION in result.evidence:
+                files = RecordedFiles(place, result.evidence)
+                steps = tuple(carried_out(case, recorded_observation(files.observation()), files.code))
             samples.append(Sample(source=source, case=case, here=here, result=result, folder=place, steps=steps))
-    others = tuple(_others(list(cases.values()), samples, backends))
-    return Recorded(samples=tuple(samples), others=others, red=tuple(red), backends=backends)
-
-
-def _steps(case: Case, result: CaseResult, folder: Path) -> tuple[CarriedOut, ...]:
-    files = RecordedFiles(folder, result.evidence)
-    return tuple(carried_out(case, recorded_observation(files.observation()), files.code))
-
-
-def _others(cases: Sequence[Case], samples: Sequence[Sample], backends: Backends) -> Iterator[tuple[Case, Surroundings]]:
     known = {sample.case.id for sample in samples if sample.steps}
     nothing = Surroundings(backends=frozenset(), device="")
-    for case in cases:
-        if case.id not in known:
-            yield case, surroundings(backends.by_name[case.backend], nothing, case.target)
-
-
-BLESSABLE = (Outcome.FAIL, Outcome.OFFLINE_FAIL)
-"""Outcomes of which facts can be blessed. A crash, a hang, an error and a wrong proof cannot."""
+    others = [(case, surroundings(backends.by_name[case.backend], nothing, case.target)) for case in cases.values() if case.id not in known]
+    return Recorded(samples=tuple(samples), others=tuple(others), red=tuple(red), backends=backends)
