@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from runner.cli.answering import answered
 from runner.cli.parser import parse
@@ -26,13 +27,15 @@ from runner.core.options import RunOptions
 from runner.core.results import CaseResult
 from runner.language.load import load_specs
 from runner.language.read.files import SpecPath
-from runner.record.run_folder import RunFolder
 from runner.report import plain, table
 from runner.run.controller import run_prepared
 from runner.run.following import FollowedJournal
 from runner.run.preparation import check, choose, prepare
 from runner.system import child_python
 from runner.system.output import guarded
+
+if TYPE_CHECKING:
+    from runner.record.run_folder import RunFolder
 
 REQUEST, PLACE, LOCK, LOG = "request.json", "run.json", "running", "log.txt"
 """Files of the session's folder: what to run, where the run is, a file that is locked while it goes on, what it prints."""
@@ -157,7 +160,7 @@ def main(folder: Path) -> ExitCode:
     selection = replace(selection, selected=cases, whole=cases, not_requested=0)
     prepared = prepare(replace(checked, options=replace(checked.options, select=tuple(case.id for case in cases))), selection)
 
-    def opened(options: RunOptions, run: RunFolder) -> Listener:
+    def opened(options: RunOptions, run: "RunFolder") -> Listener:
         temporary = folder / f".{PLACE}"
         temporary.write_text(json.dumps({"folder": str(run.path)}), "utf-8")
         temporary.rename(folder / PLACE)
