@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from runner.core.results import CaseResult
-from runner.execute.ray.link import AGENT, LABEL, NAME, RESOURCE
+from runner.execute.ray.link import AGENT
 from runner.record.journal import Run, read_run
 from tests.fakes import environment
 
@@ -62,12 +62,6 @@ class Cluster:
     def join(self, name: str, *more: str, python: str = sys.executable, **variables: str) -> None:
         words = ["--address", self.address, "--as", name, "--once", *more]
         self._start(name, [python, "-m", "runner.cli.node", *words], **variables)
-
-    def join_with_labels(self, name: str, **facts: str) -> None:
-        """Start a node with these labels. ``runner.cli.node`` would compare them with the machine; this does not."""
-        labels = ",".join([f"{NAME}={name}", *(f"{LABEL}{fact}={value}" for fact, value in facts.items())])
-        words = ["start", "--address", self.address, "--block", "--disable-usage-stats", "--labels", labels]
-        self._start(name, [sys.executable, "-P", "-c", _RAY, *words, "--resources", f'{{"{RESOURCE}": 1}}'])
 
     def group(self, name: str) -> int:
         return self._processes[name].pid

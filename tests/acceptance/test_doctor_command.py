@@ -16,12 +16,11 @@ from runner.core.exit_codes import ExitCode
 from runner.core.options import DoctorOptions
 from runner.language.read import schema
 from runner.run import machine_report
-from runner.run.machine_report import WorkerReport, ask_generators, ask_worker
-from runner.system import availability
+from runner.run.machine_report import WorkerReport, ask_generators
 from runner.system.installed_torch import installed_torch
 from runner.worker.torch_compat import ck_generators
 from tests import ck_stand_in
-from tests.fakes import environment, program, use_executor
+from tests.fakes import environment, program
 from tests.json_schemas import validator_of
 
 INSTALLED = installed_torch()
@@ -115,17 +114,6 @@ def test_a_profile_has_a_row(
     assert {row["name"] for row in found["allows"]["backends"] if row["cases"]} == {"cpu", "rocm"}
 
 
-def test_facts_of_another_form_are_no_facts(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = availability.inspect_files(None)
-    executor = use_executor(monkeypatch, lambda job: pytest.fail(f"a job of a case: {job}"))
-    for facts in ({"gpus": "many"}, {"gpus": []}, {"answers": 3}):
-        monkeypatch.setattr("tests.fakes.FACTS", facts)
-        report = ask_worker(machine)
-        assert report.facts is None
-        assert report.problem.startswith("the facts cannot be read: ")
-        assert executor.is_closed
-
-
 # -- processes with torch -----------------------------------------------------------------------------------------------
 
 
@@ -199,13 +187,6 @@ def test_the_generators_of_a_made_up_torch(
         for name in set(sys.modules) - before:
             del sys.modules[name]
     assert found == {"inductor": "", "counts": counts, "reasons": reasons}
-
-
-@SLOW
-@pytest.mark.torch
-def test_a_process_that_dies_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    report = asked(tmp_path, monkeypatch, raises="import os; os.write(2, b'the last word'); os.kill(os.getpid(), 11)")
-    assert report.problem == "it was ended by signal 11: the last word"
 
 
 @SLOW

@@ -17,7 +17,7 @@ from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.record.journal import read_run
 from runner.system.safe_open import open_untrusted
-from tests.fakes import ROOT, prestarted, prestarted_program, program
+from tests.fakes import ROOT, prestarted, prestarted_program
 
 pytestmark = pytest.mark.torch
 
@@ -57,10 +57,6 @@ def eaten(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, CaseResult]:
     assert done.returncode == 1, done.stderr
     assert processes_below(out) == []
     return results_of(out)
-
-
-def test_every_way_to_take_memory_is_tried(eaten):
-    assert {result.name for result in eaten.values()} == {*EATERS, "below-limit", "passing-case"}
 
 
 @pytest.mark.parametrize("name", EATERS)
@@ -110,72 +106,3 @@ def _most_memory(pid: int) -> int:
     except OSError:
         return 0
     return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:")), 0)
-
-
-# -- the compiler ---------------------------------------------------------------------------------------------------
-
-COMPILER = """\
-#!/bin/sh
-if [ -e "$0.hangs" ]; then
-    echo $$ >> "$0.pids"
-    sleep 600
-fi
-exec g++ "$@"
-"""
-
-NEIGHBOUR = """\
-summary: A library call on the host gives what Python gives
-backends: [host]
-env: {{CXX: {compiler}}}
-steps:
-  - api: {{call: operator.add, args: [1, 2], as: three}}
-    expect: [{{equals: {{three: 3}}}}]
-"""
-
-HANG_IN_COMPILER = """\
-summary: The compiler hangs when the case asks it, and not before
-backends: [cpu]
-env: {{CXX: {compiler}}}
-timeout: 8
-prelude: |
-  open("{compiler}.hangs", "w").close()
-function: |
-  def fn(x):
-      return x.exp() + 1
-inputs: [{{rand: [8, 8]}}]
-expect: [{{close: {{to: eager}}}}]
-"""
-
-
-@pytest.mark.nightly(reason="compiles until a deadline; test_hangs ends cases at their deadline in five ways")
-def test_a_hang_in_the_compiler_is_the_end_of_one_case(tmp_path):
-    compiler = tmp_path / "slow-g++"
-    compiler.write_text(COMPILER)
-    compiler.chmod(0o755)
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "specs" / "hang.yaml").write_text(HANG_IN_COMPILER.format(compiler=compiler))
-    (tmp_path / "specs" / "neighbour.yaml").write_text(NEIGHBOUR.format(compiler=compiler))
-    done = program("run", tmp_path / "specs", "--out", tmp_path / "out", "--timeout", 120)
-    results = results_of(tmp_path / "out")
-    assert results["neighbour[backend=host]"].outcome is Outcome.PASS, done.stderr
-    hung = results["hang[backend=cpu]"]
-    assert hung.outcome is Outcome.TIMEOUT
-    assert hung.reason == "outlived its deadline while in phase 'kernel build'"
-    assert "subprocess.py" in hung.stderr
-    assert compiler.with_name("slow-g++.pids").read_text().split(), "the compiler was never asked"
-    assert processes_below(tmp_path) == []
-
-
-# -- a new Python ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.nightly(reason="imports torch for one case; test_hostile_workers finds what a fork leaves behind")
-def test_what_a_worker_without_a_zygote_leaves_behind_ends_with_the_run(tmp_path):
-    text = (SPECS / "hostile" / "leaked-daemon.yaml").read_text("utf-8")
-    (tmp_path / "leaked.yaml").write_text("isolation: process\n" + text.replace("prelude: |\n", "prelude: |\n  import subprocess\n"))
-    done = program("run", tmp_path / "leaked.yaml", "--timeout", 60, "--out", tmp_path / "out")
-    (result,) = results_of(tmp_path / "out").values()
-    assert (result.outcome, result.isolation) == (Outcome.PASS, "process"), done.stderr
-    (left,) = (tmp_path / "out").glob("cases/*/left-behind")
-    assert not Path("/proc", left.read_text()).exists()
-    assert processes_below(tmp_path) == []

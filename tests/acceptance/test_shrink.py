@@ -70,30 +70,3 @@ def test_what_cannot_be_shrunk_is_refused_before_anything_runs(tmp_path: Path) -
     done = prestarted_program("repro", "--shrink", "nothing*", spec, cwd=tmp_path)
     assert done.returncode == 2
     assert "nothing*" in done.stderr
-
-
-STAGES = {
-    # dynamo itself: the function does something else while it is traced
-    "eager": "function: |\n  def fn(x):\n      return x + (2 if torch.compiler.is_compiling() else 1)\n",
-    # an operator that computes something else while AOTAutograd takes it apart; dynamo leaves it as it is
-    "aot_eager": (
-        "prelude: |\n"
-        "  library = torch.library.Library('planted_stage', 'DEF')\n"
-        "  library.define('shift(Tensor x) -> Tensor')\n"
-        "  library.impl('shift', lambda x: x + (1 if type(x) is torch.Tensor else 2), 'CompositeImplicitAutograd')\n"
-        "function: |\n  def fn(x):\n      return torch.ops.planted_stage.shift(x).relu()\n"
-    ),
-}
-"""Faults below which a stage breaks that comes before Inductor."""
-
-
-@pytest.mark.nightly(reason="a process for each trial and for each backend of dynamo; the planted pass above is of the same class")
-@pytest.mark.parametrize("stage", list(STAGES))
-def test_a_stage_before_inductor_is_named(tmp_path: Path, stage: str) -> None:
-    spec = tmp_path / "planted-stage.yaml"
-    rest = "inputs: [{ones: [4]}]\nexpect: [{close: {to: eager}}]\n"
-    spec.write_text(f"summary: A planted fault before Inductor\nbackends: [cpu]\n{STAGES[stage]}{rest}")
-    done = program("repro", "--shrink", "planted-stage*", spec, "--out", tmp_path / "out", "--tries", 3, cwd=tmp_path, timeout=850)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("stage: ")]
-    assert line.removeprefix("stage: ").partition(",")[0].split()[0] == stage, line

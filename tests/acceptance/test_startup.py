@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
 from runner.language.read import schema
 from tests.called import called
@@ -122,12 +121,6 @@ def test_help_imports_next_to_nothing(program: Program) -> None:
     assert not program.modules & {"yaml", "jsonschema", "jinja2", "junit_xml"}
 
 
-def test_specs_without_templates_need_no_jinja(program: Program) -> None:
-    for specs in ("good", "bad"):
-        program("validate", specs)
-        assert not program.modules & {"jsonschema", "jinja2"}
-
-
 # -- exit codes and output ------------------------------------------------------------------------------------------
 
 
@@ -188,20 +181,6 @@ def test_json_of_list(program: Program) -> None:
     assert (first["reason"] == "") is (first["available"] is True)
 
 
-def test_json_of_explain(program: Program) -> None:
-    done = called("explain", "*", "good", "--json", cwd=program.folder)
-    found = strict(done.stdout)
-    assert done.returncode == ExitCode.OK
-    assert [case["params"] for case in found] == [{"repeat": 1}, {"repeat": {"$float": "nan"}}]
-    assert found[0]["body"]["inputs"] == [{"rand": [4, 4]}] * 2
-    assert found[0]["seed"] != found[1]["seed"]
-
-
-def test_json_of_an_empty_list(program: Program) -> None:
-    done = called("list", "good", "--json", "--select", "nothing", cwd=program.folder)
-    assert (done.returncode, strict(done.stdout)) == (ExitCode.NOTHING, [])
-
-
 @pytest.mark.parametrize(("folder", "valid", "counts"), [("good", True, (1, 2, 0)), ("bad", False, (0, 0, 1))])
 def test_json_of_validate(folder: str, valid: bool, counts: tuple[int, int, int], program: Program) -> None:
     done = called("validate", folder, "--json", cwd=program.folder)
@@ -223,16 +202,3 @@ def test_json_of_validate(folder: str, valid: bool, counts: tuple[int, int, int]
                 "hint": "did you mean 'config'?",
             }
         ]
-
-
-@pytest.mark.usefixtures("shipped_once")
-def test_explain_prints_what_a_spec_would_say(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", "freezing/linear-fusion*cpu*"]) == ExitCode.OK
-    text = capsys.readouterr().out
-    assert "control: {config: {freezing: false}, fails: [filecheck]}\n" in text
-    assert "  - call: {function: equal}\n    expect:\n      - close: {to: eager}\n      - filecheck: |\n          CHECK-COUNT-1: " in text
-    assert "  equal: {module: Fork, args: [[3], [3], [3]], eval: true}\n" in text
-    assert "  freezing: true  # from specs/freezing/_defaults.yaml\n" in text
-    head, _, python = text.partition("\nprelude: |")
-    settings = head + python.partition("\nfunctions:")[2]
-    assert not any(word in settings for word in ("True", "False", "None", "Close(", "FileCheck("))

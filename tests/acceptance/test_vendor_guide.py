@@ -1,12 +1,10 @@
 """The vendor guide, step by step: every command of ``docs/guides/vendor.md`` in its order, with the exit code that the guide promises."""
 
 import json
-import os
 import re
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -17,8 +15,7 @@ from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
 from runner.execute.base import Execution, Job
 from runner.run.machine_report import WorkerReport
-from tests import vendor_device
-from tests.fakes import ENDED, close_facts, close_leaf, environment, observation, program, seen, use_executor
+from tests.fakes import ENDED, close_facts, close_leaf, observation, seen, use_executor
 from tests.fences import FILES, ROOT, Fence, fences, write
 
 PAGE = ROOT / "docs" / "guides" / "vendor.md"
@@ -152,23 +149,3 @@ def test_without_the_device_the_submission_is_incomplete(
 def madeup(text: str) -> str:
     """Rename the device of the page to the one that the tests can compile."""
     return re.sub(r"\bnpu\b(?!\.tar|-profile|\.yaml)", "madeup", text.replace("our_npu", "madeup_vendor"))
-
-
-@pytest.mark.nightly(reason="compiles a C++ extension and cases; test_every_step_of_the_guide runs the same commands without a device")
-@pytest.mark.torch
-def test_the_guide_with_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = tmp_path / "site"
-    vendor_device.build(site)
-    folder = tmp_path / "vendor"
-    folder.mkdir()
-    write_files(folder, madeup)
-    monkeypatch.chdir(folder)
-    variables = environment()
-    variables["PYTHONPATH"] = os.pathsep.join([str(site), variables["PYTHONPATH"]])
-    found: dict[str, Any] = {}
-    for words in commands(madeup):
-        if words[0] not in ("waive", "--version"):  # nothing fails on this device
-            done = program(*words, env=variables, timeout=800, cwd=folder)
-            found[shlex.join(words)] = done.returncode
-            assert done.returncode == ExitCode.OK, (words, done.stdout, done.stderr)
-    assert len(found) >= 12

@@ -603,10 +603,6 @@ def test_a_report_is_read_as_utf_8_alone(encoding: str, honest: Honest, tmp_path
     assert difference(bomb, read_run(tmp_path / "run.jsonl").header, ()).startswith("it is no XML")
 
 
-def test_there_are_many_kinds() -> None:
-    assert len(FORMS) + len(CONTENTS) + len(SIGNATURES) >= 100
-
-
 def test_a_traceback_is_folded_by_folders_that_a_submission_lacks(honest: Honest) -> None:
     folded = Verdict(kind="raised", status=Status.FAILED, position=Position(file="a.yaml", line=1), detail="  ... 6 frames ...")
     whole = replace(folded, detail="  File a.py\n  File b.py")

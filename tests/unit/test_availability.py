@@ -12,7 +12,6 @@ from runner.core.diagnostics import UsageError
 from runner.system import availability
 from runner.system.availability import TORCH_ROOT
 from runner.system.capabilities import Machine
-from runner.system.installed_torch import InstalledTorch
 from tests.fakes import case, requirement
 
 BARE = Machine(python=(3, 11, 7), torch="2.13.0+cpu", release=(2, 13, 0), gpus=0)
@@ -35,26 +34,10 @@ def test_a_verdict_has_the_answer_of_the_capability_and_its_name(name, argument,
     assert availability.of_case(case(requires=(requirement(name, argument),)), machine) == expected
 
 
-def test_a_case_that_requires_nothing_runs_where_torch_is():
-    assert availability.of_case(case(), BARE) == availability.Verdict(YES)
-    assert availability.of_case(case(), NONE) == availability.Verdict(NO, "torch is not installed", "torch")
-
-
 def test_what_is_missing_comes_before_what_is_not_known():
     machine = replace(NVIDIA, gpus=None, found={})
     found = availability.of_case(case(requires=(requirement("cuda"), requirement("triton"))), machine)
     assert (found.availability, found.capability) == (NO, "triton")
-
-
-def test_the_first_that_is_not_known_is_named():
-    machine = replace(NVIDIA, gpus=None)
-    found = availability.of_case(case(requires=(requirement("triton"), requirement("gpus", ">=1"), requirement("cuda"))), machine)
-    assert (found.availability, found.capability) == (UNKNOWN, "gpus")
-
-
-def test_names_that_only_another_torch_has():
-    found = availability.of_case(case(missing_names=("config x is not in torch 2.13", "metric y is not in torch 2.13")), BARE)
-    assert found == availability.Verdict(NO, "config x is not in torch 2.13; metric y is not in torch 2.13")
 
 
 def test_a_worker_makes_the_unknown_known():
@@ -89,15 +72,6 @@ def test_questions_are_asked_once_and_their_answers_are_no_facts():
     assert availability.with_facts(BARE, {}).answers == {}
 
 
-def test_a_glance_says_what_files_say(monkeypatch, tmp_path):
-    installed = InstalledTorch(version="2.12.1+cu126", minor="2.12", root=tmp_path, builds={"cuda": "12.6", "hip": None}, git="abc")
-    machine = availability.inspect_files(installed)
-    assert (machine.torch, machine.release, machine.builds["cuda"]) == ("2.12.1+cu126", (2, 12, 1), "12.6")
-    assert machine.python == sys.version_info[:3]
-    assert machine.vendor == "nvidia"
-    assert availability.inspect_files(None).torch is None
-
-
 def test_packages_are_found_without_import(monkeypatch, tmp_path):
     for name in ("triton", "ck4inductor"):
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -111,12 +85,6 @@ def test_packages_are_found_without_import(monkeypatch, tmp_path):
     importlib.invalidate_caches()
     full = availability.inspect_files(None)
     assert (full.found["triton"], full.found["ck"]) == ((str(tmp_path / "triton"),), (str(tmp_path / "ck4inductor"),))
-
-
-@pytest.mark.parametrize("node", ["/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg", None])
-def test_without_a_device_node_there_is_no_gpu(monkeypatch, node):
-    monkeypatch.setattr(Path, "exists", lambda self: str(self) == node)
-    assert availability.inspect_files(None).gpus == (None if node else 0)
 
 
 @pytest.mark.parametrize(

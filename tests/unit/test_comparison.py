@@ -1,13 +1,11 @@
 """Two runs compared: the table of changes, marks and remarks, and which times noise explains. No journal is read here."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from runner.core.comparison import FAIL_ON, CaseChange, Change, Comparison, Mark
-from runner.core.diagnostics import UsageError
+from runner.core.comparison import CaseChange, Change, Comparison, Mark
 from runner.core.observation import Timing
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
@@ -85,10 +83,6 @@ def test_what_is_not_executed_is_never_fixed_nor_passed(then: Outcome | None, no
         assert change_of(side(then), side(now)) is Change.NO_LONGER_EXECUTED
 
 
-def test_the_words_of_fail_on_are_all_changes_and_marks_but_same() -> None:
-    assert set(FAIL_ON) == {change.word for change in Change} - {"same"} | {mark.word for mark in Mark}
-
-
 def compared(before: Sequence[CaseResult], after: Sequence[CaseResult], **changes: Any) -> Comparison:
     first = run_of(*before, **changes.pop("first", {}))
     second = run_of(*after, run_id="run-2", **changes.pop("second", {}))
@@ -115,27 +109,7 @@ def test_a_failure_is_another_one_where_its_claim_is(then: dict[str, str], now: 
     assert change_of(recorded("one", F, **then), recorded("one", F, **now)) is change
 
 
-def test_a_crash_is_another_one_where_its_reason_is() -> None:
-    def crash(reason: str) -> CaseResult:
-        return recorded("one", Outcome.CRASH, reason=reason, expected="", observed=reason)
-
-    assert change_of(crash("SIGSEGV at 0x1234abcd in run"), crash("SIGSEGV at 0xffff0000 in run")) is Change.STILL_FAILING
-    assert change_of(crash("SIGSEGV in run"), crash("SIGABRT in run")) is Change.CHANGED
-
-
-def test_less_evidence_for_a_target_is_a_change() -> None:
-    found = only(compared([recorded("one", CHECKED)], [recorded("one", CHECKED, level="O1")]))
-    assert (found.change, found.remarks[-1]) == (Change.CHANGED, "evidence O1, was O3")
-
-
 # cases
-
-
-def test_a_case_that_is_gone_says_whether_its_spec_was_read() -> None:
-    one, two = recorded("one"), recorded("two")
-    assert compared([one, two], [two]).changes[1].remarks == ("specs/area/one.yaml was not read by the second run",)
-    found = compared([one, two], [two], second={"specs": {one.spec: "1", two.spec: "1"}})
-    assert "was read by the second run" in found.changes[1].remarks[0]
 
 
 def test_a_changed_spec_is_named_beside_every_change() -> None:
@@ -145,14 +119,6 @@ def test_a_changed_spec_is_named_beside_every_change() -> None:
     same_file = only(compared([recorded("one")], [now]))
     assert same_file.words == ("spec-changed",)
     assert "is the same file, and expands to another case" in same_file.remarks[0]
-
-
-def test_counts_have_every_case_once() -> None:
-    before = [recorded("one", F), recorded("two"), recorded("three"), recorded("four", U)]
-    after = [recorded("one"), recorded("two", F), recorded("four", U), recorded("five")]
-    counts = compared(before, after).counts
-    assert {word: count for word, count in counts.items() if count} == {"broken": 1, "gone": 1, "fixed": 1, "new": 1, "same": 1}
-    assert tuple(counts) == (*FAIL_ON, "same")
 
 
 def test_results_in_both_runs_are_counted_without_the_unavailable_ones() -> None:
@@ -190,12 +156,6 @@ def test_two_backends_of_one_run_are_compared() -> None:
     assert found.changes[0].marks == ()  # two backends have two digests
 
 
-@pytest.mark.parametrize(("pair", "name"), [(("cuda", "cpu"), "a"), (("cpu", "rocm"), "b")])
-def test_a_backend_without_a_case_is_named(pair: tuple[str, str], name: str) -> None:
-    with pytest.raises(UsageError, match=rf"--map-backend {'='.join(pair)}: {name} has no case of the backend '\w+' \(it has cpu\)"):
-        compared([recorded("one")], [recorded("one")], backends=[pair])
-
-
 # times
 
 
@@ -218,26 +178,6 @@ def test_a_case_that_takes_more_than_twice_as_long_is_slower() -> None:
     assert found.changes[19].remarks == ("took 20.5 s, was 10.0 s",)
     assert (found.counts["slower"], found.counts["same"]) == (1, 20)
     assert slower(compared(timed([10.0] * 20), timed([10.0] * 19 + [20.5]), slower=3.0)) == []
-
-
-def test_a_run_that_is_slower_as_a_whole_is_named_once() -> None:
-    found = compared(timed([10.0] * 20), timed([30.0] * 20))
-    assert (slower(found), found.pace.is_slower, found.reached(["slower"])) == ([], True, {"slower": 1})
-    assert not compared(timed([10.0] * 9), timed([30.0] * 9)).pace.is_slower  # too few to tell, so each is compared with itself
-    assert len(slower(compared(timed([10.0] * 9), timed([30.0] * 9)))) == 9
-
-
-@pytest.mark.parametrize("changes", [{"outcome": F}, {"isolation": "process"}, {"benches_left_out": 2}])
-def test_times_of_cases_that_ran_otherwise_are_not_compared(changes: dict[str, Any]) -> None:
-    assert slower(compared(timed([1.0]), timed([9.0], **changes))) == []
-
-
-def test_attempts_are_compared_by_one() -> None:
-    before, after = timed([3.0]), timed([9.0])
-    once = replace(after[0], attempts=(after[0], after[0], after[0]))
-    assert slower(compared(before, after)) != []
-    found = compare(NamedRun(name="a", run=run_of(*before)), NamedRun(name="b", run=replace(run_of(*after), results=(once,))), slower=2.0)
-    assert slower(found) == []
 
 
 def test_a_bench_is_slower_where_its_times_do_not_overlap() -> None:

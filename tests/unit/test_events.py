@@ -197,19 +197,6 @@ def test_attempts_are_events_and_the_case_finishes_once(go: Go) -> None:
     assert kinds() == ["header", "attempt", "attempt", "case", "footer"]
 
 
-def test_an_interrupt_leaves_cases_unfinished(go: Go) -> None:
-    def play(runner: Runner, case: Case) -> Iterator[CaseResult]:
-        if case.name == "two":
-            raise KeyboardInterrupt
-        yield runner.result(case, Outcome.PASS)
-
-    assert go(play) == ExitCode.INTERRUPTED
-    assert names()[-4:] == ["ExecutionEnded", "CaseUnfinished two", "ResultsCompleted", "RunEnded"]
-    ended = Recorder.events[-1]
-    assert isinstance(ended, events.RunEnded)
-    assert ended.footer.interrupted
-
-
 def test_a_resumed_run_has_its_header(go: Go, capsys: pytest.CaptureFixture[str]) -> None:
     def stop(runner: Runner, case: Case) -> Iterator[CaseResult]:
         if case.name == "two":
@@ -257,21 +244,3 @@ def test_a_reporter_without_space_ends_the_run_before_its_footer(
     assert "cannot write page.html: No space left on device" in capsys.readouterr().err
     assert [type(event) for event in Recorder.events] == [events.ResultsCompleted]  # it asked for no other
     assert kinds() == ["header", "case", "case"]
-
-
-def test_listeners_that_were_opened_are_closed_when_another_cannot_be(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(setup: ReportSetup) -> Recorder:
-        raise OSError(errno.ENOSPC, "No space left on device", "page.html")
-
-    monkeypatch.setattr(table, "REPORTERS", (Reporter("recorder", Recorder, ALL), Reporter("page", refuse, ())))
-    assert go(passes) == ExitCode.FAILED
-    assert (Recorder.events, Recorder.closed) == ([], 1)
-
-
-def test_the_table_is_in_order_and_every_event_has_a_type() -> None:
-    names = ["journal", "html", "terminal", "junit", "github"]
-    assert [reporter.name for reporter in REPORTERS] == names
-    assert [reporter.name for reporter in REPORTERS if reporter.writes_files] == [name for name in names if name != "terminal"]
-    for reporter in REPORTERS:
-        assert set(reporter.events) <= set(ALL)
-        assert len(set(reporter.events)) == len(reporter.events)

@@ -1,24 +1,13 @@
 """What signals ask for: counted, never acted on where a line could be torn, and given back afterwards."""
 
 import os
-import select
 import signal
-import threading
 
 import pytest
 
 from runner.system.signals import START_NO_MORE, STOP_NOW, Interrupts
 
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-def is_awake(interrupts: Interrupts) -> bool:
-    return bool(select.select([interrupts.wake], [], [], 0)[0])
-
-
-def test_nothing_is_asked_at_first() -> None:
-    with Interrupts() as interrupts:
-        assert (interrupts.asked, is_awake(interrupts)) == (0, False)
 
 
 def test_third_ctrl_c_raises_keyboard_interrupt() -> None:
@@ -38,16 +27,6 @@ def test_sigterm_and_sighup_mean_stop_now(number: int) -> None:
             assert interrupts.asked == STOP_NOW
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-
-
-def test_each_signal_makes_wake_readable() -> None:
-    with Interrupts() as interrupts:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.raise_signal(number)
-            assert is_awake(interrupts)
-            interrupts.clear_wake()
-            assert not is_awake(interrupts)
-        interrupts.clear_wake()
 
 
 def test_many_signals_do_not_block_on_wake_pipe() -> None:
@@ -77,18 +56,3 @@ def test_ignored_signals_stay_ignored(number: int) -> None:
         assert signal.getsignal(number) is signal.SIG_IGN
     finally:
         signal.signal(number, former)
-
-
-def test_another_thread_sets_no_handlers() -> None:
-    found: list[object] = []
-
-    def enter() -> None:
-        with Interrupts() as interrupts:
-            found.append(interrupts.asked)
-
-    before = [signal.getsignal(number) for number in HANDLED]
-    thread = threading.Thread(target=enter)
-    thread.start()
-    thread.join(timeout=60)
-    assert found == [0]
-    assert [signal.getsignal(number) for number in HANDLED] == before

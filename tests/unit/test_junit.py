@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from junitparser import JUnitXml, xunit2
+from junitparser import JUnitXml
 from lxml import etree  # type: ignore[import-untyped]  # lxml has no py.typed, and lxml-stubs are not a dependency of the tests
 
 from runner.core.case import CaseId
@@ -17,7 +17,7 @@ from runner.core.expectation import Status
 from runner.core.header import RunHeader
 from runner.core.outcomes import RETRIED, JUnitTag, Outcome
 from runner.core.results import Attempt, CaseResult, Verdict
-from runner.report import clip, junit, plain, verdict_text
+from runner.report import junit, plain, verdict_text
 from runner.report.junit import write_junit, write_stub
 
 XSD = etree.XMLSchema(etree.parse(Path(__file__).parents[1] / "data" / "junit-strict.xsd"))
@@ -114,16 +114,6 @@ def test_totals_count_what_is_there(report: Path) -> None:
     assert root.get("time") == f"{1.5 * (len(Outcome) + 1):.3f}"
 
 
-def test_one_flat_suite_for_each_file_in_the_order_of_the_run(report: Path) -> None:
-    two: dict[str, Any] = {"spec": "specs/two.yaml", "name": "two", "area": ""}
-    root = document(report, result(1, **two), result(2), result(3, **two))
-    assert [(suite.get("name"), len(suite.findall("testcase"))) for suite in root] == [
-        ("specs/two.yaml", 2),
-        ("specs/area/sub/one.yaml", 1),
-    ]
-    assert root.findall("testsuite/testsuite") == []
-
-
 def test_a_failure_shows_everything(report: Path) -> None:
     failure = document(report, result()).find(".//failure")
     assert (failure.get("type"), failure.get("message")) == ("counter", "it did not hold")
@@ -147,35 +137,6 @@ def test_several_failed_expectations_are_one_failure(report: Path) -> None:
     assert "one.yaml:40:9: filecheck" in failure.text
     assert "no match" in failure.text
     assert "not to be shown" not in failure.text
-
-
-@pytest.mark.parametrize(
-    ("outcome", "given", "expected"),
-    [
-        (Outcome.FLAKY, "close", "flaky"),
-        (Outcome.FLAKY, "", "flaky"),
-        (Outcome.FELL_BACK, "fell-back", "fell-back"),
-        (Outcome.FELL_BACK, "", "fell-back"),
-        (Outcome.NOT_RUN, "", "not-run"),
-        (Outcome.CRASH, "", "crash"),
-        (Outcome.ERROR, "pattern too slow", "pattern too slow"),
-        (Outcome.UNAVAILABLE, "unavailable", "unavailable"),
-        (Outcome.XFAIL, "", "xfail"),
-        (Outcome.OFFLINE_FAIL, "filecheck", "filecheck"),
-    ],
-)
-def test_the_type_is_the_class_of_the_failure(report: Path, outcome: Outcome, given: str, expected: str) -> None:
-    (verdict,) = document(report, result(outcome=outcome, failure_type=given)).xpath("//failure | //error | //skipped")
-    assert verdict.get("type") == expected
-
-
-@pytest.mark.parametrize(
-    ("outcome", "word"), [(Outcome.XFAIL, "xfail"), (Outcome.UNAVAILABLE, "unavailable"), (Outcome.OFFLINE_PASS, "offline-pass")]
-)
-def test_a_skipped_message_says_which_kind_of_skip(report: Path, outcome: Outcome, word: str) -> None:
-    skipped = document(report, result(outcome=outcome, reason="because\nof it")).find(".//skipped")
-    assert skipped.get("message") == f"{word}: because of it"
-    assert skipped.text.startswith("because of it")
 
 
 @pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.PASS])
@@ -209,17 +170,6 @@ def test_a_failure_with_nothing_to_say_is_still_one(report: Path, outcome: Outco
 def test_time_is_decimal_and_always_there(report: Path, seconds: float, shown: str) -> None:
     root = document(report, result(outcome=Outcome.PASS, seconds=seconds))
     assert [element.get("time") for element in (root, root[0], root.find(".//testcase"))] == [shown] * 3
-
-
-def test_the_environment_stands_on_the_suite(report: Path) -> None:
-    found = {item.get("name"): item.get("value") for item in document(report, result()).iterfind("testsuite/properties/property")}
-    assert found == {
-        "torch-conformance": "0.1.0",
-        "run": "r1",
-        "command": "torch-conformance run 'a b'",
-        "torch": "2.13.0",
-        "env.OMP_NUM_THREADS": "2",
-    }
 
 
 def test_the_stub_is_one_error(report: Path) -> None:
@@ -364,13 +314,6 @@ def test_megabytes_become_head_and_tail(report: Path, field: str, repetitions: i
     assert report.stat().st_size < 1_000_000
 
 
-def test_a_huge_verdict_leaves_room_for_what_was_printed(report: Path) -> None:
-    verdicts = tuple(replace(COUNTER, detail="d" * 100_000, observed="o" * 100_000) for _ in range(3))
-    case = document(report, result(verdicts=verdicts, stdout="s" * 100_000, stderr="e" * 100_000)).find(".//testcase")
-    assert len(case.find("failure").text) > 40_000
-    assert min(len(case.find("system-out").text), len(case.find("system-err").text)) > 7_500
-
-
 def test_every_failed_expectation_keeps_its_place(report: Path) -> None:
     verdicts = tuple(replace(COUNTER, position=replace(AT, line=number), detail="d" * 1_000_000) for number in range(1, 21))
     text = document(report, result(verdicts=verdicts)).find(".//failure").text
@@ -396,13 +339,6 @@ def test_when_nothing_fits_every_case_still_has_its_verdict(report: Path, monkey
     root = ET.parse(report).getroot()
     assert [failure.get("message", "")[-4:] for failure in root.iter("failure")] == ["r..."] * 20
     assert len(root.findall("testsuite/properties")) == 1
-
-
-@pytest.mark.parametrize("limit", [0, 1, 10, 50, 63, 64, 65, 100])
-def test_clip_keeps_its_word(limit: int) -> None:
-    text = "\U0001f600é" * 100
-    assert len(clip(text, limit).encode()) <= limit
-    assert clip("a" * limit, limit) == "a" * limit
 
 
 @pytest.mark.parametrize("limit", [250, 1_000, 16_000])
@@ -435,19 +371,6 @@ def test_an_interrupted_write_leaves_the_former_file(
             write_junit(report, HEADER, [result()])
     assert report.read_bytes() == former
     assert [path.name for path in report.parent.iterdir()] == [report.name]
-
-
-def test_the_file_is_relative_to_the_root_of_the_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = tmp_path / "sub" / "specs" / "one.yaml"
-    spec.parent.mkdir(parents=True)
-    spec.touch()
-    (tmp_path / ".git").mkdir()
-    monkeypatch.chdir(tmp_path / "sub")
-    assert junit.spec_file("specs/one.yaml") == "sub/specs/one.yaml"
-    assert junit.spec_file(str(spec)) == "sub/specs/one.yaml"
-    assert junit.spec_file("specs/gone.yaml") == "specs/gone.yaml"
-    (tmp_path / ".git").rmdir()
-    assert junit.spec_file(str(spec)) == "specs/one.yaml"
 
 
 def test_the_schema_of_these_tests_refuses_what_it_should(report: Path) -> None:
@@ -560,23 +483,6 @@ def test_a_case_that_never_passed_has_its_further_failures(report: Path, outcome
     assert sum(int(root.get(total)) for total in ("failures", "errors")) == 1
 
 
-@pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome not in (*RETRIED, Outcome.FLAKY)])
-def test_no_other_case_has_further_failures(report: Path, outcome: Outcome) -> None:
-    for header in (HEADER, LETS_PASS):
-        case = document(report, several(outcome, outcome, outcome), header=header).find(".//testcase")
-        assert case.findall("rerunFailure") + case.findall("flakyFailure") == []
-
-
-def test_junitparser_reads_the_attempts(report: Path) -> None:
-    always = replace(several(Outcome.FAIL, Outcome.FAIL, Outcome.FAIL), case_id=CaseId("area/sub/one[backend=cpu,n=1]"))
-    write_junit(report, LETS_PASS, [FLAKY, always])
-    flaky, failing = (case for suite in xunit2.JUnitXml.fromfile(str(report)) for case in suite)
-    assert (flaky.is_passed, len(flaky.flaky_failures())) == (True, 2)
-    assert [one.stack_trace.split("\n")[0] for one in flaky.flaky_failures()] == ["FAIL number 1", "CRASH number 2"]
-    assert (failing.is_passed, len(failing.rerun_failures())) == (False, 1)
-    assert failing.rerun_failures()[0].system_err == "cried 2"
-
-
 @pytest.mark.parametrize("field", ["reason", "failure_type", "folder", "stdout", "stderr"])
 @pytest.mark.parametrize("header", [HEADER, LETS_PASS])
 @pytest.mark.parametrize("outcome", [Outcome.FLAKY, Outcome.FAIL])
@@ -585,25 +491,3 @@ def test_no_text_of_an_attempt_breaks_the_file(report: Path, field: str, header:
     attempts = (attempt(Outcome.FAIL, **{field: hostile}), attempt(Outcome.FAIL, 2, **{field: hostile}))
     document(report, result(outcome=outcome, attempts=attempts), header=header)
     assert not set(report.read_text("utf-8")) & {"\x1b", "\u202e", "\x00"}
-
-
-MANY = pytest.mark.nightly(reason="twenty times as much of what ten attempts test")
-
-
-@pytest.mark.parametrize("count", [0, 1, 3])
-@pytest.mark.parametrize("truncated", [False, True])
-def test_suites_one_by_one_are_the_bytes_of_one_tree(report: Path, count: int, *, truncated: bool) -> None:
-    document(report, *(result(n, spec=f"specs/{n}.yaml", name=f"n{n}") for n in range(count)), truncated=truncated)
-    root = ET.fromstring(report.read_bytes())
-    ET.indent(root)
-    assert report.read_bytes() == ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
-
-
-def test_a_file_that_appears_between_two_reports_is_found(report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / ".git").mkdir()
-    (tmp_path / "sub").mkdir()
-    monkeypatch.chdir(tmp_path / "sub")
-    passed = result(outcome=Outcome.PASS, spec="one.yaml", position=replace(AT, file="one.yaml"))
-    assert document(report, passed).find(".//testcase").get("file") == "one.yaml"
-    (tmp_path / "sub" / "one.yaml").touch()
-    assert document(report, passed).find(".//testcase").get("file") == "sub/one.yaml"

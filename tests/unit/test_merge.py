@@ -141,16 +141,6 @@ def test_shards_that_ran_on_nodes_are_of_one_run_though_their_headers_name_unlik
     assert problems([one, *parts[1:]]) == problems([one, two, three])
 
 
-def test_a_shard_of_which_nothing_was_selected_is_a_shard() -> None:
-    assert problems([shard(1, IDS), shard(2, []), shard(3, [])]) == []
-    assert problems([shard(1, IDS), shard(2, [])]) == ["3/3 is missing"]
-
-
-def test_a_great_many_missing_shards_are_counted() -> None:
-    found = problems([shard(1, IDS, count=1_000_000_000)])
-    assert (len(found), found[0], found[-1]) == (101, "2/1000000000 is missing", "999999899 more shards are missing")
-
-
 def test_a_shard_that_is_given_twice_is_named() -> None:
     one, two, three = shards()
     again = Part("again", replace(two.run, header=replace(two.header, run_id="run-4")))
@@ -245,27 +235,6 @@ def test_what_must_agree(changes: Mapping[str, Any], words: str) -> None:
 )
 def test_what_may_differ(changes: Mapping[str, Any]) -> None:
     assert problems(shards(**changes)) == []
-
-
-def test_a_machine_that_was_never_asked_is_known_by_its_torch() -> None:
-    """A shard whose cases all lack something here starts no worker."""
-    glance = {name: ENVIRONMENT[name] for name in ("torch", "torch_git", "python", "cuda")}
-    assert problems(shards(environment=glance)) == []
-    assert problems(shards(environment={**glance, "torch": "2.12.0"})) == [
-        "shard-2: the machine's torch is '2.12.0' here, '2.13.0+cu130' in shard-1"
-    ]
-
-
-def test_what_a_part_did_not_find_out_of_the_machine_need_not_agree() -> None:
-    """A shard that compiles nothing for the CPU does not ask which of its instructions torch takes."""
-    first, *others = shards()
-    told = [
-        Part(part.name, replace(part.run, header=replace(part.header, environment={**ENVIRONMENT, "vec_isa": "avx2"}))) for part in others
-    ]
-    assert problems([first, *told]) == []
-    changed = replace(first.header, environment={**ENVIRONMENT, "vec_isa": "avx512"})
-    found = problems([Part(first.name, replace(first.run, header=changed)), *told])
-    assert found == [f"shard-{number}: the machine's vec_isa is 'avx2' here, 'avx512' in shard-1" for number in (2, 3)]
 
 
 # -- the command ----------------------------------------------------------------------------------------------------
@@ -420,13 +389,6 @@ def test_a_journal_that_is_none_is_a_problem(write: Write, capsys: pytest.Captur
     assert second == "2/3 is missing"
 
 
-def test_a_folder_that_holds_a_run_is_left_alone(write: Write) -> None:
-    names = write(shards())
-    before = Path("shard-1/run.jsonl").read_bytes()
-    assert main(["merge", *names, "--out", "shard-1"]) == 2
-    assert Path("shard-1/run.jsonl").read_bytes() == before
-
-
 def test_json_says_the_same(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     names = write(shards())
     assert main(["merge", *names, "--out", "out", "--json"]) == 0
@@ -481,18 +443,6 @@ def test_evidence_that_was_changed_is_refused(write: Write, capsys: pytest.Captu
     first, second, _ = capsys.readouterr().err.splitlines()
     assert first.endswith(f"shard-2/cases/00002/observation.json: not the file that {IDS[2]} was judged by")
     assert "shard-3/cases/00001/observation.json: the file that" in second
-
-
-def test_what_is_too_large_or_too_deep_is_left_behind(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
-    names = write(shards())
-    with Path("shard-1/cases/00001/hole").open("wb") as stream:
-        stream.truncate(1 << 40)
-    Path("shard-2/cases/00001", *(["d"] * 40)).mkdir(parents=True)
-    assert main(["merge", *names, "--out", "out"]) == 0
-    _, first, second = capsys.readouterr().err.splitlines()
-    assert first.endswith("shard-1/cases/00001/hole: it is larger than 256 MiB")
-    assert second.endswith("/d/d/d/d/d/d/d/d/d: it lies too deep")
-    assert len(list(Path("out/cases/00002").rglob("d"))) == 8
 
 
 def test_a_journal_that_is_a_link_is_refused(write: Write, capsys: pytest.CaptureFixture[str]) -> None:

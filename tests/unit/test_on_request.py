@@ -1,7 +1,6 @@
 """``on_request: true``: which specs a run executes, and that it says how many it left out."""
 
 import dataclasses
-import io
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from runner.core.diagnostics import UsageError
 from runner.core.options import RunOptions
 from runner.language.backends import load_backends
 from runner.plan.selection import requested, select
-from runner.report.console import print_report
 from runner.run.preparation import Selection, choose
 from tests.fakes import case
 
@@ -91,19 +89,3 @@ def test_a_run_that_names_them_selects_them(tmp_path: Path, monkeypatch: pytest.
     found = chosen(tmp_path, *arguments)
     assert [one.name for one in found.selected] == ["family", "family"]
     assert found.not_requested == 0
-
-
-def test_nothing_selected_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = chosen(tmp_path, str(tmp_path), "--select", "*repeat=1*", "--select", "*", "--backend", "cpu")
-    assert not found.selected
-    (tmp_path / "usual.yaml").unlink()
-    _, options = parse(["run", str(tmp_path / "family.yaml"), "--select", "nothing"])
-    assert isinstance(options, RunOptions)
-    choose(options)
-    assert "no case is selected" in capsys.readouterr().err
-
-
-def test_the_report_has_one_line_for_them() -> None:
-    stream = io.StringIO()
-    print_report(stream, [], 0, "junit.xml", color=False, not_requested=24_860)
-    assert "24860 cases on request are not selected" in stream.getvalue()

@@ -3,26 +3,23 @@
 import json
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from runner.cli.parser import main, parse
+from runner.cli.parser import main
 from runner.core.diagnostics import InvalidSpecs
 from runner.core.exit_codes import ExitCode
 from runner.core.observation import Ending
-from runner.core.options import RunOptions
 from runner.execute.base import Execution, Job
 from runner.language.load import Suite, load
 from runner.language.profiles import read_profile, shipped_profiles
 from runner.language.read import schema
 from runner.language.waivers import load_waivers
-from runner.plan.profile_cases import REFUSED, Resolved, cases_of, resolve
+from runner.plan.profile_cases import Resolved, cases_of, resolve
 from runner.record.journal import JournalError, encode, read_run
-from runner.run.preparation import option_text, option_texts
 from tests.fakes import ENDED, observation, seen, shipped_suite, use_executor
 
 SPEC = """\
@@ -93,15 +90,6 @@ def levels(entries: str) -> str:
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_profile_names_cases_by_glob_and_tag_in_levels() -> None:
-    found = resolved(PROFILE).record
-    assert [(level.name, level.required, level.optional) for level in found.levels] == [
-        ("P0", tuple(IDS[:2]), ()),
-        ("P1", tuple(IDS[2:]), ()),
-    ]
-    assert (found.name, found.version, found.torch, found.waivers) == ("ours", "1.0", ">=2.11", ())
 
 
 @pytest.mark.parametrize(
@@ -190,11 +178,6 @@ def test_what_is_wrong_is_reported_where_it_stands(what: str, capsys: pytest.Cap
     assert not Path("reports").exists()
 
 
-def test_an_unknown_name_lists_the_shipped_profiles(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "--profile", "inductor-cuba"]) == ExitCode.USAGE
-    assert "unknown profile 'inductor-cuba' (did you mean 'inductor-cuda'?" in capsys.readouterr().err
-
-
 # -- shipped ----------------------------------------------------------------------------------------------------------
 
 
@@ -215,18 +198,6 @@ def test_a_shipped_profile_names_cases_and_is_called_as_its_file(name: str, ship
     assert Draft202012Validator(schema.load("profile")).is_valid(profile.document.data)
 
 
-def test_a_profile_is_no_spec(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    (folder / "specs" / "profiles").mkdir()
-    (folder / "specs" / "profiles" / "ours.yaml").write_text(PROFILE)
-    assert main(["validate", "specs"]) == ExitCode.OK
-    assert "3 specs" in capsys.readouterr().out
-    assert main(["run", "specs/profiles/ours.yaml"]) == ExitCode.USAGE
-    assert "is a profile and not a spec; use --profile specs/profiles/ours.yaml" in capsys.readouterr().err
-    (folder / "specs" / "profiles" / "four.yaml").write_text(ONE)  # a spec in a folder of this name is one
-    assert main(["validate", "specs"]) == ExitCode.OK
-    assert "4 specs" in capsys.readouterr().out
-
-
 # -- cases that the specs have lost -----------------------------------------------------------------------------------
 
 
@@ -243,7 +214,6 @@ def test_a_lost_case_is_required_as_if_it_were_there() -> None:
 
 # -- runs -------------------------------------------------------------------------------------------------------------
 
-Answer = Callable[[str], Mapping[str, Any]]
 PASS: Mapping[str, Any] = {"observation": observation(seen())}
 FAIL: Mapping[str, Any] = {"observation": observation(seen(counters={"inductor": {"fxgraph_cache_miss": 2}}))}
 OTHER: Mapping[str, Any] = {"observation": observation(seen(counters={"inductor": {"fxgraph_cache_miss": 3}}))}
@@ -340,13 +310,6 @@ def test_a_case_that_the_ledger_has_and_no_spec_has_any_more_is_not_executed(run
     assert run(PROFILE, out="again")[1]["required"] == 3
 
 
-def test_optional_cases_run_and_change_nothing(run: Run) -> None:
-    text = levels("{required: [{tag: first}], optional: [{tag: second}]}")
-    code, statement = run(text, ends={"two": FAIL})
-    assert (code, statement["conformance"], statement["required"]) == (0, "CONFORMANT", 2)
-    assert statement["levels"][0]["optional"] == {"FAIL": 2}
-
-
 # -- waivers of a run -------------------------------------------------------------------------------------------------
 
 PERMITS = PROFILE + "waivers: [{file: known.yaml}]\n"
@@ -398,15 +361,6 @@ def test_no_other_selection_and_no_retry(run: Run, options: str, capsys: pytest.
     assert "does not go with it" in error
 
 
-def test_the_table_of_refused_options_has_their_defaults() -> None:
-    _, options = parse(["run"])
-    assert isinstance(options, RunOptions)
-    assert set(REFUSED) <= {field.name for field in fields(RunOptions)}
-    assert {name: default for name, (default, _) in REFUSED.items()} == {name: getattr(options, name) for name in REFUSED}
-    texts = option_texts(options)  # verify compares what a header has
-    assert {name: option_text(default) for name, (default, _) in REFUSED.items()} == {one: texts[one.replace("_", "-")] for one in REFUSED}
-
-
 def test_another_torch_is_refused_before_anything_runs(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(PROFILE.replace(">=2.11", "<2.0")) == (ExitCode.USAGE, {})
     assert "ours 1.0 is for torch <2.0, and torch " in capsys.readouterr().err
@@ -424,13 +378,6 @@ def test_a_shard_is_incomplete_and_the_merged_run_is_whole(run: Run, capsys: pyt
     (statement,) = read_run(Path("whole/run.jsonl")).footer.statement  # type: ignore[union-attr]  # the merged run has its footer
     assert (statement.conformance.value, statement.executed) == ("CONFORMANT", 4)
     assert "CONFORMANT: 4 executed of 4 required" in capsys.readouterr().out
-
-
-def test_shards_of_other_versions_of_a_profile_do_not_belong_together(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    run(PROFILE, "--shard", "1/2", out="s1")
-    run(PROFILE.replace('"1.0"', '"1.1"'), "--shard", "2/2", out="s2")
-    assert main(["merge", "s1", "s2", "--out", "whole"]) == ExitCode.USAGE
-    assert "the profile is 'ours 1.1 with 4 required cases' here" in capsys.readouterr().err
 
 
 def forged(change: Callable[[list[dict[str, Any]]], None]) -> str:
@@ -501,17 +448,3 @@ def test_list_shows_the_cases_by_level_and_whether_a_run_could_be_complete(capsy
         *((case_id, "P0", False) for case_id in IDS[2:]),
     ]
     assert main(["list", "specs", "--profile", "ours.yaml"]) == ExitCode.USAGE
-
-
-def test_explain_names_the_level(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("ours.yaml").write_text(PROFILE)
-    assert main(["explain", IDS[3], "--profile", "ours.yaml"]) == ExitCode.OK
-    assert "  profile    ours 1.0: P1, required\n" in capsys.readouterr().out
-    assert main(["explain", "area/rare[backend=cpu,size=2]", "--profile", "ours.yaml"]) == ExitCode.OK
-    assert "  profile    ours 1.0: not a case of it\n" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("name", shipped_profiles())
-def test_a_shipped_profile_is_of_the_shipped_specs_which_doctor_reads_once(name: str) -> None:
-    profile = read_profile(name)
-    assert (profile.name, profile.specs, profile.backends) == (name, (), ())

@@ -44,15 +44,6 @@ def test_each_job_is_run_by_the_executor_that_it_names() -> None:
     assert fakes[LOCAL].settings == SETTINGS
 
 
-def test_an_executor_without_jobs_is_not_started() -> None:
-    whole, fakes, started = routing()
-    assert [one.job.name for one in whole.run([job("a", OFFLINE)], CAPACITY)] == ["a"]
-    assert started == [OFFLINE]
-    whole.close()
-    assert fakes[OFFLINE].is_closed
-    assert not fakes[LOCAL].is_closed
-
-
 def test_a_retried_job_goes_to_its_own_executor() -> None:
     whole, _, _ = routing()
     names = []
@@ -75,11 +66,3 @@ def test_an_interrupt_drops_the_jobs_of_executors_that_have_not_begun() -> None:
     assert started == [LOCAL]
     assert fakes[LOCAL].cancelled == 1
     assert checks
-
-
-def test_warnings_of_every_executor_are_shown() -> None:
-    whole, fakes, _ = routing()
-    assert whole.activity.running == ()
-    fakes[LOCAL].warnings, fakes[OFFLINE].warnings = ("one",), ("two",)
-    assert len(list(whole.run([job("a", LOCAL), job("b", OFFLINE)], CAPACITY))) == 2
-    assert list(whole.warnings) == ["one", "two"]

@@ -8,17 +8,13 @@ from typing import Any
 
 import pytest
 
-from runner.cli.parser import parse
-from runner.core.diagnostics import UsageError
 from runner.core.expectation import Judgement
-from runner.core.options import ReproOptions
 from runner.core.outcomes import Outcome
 from runner.core.results import Verdict, result_of
 from runner.language.load import load
 from runner.plan.case_document import Document, document_of, text_of
-from runner.run.shrinking import shrinking
 from runner.run.shrinking.code_edits import expressions, inlined, parameters, statements, without_passes
-from runner.run.shrinking.edits import PASSES, Change, Edit, Removed, applied
+from runner.run.shrinking.edits import PASSES, applied
 from runner.run.shrinking.search import OutOfBudget, Search
 from runner.run.shrinking.signature import signature_of
 from tests.fakes import HERE, case, place
@@ -82,11 +78,6 @@ def test_the_matrix_and_conditions_are_decided(tmp_path: Path) -> None:
     assert "seed" in found["torch"]
 
 
-def test_operators_and_offline_targets_are_refused() -> None:
-    with pytest.raises(UsageError, match="offline targets"):
-        document_of(dataclasses.replace(case(), target="gfx942"), HERE)
-
-
 # -- code --------------------------------------------------------------------------------------------------------------
 
 
@@ -137,21 +128,10 @@ def test_the_code_that_options_name_keeps_its_expressions() -> None:
     assert words == ["prelude: 'x' for 'x.cos()'"]
 
 
-def test_positions_count_characters_not_bytes() -> None:
-    text = "def fn(x):\n    é = 'ü'; y = torch.relu(x)\n    return y\n"
-    (one,) = [one for one in expressions(text) if one.words == "'x' for 'torch.relu(x)'"]
-    assert one.within(text) == "def fn(x):\n    é = 'ü'; y = x\n    return y\n"
-
-
 def test_a_parameter_goes_with_its_comma() -> None:
     assert [one.within(FN).splitlines()[0] for one in parameters(FN, None)] == ["def fn(y):", "def fn(x):"]
     assert parameters(FN, "other") == []
     assert parameters("def fn(:\n", None) == []
-
-
-def test_a_string_with_empty_lines_is_kept_whole() -> None:
-    text = 'def fn(x):\n    pass\n    y = """a\n\nb"""\n    return y\n'
-    assert without_passes(text) == text.replace("    pass\n", "")
 
 
 # -- edits -------------------------------------------------------------------------------------------------------------
@@ -167,25 +147,6 @@ def test_every_pass_proposes_edits_that_leave_a_document() -> None:
             assert made != document(), edit.words
             assert text_of(made)
     assert [one.name for one in PASSES][:2] == ["steps", "expectations"]
-
-
-def test_edits_of_one_list_do_not_move_each_other() -> None:
-    edits = [Edit("", (Change(("steps", index), Removed()),)) for index in (0, 1)]
-    assert [next(iter(step)) for step in applied(document(), edits)["steps"]] == ["call"]
-    assert applied(document(), edits)["steps"][0]["call"] == {"as": "second"}
-
-
-def test_a_change_of_a_part_that_is_gone_does_nothing() -> None:
-    edits = [Edit("", (Change(("steps", 0), Removed()),)), Edit("", (Change(("steps", 0, "expect", 0), Removed()),))]
-    assert len(applied(document(), edits)["steps"]) == 2
-    assert applied(document(), [Edit("", (Change(("nowhere", 3, "x"), 1),))]) == document()
-
-
-def test_the_original_is_not_changed() -> None:
-    mine = document()
-    for one in PASSES:
-        applied(mine, one.propose(mine))
-    assert mine == document()
 
 
 # -- the search --------------------------------------------------------------------------------------------------------
@@ -296,17 +257,6 @@ def test_another_expectation_another_outcome_or_another_form_is_another_failure(
     assert signature_of(other) not in (None, signature_of(failing()))
 
 
-def test_exceptions_differ_by_type_and_text() -> None:
-    texts = [
-        "builtins.KeyError in phase 'lower': planted 3",
-        "builtins.KeyError in phase 'trace': planted 8",
-        "builtins.TypeError in phase 'x': a",
-    ]
-    first, second, third = (signature_of(failing("raised", "no exception", text)) for text in texts)
-    assert first == second
-    assert first != third
-
-
 @pytest.mark.parametrize("kind", ["raised", "raises"])
 def test_an_error_that_dynamo_wraps_is_known_by_what_it_wraps(kind: str) -> None:
     def wrapped(text: str) -> Any:
@@ -319,46 +269,7 @@ def test_an_error_that_dynamo_wraps_is_known_by_what_it_wraps(kind: str) -> None
     assert wrapped("RuntimeError('size (3x4)')") != wrapped("RuntimeError('a must be 2D')")
 
 
-def test_another_exception_than_the_expected_one_is_part_of_the_failure() -> None:
-    one, other = (failing("raises", "ValueError", f"builtins.{name}: planted") for name in ("KeyError", "IndexError"))
-    assert signature_of(one) != signature_of(other)
-
-
-@pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.UNAVAILABLE, Outcome.NOT_RUN, Outcome.XFAIL])
-def test_what_does_not_fail_has_no_signature(outcome: Outcome) -> None:
-    assert signature_of(result_of(case(), outcome, "why")) is None
-
-
 # -- the command -------------------------------------------------------------------------------------------------------
-
-
-class Trials:
-    """Gives planned results, one after the other."""
-
-    def __init__(self, *results: Any) -> None:
-        self._results = list(results)
-
-    def run(self, one: Any) -> Any:
-        return self._results.pop(0)
-
-
-def test_a_case_that_passes_is_refused() -> None:
-    with pytest.raises(UsageError, match="is PASS: only a case that fails can be made smaller"):
-        shrinking._failure(case(), Trials(result_of(case(), Outcome.PASS)), lambda text: None)  # type: ignore[arg-type]  # a stand-in
-
-
-@pytest.mark.parametrize("second", [result_of(case(), Outcome.PASS), failing("counter", "a 1")])
-def test_a_flaky_failure_is_refused(second: Any) -> None:
-    with pytest.raises(UsageError, match=r"is flaky: FAIL \(close\), then "):
-        shrinking._failure(case(), Trials(failing(), second), lambda text: None)  # type: ignore[arg-type]  # a stand-in
-
-
-def test_a_budget_that_ends_at_once_is_a_wrong_use() -> None:
-    def attempt(candidate: Document) -> bool:
-        raise OutOfBudget("--seconds 0.1 are over")
-
-    with pytest.raises(UsageError, match=r"--seconds 0\.1 are over before the search began"):
-        shrinking._require_same_failure(case(), document(), attempt, Trials())  # type: ignore[arg-type]  # stand-ins
 
 
 class Place:
@@ -382,27 +293,3 @@ class Place:
 
     def run(self) -> None:
         """Find nothing smaller."""
-
-
-def options_with(out: Path) -> ReproOptions:
-    _, options = parse(["repro", "--shrink", "x", "--out", str(out)])
-    assert isinstance(options, ReproOptions)
-    return options
-
-
-def test_the_folder_of_a_result_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("Trials", "Attempts", "Search"):
-        monkeypatch.setattr(shrinking, name, Place)
-    monkeypatch.setattr(shrinking, "_failure", lambda *given: "FAIL (close)")
-    monkeypatch.setattr(shrinking, "_with_script", lambda search, wanted, spec, *given: spec)
-    monkeypatch.setattr(shrinking, "document_of", lambda *given: document())
-    options = options_with(tmp_path / "new" / "folder")
-    spec: Any = shrinking.shrink(case(), None, options, tmp_path, lambda text: None)  # type: ignore[arg-type]  # stand-ins
-    assert spec.read_text().startswith("# a smaller case with the failure of ")
-
-
-def test_a_place_that_cannot_be_a_folder_is_a_wrong_use(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    options = options_with(tmp_path / "file" / "out")
-    with pytest.raises(UsageError, match="cannot make the folder"):
-        shrinking.shrink(case(), None, options, tmp_path, lambda text: None)  # type: ignore[arg-type]  # it ends before these are used

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli.parser import main
 from tests.fakes import ROOT, environment
 
 GOOD = ROOT / "tests" / "specs" / "valid"
@@ -89,13 +88,6 @@ def test_full_disk_for_standard_output_is_reported_and_fails(arguments: list[obj
     assert words.splitlines()[-1] == "torch-conformance: cannot write to standard output: No space left on device"
     assert "Traceback" not in words
     assert "bug" not in words
-
-
-def test_the_streams_are_given_back(capsys: pytest.CaptureFixture[str]) -> None:
-    before = sys.stdout, sys.stderr
-    assert main(["list", "no/such/path.yaml"]) == 2
-    assert (sys.stdout, sys.stderr) == before
-    assert "no such file" in capsys.readouterr().err
 
 
 def test_full_non_blocking_pipe_is_waited_for() -> None:

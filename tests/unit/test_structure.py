@@ -53,17 +53,3 @@ def test_no_generator_of_worker_code_is_suspended_within_a_context(folder: str) 
     files = sorted((structure.ROOT / folder).rglob("*.py"))
     assert len(files) > 20
     assert {str(path): found for path in files if (found := suspended_contexts(ast.parse(path.read_text())))} == {}
-
-
-@pytest.mark.parametrize(
-    ("body", "found"),
-    [
-        ("with mode():\n        yield 1", ["f"]),
-        ("for _ in x:\n        with mode():\n            yield from x", ["f"]),
-        ("with mode():\n        def g(): yield 1", []),
-        ("yield 1\n    with mode(): pass", []),
-    ],
-)
-def test_a_generator_suspended_within_a_context_is_seen(body: str, found: list[str]) -> None:
-    assert suspended_contexts(ast.parse(f"def f():\n    {body}")) == found
-    assert suspended_contexts(ast.parse(f"@contextlib.contextmanager\ndef f():\n    {body}")) == []

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from runner.core.case import CaseId
-from runner.core.expectation import Status
-from runner.core.results import CaseResult, Verdict
+from runner.core.results import CaseResult
 from runner.plan import durations
 from runner.plan.durations import seconds_of_run
 from runner.record.journal_writer import JournalWriter
@@ -32,26 +31,6 @@ def of(case_id: str, seconds: float, **changes: object) -> CaseResult:
 def test_ids_and_seconds(tmp_path: Path) -> None:
     folder = recorded(tmp_path, of("a/one[backend=cpu]", 1.25), of("b/two[backend=cpu,x=é]", 1e-05), of('"q\\', 300))
     assert seconds_of_run(folder, JOURNAL) == {"a/one[backend=cpu]": 1.25, "b/two[backend=cpu,x=é]": 1e-05, '"q\\': 300.0}
-
-
-def test_what_was_not_executed_has_no_time(tmp_path: Path) -> None:
-    assert seconds_of_run(recorded(tmp_path, of("a", 0.0), of("b", 0)), JOURNAL) == {}
-
-
-def test_a_text_that_looks_like_a_time_is_none(tmp_path: Path) -> None:
-    words = '"seconds": 99, {"kind": "case", "case_id": "x"'
-    verdict = Verdict(kind=words, status=Status.HELD, position=FULL.position, expected=words, observed="\\", detail=words)
-    folder = recorded(tmp_path, of("a", 2.5, verdicts=(verdict,), reason=words, area=words, phases={words: 7, "seconds": 8}))
-    assert seconds_of_run(folder, JOURNAL) == {"a": 2.5}
-
-
-def test_the_last_time_of_a_case_counts(tmp_path: Path) -> None:
-    assert seconds_of_run(recorded(tmp_path, of("a", 2.5), of("a", 0.5)), JOURNAL) == {"a": 0.5}
-
-
-def test_no_run(tmp_path: Path) -> None:
-    assert seconds_of_run(tmp_path / "latest", JOURNAL) == {}
-    assert seconds_of_run(tmp_path, JOURNAL) == {}
 
 
 @pytest.mark.parametrize(
