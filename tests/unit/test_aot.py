@@ -119,32 +119,6 @@ def test_a_package_that_computes_something_else_is_seen(torch, session, packages
     assert torch.equal(do(one), one.reference.output + 1)
 
 
-def test_torch_compile_has_no_part_in_it(torch, session, packages, monkeypatch):
-    monkeypatch.setattr(torch, "compile", lambda *arguments, **named: pytest.fail("torch.compile was called"))
-    do(session(PRODUCT))
-    assert len(packages.files) == 1
-
-
-def test_each_step_builds_a_package_of_its_own_below_the_cache_of_the_case(torch, session, packages, tmp_path):
-    one = session(PRODUCT + "  - aot: {inputs: [{rand: [4, 3]}, {rand: [3, 4]}]}\n    expect: [{close: {to: eager}}]\n")
-    assert do(one).shape == (2, 2)
-    assert do(one, 1).shape == (4, 4)
-    assert len(set(packages.files)) == 2
-    assert {Path(file).parent for file in packages.files} == {tmp_path / "cache" / "ahead"}
-
-
-def test_a_module_is_exported_with_its_parameters(torch, session, packages):
-    one = session(
-        "summary: A layer that is compiled ahead of time is right\nbackends: [cpu]\n"
-        "function: {module: torch.nn.Linear, args: [3, 2]}\ninputs: [{rand: [4, 3]}]\ncontext: [no_grad]\n"
-        "steps:\n  - aot: {}\n    expect: [{close: {to: eager}}]\n"
-    )
-    result = do(one)
-    (program,) = packages.programs.values()
-    assert set(program.state_dict) == {"weight", "bias"}
-    assert torch.equal(result, one.reference.output)
-
-
 def test_what_cannot_be_exported_is_torchs_answer(torch, session, packages):
     from runner.vocabulary.steps import STEPS
 
@@ -153,14 +127,6 @@ def test_what_cannot_be_exported_is_torchs_answer(torch, session, packages):
         do(one)
     assert packages.files == []
     assert STEPS["aot"].traits.claims
-
-
-def test_packages_stay_loaded_until_the_case_ends(torch, session, packages):
-    one = session(PRODUCT)
-    do(one)
-    assert len(one.kept["aot"].loaded) == 1
-    one.close()
-    assert one.kept["aot"].loaded == []
 
 
 # -- the proof ------------------------------------------------------------------------------------------------------

@@ -17,13 +17,9 @@ import pytest
 from runner.cli.parser import main
 from runner.core.diagnostics import Diagnostic
 from runner.core.exit_codes import ExitCode
-from runner.core.expectation import Status, StepFacts
-from runner.core.observation import Raised
 from runner.language.load import inspect
 from runner.language.waivers import read_waivers
-from runner.vocabulary.expectations.raises import Raises
 from tests.conftest import GOOD
-from tests.fakes import HERE
 
 ROOT = Path(__file__).resolve().parents[2]
 INVALID = ROOT / "tests" / "specs" / "invalid"
@@ -296,19 +292,6 @@ def test_links_within_a_folder_and_within_a_project_are_followed(folder: Path, c
     assert main(["validate", "specs"]) == ExitCode.OK, capsys.readouterr().out
 
 
-def test_what_is_extended_is_no_device_and_no_pipe(folder: Path, validate: Validate) -> None:
-    (folder / "good.yaml").write_text(GOOD)
-    os.mkfifo(folder / "pipe")
-    (folder / "_defaults.yaml").write_text("extends: pipe\n")
-    assert validate("specs") == ["specs/pipe:1:1: is not a regular file (a file of defaults is a text file)"]
-
-
-def test_a_spec_with_a_syntax_error_is_still_quoted(folder: Path, validate: Validate) -> None:
-    (folder / "bad.yaml").write_text(GOOD + "conifg: {a: 1, a: 2}\nconfig: [\n")
-    lines = validate("specs")
-    assert "specs/bad.yaml:8:16: the key 'a' is repeated (it is first on line 8)" in lines
-
-
 # -- wrong usage ----------------------------------------------------------------------------------------------------
 
 
@@ -334,30 +317,6 @@ def test_a_path_that_does_not_exist(folder: Path, usage: Usage) -> None:
     assert usage("validate", "n" * 300) == f"cannot access {'n' * 300}: File name too long"
 
 
-def test_files_that_are_no_specs(folder: Path, usage: Usage) -> None:
-    (folder / "_defaults.yaml").write_text("tags: [cache]\n")
-    (folder / "backends.yaml").write_text("")
-    assert usage("validate", "specs/_defaults.yaml") == "specs/_defaults.yaml contains defaults and is not a spec: name its folder"
-    assert usage("validate", "specs/backends.yaml") == "specs/backends.yaml is not a spec; use --backends for such files"
-
-
-@pytest.mark.parametrize(
-    ("out", "reason"),
-    [
-        ("/proc/new", "No such file or directory"),
-        ("file/new", "Not a directory"),
-        ("o" * 300, "File name too long"),
-    ],
-)
-def test_an_output_folder_that_cannot_be_written(out: str, reason: str, folder: Path, usage: Usage) -> None:
-    (folder / "good.yaml").write_text(GOOD)
-    Path("file").write_text("mine")
-    absolute = Path(out).absolute()
-    assert usage("run", "specs", "--out", out) == f"cannot write to {absolute}: {reason}"
-    assert Path("file").read_text() == "mine"
-    assert sorted(os.listdir()) == ["file", "specs"]
-
-
 def test_nothing_is_run_and_nothing_lost_while_one_spec_is_invalid(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "good.yaml").write_text(GOOD)
     (folder / "bad.yaml").write_text(GOOD + "conifg: {freezing: true}\n")
@@ -380,16 +339,6 @@ def test_nothing_is_run_and_nothing_lost_while_one_spec_is_invalid(folder: Path,
 
 
 # -- without end ----------------------------------------------------------------------------------------------------
-
-
-def test_a_pattern_that_backtracks_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    from runner.core.matching.patterns import search
-    from runner.vocabulary.expectations import raises
-
-    monkeypatch.setattr(raises, "search", lambda pattern, text: search(pattern, text, seconds=0.2))
-    raised = Raised(type="builtins.ValueError", ancestors=("builtins.ValueError",), message="a" * 60, traceback="", phase="trace")
-    (judgement,) = Raises.parse({"type": "ValueError", "match": "(a+)+$b"}).judge(StepFacts(raised=raised), HERE)
-    assert (judgement.status, judgement.observed) == (Status.ERROR, "pattern too slow")
 
 
 @pytest.mark.parametrize("name", ["matrix-of-a-million", "matrix-beyond-counting", "alias-bomb", "alias-chain", "template-grows"])

@@ -1,6 +1,5 @@
 """Times that are reported and never judged: how they are taken, what of them a runner believes, and where people read them."""
 
-import json
 import os
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -83,28 +82,6 @@ class TestInTheWorker:
             ("one", "eager"),
         ]
 
-    def test_a_trace_names_what_was_timed_and_the_next_has_another_name(self, session: Callable[..., Any], tmp_path: Path) -> None:
-        one = session(SQUARE + "  - bench: {functions: [one], eager: true, repeat: 1, trace: true}")
-        do(one, 1)
-        assert one.bench["attachments"] == ["trace-1.json"]
-        events = json.loads((tmp_path / "trace-1.json").read_bytes())["traceEvents"]
-        names = [event["name"] for event in events if event.get("cat") == "user_annotation"]
-        assert (names.count("one compiled"), names.count("one eager")) == (3, 3)
-        do(one, 1)
-        assert one.bench["attachments"] == ["trace-2.json"]
-
-    def test_a_trace_that_is_too_large_is_left_out_with_a_note(
-        self, session: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        from runner.vocabulary.steps import bench
-
-        monkeypatch.setattr(bench, "MAX_ATTACHMENT", 100)
-        one = session(SQUARE + "  - bench: {repeat: 1, trace: true}")
-        do(one, 1)
-        assert one.bench["attachments"] == []
-        assert "was left out" in one.bench["notes"][0]
-        assert not (tmp_path / "trace-1.json").exists()
-
     def test_an_exception_while_timing_is_no_answer_of_torch(self, session: Callable[..., Any]) -> None:
         from runner.vocabulary.steps import STEPS
 
@@ -163,28 +140,6 @@ class TestOptimizer:
         one.compiled.targets["function"].weight.grad.mul_(2)
         (after,) = do(one, 2)
         assert not torch.equal(after, one.reference.output[0])
-
-    def test_without_gradients_there_is_nothing_to_optimize(self, session: Callable[..., Any]) -> None:
-        one = session(LINEAR, eager=False)
-        do(one)
-        with pytest.raises(RuntimeError, match="no parameter of the last call's function has a gradient"):
-            do(one, 2)
-
-    def test_an_optimizer_that_cannot_be_made_is_no_answer_of_torch(self, session: Callable[..., Any]) -> None:
-        from runner.vocabulary.steps.session import NotCarriedOut
-
-        one = session(LINEAR.replace("lr: 0.5", "no_such_rate: 0.5"), eager=False)
-        do(one)
-        do(one, 1)
-        with pytest.raises(NotCarriedOut, match="the optimizer raised TypeError"):
-            do(one, 2)
-
-    def test_there_is_no_answer_to_other_inputs(self, session: Callable[..., Any]) -> None:
-        one = session(LINEAR)
-        for number in range(3):
-            do(one, number)
-        with pytest.raises(LookupError):
-            one.other_answers.of_step()
 
 
 # -- in the judge ---------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from runner.core.expectation import Status
 from runner.vocabulary.expectations import calibrated
 from runner.vocabulary.expectations.base import BadExpectation
-from runner.vocabulary.expectations.calibrated import FORMATS, bias_bound, element_bound, spread, ulp
+from runner.vocabulary.expectations.calibrated import FORMATS, bias_bound, element_bound, ulp
 from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.expectations.close_rules import Judge
 from tests.fakes import case as make_case
@@ -76,12 +76,6 @@ def test_a_wide_format_has_room_for_another_order_of_additions() -> None:
     found = facts(worst={"group_error": 0.0, "nudge": 0.125})
     assert element_bound(found, FORMATS["float32"]) == 1.0
     assert element_bound(found, FORMATS["bfloat16"]) == pytest.approx(1.5 * 2**-7)
-
-
-def test_few_draws_are_widened() -> None:
-    assert spread(10**6, 10**6) == 1.0
-    assert 1 < spread(64, 10**6) < spread(16, 10**6) < 4
-    assert spread(16, 10**4) < spread(16, 10**6)
 
 
 @pytest.mark.parametrize(

@@ -101,24 +101,10 @@ PROBES: list[tuple[str, str, dict[str, Any], Availability, str]] = [
 ]
 
 
-def test_every_capability_is_probed_both_ways() -> None:
-    for name in CAPABILITIES.keys() - {"target", "simulated"}:  # answers of compilers, in test_offline.py and test_simulated.py
-        assert {answer for probed, _, _, answer, _ in PROBES if probed == name} >= {YES, NO}, name
-
-
 @pytest.mark.parametrize(("name", "argument", "machine", "answer", "reason"), PROBES)
 def test_probe(name: str, argument: str, machine: dict[str, Any], answer: Availability, reason: str) -> None:
     found = CAPABILITIES[name].probe(Machine(**{**MACHINE, **machine}), argument)
     assert (found.availability, found.reason) == (answer, reason)
-
-
-def test_a_module_without_a_spec_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-    import types
-
-    monkeypatch.setitem(sys.modules, "made_by_hand", types.ModuleType("made_by_hand"))
-    found = CAPABILITIES["module"].probe(Machine(**MACHINE), "made_by_hand")
-    assert (found.availability, found.reason) == (NO, "the module made_by_hand is not installed")
 
 
 @pytest.mark.parametrize(
@@ -162,14 +148,3 @@ def test_a_module_without_a_spec_is_not_installed(monkeypatch: pytest.MonkeyPatc
 )
 def test_arguments(name: str, argument: str, good: bool) -> None:
     assert (CAPABILITIES[name].check(argument) is None) is good
-
-
-@pytest.mark.parametrize("name", CAPABILITIES)
-def test_every_capability_has_summary_and_valid_example_argument(name: str) -> None:
-    capability = CAPABILITIES[name]
-    assert capability.summary
-    assert not capability.takes or capability.check(capability.takes) is None
-    # no probe answers without a reason, whatever is known
-    for machine in (WITHOUT_TORCH, {}, CUDA, {**ROCM, "gpus": 0}, {"gpus": 1, "gpu_memory": 1}):
-        found = capability.probe(Machine(**{**MACHINE, **machine}), capability.takes)
-        assert (found.reason == "") is (found.availability is YES)

@@ -56,19 +56,6 @@ def test_a_function_takes_so_many_inputs(function: str, takes: list[int], good: 
 
 
 @pytest.mark.parametrize(
-    "function",
-    [
-        "entry: fn\nfunction: |\n  fn = lambda x, y: x",
-        "entry: fn\nfunction: |\n  from operator import matmul as fn",
-        "entry: fn\nfunction: |\n  if True:\n      def fn(x, y): return x\n  else:\n      def fn(x, y): return y",
-        "entry: fn\nfunction: |\n  def helper(x): return x\n  def fn(x, y): return helper(x) @ y",
-    ],
-)
-def test_entries(function: str, good: str, problems_of: Problems) -> None:
-    assert problems_of(with_function(good, function)) == []
-
-
-@pytest.mark.parametrize(
     "prelude",
     [
         "class Made(torch.nn.Module): pass",
@@ -93,34 +80,7 @@ def test_whatever_binds_a_name_in_a_prelude(prelude: str, good: str, problems_of
     assert line.split(": ", 1)[1] == "no name 'Mad' in the prelude (did you mean 'Made'?)"
 
 
-def test_an_input_may_name_what_a_star_import_brings(good: str, problems_of: Problems) -> None:
-    text = good.replace("[{rand: [4, 4]}, ", "[{ref: weights}, ")
-    assert len(problems_of(text + "prelude: |\n  import torch.nn\n")) == 1
-    assert problems_of(text + "prelude: |\n  from torch.nn import *\n") == []
-
-
-def test_names_within_a_def_or_a_class_are_not_the_preludes(good: str, problems_of: Problems) -> None:
-    prelude = "prelude: |\n  def make():\n      Made = 1\n  class Other:\n      Made = 1\n"
-    assert len(problems_of(with_function(good, prelude + "function: {module: Made}"))) == 1
-
-
 # -- names of libraries ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "torch.relu",  # bound by an __init__: only the worker can tell
-        "torch.nn.functional.relu",
-        "torch._inductor.codecache.FxGraphCache.clear",
-        "torch._inductor.codecache.FxGraphCache.no_such_method",
-        "torch.compiler.reset",
-        "json.dumps",
-        "os.path.join",
-    ],
-)
-def test_names_that_are_there_or_that_only_the_worker_can_judge(path: str) -> None:
-    assert python.find_name(path, {"torch", "params"}) is None
 
 
 def test_looking_a_name_up_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,13 +158,6 @@ def test_an_input_of_the_spec_is_made_before_any_step(good: str, problems_of: Pr
 def test_counts(count: str, good: str, problems_of: Problems) -> None:
     expect = f"expect: [{{counter: {{inductor.fxgraph_cache_hit: {count}}}}}, {{metric: {{generated_kernel_count: {count}}}}}]"
     assert problems_of(good.replace("expect: [{close: {to: eager}}]", expect)) == []
-
-
-def test_a_counter_of_a_vendor(good: str, problems_of: Problems) -> None:
-    assert problems_of(good.replace("close: {to: eager}", "counter: {vendor.own: {min: 1, unlisted: true}}")) == []
-    (line,) = problems_of(good.replace("close: {to: eager}", "counter: {vendor.own: {min: 1}}"))
-    assert "unknown counter 'vendor.own'" in line
-    assert line.endswith("a counter outside the tables needs unlisted: true)")
 
 
 # -- all in one go --------------------------------------------------------------------------------------------------

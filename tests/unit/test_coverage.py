@@ -1,7 +1,6 @@
 """Coverage is a fact: the committed list of upstream tests, which cases cover each instance, and what ``covers`` may name."""
 
 import json
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +8,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from runner.cli.parser import main
-from runner.core.diagnostics import InvalidSpecs
 from runner.core.exit_codes import ExitCode
 from runner.language.load import Suite
 from runner.language.read import schema
-from runner.language.upstream import LIST, Upstream, UpstreamTest, coverage, load
+from runner.language.upstream import Upstream, UpstreamTest, coverage, load
 from tests.conftest import GOOD, LoadSuite
 from tests.fakes import case, shipped_suite, used
 
@@ -44,41 +42,6 @@ def test_the_shipped_backends_have_the_devices_of_the_list(suite: Suite) -> None
     assert known - load().ids == set()
     rocm = {entry for case in suite.cases if case.backend == "rocm" for entry in case.covers}
     assert f"{CONSTANT}[cuda]" in rocm
-
-
-# -- the list -------------------------------------------------------------------------------------------------------
-
-
-def test_the_list_is_whole() -> None:
-    """89 tests with 150 instances, of five files."""
-    data = json.loads(LIST.read_text("utf-8"))
-    Draft202012Validator(schema.load("upstream")).validate(data)
-    upstream = load()
-    assert [test.row for test in upstream.tests] == list(range(1, 90))
-    assert len(upstream.by_name) == 89
-    assert len(upstream.ids) == sum(len(test.ids) for test in upstream.tests) == 150
-    tests = Counter(test.file for test in upstream.tests)
-    instances = Counter(test.file for test in upstream.tests for _ in test.ids)
-    assert {file: (tests[file], instances[file]) for file in tests} == {
-        "test_max_autotune.py": (27, 38),
-        "test_ck_backend.py": (3, 6),
-        "test_codecache.py": (19, 45),
-        "test_padding.py": (19, 19),
-        "test_inductor_freezing.py": (21, 42),
-    }
-
-
-def test_the_values_of_an_instance_are_what_templates_write() -> None:
-    """A template writes true, never True; and a text without quotes. Where a device is told, its place is known."""
-    for test in load().tests:
-        assert bool(test.parameters) is (test.instances != ("",)), test.name
-        for values in filter(None, test.instances):
-            assert not set(values) & set("[]'\" "), test.name
-            assert not {"True", "False", "gpu"} & set(values.split(",")), test.name
-            if "device" in test.parameters:
-                split = values.split(",")
-                assert len(split) == len(test.parameters), test.name
-                assert split[test.parameters.index("device")] in ("cpu", "cuda"), test.name
 
 
 # -- what covers may name -------------------------------------------------------------------------------------------
@@ -139,15 +102,6 @@ def test_a_device_that_upstream_does_not_test_covers_nothing(load_suite: LoadSui
     assert found.missing == (f"{CONSTANT}[cpu]",)
 
 
-def test_each_entry_is_told_once(load_suite: LoadSuite) -> None:
-    with pytest.raises(InvalidSpecs) as raised:
-        load_suite(GOOD + 'matrix: {n: [1, 2, 3]}\ncovers: [test_padding.py::A::b, "test_padding.py::A::c{{ n }}"]\n' + used("n"))
-    assert [(found.position.line, found.position.column, found.message) for found in raised.value.diagnostics] == [
-        (9, 10, "unknown upstream test 'test_padding.py::A::b'"),
-        (9, 33, "unknown upstream test 'test_padding.py::A::c1'"),
-    ]
-
-
 # -- the mechanism --------------------------------------------------------------------------------------------------
 
 TWO = Upstream(
@@ -180,21 +134,6 @@ def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         f'{GOOD}{used("n")}matrix: {{n: [1, 2]}}\ncovers: [{CLEAR}, "{CONSTANT}[{{{{ device }}}}]"]\n'
     )
     return Path("specs")
-
-
-def test_list_prints_every_test_and_what_is_missing(listed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list", "--coverage", str(listed)]) == ExitCode.OK
-    out, err = capsys.readouterr()
-    lines = out.splitlines()
-    assert err == ""
-    assert [line for line in lines if "specs/one.yaml" in line] == [
-        f"row 38  {CONSTANT}  1 of 2 instances  specs/one.yaml (2 cases)",
-        f"row 41  {CLEAR}  1 of 1 instance  specs/one.yaml (2 cases)",
-    ]
-    assert lines[lines.index(f"row 38  {CONSTANT}  1 of 2 instances  specs/one.yaml (2 cases)") + 1] == f"        missing {CONSTANT}[cuda]"
-    assert sum(line.startswith("row ") for line in lines) == 89
-    assert lines[0].endswith("test_benchmark_choice_in_subproc  0 of 1 instance  missing")
-    assert lines[-1] == "1 of 89 tests, 2 of 150 instances covered"
 
 
 def test_list_says_the_same_as_json(listed: Path, capsys: pytest.CaptureFixture[str]) -> None:

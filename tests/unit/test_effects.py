@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 
 from runner.core.expectation import Status
-from runner.core.observation import Effects as Seen
-from runner.core.observation import Generator
-from runner.vocabulary.expectations.side_effects import SideEffects
 from tests.compared_effects import DEFAULTS, compared
 from tests.fakes import import_torch
 
@@ -280,10 +277,3 @@ def test_a_mode_that_only_the_compiled_call_changes_is_seen(name: str) -> None:
     assert lost.status is Status.FAILED, "the change of eager is lost"
     both, _ = compared(lambda eager, _: (change(), None)[1])
     assert both.status is Status.HELD
-
-
-def test_a_generator_that_moved_to_another_state_says_so() -> None:
-    seen = Generator(name="cuda:0", exact=True, eager_advanced=True, compiled_advanced=True, same=False)
-    judgement = SideEffects().judge(Seen(compared=1, apart=(), leaves=(), generators=(seen,)))
-    assert (judgement.status, judgement.expected) == (Status.FAILED, "RNG state of cuda:0 as eager leaves it (advanced)")
-    assert judgement.observed == "advanced to another state"

@@ -107,11 +107,6 @@ def test_the_state_of_torch_is_inherited_key_by_key(load_suite: LoadSuite, good:
     assert inner.options["torch"]["allow_tf32"].origin == "defaults, suite/_defaults.yaml:1:9"
 
 
-def test_preludes_come_outermost_first(load_suite: LoadSuite, good: str) -> None:
-    files = {"_defaults.yaml": "prelude: A = 1\n", "in/_defaults.yaml": "prelude: B = A\n", "in/spec.yaml": good + "prelude: C = B\n"}
-    assert [block.text for block in only(load_suite(files)).body.preludes] == ["A = 1", "B = A", "C = B"]
-
-
 def test_what_a_backend_sets_otherwise_must_be_meant(load_suite: LoadSuite, good: str) -> None:
     text = good.replace("[cpu]", "[rocm]\ntags: [gemm]")
     for config in ("{max_autotune: false}", "[{set: {max_autotune: false}}]"):
@@ -131,12 +126,6 @@ def test_what_a_backend_sets_otherwise_must_be_meant(load_suite: LoadSuite, good
     assert len(same.cases) == 5
 
 
-def test_a_backend_may_differ_from_defaults_without_a_word(load_suite: LoadSuite, good: str) -> None:
-    files = {"_defaults.yaml": "config: {max_autotune: false}\n", "spec.yaml": good.replace("[cpu]", "[rocm]\ntags: [gemm]")}
-    found = {case.backend: case.body.settings.config["max_autotune"] for case in load_suite(files, backends=VENDOR).cases}
-    assert found == {"rocm": False, "rocm-ck": True, "rocm-cktile": True, "rocm-mixed": True, "vendor": True}
-
-
 def test_conditions_choose_by_backend_and_by_what_it_joins(load_suite: LoadSuite, good: str) -> None:
     config = (
         "config: [{freezing: false}, {when: {backend: rocm}, set: {freezing: true}}, {when: {device: cpu}, set: {cpp_wrapper: true}}]\n"
@@ -144,13 +133,6 @@ def test_conditions_choose_by_backend_and_by_what_it_joins(load_suite: LoadSuite
     suite = load_suite(good.replace("[cpu]", "[cpu, rocm]\ntags: [gemm]") + config, backends=VENDOR)
     found = {case.backend: (case.body.settings.config["freezing"], "cpp_wrapper" in case.body.settings.config) for case in suite.cases}
     assert found == {"cpu": (False, True)} | dict.fromkeys(("rocm", "rocm-ck", "rocm-cktile", "rocm-mixed", "vendor"), (True, False))
-
-
-def test_conditions_on_the_version_take_the_later_entry_that_holds(load_suite: LoadSuite, good: str) -> None:
-    config = (
-        'config: [{freezing: false}, {when: {torch: ">=2.0"}, set: {freezing: true}}, {when: {torch: "<2.0"}, set: {freezing: false}}]\n'
-    )
-    assert only(load_suite(good + config)).body.settings.config == {"freezing": True}
 
 
 # -- templates ------------------------------------------------------------------------------------------------------
@@ -238,13 +220,6 @@ def test_places_lead_to_the_file(load_suite: LoadSuite, good: str) -> None:
     assert str(expected.position) == "suite/spec.yaml:10:9"
     assert str(expected.place("inductor.fxgraph_cache_miss")) == "suite/spec.yaml:12:11"
     assert str(expected.place("nothing")) == str(expected.position)
-
-
-def test_nothing_runs_beside_a_case_whose_spec_says_so(load_suite: LoadSuite, good: str) -> None:
-    case, marked = only(load_suite(good)), only(load_suite(good + "exclusive: true\n"))
-    assert (case.exclusive, marked.exclusive) == (False, True)
-    # it runs as it does without: neither its plan nor what ties a result to it may change
-    assert (marked.body, digest_of(marked)) == (case.body, digest_of(case))
 
 
 # -- another torch --------------------------------------------------------------------------------------------------

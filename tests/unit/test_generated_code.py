@@ -124,11 +124,6 @@ def test_cpp() -> None:
     ]
 
 
-def test_the_source_of_a_wrapper_in_cpp_stands_in_python() -> None:
-    text = 'import torch\ncpp_wrapper_src = (\nr"""\n#include <x>\n// aten.mm\nint a;\n"""\n)\n'
-    assert code_of(text).text == 'cpp_wrapper_src = (\nr"""\n#include <x>\nint a;\n"""\n)\n'
-
-
 @pytest.mark.parametrize("text", [WRAPPER, CPP, "", "\n\n", "x", "'''", '"""\n#', "'\\", "/*", 'R"(', "# only\n", "\0#\0"])
 def test_what_was_read_once_reads_the_same_again(text: str) -> None:
     once = code_of(text).text

@@ -73,12 +73,6 @@ def test_values_stand_in_an_id_as_they_stand_in_the_file(written: str, label: st
     assert brackets(f"matrix:\n  v: [{written}]") == [f"[backend=cpu,v={label}]"]
 
 
-def test_other_values_backends_and_exclusions_change_no_id() -> None:
-    few = brackets("matrix: {a: [1, 2], b: [x]}", CPU)
-    many = brackets("matrix: {a: [0, 1, 2, 3], b: [y, x]}\nexclude: [{a: 3, reason: it fails}]", CUDA, CPU, ROCM)
-    assert set(few) < set(many)
-
-
 # -- mistakes -------------------------------------------------------------------------------------------------------
 
 

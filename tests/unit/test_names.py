@@ -1,8 +1,6 @@
 """Names are read from source as torch itself would find them, and looked up with a reason or a suggestion."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -80,15 +78,6 @@ def test_options(tmp_path: Path, text: str, expected: set[str]) -> None:
     assert options_of(tmp_path, text) == expected
 
 
-def test_each_config_module_has_its_own_options(tmp_path: Path) -> None:
-    options = scan(make_torch(tmp_path, _inductor__config="a = 1\n", _dynamo__config="b = 1\n", _functorch__config="c = 1\n")).options
-    assert {kind: set(names) for kind, names in options.items()} == {
-        "config": {"a"},
-        "dynamo_config": {"b"},
-        "functorch_config": {"c"},
-    }
-
-
 # Counters.
 
 
@@ -136,21 +125,6 @@ def test_counters(tmp_path: Path, text: str, names: set[str] | None, patterns: t
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param('counters = {}\ncounters["n"]["a"] += 1\n', id="a dict of its own"),
-        pytest.param('self.counters["n"]["a"] += 1\n', id="an attribute of something else"),
-        pytest.param(IMPORT + "for k in x:\n    y = counters['n'][k]\n", id="reading names that are not constant"),
-        pytest.param(IMPORT + 'counters["n"][k] -= 1\ndel counters["n"][k]\n', id="taking away"),
-        pytest.param(IMPORT + 'counters["n"] += deltas\n', id="deltas counted elsewhere"),
-        pytest.param('"""counters["n"]["a"] += 1"""\n', id="in a text"),
-    ],
-)
-def test_what_counts_nothing(tmp_path: Path, text: str) -> None:
-    assert counters_of(tmp_path, _inductor__counting=text) == {}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
         'from torch._dynamo.utils import counters as c\nc["n"]["a"] += 1\n',
         'from ..._dynamo.utils import counters\ncounters["n"]["a"] += 1\n',
         'from .utils import counters\ncounters["n"]["a"] += 1\n',
@@ -161,11 +135,6 @@ def test_what_counts_nothing(tmp_path: Path, text: str) -> None:
 )
 def test_ways_to_get_at_the_counters(tmp_path: Path, text: str) -> None:
     assert counters_of(tmp_path, _dynamo__counting=text) == {"n": ({"a"}, ())}
-
-
-def test_the_module_that_defines_the_counters(tmp_path: Path) -> None:
-    text = 'counters = defaultdict(Counter)\ndef f():\n    counters["n"]["a"] += 1\n'
-    assert counters_of(tmp_path, _dynamo__utils=text) == {"n": ({"a"}, ())}
 
 
 def test_a_helper_called_in_another_file(tmp_path: Path) -> None:
@@ -200,14 +169,6 @@ def test_metrics(tmp_path: Path) -> None:
 # Sources and tables.
 
 
-def test_both_folders_give_the_same(tmp_path: Path) -> None:
-    root = make_torch(tmp_path, "2.12.1+cpu", _inductor__config="a = 1\n", _dynamo__counting=IMPORT + 'counters["n"]["a"] += 1\n')
-    names = scan(root)
-    assert names.version == "2.12.1"
-    assert names.counters
-    assert names == scan(tmp_path)
-
-
 def test_the_command_writes_a_table_that_reads_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = make_torch(tmp_path, _inductor__config="b = 1\na = 1\n", _dynamo__counting=IMPORT + "counters['n'][x] += 1\n")
     assert main([str(root), "-o", str(tmp_path / "table.json")]) == 0
@@ -224,48 +185,6 @@ def test_a_table_is_in_its_canonical_form(file: Path) -> None:
     names = read_table(file)
     assert file.read_text() == table_text(names)
     assert names.version.startswith(file.stem.removeprefix("names-") + ".")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "graph_break.call to print() [see above]\nand more",
-        "unimplemented.Some reason.",
-        "resumes.torch_dynamo_resume_in_f_at_3",
-        "aten_mm_info.aten.addmm_64_s0_128",
-        "inductor.batch_aten_add",
-        "inductor.batch_tanh",
-        "inductor.benchmarking.InductorBenchmarker.benchmark_gpu",
-    ],
-)
-def test_names_made_at_run_time_fit_a_pattern(name: str) -> None:
-    found = NameTables.load(None).lookup(COUNTER, name)
-    assert (found.known, found.versions, found.by_pattern) == (True, MINORS, True)
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        (INDUCTOR, "triton"),
-        (INDUCTOR, "TYPE_CHECKING"),
-        (INDUCTOR, "Callable"),
-        (INDUCTOR, "decide_compile_threads"),
-        (INDUCTOR, "rocm.cutlass_dir"),
-        (INDUCTOR, "suppress_errors"),
-        (INDUCTOR, ""),
-        (METRIC, "reset"),
-        (METRIC, "REGISTERED_METRIC_TABLES"),
-        (COUNTER, "inductor"),
-        (COUNTER, "inductor."),
-        (COUNTER, "graph_break"),
-        (COUNTER, ""),
-        (COUNTER, "fxgraph_cache_miss"),
-        (COUNTER, "generated_kernel_count"),
-    ],
-)
-def test_names_that_no_table_has(kind: NameKind, name: str) -> None:
-    found = NameTables.load(None).lookup(kind, name)
-    assert (found.known, found.here, found.versions) == (False, False, ())
 
 
 # Looking up with an installed torch.
@@ -286,11 +205,6 @@ def test_a_name_of_another_version_is_known_but_not_here(tmp_path: Path, kind: N
     found = tables.lookup(kind, name)
     assert (found.known, found.here, found.versions, found.hint) == (True, False, ("2.13",), "")
     assert tables.absence(kind, name) == f"{kind.value} {name} is not in torch 2.11, only in 2.13"
-
-
-def test_installed_or_unknown_name_is_not_absent(tmp_path: Path) -> None:
-    tables = tables_for(tmp_path, "2.11.0")
-    assert tables.absence(INDUCTOR, "fx_graph_cache") == tables.absence(INDUCTOR, "nothing_of_the_kind") == ""
 
 
 PATCHED = {
@@ -315,12 +229,6 @@ def test_a_name_that_only_the_installed_source_has(tmp_path: Path, version: str,
 def test_unlisted_torch_is_looked_up_in_its_source(tmp_path: Path, version: str, kind: NameKind, name: str) -> None:
     found = tables_for(tmp_path, version, **PATCHED).lookup(kind, name)
     assert (found.known, found.here, found.versions) == (True, False, MINORS)
-
-
-def test_the_patterns_of_a_torch_without_a_table(tmp_path: Path) -> None:
-    tables = tables_for(tmp_path, "2.14.0", _dynamo__counting=IMPORT + 'counters["fresh"][f"a.{x}"] += 1\n')
-    assert tables.lookup(COUNTER, "fresh.a.b").here
-    assert not tables.lookup(COUNTER, "fresh.b").known
 
 
 def test_without_a_torch_a_known_name_counts_as_here() -> None:
@@ -360,30 +268,7 @@ def test_hints(kind: NameKind, name: str, hint: str) -> None:
     assert NameTables.load(None).lookup(kind, name).hint == hint
 
 
-def test_typo_that_matches_pattern_gets_hint() -> None:
-    tables = NameTables.load(None)
-    found = tables.lookup(COUNTER, "inductor.batch_layernrm")
-    assert (found.by_pattern, found.hint) == (True, "did you mean 'inductor.batch_layernorm'?")
-    assert tables.lookup(COUNTER, "inductor.batch_tanh").hint == ""
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"), [("inductr.x", False), ("inductor.xyz", True), ("nothing", False), ("inductor.fxgraph_cache_hit", True)]
-)
-def test_whether_the_namespace_or_the_name_is_wrong(name: str, expected: bool) -> None:
-    assert NameTables.load(None).lookup(COUNTER, name).namespace_known is expected
-
-
 # Cost.
-
-
-def test_looking_up_imports_no_torch() -> None:
-    program = (
-        "import sys\nfrom runner.language.names.tables import NameKind, NameTables\n"
-        "from runner.system.installed_torch import installed_torch\n"
-        "NameTables.load(installed_torch()).lookup(NameKind.INDUCTOR_CONFIG, 'nothing')\nassert 'torch' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=REPOSITORY, timeout=240)
 
 
 # Against the installed torch.

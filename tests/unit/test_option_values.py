@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from runner.language.names.name_table import allowed_values, fits, shown
+from runner.language.names.name_table import allowed_values, fits
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,6 @@ def test_what_an_option_takes_is_read_from_its_annotation_and_default(statement,
 )
 def test_a_value_fits_its_kind_or_a_literal(value, allowed, wanted):
     assert fits(value, allowed) is wanted
-
-
-def test_the_allowed_values_are_shown_in_words():
-    assert shown(("bool", "null")) == "true or false or null"
-    assert shown(('"a"', "int")) == '"a" or a whole number'
 
 
 @pytest.mark.parametrize(

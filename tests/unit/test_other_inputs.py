@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from runner.worker.case import calibration
 from tests.fakes import import_torch
 from tests.sessions import prepared
 
@@ -125,20 +124,3 @@ def test_the_function_is_called_when_the_case_has_ended(start: Start) -> None:
     session.other_answers.add_all()
     assert len(session.scope.named("seen")) == calls + 1
     assert facts["leaves"][0]["stand_ins"]["other inputs"]["excess"] > 1e-3
-
-
-def test_copies_for_many_steps_are_bounded(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert calibration.MOST_BYTES_OF_CASE == 256 << 20
-    monkeypatch.setattr(calibration, "MOST_BYTES_OF_CASE", 1 << 20)
-    session = start(DOUBLE + "inputs: [{rand: [128, 128]}, 2]")
-    for _ in range(16):
-        session.other_answers.of_step()
-    with pytest.raises(LookupError, match="earlier steps are larger than 1 MiB"):
-        session.other_answers.of_step()
-
-
-def test_there_is_none_without_a_reference(start: Start) -> None:
-    session = start(DOUBLE + "inputs: [{rand: [3]}, 2]")
-    session.reference.is_there = False
-    with pytest.raises(LookupError, match="no eager reference"):
-        session.other_answers.of_step()()

@@ -1,8 +1,6 @@
 """The published schemas, as an editor uses them: names are completed and checked, and what the language allows is allowed."""
 
 import json
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,7 @@ import yaml
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-from runner.cli.parser import main
-from runner.core.exit_codes import ExitCode
 from runner.language.names import published
-from runner.language.read.schema import fits
 from runner.language.read.source import read
 from runner.system.data_dirs import folder
 from tests.conftest import GOOD
@@ -121,19 +116,3 @@ def test_the_other_files_are_checked_too(name: str, text: str) -> None:
     for wrong, right in (("freezin:", "freezing:"), ("rocn", "rocm"), ("countr", "counter")):
         text = text.replace(wrong, right)
     assert accepts(text, name)
-
-
-def test_runner_messages_for_names_have_hints() -> None:
-    """Names of the installed torch may be in no table: to the runner's own predicate any name has the right shape."""
-    assert fits(yaml.safe_load(GOOD.replace("inputs:", "config: {of_a_nightly: true}\ninputs:")), "spec")
-
-
-def test_a_validator_of_the_command_line_agrees(tmp_path: Path) -> None:
-    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
-    good.write_text(GOOD)
-    bad.write_text(GOOD.replace("inputs:", "config: {freezin: true}\ninputs:"))
-    assert main(["schema", "--out", str(tmp_path / "schemas")]) == ExitCode.OK
-    command = [sys.executable, "-m", "check_jsonschema", "--schemafile", str(tmp_path / "schemas" / "spec.schema.json")]
-    assert subprocess.run([*command, str(good), *map(str, VALID[:5])], capture_output=True, check=False, timeout=240).returncode == 0
-    done = subprocess.run([*command, str(bad)], capture_output=True, text=True, check=False, timeout=240)
-    assert (done.returncode, "freezin" in done.stdout) == (1, True)

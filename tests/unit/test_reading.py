@@ -1,6 +1,5 @@
 """What a worker sends becomes frozen values once, and nothing of it is lost on the way."""
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import pytest
 
 from runner.core.observation import Bench, ChildExit, Choice, Effects, Misfit, Observation, Raised, SpyCalls, Timing
 from runner.judge.evidence import NoObservation, read_observation, recorded_observation
-from tests.fakes import ID, ROOT, exception, observation, seen
+from tests.fakes import ROOT, exception, observation, seen
 
 TIMING = {"name": "fn", "form": "eager", "median_ms": 1.5, "least_ms": 1, "most_ms": 2.0, "count": 3}
 FULL: dict[str, Any] = seen(
@@ -72,13 +71,6 @@ def test_what_a_step_need_not_have_is_absent(name: str) -> None:
     assert not getattr(step, name)
 
 
-def test_the_case_its_error_and_its_times() -> None:
-    found = read(observation(error=exception()))
-    assert (found.case_id, found.steps, found.phases) == (ID, (), {"trace": 0.5})
-    assert found.error is not None
-    assert found.error.type == "builtins.RuntimeError"
-
-
 def test_nothing_is_no_observation_and_anything_else_is_a_misfit() -> None:
     assert read_observation(None) is None
     assert read_observation([]) == Misfit(problem="$: expected a map, found a list")
@@ -90,9 +82,3 @@ def test_nothing_is_no_observation_and_anything_else_is_a_misfit() -> None:
 def test_a_record_that_is_no_observation_says_so(sent: object) -> None:
     with pytest.raises(NoObservation):
         recorded_observation(sent)
-
-
-def test_what_was_read_is_frozen() -> None:
-    (step,) = read(observation(FULL)).steps
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        step.entered = 2  # type: ignore[misc]

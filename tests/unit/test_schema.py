@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from runner.language.read import schema
-from runner.language.read.document import KINDS
 from runner.language.read.source import read
 from tests.json_schemas import validator
 
@@ -84,11 +82,6 @@ def test_every_mistake_is_told() -> None:
     assert len(said(changes)) == 8
 
 
-@pytest.mark.parametrize("value", [None, 1, "text", [], True])
-def test_what_is_no_map_at_all(value: Any) -> None:
-    assert [(one.path, one.code) for one in schema.describe(value, "spec")] == [((), "wrong-type")]
-
-
 # -- what a template gave -------------------------------------------------------------------------------------------
 
 
@@ -115,12 +108,6 @@ def test_a_value_is_judged_where_it_stands(path: tuple[Any, ...], value: Any, co
     assert [(one.code, one.path[: len(path)]) for one in found] == ([(code, path)] if code else [])
 
 
-def test_the_conditional_parts_of_a_schema_are_found() -> None:
-    data = {**SPEC, "function": {"module": "ConvBN", "eval": 1}, "expect": [{"filecheck": {"checks": "CHECK: a", "code": -1}}]}
-    for path, code in ((("function", "eval"), "wrong-type"), (("expect", 0, "filecheck", "code"), "out-of-range")):
-        assert [one.code for one in schema.describe_at(data, "spec", path)] == [code]
-
-
 # -- misspelt keys ----------------------------------------------------------------------------------------------------
 
 
@@ -142,17 +129,6 @@ def test_the_conditional_parts_of_a_schema_are_found() -> None:
 def test_a_misspelt_key_is_read_as_the_key_that_it_resembles(changes: dict[str, Any], expected: list[str]) -> None:
     data = {key: value for key, value in {**SPEC, **changes}.items() if value is not None}
     assert sorted(map(shown, schema.describe(data, "spec"))) == expected
-
-
-# -- the kinds of files -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["spec", "defaults", "backends", "waivers"])
-def test_valid_documents_are_recognised(name: str) -> None:
-    (kind,) = (kind for kind in KINDS if kind.name == name)
-    for example in schema.load(name).get("examples", []):
-        if example != {"waivers": []}:
-            assert kind.recognises(yaml.safe_dump(example), kind.file_name, example)
 
 
 # -- jsonschema agrees: on every example, every shipped spec, and mutations of both ---------------------------------------

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from runner.language.names import published
 from runner.language.read import schema
-from runner.vocabulary.expectations import EXPECTATIONS, MEASURES, REPEATS, samples
+from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.steps import SAMPLES, STEPS, TRITON, StepKind
 from tests.json_schemas import validator_of
 
@@ -108,19 +108,6 @@ def test_what_has_keys_of_its_own_takes_no_others() -> None:
 
 
 # -- expectations ---------------------------------------------------------------------------------------------------
-
-
-def test_measures() -> None:
-    assert set(MEASURES) - {samples.KIND} | set(REPEATS) <= set(EXPECTATIONS), "samples is how close is measured for a source"
-    here = {"counters", "metrics", "code", "raised"}  # what every step's facts hold
-    for word, made in EXPECTATIONS.items():
-        asks = made.parse(EXAMPLES[word]).measurement() is not None
-        assert asks is (word in MEASURES or word in REPEATS), (
-            f"runner/vocabulary/expectations: measurement() of {word} against MEASURES; {here} need none"
-        )
-
-
-EXAMPLES = {word: schema.definition("expectations", word)["examples"][0] for word in EXPECTATIONS}
 
 
 @pytest.mark.parametrize("word", EXPECTATIONS)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import runner
-from runner.core.case import CodeBlock, DescribedFunction, WrittenFunction
+from runner.core.case import CodeBlock, DescribedFunction
 from runner.core.expectation import Status
 from runner.core.observation import Ending
 from runner.core.outcomes import Outcome
@@ -143,14 +143,6 @@ def test_a_timeout_names_phase_line_and_stack() -> None:
     assert verdict.detail == "Python stack when the time was up (most recent call first):\n" + HUNG.rstrip("\n")
 
 
-@pytest.mark.parametrize("where", ["function", "script"])
-def test_all_python_of_a_spec_is_looked_for(where: str) -> None:
-    functions = {"fn": WrittenFunction(block=block(FILE), entry="f")} if where == "function" else {}
-    script = step(kind="script", code=block(FILE if where == "script" else "/other/x.yaml").as_json())
-    found = verdict_of(case(script, body={"functions": functions}), None, ending=TIMED_OUT, stderr=HUNG)
-    assert found.position == place(9)
-
-
 @pytest.mark.parametrize("file", ["elsewhere.py", "/elsewhere/specs/area/_defaults.yaml", "/other/specs/area/fake.yaml", SPEC])
 def test_a_stack_outside_the_spec_points_to_the_spec_itself(file: str) -> None:
     found = timed_out(ONE.replace(SPEC, file))
@@ -174,11 +166,6 @@ def test_a_crash_names_the_line_of_the_spec(ending: Ending, words: str) -> None:
     assert found.reason == f"{words}, in inner at line 9 of the spec"
     assert found.position == place(9, 1)
     assert "line 9 in inner" in found.verdicts[0].detail
-
-
-def test_what_is_killed_prints_no_stack() -> None:
-    found = verdict_of(case(step(COUNTED)), None, ending=Ending(signal=9, phase="run"), stderr=HUNG)
-    assert (found.reason, found.verdicts[0].detail) == ("killed by SIGKILL while in phase 'run'", "")
 
 
 def test_a_crash_without_a_stack_names_its_step() -> None:

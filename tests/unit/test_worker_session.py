@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from runner.core.protocol import decode
-from runner.vocabulary.steps.session import values_of
 from tests.fakes import import_torch
 from tests.sessions import prepared
 
@@ -53,20 +52,6 @@ def test_both_sides_start_from_the_same_generators(torch, session):
     assert not torch.equal(first, second)
 
 
-def test_reset_rng_begins_anew(torch, session):
-    one = session(
-        f"function: |\n  def fn():\n      return torch.rand(3)\nsteps: [{{call: {{}}, {CLOSE}}}, {{reset: [rng]}}, {{call: {{}}}}]"
-    )
-    first = do(one)
-    do(one, 1)
-    assert torch.equal(do(one, 2), first)
-
-
-def test_the_same_spec_has_the_same_numbers_in_each_session(torch, session):
-    text = f"prelude: |\n  constant = torch.rand(3)\nfunction: |\n  def fn(x):\n      return x + constant\ninputs: [{{rand: [3]}}]\n{CLOSE}"
-    assert torch.equal(do(session(text)), do(session(text)))
-
-
 def test_the_reference_does_not_change_what_is_compiled(torch, session):
     one = session(f"function: |\n  def fn(x):\n      x.add_(1)\n      return x.clone()\ninputs: [{{zeros: [3]}}]\n{CLOSE}")
     for expected in (1.0, 2.0):
@@ -100,17 +85,6 @@ def test_a_parameter_that_is_changed_in_place_stays_on_its_side(torch, session):
     compiled, eager = one.compiled.targets["function"], one.eager.targets["function"]
     assert compiled.weight.tolist() == eager.weight.tolist() == [2.0, 2.0]
     assert compiled.weight is not eager.weight
-
-
-def test_arguments_of_a_call_are_made_anew_and_copied(torch, session):
-    one = session(
-        "function: |\n  def fn(x):\n      return x.add_(1)\ninputs: [{zeros: [1]}]\n"
-        f"steps: [{{call: {{inputs: [{{full: [2], value: 5.0}}]}}, {CLOSE}}}]"
-    )
-    for _ in range(2):
-        assert do(one).tolist() == [6.0, 6.0]
-        assert one.reference.output.tolist() == [6.0, 6.0]
-        assert one.output is not one.reference.output
 
 
 def test_a_reference_of_an_earlier_step_is_not_taken(session):
@@ -205,27 +179,6 @@ def test_gradients_come_in_order_arguments_first(torch, session, compiler):
     assert "gradients" not in one.names.snapshots, "nothing compares it"
 
 
-def test_a_parameter_that_is_used_twice_has_one_gradient(torch, session):
-    one = session(
-        "function: |\n  def fn(x, y):\n      return x * y\n"
-        "inputs: [{full: [1], value: 3.0, requires_grad: true}, {full: [1], value: 4.0}]\n"
-        f"steps: [{{call: {{}}, {CLOSE}}}, {{backward: {{}}, {CLOSE}}}]"
-    )
-    one.compiled.arguments[1] = one.compiled.arguments[0]
-    do(one)
-    assert [gradient.tolist() for gradient in do(one, 1)] == [[6.0]]
-
-
-def test_nothing_to_differentiate_is_an_error(session):
-    one = session(
-        "function: |\n  def fn(x):\n      return x\ninputs: [{zeros: [1]}]\n"
-        f"steps: [{{call: {{}}, {CLOSE}}}, {{backward: {{}}, expect: [{{runs: {{}}}}]}}]"
-    )
-    do(one)
-    with pytest.raises(Exception, match="requires a gradient"):
-        do(one, 1)
-
-
 # -- names ----------------------------------------------------------------------------------------------------------
 
 
@@ -239,23 +192,6 @@ def test_a_named_value_is_a_copy_of_its_moment(torch, session):
     assert one.names.value("first").tolist() == [1.0, 1.0]
     assert one.names.value("second").tolist() == [2.0, 2.0]
     assert one.scope.named("first") is one.scope.named("second")
-
-
-def test_names_of_the_prelude_of_torch_and_of_values(torch, session):
-    one = session(
-        "prelude: |\n  class Box:\n      inner = 5\n  box = Box()\nfunction: |\n  def fn(x):\n      return x\n"
-        "inputs: [{zeros: [2]}]\nsteps: [{call: {as: first}, expect: [{runs: {}}]}]"
-    )
-    do(one)
-    assert one.scope.find("box.inner") == 5
-    assert one.scope.find("torch.nn.functional.relu") is torch.nn.functional.relu
-    assert one.scope.find("json:dumps") is json.dumps
-    assert one.scope.named("first.shape") == (2,)
-    step = {"args": [[{"ref": "box.inner"}, 1]], "kwargs": {"c": {"ref": "first.ndim"}, "data": {"value": {"ref": "x"}}}}
-    assert values_of(one, step["args"], step["kwargs"]) == ([[5, 1]], {"c": 1, "data": {"ref": "x"}})
-    for name in ("no_such_name", "torch.no_such_name", "json.no.such"):
-        with pytest.raises((ImportError, AttributeError)):
-            one.scope.find(name)
 
 
 def test_contexts_are_entered_in_order(torch, session):
@@ -276,15 +212,6 @@ def test_contexts_are_entered_in_order(torch, session):
         one.compiled.targets["function"] = lambda x, one=one: one.scope.find("state")()
         assert do(one) == expected, context
     assert one.scope.find("state")() == (True, False, False)
-
-
-def test_a_call_has_contexts_of_its_own(torch, session):
-    one = session(
-        "function: |\n  def fn(x):\n      return x * 2\ncontext: [no_grad]\ninputs: [{zeros: [1], requires_grad: true}]\n"
-        "steps: [{call: {}, expect: [{runs: {}}]}, {call: {context: []}, expect: [{runs: {}}]}]"
-    )
-    assert not do(one).requires_grad
-    assert do(one, 1).requires_grad
 
 
 # -- facts ----------------------------------------------------------------------------------------------------------
@@ -500,12 +427,6 @@ def test_gradients_are_side_effects_of_backward(torch, session):
     assert effects_of(one, 0)["leaves"] == []
     (leaf,) = effects_of(one, 1)["leaves"]
     assert (leaf["path"], leaf["worst_value"], leaf["worst_reference"]) == ("argument [0].grad", 6.0, 2.0)
-
-
-def test_backward_may_declare_its_side_effects_different(torch, session):
-    one = session(f"{HOOKED}steps: [{{call: {{}}, {CLOSE}}}, {{backward: {{side_effects: false}}, expect: [{{runs: {{}}}}]}}]")
-    assert effects_of(one, 0) is not None
-    assert effects_of(one, 1) is None
 
 
 def test_parameters_and_gradients_are_side_effects_of_an_optimizer(torch, session):
