@@ -21,10 +21,7 @@ FORMS = {
         "  - counter: {\n      inductor.fxgraph_cache_hit: 0,\n      inductor.fxgraph_cache_miss: 1,  # why\n    }\n",
         "  - counter: {\n      inductor.fxgraph_cache_hit: 0,\n      inductor.fxgraph_cache_miss: 2,  # why\n    }\n",
     ),
-    "quoted": ("  - \"counter\": {'inductor.fxgraph_cache_miss': 1}\n", "  - \"counter\": {'inductor.fxgraph_cache_miss': 2}\n"),
-    "hexadecimal": ("  - counter: {inductor.fxgraph_cache_miss: 0x1}\n", "  - counter: {inductor.fxgraph_cache_miss: 2}\n"),
     "a range": ("  - counter: {inductor.fxgraph_cache_miss: {min: 1, max: 1}}\n", "  - counter: {inductor.fxgraph_cache_miss: 2}\n"),
-    "any of": ("  - counter: {inductor.fxgraph_cache_miss: {any: [0, 1]}}\n", "  - counter: {inductor.fxgraph_cache_miss: 2}\n"),
     "conditions": (
         "  - counter: {inductor.fxgraph_cache_miss: [{when: {device: cuda}, value: 5}, {when: {device: cpu}, value: 1}]}\n",
         "  - counter: {inductor.fxgraph_cache_miss: [{when: {device: cuda}, value: 5}, {when: {device: cpu}, value: 2}]}\n",
@@ -32,10 +29,6 @@ FORMS = {
     "a template": (
         '  - counter: {inductor.fxgraph_cache_miss: "{{ 1 if dynamic else 1 }}"}\n',
         "  - counter: {inductor.fxgraph_cache_miss: 2}\n",
-    ),
-    "blanks": (
-        "  -   counter:   {  inductor.fxgraph_cache_miss  :   1  }   # why\n",
-        "  -   counter:   {  inductor.fxgraph_cache_miss  :   2  }   # why\n",
     ),
     "tabs": (
         "  - counter:\t{inductor.fxgraph_cache_miss:\t1}\t# why\there\n",

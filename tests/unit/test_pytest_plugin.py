@@ -143,14 +143,6 @@ def test_one_run_has_what_is_selected(project: pytest.Pytester) -> None:
     assert len(list(project.path.glob("reports/2*/run.jsonl"))) == 2
 
 
-@pytest.mark.nightly(reason="a run of its own; the outcomes of a run are always tested")
-def test_last_failed(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p runner.cli.pytest_plugin")
-    write(project, "area/one", "area/fails")
-    project.runpytest_inprocess("--conformance", "specs").assert_outcomes(passed=1, failed=1)
-    project.runpytest_inprocess("--conformance", "specs", "--lf").assert_outcomes(failed=1)
-
-
 def test_the_run_ends_with_the_first_failure(project: pytest.Pytester) -> None:
     write(project, "area/a-fails", "area/b-slow")
     found = project.runpytest_inprocess("--conformance", "specs", "-x", "--conformance-run=--jobs 1")

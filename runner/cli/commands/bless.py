@@ -17,8 +17,8 @@ def main(options: BlessOptions) -> ExitCode:
     elif not options.write:
         for spec in found.specs:
             output.raw(patch(spec.before, spec.after.content.decode("utf-8")))
-    for one in found.refused:
-        output.note(one_line(f"not blessed: {one.case_id} ({one.run}): {one.why}"))
+    for (run, case_id), why in found.refused.items():
+        output.note(one_line(f"not blessed: {case_id} ({run}): {why}"))
     for spec in found.specs:
         if options.write:
             replace(spec.before.path, spec.after.content)
@@ -45,5 +45,5 @@ def _as_json(found: Blessing) -> dict[str, object]:
             {"file": spec.before.file, "cases": list(spec.cases), "patch": patch(spec.before, spec.after.content.decode("utf-8"))}
             for spec in found.specs
         ],
-        "not_blessed": [{"run": one.run, "case": one.case_id, "reason": one.why} for one in found.refused],
+        "not_blessed": [{"run": run, "case": case_id, "reason": why} for (run, case_id), why in found.refused.items()],
     }
