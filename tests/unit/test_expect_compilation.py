@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Judgement, Status, StepFacts
+from runner.core.expectation import Judgement, Status
 from runner.core.observation import ChildExit
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.base import BadExpectation
-from tests.fakes import ELSEWHERE, HERE, judged
+from tests.fakes import ELSEWHERE, judged
 
 HELD, FAILED, ERROR = Status.HELD, Status.FAILED, Status.ERROR
 
@@ -41,7 +41,6 @@ def test_without_a_measurement_nothing_is_claimed(kind: str):
 def test_elsewhere_it_does_not_apply(kind: str):
     body = {**SMALLEST[kind], "when": ELSEWHERE}
     assert [one.status for one in judged(kind, body)] == [Status.NOT_APPLICABLE]
-    assert not list(EXPECTATIONS[kind].parse(body).mutants(StepFacts(), HERE))
 
 
 # -- kernels --------------------------------------------------------------------------------------------------------

@@ -217,7 +217,7 @@ def test_dead(state: Any, status: Status) -> None:
 
 
 def test_dead_without_facts() -> None:
-    assert statuses("dead", ["a.b", "c.d"]) == [ERROR, ERROR]
+    assert statuses("dead", ["a.b", "c.d"]) == [ERROR]
 
 
 # -- mutants --------------------------------------------------------------------------------------------------------

@@ -391,10 +391,13 @@ def _one_of(value: Any, argument: Any, node: Any, path: DataPath, found: list[Pr
         by_type = {str(branch.get("type", "string")): branch for branch in argument}
         of_type = next((branch for kind, branch in by_type.items() if _TYPES[kind](value)), {"type": list(by_type)})
         _check(value, {"title": _title(node, path), **of_type}, path, found)
-    elif isinstance(value, dict):  # the type of any other value is reported
+    elif isinstance(value, dict):
         named = [kind for kind in kinds if kind in value]
         hint = next((hint for key in value if (hint := did_you_mean(key, kinds))), "") if not named else ""
         found.append(Problem("not-one-of", path, {"title": _title(node, path), "allowed": kinds, "found": named, "hint": hint}))
+    elif "type" not in node:  # which reports the type of any other value
+        types = [branch["type"] for branch in argument if "type" in branch]
+        found.append(Problem("wrong-type", path, {"found": value, "node": {"title": _title(node, path), "type": types}}))
 
 
 def _size(code: str, kind: type, exceeds: Callable[[int, int], bool], unit: str) -> Callable[..., None]:

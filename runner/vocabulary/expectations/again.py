@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
-from runner.core.conditions import Surroundings, holds
+from runner.core.conditions import Surroundings
 from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation
+from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Kind
 from runner.vocabulary.expectations.close import Close
 
 
@@ -126,8 +126,6 @@ def tensors_of(value: Any) -> int:
 def trouble(facts: StepFacts, expected: str) -> Judgement | None:
     """Return the judgement of facts that say nothing about the claim; None where the additional calls were made."""
     measured = facts.measured
-    if measured is None:
-        return Judgement.error("nothing was measured", expected=expected)
     if "why_not" in measured:
         return Judgement.error(str(measured["why_not"]), expected=expected)
     if "raised" in measured:
@@ -143,13 +141,12 @@ def trouble(facts: StepFacts, expected: str) -> Judgement | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deterministic:
+class Deterministic(Kind):
     """``deterministic: {runs: 5}``."""
 
     kind: ClassVar[str] = "deterministic"
     mutations: ClassVar[tuple[str, ...]] = ("other bits", "fewer runs")
     runs: int = 3
-    when: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, body: Any) -> "Deterministic":
@@ -165,10 +162,8 @@ class Deterministic:
         """The worker calls the function this often."""
         return {"runs": self.runs}
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge every run. The judgement shows the first difference."""
-        if not holds(self.when, here):
-            return [Judgement.not_applicable()]
         expected = f"the same bits in {self.runs} more runs"
         if (problem := trouble(facts, expected)) is not None:
             return [problem]
@@ -196,7 +191,7 @@ def repeat_deterministic(arguments: Mapping[str, Any], again: Again) -> Json:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchInvariant:
+class BatchInvariant(Kind):
     """``batch_invariant: {dim: 0, inputs: [0], sizes: [1, 4]}``."""
 
     kind: ClassVar[str] = "batch_invariant"
@@ -204,7 +199,6 @@ class BatchInvariant:
     dim: int = 0
     inputs: tuple[int, ...] = (0,)
     sizes: tuple[int, ...] = (1,)
-    when: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, body: Any) -> "BatchInvariant":
@@ -225,10 +219,8 @@ class BatchInvariant:
         """The worker calls the function with the first and the last elements of the batch."""
         return {"dim": self.dim, "inputs": list(self.inputs), "sizes": list(self.sizes)}
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge every part of the batch. The judgement shows the first difference."""
-        if not holds(self.when, here):
-            return [Judgement.not_applicable()]
         sizes = ", ".join(map(str, self.sizes))
         expected = f"the same bits for parts of the batch (dim {self.dim}, sizes {sizes})"
         if (problem := trouble(facts, expected)) is not None:
@@ -302,12 +294,11 @@ def _result_part(result: Any, dim: int, start: int, size: int, batch: int) -> An
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Poisoned:
+class Poisoned(Kind):
     """``poisoned: true``, or ``poisoned: {when: {...}}``."""
 
     kind: ClassVar[str] = "poisoned"
     mutations: ClassVar[tuple[str, ...]] = ("other bits", "no memory was poisoned")
-    when: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, body: Any) -> "Poisoned":
@@ -325,10 +316,8 @@ class Poisoned:
         """No arguments."""
         return {}
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the result with poisoned memory. Without poisoned memory nothing is claimed."""
-        if not holds(self.when, here):
-            return [Judgement.not_applicable()]
         expected = "the same bits where fresh memory holds NaN"
         if (problem := trouble(facts, expected)) is not None:
             return [problem]
@@ -362,7 +351,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidates:
+class Candidates(Kind):
     """``candidates: {at_most: 4, min: 2, atol: 1e-2, rtol: 1e-2}``."""
 
     kind: ClassVar[str] = "candidates"
@@ -371,7 +360,6 @@ class Candidates:
     min: int = 2
     atol: float | None = None
     rtol: float | None = None
-    when: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, body: Any) -> "Candidates":
@@ -395,10 +383,8 @@ class Candidates:
         """The worker compiles the function for each candidate, and measures as ``close`` does."""
         return {"at_most": self.at_most, "close": self._close.measurement()}
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the answer of each candidate by the rule of ``close``. The judgement shows the first that fails."""
-        if not holds(self.when, here):
-            return [Judgement.not_applicable()]
         expected = f"each candidate of autotuning close to {EAGER}"
         if (problem := trouble(facts, expected)) is not None:
             return [problem]

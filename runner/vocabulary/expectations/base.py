@@ -3,9 +3,9 @@
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
-from runner.core.conditions import Surroundings, choose
+from runner.core.conditions import Surroundings, choose, holds
 from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.protocol import Json
 
@@ -30,29 +30,61 @@ class BadExpectation(Exception):
         self.column = column
 
 
-class OfStep:
-    """What is expected of facts that every step has: it names no value, and the worker measures nothing for it."""
+NOT_MEASURED = "nothing was measured"
 
-    __slots__ = ()
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What kinds of expectation share. By itself one names no value, and judges facts that every step has."""
+
+    kind: ClassVar[str]
+    when: Mapping[str, Any] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """No named values."""
+        """The named values it speaks of."""
         return ()
 
     def measurement(self) -> Mapping[str, Json] | None:
-        """None: every step has the facts."""
+        """What the worker is asked to measure; None for facts that every step has."""
         return None
 
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge the facts where ``when`` holds, and what the worker was asked for was measured."""
+        if not holds(self.when, here):
+            return [Judgement.not_applicable()]
+        if facts.measured is None and self.measurement() is not None:
+            return [Judgement.error(NOT_MEASURED, expected=self.kind)]
+        return self.judged(facts, here)
 
-class Recorded(OfStep):
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge facts that are there."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded(Kind):
     """What is expected of something that the worker sends of a step only when it is asked for; no value is named."""
-
-    __slots__ = ()
 
     def measurement(self) -> Mapping[str, Json] | None:
         """Ask for it; there is nothing to choose."""
         return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfValue(Kind):
+    """What is expected of one named value."""
+
+    of: str = OUTPUT
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of the value."""
+        return (self.of,)
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker sends what is known of the value."""
+        return {"of": self.of}
 
 
 def text_of(value: Any) -> str:

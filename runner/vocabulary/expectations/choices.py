@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from runner.core.conditions import Surroundings, holds
+from runner.core.conditions import Surroundings
 from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.tuning import TALLIED, Tuning, Tunings
-from runner.vocabulary.expectations.base import COUNT_MUTATIONS, BadExpectation, OfStep, count_mutants, judge_count, parse_count
+from runner.vocabulary.expectations.base import COUNT_MUTATIONS, BadExpectation, Kind, count_mutants, judge_count, parse_count
 from runner.vocabulary.expectations.compilation import AT_LEAST_ONE, check_counts
 
 _SHOWN = 20
@@ -15,7 +15,7 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choices(OfStep):
+class Choices(Kind):
     """``choices: {backend: CK, of: gemm, tuned: 2, timed: {min: 1}, failed: 0, won: 1}``; each count holds for each operation."""
 
     kind: ClassVar[str] = "choices"
@@ -28,7 +28,6 @@ class Choices(OfStep):
     failed: Any = None
     timed: Any = None
     won: Any = None
-    when: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, body: Any) -> "Choices":
@@ -51,10 +50,8 @@ class Choices(OfStep):
     def _words(self) -> str:
         return f"candidates of {self.backend}" if self.backend else "candidates"
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge how many operations there were, then each count for each of them. The judgement of a count shows the first that fails."""
-        if not holds(self.when, here):
-            return [Judgement.not_applicable()]
         found = list(facts.tunings.of(self.of))
         if facts.tunings.count > len(facts.tunings.found):
             observed = f"{facts.tunings.count} operations were selected for, and only {len(facts.tunings.found)} recorded"
@@ -78,8 +75,6 @@ class Choices(OfStep):
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """No operation at all; each count of one operation on its own, with another number."""
-        if not holds(self.when, here):
-            return
         found = list(facts.tunings.of(self.of))
         if self.tuned is None or not parse_count(_value(self.tuned)).holds(0):
             yield Mutant(name="no operation", facts=replace(facts, tunings=Tunings()), leaf="tuned")

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from runner.core.conditions import Surroundings, holds
+from runner.core.conditions import Surroundings
 from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.protocol import Json
 from runner.vocabulary.expectations import calibrated, close_rules
-from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation
+from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Kind
 from runner.vocabulary.expectations.close_measure import (
     bits,
     describe,
@@ -35,7 +35,7 @@ _MOST_REASONS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Close:
+class Close(Kind):
     """``close: {to: eager}``, ``close: {to: eager, atol: 1e-2, rtol: 1e-2}``, ``close: {to: first, exact: true}``."""
 
     kind: ClassVar[str] = "close"
@@ -46,7 +46,6 @@ class Close:
     rtol: float | None = None
     exact: bool = False
     equal_nan: bool = True
-    when: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, body: Any) -> "Close":
@@ -76,14 +75,10 @@ class Close:
             return wanted
         return {**wanted, "judge": self.judge_kind.value}
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the structure first, then each leaf. The judgement shows the first failed leaf."""
-        if not holds(self.when, here):
-            return [Judgement.not_applicable()]
         expected = f"{self.of} close to {self.to}"
         measured = facts.measured
-        if measured is None:
-            return [Judgement.error("nothing was measured", expected=expected)]
         if measured["structure"] != measured["reference_structure"]:
             return [Judgement.failed(expected=f"the structure {measured['reference_structure']}", observed=measured["structure"])]
         if not measured["leaves"]:

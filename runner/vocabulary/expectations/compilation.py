@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-from runner.core.conditions import Surroundings, holds
+from runner.core.conditions import Surroundings
 from runner.core.expectation import Judgement, Mutant, Status, StepFacts
 from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import COUNT_MUTATIONS, BadExpectation, Recorded, check_count, count_mutants, judge_count
@@ -24,7 +24,6 @@ from runner.vocabulary.expectations.texts import (
 COMPILATION = "<compilation>."
 """The beginning of the name of what was recorded of the compiles of a step; no value of a spec can have this name."""
 
-NOT_MEASURED = "nothing was measured"
 AT_LEAST_ONE = {"min": 1}
 
 
@@ -61,7 +60,6 @@ class Events(Recorded):
     mutations: ClassVar[tuple[str, ...]] = (*COUNT_MUTATIONS, *TEXT_MUTATIONS)
     count: Any = None
     reason: Mapping[str, Any] | None = None
-    when: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, body: Any) -> Self:
@@ -89,13 +87,10 @@ class Events(Recorded):
             if self.count == 0:
                 raise BadExpectation(f"a reason of 0 {self.what}", "expect at least 1, or remove the reason", path=("reason",))
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge how many there were, then the reason of each."""
-        if not holds(self.when, here):
-            return [Judgement.not_applicable()]
-        if facts.measured is None or not facts.measured["recorded"]:
-            why = NOT_MEASURED if facts.measured is None else "the backend of the case compiles nothing"
-            return [Judgement.error(why, expected=f"the {self.what} of the step")]
+        if not facts.measured["recorded"]:
+            return [Judgement.error("the backend of the case compiles nothing", expected=f"the {self.what} of the step")]
         events = facts.measured["events"]
         required = AT_LEAST_ONE if self.count is None else self.count
         judged = judge_count(required, facts.measured["count"], here, leaf="count", absent="")
@@ -117,8 +112,6 @@ class Events(Recorded):
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """Yield more of them and fewer, and each reason without what is expected of it."""
-        if not holds(self.when, here):
-            return
         required, events = AT_LEAST_ONE if self.count is None else self.count, facts.measured["events"]
         observed = facts.measured["count"]
         yield from count_mutants(required, observed, here, lambda number: facts.with_measured(count=int(number)), leaf="count")
@@ -165,7 +158,6 @@ class Guards(Recorded):
     contains: str | list[str] | None = None
     matches: str | None = None
     checks: FileCheck | None = None
-    when: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, body: Any) -> "Guards":
@@ -178,13 +170,11 @@ class Guards(Recorded):
         check_guards(body, checks.checks if checks else None)
         return cls(**{**body, "checks": checks})
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the number of guards, then their text."""
-        if not holds(self.when, here):
-            return [Judgement.not_applicable()]
         found, what = facts.measured, "guards of the step"
-        if found is None or not found["frames"]:
-            why = NOT_MEASURED if found is None else "dynamo compiled no frame of the case's function in the step: there are no new guards"
+        if not found["frames"]:
+            why = "dynamo compiled no frame of the case's function in the step: there are no new guards"
             return [Judgement.error(why, expected=what)]
         if found["problem"]:
             return [Judgement.error(found["problem"], expected=what)]
@@ -202,8 +192,6 @@ class Guards(Recorded):
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """More guards and fewer; the text without what is expected in it."""
-        if not holds(self.when, here):
-            return
         if self.count is not None:
             observed = facts.measured["count"]
             yield from count_mutants(self.count, observed, here, lambda number: facts.with_measured(count=int(number)), leaf="count")
@@ -240,9 +228,9 @@ class Recompiles(Events):
     kind: ClassVar[str] = "recompiles"
     what: ClassVar[str] = "recompiles"
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge as other events. That there were none means something only where compiled code was found again by its guards."""
-        found = super().judge(facts, here)
+        found = super().judged(facts, here)
         if all(one.status is Status.HELD for one in found) and facts.measured["count"] == 0 and facts.measured["reused"] == 0:
             return [Judgement.error(_why_hollow(facts), expected=found[0].expected)]
         return found
@@ -271,9 +259,9 @@ class GraphBreaks(Events):
     kind: ClassVar[str] = "graph_breaks"
     what: ClassVar[str] = "graph breaks"
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge as other events. That there are none means something only where dynamo traced a frame in the step."""
-        found = super().judge(facts, here)
+        found = super().judged(facts, here)
         if all(one.status is Status.HELD for one in found) and facts.measured["frames"] == 0:
             return [Judgement.error(_NOTHING_TRACED, expected=found[0].expected)]
         return found
@@ -298,7 +286,6 @@ class GraphOfStage(Recorded):
     count: Any = None
     ops: Mapping[str, Any] = field(default_factory=dict)
     checks: FileCheck | None = None
-    when: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, body: Any) -> "GraphOfStage":
@@ -318,13 +305,9 @@ class GraphOfStage(Recorded):
         """The worker sends the graphs of the stage, and which of the operators torch does not have."""
         return {"stage": self.stage, "ops": list(self.ops)}
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the number of graphs, then each operator and the directives for the chosen graph."""
-        if not holds(self.when, here):
-            return [Judgement.not_applicable()]
         what = f"the {self.stage} graph of the step"
-        if facts.measured is None:
-            return [Judgement.error(NOT_MEASURED, expected=what)]
         graphs = facts.measured["graphs"]
         if not facts.measured["available"]:
             return [Judgement.error(f"this torch has no graphs of the stage {self.stage}", expected=what)]
@@ -369,8 +352,6 @@ class GraphOfStage(Recorded):
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """Another number of graphs; each operator more often and less often; the mutants of the directives."""
-        if not holds(self.when, here):
-            return
         graphs = facts.measured["graphs"]
         if self.count is not None:
             yield from count_mutants(self.count, len(graphs), here, functools.partial(_with_graphs, facts), leaf="count")
@@ -474,7 +455,6 @@ class Kernels(Recorded):
     extern: Any = None
     user: Any = None
     compiled: Any = None
-    when: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, body: Any) -> "Kernels":
@@ -486,10 +466,8 @@ class Kernels(Recorded):
     def _counts(self) -> Mapping[str, Any]:
         return {key: getattr(self, key) for key in COUNTS if getattr(self, key) is not None}
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge each count on its own. What could not be counted is an ERROR."""
-        if not holds(self.when, here):
-            return [Judgement.not_applicable()]
         judged = []
         for key, count in self._counts.items():
             why = _why_not(key, facts)
@@ -501,9 +479,8 @@ class Kernels(Recorded):
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """Each count on its own, with another number."""
-        if holds(self.when, here):
-            for key, count in self._counts.items():
-                yield from count_mutants(count, _count_of_kernels(key, facts), here, functools.partial(_with_kernels, facts, key), leaf=key)
+        for key, count in self._counts.items():
+            yield from count_mutants(count, _count_of_kernels(key, facts), here, functools.partial(_with_kernels, facts, key), leaf=key)
 
 
 _NOTHING_RAN = "the step ran no compiled graph of the case's function"
@@ -511,8 +488,6 @@ _NOTHING_RAN = "the step ran no compiled graph of the case's function"
 
 def _why_not(key: str, facts: StepFacts) -> str:
     found = facts.measured
-    if found is None:
-        return NOT_MEASURED
     if not found["recorded"]:
         return "the backend of the case compiles nothing"
     reasons = found["uncompiled"] if key == "compiled" else found["uncounted"]

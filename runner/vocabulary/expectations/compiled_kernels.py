@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from runner.core.conditions import Surroundings, choose, holds
+from runner.core.conditions import Surroundings, choose
 from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.protocol import Json
 from runner.core.targets import TARGETS
@@ -36,7 +36,6 @@ class Resources(Recorded):
     spills: Any = None
     stack: Any = None
     shared: Any = None
-    when: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, body: Any) -> "Resources":
@@ -54,10 +53,8 @@ class Resources(Recorded):
     def _counts(self) -> Mapping[str, Any]:
         return {name: getattr(self, name) for name in RESOURCES if getattr(self, name) is not None}
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge each resource on its own. What the compiler did not report is an ERROR."""
-        if not holds(self.when, here):
-            return [Judgement.not_applicable()]
         return [self._judged(name, facts, here) for name in self._counts]
 
     def _judged(self, name: str, facts: StepFacts, here: Surroundings) -> Judgement:
@@ -69,8 +66,6 @@ class Resources(Recorded):
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """Each resource on its own, with another amount; then none reported."""
-        if not holds(self.when, here):
-            return
         nothing = replace(facts, code=()).with_measured(shared=None)
         for name, count in self._counts.items():
             changed = functools.partial(_with, facts, here, name)

@@ -10,12 +10,12 @@ from runner.core.diagnostics import unknown
 from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.observation import Raised, SpyCalls
 from runner.core.protocol import Json, decode, encode
-from runner.vocabulary.expectations.base import COUNT_MUTATIONS, BadExpectation, OfStep, check_count, count_mutants, judge_count, text_of
+from runner.vocabulary.expectations.base import COUNT_MUTATIONS, BadExpectation, Kind, check_count, count_mutants, judge_count, text_of
 from runner.vocabulary.expectations.values import same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counter(OfStep):
+class Counter(Kind):
     """``counter: {inductor.fxgraph_cache_hit: 1, inductor.fxgraph_cache_miss: {min: 1}}``."""
 
     kind: ClassVar[str] = "counter"
@@ -84,7 +84,7 @@ def _with_counter(facts: StepFacts, name: str, number: float) -> StepFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Metric(OfStep):
+class Metric(Kind):
     """``metric: {generated_kernel_count: 1}``."""
 
     kind: ClassVar[str] = "metric"
@@ -117,7 +117,7 @@ def _with_metric(facts: StepFacts, name: str, number: float) -> StepFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GeneratedFiles(OfStep):
+class GeneratedFiles(Kind):
     """``generated_files: 1``."""
 
     kind: ClassVar[str] = "generated_files"
@@ -130,7 +130,7 @@ class GeneratedFiles(OfStep):
         check_count(body)
         return cls(count=body)
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the number of pieces."""
         return [judge_count(self.count, len(facts.code), here, leaf="", absent="")]
 
@@ -145,22 +145,19 @@ def _with_files(facts: StepFacts, number: float) -> StepFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Runs(OfStep):
+class Runs(Kind):
     """``runs: {}``."""
 
     kind: ClassVar[str] = "runs"
     mutations: ClassVar[tuple[str, ...]] = ("an exception",)
-    when: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, body: Any) -> "Runs":
         """Read the condition."""
         return cls(when=body.get("when"))
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge that there is no exception."""
-        if not holds(self.when, here):
-            return [Judgement.not_applicable()]
         observed = "no exception" if facts.raised is None else f"{facts.raised.type} while {facts.raised.phase}"
         return [Judgement.of(facts.raised is None, expected="no exception", observed=observed)]
 
@@ -175,7 +172,7 @@ CACHES = ("RemoteFxGraphCache", "RemoteAOTAutogradCache", "RemoteAutotuneCache",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteCache(OfStep):
+class RemoteCache(Kind):
     """``remote_cache: {RemoteFxGraphCache: {hit: 3, miss: 1, put: 1}}``."""
 
     kind: ClassVar[str] = "remote_cache"
@@ -230,7 +227,7 @@ _AT_LEAST_ONE = {"min": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calls(OfStep):
+class Calls(Kind):
     """``calls: {of: order, where: {same: true}, count: 1}``."""
 
     kind: ClassVar[str] = "calls"
@@ -238,7 +235,6 @@ class Calls(OfStep):
     of: str
     where: Mapping[str, Any] | None = None
     count: Any = None
-    when: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, body: Any) -> "Calls":
@@ -250,10 +246,8 @@ class Calls(OfStep):
                 raise BadExpectation(str(error), error.hint, path=("count", *error.path)) from error
         return cls(**body)
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the number of entries that match ``where``."""
-        if not holds(self.when, here):
-            return [Judgement.not_applicable()]
         required = _AT_LEAST_ONE if self.count is None else self.count
         what = f"calls of {self.of}" + (f" where {text_of(dict(self.where))}" if self.where else "")
         found = facts.calls.get(self.of)

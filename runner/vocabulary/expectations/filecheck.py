@@ -12,7 +12,7 @@ from runner.core.matching.generated_code import Code, code_of, commented_out, jo
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.targets import STAGES_OF_VENDOR, WRAPPER
 from runner.vocabulary import offline
-from runner.vocabulary.expectations.base import BadExpectation, OfStep
+from runner.vocabulary.expectations.base import BadExpectation, Kind
 from runner.vocabulary.expectations.texts import check_specific_checks
 
 ALL = "all"
@@ -40,7 +40,7 @@ class _CodeOnly(str):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileCheck(OfStep):
+class FileCheck(Kind):
     """``filecheck: {code: 0, checks: "CHECK: conv"}``, or the directives alone."""
 
     kind: ClassVar[str] = "filecheck"

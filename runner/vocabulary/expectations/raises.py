@@ -1,15 +1,15 @@
 """``raises``: the step ends with a certain exception, which may have a certain cause."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from runner.core.conditions import Surroundings, holds
+from runner.core.conditions import Surroundings
 from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.matching.patterns import check_pattern, search
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.observation import Cause
-from runner.vocabulary.expectations.base import BadExpectation, OfStep, text_of
+from runner.vocabulary.expectations.base import BadExpectation, Kind, text_of
 
 _ANOTHER = "another.Error"
 _ANOTHER_TEXT = "something else went wrong"
@@ -35,7 +35,7 @@ class WantedCause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Raises(OfStep):
+class Raises(Kind):
     """``raises: {type: RuntimeError, match: "after Dynamo Freezing", cause: {type: KeyError}}``."""
 
     kind: ClassVar[str] = "raises"
@@ -50,7 +50,6 @@ class Raises(OfStep):
     type: str
     match: str | None = None
     cause: WantedCause | None = None
-    when: Mapping[str, Any] | None = None
 
     def __repr__(self) -> str:
         """Return its text for digests of cases: without a cause it is what it was before causes existed."""
@@ -66,10 +65,8 @@ class Raises(OfStep):
         wanted = None if cause is None else WantedCause(type=cause["type"], match=cause.get("match"))
         return cls(type=body["type"], match=body.get("match"), cause=wanted, when=body.get("when"))
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the type (a subclass passes), then the text, then the chain of causes."""
-        if not holds(self.when, here):
-            return [Judgement.not_applicable()]
         expected = _in_words(self.type, self.match) + (f", caused by {self.cause}" if self.cause else "")
         if facts.raised is None:
             return [Judgement.failed(expected=expected, observed="no exception")]

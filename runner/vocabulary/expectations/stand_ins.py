@@ -5,7 +5,7 @@ its rows are. Of a large tensor a part is measured first; a stand-in that is wro
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from runner.core.protocol import Json
@@ -47,11 +47,7 @@ def measure_stand_ins(reference: Any, *, rtol: float, atol: float, against: Meas
         "one element off": lambda part: _one_off(part, rtol, atol),
         "NaN": _one_nan,
     }
-    found: dict[str, Json] = {}
-    reference = reference.detach()
-    for name, make in makers.items():
-        found[name] = _tried(_measured, make, reference, against)
-    return found
+    return {name: _tried(_measured, make, reference.detach(), against) for name, make in makers.items()}
 
 
 def measure_other_inputs(reference: Any, other: Any, against: Measure, comparer: Comparer | None = None) -> Mapping[str, Json]:
@@ -87,35 +83,27 @@ def _tried(function: Callable[..., Mapping[str, Json]], *arguments: Any) -> Mapp
 
 
 def _measured(make: Callable[[Any], tuple[Any, Any]], reference: Any, against: Measure) -> Mapping[str, Json]:
-    best: Mapping[str, Json] = {"why_not": "the reference has no elements"}
-    for part in _parts(reference):
-        stand_in, right = make(part)
-        if _same(stand_in, right):
-            best = {"why_not": EQUAL}
-            continue
-        best = _facts(against(stand_in, right))
-        if not best.pop("within"):
-            break
-    return best
+    return _first_beyond(map(make, _parts(reference)), against)
 
 
 def _other(other: Any, reference: Any, against: Measure) -> Mapping[str, Json]:
     if (other.shape, other.dtype) != (reference.shape, reference.dtype):
         raise Impossible("other inputs give another shape")
+    return _first_beyond(zip(_parts(other.detach().to(reference.device)), _parts(reference), strict=True), against)
+
+
+def _first_beyond(pairs: Iterable[tuple[Any, Any]], against: Measure) -> Mapping[str, Json]:
+    """Return the facts of the first pair of a stand-in and its reference that are not close, else those of the last one that differs."""
     best: Mapping[str, Json] = {"why_not": "the reference has no elements"}
-    for part, right in zip(_parts(other.detach().to(reference.device)), _parts(reference), strict=True):
-        if _same(part, right):
+    for stand_in, right in pairs:
+        if _same(stand_in, right):
             best = {"why_not": EQUAL}
             continue
-        best = _facts(against(part, right))
-        if not best.pop("within"):
+        measured = against(stand_in, right)
+        best = {name: measured[name] for name in ("excess", "nan_mismatches", "inf_mismatches")}
+        if any(measured[name] for name in ("mismatches", "nan_mismatches", "inf_mismatches")):
             break
     return best
-
-
-def _facts(measured: Mapping[str, Any]) -> dict[str, Json]:
-    facts = {name: measured[name] for name in ("excess", "nan_mismatches", "inf_mismatches")}
-    return {**facts, "within": not any(measured[name] for name in ("mismatches", "nan_mismatches", "inf_mismatches"))}
 
 
 def _parts(tensor: Any) -> Iterator[Any]:
@@ -227,7 +215,9 @@ def _floating(right: Any) -> Any:
 
 def _one_changed(right: Any, places: Any, change: Callable[[Any], Any]) -> Any:
     """Return a copy with one element changed: that in the middle, by magnitude, of the finite ones at the places."""
-    sizes = right.reshape(-1).abs() if right.dtype is not _bool() else right.reshape(-1).long()
+    import torch
+
+    sizes = right.reshape(-1).abs() if right.dtype is not torch.bool else right.reshape(-1).long()
     candidates = (places & right.isfinite()).reshape(-1).nonzero().reshape(-1)
     if not len(candidates):
         raise Impossible("the reference has no such element")
@@ -236,12 +226,6 @@ def _one_changed(right: Any, places: Any, change: Callable[[Any], Any]) -> Any:
     found = right.clone()
     change(found.reshape(-1)[at : at + 1])
     return found
-
-
-def _bool() -> Any:
-    import torch
-
-    return torch.bool
 
 
 def _one_beyond(right: Any, bounds: Any) -> Any:

@@ -14,9 +14,9 @@ from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import (
     COUNT_MUTATIONS,
-    OUTPUT,
     BadExpectation,
-    OfStep,
+    Kind,
+    OfValue,
     Recorded,
     check_count,
     count_mutants,
@@ -247,17 +247,15 @@ def _names_kind(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class Text(OfValue):
     """``text: {of: command, contains: ["nvcc ", "-Wx"], lacks: -Wy}``."""
 
     kind: ClassVar[str] = "text"
     mutations: ClassVar[tuple[str, ...]] = (*TEXT_MUTATIONS, *COUNT_MUTATIONS, LACKED)
-    of: str = OUTPUT
     contains: str | list[str] | None = None
     count: Any = None
     matches: str | None = None
     lacks: str | list[str] | None = None
-    when: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, body: Any) -> "Text":
@@ -267,21 +265,8 @@ class Text:
         check_times(body)
         return cls(**body)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The name of the value."""
-        return (self.of,)
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """The worker sends the text."""
-        return {"of": self.of}
-
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the text; a value of another type is a failure."""
-        if not holds(self.when, here):
-            return [Judgement.not_applicable()]
-        if facts.measured is None:
-            return [Judgement.error("nothing was measured", expected=f"the text {self.of}")]
         if facts.measured["text"] is None:
             return [Judgement.failed(expected=f"{self.of} is a text", observed=facts.measured["type"])]
         text, parts = facts.measured["text"], parts_of(self.contains)
@@ -317,7 +302,6 @@ class Log(Recorded):
     count: Any = None
     matches: str | None = None
     lacks: str | list[str] | None = None
-    when: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, body: Any) -> "Log":
@@ -328,12 +312,8 @@ class Log(Recorded):
         check_times(body)
         return cls(**body)
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the text."""
-        if not holds(self.when, here):
-            return [Judgement.not_applicable()]
-        if facts.measured is None:
-            return [Judgement.error("nothing was measured", expected="the step's standard error")]
         text, parts = facts.measured["text"], parts_of(self.contains)
         judged = judge_text(text, parts, self.matches, what="standard error", lacks=parts_of(self.lacks))
         return [judge_times(judged, text, parts, self.count, here)]
@@ -353,7 +333,7 @@ def measure_log(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Js
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exit(OfStep):
+class Exit(Kind):
     """``exit: {code: 0}`` or ``exit: {nonzero: true, stderr: "planted in the choice"}``."""
 
     kind: ClassVar[str] = "exit"
@@ -362,7 +342,6 @@ class Exit(OfStep):
     nonzero: bool = False
     stderr: str | list[str] | None = None
     stdout: str | list[str] | None = None
-    when: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, body: Any) -> "Exit":
@@ -373,10 +352,8 @@ class Exit(OfStep):
         check_specific(body, "stderr")
         return cls(**body)
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the code, then the texts."""
-        if not holds(self.when, here):
-            return [Judgement.not_applicable()]
         expected = "a non-zero exit code" if self.nonzero else f"exit code {self.code}"
         if facts.exit is None:
             return [Judgement.error("no child was spawned", expected=expected)]

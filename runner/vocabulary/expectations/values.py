@@ -4,15 +4,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from runner.core.conditions import Surroundings, holds
+from runner.core.conditions import Surroundings
 from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.protocol import Json, decode, encode
-from runner.vocabulary.expectations.base import OUTPUT, BadExpectation, text_of
-
-
-def _references(pairs: Mapping[str, Any]) -> tuple[str, ...]:
-    named = [str(other["ref"]) for other in pairs.values() if is_reference(other)]
-    return (*pairs, *named)
+from runner.vocabulary.expectations.base import NOT_MEASURED, BadExpectation, Kind, OfValue, text_of
 
 
 def is_reference(value: Any) -> bool:
@@ -22,10 +17,6 @@ def is_reference(value: Any) -> bool:
 
 _CHANGED = "changed"
 _MADE_EQUAL = "made equal"
-
-
-def _with_equality(facts: StepFacts, name: str, fact: Json) -> StepFacts:
-    return facts.with_measured(**{name: fact})
 
 
 def _others(value: Any) -> Iterator[tuple[str, Any]]:
@@ -57,7 +48,7 @@ def _changed(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Pairs:
+class _Pairs(Kind):
     """Named values with the values to compare. The two kinds differ in the expected result."""
 
     expects_equal: ClassVar[bool]
@@ -65,19 +56,22 @@ class _Pairs:
 
     @classmethod
     def parse(cls, body: Any) -> Self:
-        """Read the pairs."""
-        return cls(pairs=_checked(body))
+        """Read the pairs; raise ``BadExpectation`` for a value that is compared with itself."""
+        for name, other in body.items():
+            if is_reference(other) and other["ref"] == name:
+                raise BadExpectation(f"'{name}' is compared with itself", "name the result of another step", path=(name,))
+        return cls(pairs=dict(body))
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names on both sides."""
-        return _references(self.pairs)
+        return (*self.pairs, *(str(other["ref"]) for other in self.pairs.values() if is_reference(other)))
 
     def measurement(self) -> Mapping[str, Json] | None:
         """The worker sends plain values; it compares two named values itself."""
         return {"pairs": encode(dict(self.pairs))}
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge each pair."""
         return [_judge(name, other, facts, equal=self.expects_equal) for name, other in self.pairs.items()]
 
@@ -87,12 +81,12 @@ class _Pairs:
             fact = facts.measured[name]
             if is_reference(other):
                 changed = {**fact, "equal": not self.expects_equal, "why": "changed"}
-                yield Mutant(name=_CHANGED if self.expects_equal else _MADE_EQUAL, facts=_with_equality(facts, name, changed), leaf=name)
+                yield Mutant(name=_CHANGED if self.expects_equal else _MADE_EQUAL, facts=facts.with_measured(**{name: changed}), leaf=name)
             elif self.expects_equal:
                 for mutation, value in _others(decode(fact["value"])):
-                    yield Mutant(name=mutation, facts=_with_equality(facts, name, {"value": encode(value)}), leaf=name)
+                    yield Mutant(name=mutation, facts=facts.with_measured(**{name: {"value": encode(value)}}), leaf=name)
             else:
-                yield Mutant(name=_MADE_EQUAL, facts=_with_equality(facts, name, {"value": encode(other)}), leaf=name)
+                yield Mutant(name=_MADE_EQUAL, facts=facts.with_measured(**{name: {"value": encode(other)}}), leaf=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,18 +107,11 @@ class Differs(_Pairs):
     expects_equal: ClassVar[bool] = False
 
 
-def _checked(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    for name, other in body.items():
-        if is_reference(other) and other["ref"] == name:
-            raise BadExpectation(f"'{name}' is compared with itself", "name the result of another step", path=(name,))
-    return dict(body)
-
-
 def _judge(name: str, other: Any, facts: StepFacts, *, equal: bool) -> Judgement:
     literal = f"the value of {other['ref']}" if is_reference(other) else text_of(other)
     expected = f"{name} {'equal to' if equal else 'different from'} {literal}"
-    if facts.measured is None or name not in facts.measured:
-        return Judgement.error("nothing was measured", expected=expected, leaf=name)
+    if name not in facts.measured:
+        return Judgement.error(NOT_MEASURED, expected=expected, leaf=name)
     fact = facts.measured[name]
     if is_reference(other):
         if not fact["comparable"]:
@@ -216,37 +203,22 @@ def _bits(tensor: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Strides:
+class Strides(OfValue):
     """``strides: {output: [0, 1], contiguous: true}``."""
 
     kind: ClassVar[str] = "strides"
     mutations: ClassVar[tuple[str, ...]] = ("another stride", "another layout")
-    of: str = OUTPUT
     output: int | list[int] | None = None
     equals: list[int] | None = None
     contiguous: bool | str | None = None
-    when: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, body: Any) -> "Strides":
         """Read the arguments."""
         return cls(**body)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The name of the value."""
-        return (self.of,)
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """The worker sends the strides and formats of every tensor."""
-        return {"of": self.of}
-
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge each selected tensor. The judgement shows the first that fails."""
-        if not holds(self.when, here):
-            return [Judgement.not_applicable()]
-        if facts.measured is None:
-            return [Judgement.error("nothing was measured", expected=f"strides of {self.of}")]
         tensors = facts.measured["tensors"]
         chosen = self._chosen(len(tensors))
         if not chosen or max(chosen) >= len(tensors):
@@ -316,8 +288,8 @@ WEAK = "<weak>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dead:
-    """``dead: [function.weight]``."""
+class Dead(Kind):
+    """``dead: [function.weight]``. It names no value, because the step must not hold them: they are looked up once, as the case begins."""
 
     kind: ClassVar[str] = "dead"
     mutations: ClassVar[tuple[str, ...]] = ("still alive",)
@@ -328,23 +300,16 @@ class Dead:
         """Read the names."""
         return cls(objects=tuple(body))
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """None: the step must not hold these values. They are looked up once, at the beginning of the case."""
-        return ()
-
     def measurement(self) -> Mapping[str, Json] | None:
         """The worker collects garbage and checks its weak references."""
         return {"objects": list(self.objects)}
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge each object on its own. An object that never existed is an error."""
         return [self._judge(name, facts) for name in self.objects]
 
     def _judge(self, name: str, facts: StepFacts) -> Judgement:
         expected = f"{name} is freed"
-        if facts.measured is None:
-            return Judgement.error("nothing was measured", expected=expected, leaf=name)
         found = facts.measured[name]
         if not found["was"]:
             return Judgement.error(f"it did not exist at the beginning of the case: {found['type']}", expected=expected, leaf=name)
