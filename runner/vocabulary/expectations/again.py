@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 from runner.core.conditions import Surroundings
 from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Kind
+from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Conditional
 from runner.vocabulary.expectations.close import Close
 
 
@@ -141,7 +141,7 @@ def trouble(facts: StepFacts, expected: str) -> Judgement | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deterministic(Kind):
+class Deterministic(Conditional):
     """``deterministic: {runs: 5}``."""
 
     kind: ClassVar[str] = "deterministic"
@@ -191,7 +191,7 @@ def repeat_deterministic(arguments: Mapping[str, Any], again: Again) -> Json:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchInvariant(Kind):
+class BatchInvariant(Conditional):
     """``batch_invariant: {dim: 0, inputs: [0], sizes: [1, 4]}``."""
 
     kind: ClassVar[str] = "batch_invariant"
@@ -294,7 +294,7 @@ def _result_part(result: Any, dim: int, start: int, size: int, batch: int) -> An
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Poisoned(Kind):
+class Poisoned(Conditional):
     """``poisoned: true``, or ``poisoned: {when: {...}}``."""
 
     kind: ClassVar[str] = "poisoned"
@@ -351,7 +351,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidates(Kind):
+class Candidates(Conditional):
     """``candidates: {at_most: 4, min: 2, atol: 1e-2, rtol: 1e-2}``."""
 
     kind: ClassVar[str] = "candidates"

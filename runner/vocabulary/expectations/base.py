@@ -30,15 +30,11 @@ class BadExpectation(Exception):
         self.column = column
 
 
-NOT_MEASURED = "nothing was measured"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """What kinds of expectation share. By itself one names no value, and judges facts that every step has."""
 
+    __slots__ = ()
     kind: ClassVar[str]
-    when: Mapping[str, Any] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -50,11 +46,9 @@ class Kind:
         return None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge the facts where ``when`` holds, and what the worker was asked for was measured."""
-        if not holds(self.when, here):
-            return [Judgement.not_applicable()]
+        """Judge the facts, where what the worker was asked for was measured."""
         if facts.measured is None and self.measurement() is not None:
-            return [Judgement.error(NOT_MEASURED, expected=self.kind)]
+            return [Judgement.error("nothing was measured", expected=self.kind)]
         return self.judged(facts, here)
 
     def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
@@ -62,9 +56,10 @@ class Kind:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded(Kind):
     """What is expected of something that the worker sends of a step only when it is asked for; no value is named."""
+
+    __slots__ = ()
 
     def measurement(self) -> Mapping[str, Json] | None:
         """Ask for it; there is nothing to choose."""
@@ -72,7 +67,18 @@ class Recorded(Kind):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfValue(Kind):
+class Conditional(Kind):
+    """A kind with ``when``."""
+
+    when: Mapping[str, Any] | None = None
+
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge the facts where ``when`` holds."""
+        return Kind.judge(self, facts, here) if holds(self.when, here) else [Judgement.not_applicable()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfValue(Conditional):
     """What is expected of one named value."""
 
     of: str = OUTPUT

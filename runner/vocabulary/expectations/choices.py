@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from runner.core.conditions import Surroundings
 from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.tuning import TALLIED, Tuning, Tunings
-from runner.vocabulary.expectations.base import COUNT_MUTATIONS, BadExpectation, Kind, count_mutants, judge_count, parse_count
+from runner.vocabulary.expectations.base import COUNT_MUTATIONS, BadExpectation, Conditional, count_mutants, judge_count, parse_count
 from runner.vocabulary.expectations.compilation import AT_LEAST_ONE, check_counts
 
 _SHOWN = 20
@@ -15,7 +15,7 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choices(Kind):
+class Choices(Conditional):
     """``choices: {backend: CK, of: gemm, tuned: 2, timed: {min: 1}, failed: 0, won: 1}``; each count holds for each operation."""
 
     kind: ClassVar[str] = "choices"

@@ -14,7 +14,7 @@ from runner.core.conditions import Surroundings
 from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.protocol import Json
 from runner.vocabulary.expectations import calibrated, close_rules
-from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Kind
+from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Conditional
 from runner.vocabulary.expectations.close_measure import (
     bits,
     describe,
@@ -35,7 +35,7 @@ _MOST_REASONS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Close(Kind):
+class Close(Conditional):
     """``close: {to: eager}``, ``close: {to: eager, atol: 1e-2, rtol: 1e-2}``, ``close: {to: first, exact: true}``."""
 
     kind: ClassVar[str] = "close"

@@ -8,7 +8,15 @@ from typing import Any, ClassVar, Self
 from runner.core.conditions import Surroundings
 from runner.core.expectation import Judgement, Mutant, Status, StepFacts
 from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import COUNT_MUTATIONS, BadExpectation, Recorded, check_count, count_mutants, judge_count
+from runner.vocabulary.expectations.base import (
+    COUNT_MUTATIONS,
+    BadExpectation,
+    Conditional,
+    Recorded,
+    check_count,
+    count_mutants,
+    judge_count,
+)
 from runner.vocabulary.expectations.filecheck import ALL, COMMENTED_OUT, WHOLE, FileCheck
 from runner.vocabulary.expectations.texts import (
     TEXT_MUTATIONS,
@@ -51,7 +59,7 @@ def checks_mutants(checks: FileCheck, text: str, here: Surroundings, changed: Ca
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Events(Recorded):
+class Events(Recorded, Conditional):
     """What is expected of events of a step that have a reason: ``{count: 1, reason: {contains: TEXT}}``. A kind of them is a subclass."""
 
     kind: ClassVar[str]
@@ -149,7 +157,7 @@ _OF_CHECKS = tuple(name for name in FileCheck.mutations if name not in (COMMENTE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guards(Recorded):
+class Guards(Recorded, Conditional):
     """``guards: {contains: "L['x'].size()[0]", checks: "CHECK-NOT: DUPLICATE"}``."""
 
     kind: ClassVar[str] = "guards"
@@ -276,7 +284,7 @@ Graph = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphOfStage(Recorded):
+class GraphOfStage(Recorded, Conditional):
     """``graph: {stage: post_grad, ops: {aten.mm.default: 1}, checks: "CHECK: aten.mm"}``."""
 
     kind: ClassVar[str] = "graph"
@@ -445,7 +453,7 @@ COUNTS = ("launched", *KINDS, "compiled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kernels(Recorded):
+class Kernels(Recorded, Conditional):
     """``kernels: {launched: 1, compiled: 1}``, or by kind: ``kernels: {fused: 1, extern: 0}``."""
 
     kind: ClassVar[str] = "kernels"

@@ -9,7 +9,7 @@ from runner.core.conditions import Surroundings, choose
 from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.protocol import Json
 from runner.core.targets import TARGETS
-from runner.vocabulary.expectations.base import COUNT_MUTATIONS, BadExpectation, Recorded, count_mutants, judge_count, text_of
+from runner.vocabulary.expectations.base import COUNT_MUTATIONS, BadExpectation, Conditional, Recorded, count_mutants, judge_count, text_of
 from runner.vocabulary.expectations.compilation import check_counts
 from runner.vocabulary.offline import KERNEL, RESOURCES, NotReported, of_compiler, with_amount
 
@@ -27,7 +27,7 @@ TARGET = "target"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resources(Recorded):
+class Resources(Recorded, Conditional):
     """``resources: {registers: {max: 64}, spills: 0, shared: {max: target}}``."""
 
     kind: ClassVar[str] = "resources"

@@ -10,7 +10,16 @@ from runner.core.diagnostics import unknown
 from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.observation import Raised, SpyCalls
 from runner.core.protocol import Json, decode, encode
-from runner.vocabulary.expectations.base import COUNT_MUTATIONS, BadExpectation, Kind, check_count, count_mutants, judge_count, text_of
+from runner.vocabulary.expectations.base import (
+    COUNT_MUTATIONS,
+    BadExpectation,
+    Conditional,
+    Kind,
+    check_count,
+    count_mutants,
+    judge_count,
+    text_of,
+)
 from runner.vocabulary.expectations.values import same
 
 
@@ -145,7 +154,7 @@ def _with_files(facts: StepFacts, number: float) -> StepFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Runs(Kind):
+class Runs(Conditional):
     """``runs: {}``."""
 
     kind: ClassVar[str] = "runs"
@@ -227,7 +236,7 @@ _AT_LEAST_ONE = {"min": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calls(Kind):
+class Calls(Conditional):
     """``calls: {of: order, where: {same: true}, count: 1}``."""
 
     kind: ClassVar[str] = "calls"

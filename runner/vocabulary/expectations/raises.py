@@ -9,7 +9,7 @@ from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.matching.patterns import check_pattern, search
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.observation import Cause
-from runner.vocabulary.expectations.base import BadExpectation, Kind, text_of
+from runner.vocabulary.expectations.base import BadExpectation, Conditional, text_of
 
 _ANOTHER = "another.Error"
 _ANOTHER_TEXT = "something else went wrong"
@@ -35,7 +35,7 @@ class WantedCause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Raises(Kind):
+class Raises(Conditional):
     """``raises: {type: RuntimeError, match: "after Dynamo Freezing", cause: {type: KeyError}}``."""
 
     kind: ClassVar[str] = "raises"

@@ -15,7 +15,7 @@ from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import (
     COUNT_MUTATIONS,
     BadExpectation,
-    Kind,
+    Conditional,
     OfValue,
     Recorded,
     check_count,
@@ -293,7 +293,7 @@ STDERR = "<stderr>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Log(Recorded):
+class Log(Recorded, Conditional):
     """``log: {contains: planted crash}``."""
 
     kind: ClassVar[str] = "log"
@@ -333,7 +333,7 @@ def measure_log(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Js
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exit(Kind):
+class Exit(Conditional):
     """``exit: {code: 0}`` or ``exit: {nonzero: true, stderr: "planted in the choice"}``."""
 
     kind: ClassVar[str] = "exit"

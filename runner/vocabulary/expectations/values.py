@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 from runner.core.conditions import Surroundings
 from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.protocol import Json, decode, encode
-from runner.vocabulary.expectations.base import NOT_MEASURED, BadExpectation, Kind, OfValue, text_of
+from runner.vocabulary.expectations.base import BadExpectation, Kind, OfValue, text_of
 
 
 def is_reference(value: Any) -> bool:
@@ -111,7 +111,7 @@ def _judge(name: str, other: Any, facts: StepFacts, *, equal: bool) -> Judgement
     literal = f"the value of {other['ref']}" if is_reference(other) else text_of(other)
     expected = f"{name} {'equal to' if equal else 'different from'} {literal}"
     if name not in facts.measured:
-        return Judgement.error(NOT_MEASURED, expected=expected, leaf=name)
+        return Judgement.error("nothing was measured", expected=expected, leaf=name)
     fact = facts.measured[name]
     if is_reference(other):
         if not fact["comparable"]:
