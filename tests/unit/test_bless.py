@@ -16,8 +16,9 @@ from runner.core.observation import Ending
 from runner.execute.base import Execution, Job
 from runner.language.load import load
 from runner.language.read import schema
+from runner.language.read.document import Document
 from runner.language.read.source import read
-from runner.language.text_edits import CannotEdit
+from runner.language.text_edits import CannotEdit, patch
 from runner.run.blessing.blessing import edited
 from runner.run.blessing.claims import (
     Cell,
@@ -167,16 +168,6 @@ def test_cases_of_one_line_are_told_apart_by_the_fewest_keys_of_the_matrix(value
 def test_values_of_the_matrix_that_no_template_can_name_are_not_written() -> None:
     with pytest.raises(NotBlessed, match="no one or two of its keys"):
         expression([Column(here=HERE, cells=(Cell({"s": "a' or '"}, 1), Cell({"s": [1]}, 2)), is_recorded=True)])
-
-
-@pytest.mark.nightly(reason="it runs cases, as the other tests of patches do")
-def test_what_a_matrix_cannot_say_is_not_blessed(runs: Runs, bless: Bless) -> None:
-    runs.write(SPEC.replace("cache_miss: 1}", "cache_miss: {max: 1}}"))
-    runs.record("red", lambda name: misses(2 if "dynamic=true" in name else 1))
-    code, patch, note = bless("red")
-    assert (code, patch) == (ExitCode.FAILED, "")
-    assert "not blessed: area/one[backend=cpu,dynamic=true,dtype=float32]" in note
-    assert "cases of one matrix need different ranges" in note
 
 
 def test_cases_that_no_run_has_keep_their_claim_under_the_smallest_condition(runs: Runs, bless: Bless) -> None:
@@ -414,3 +405,73 @@ def test_text_of_a_run_stays_text_of_one_directive(own: str, tmp_path: Path) -> 
             assert {**after.data, "expect": 0} == {**before.data, "expect": 0}
             assert after.data["expect"][0] == before.data["expect"][0]
             assert len(after.data["expect"]) == 2
+
+
+# -- files in many forms: the patch changes the claim alone ----------------------------------------------------------------
+
+CLAIM = "  - counter: {inductor.fxgraph_cache_miss: 1}   # why one\n"
+FORMS = {
+    "block": (
+        "  - counter:\n      inductor.fxgraph_cache_hit: 0   # none\n      inductor.fxgraph_cache_miss: 1\n",
+        "  - counter:\n      inductor.fxgraph_cache_hit: 0   # none\n      inductor.fxgraph_cache_miss: 2\n",
+    ),
+    "one key a line, in braces": (
+        "  - counter: {\n      inductor.fxgraph_cache_hit: 0,\n      inductor.fxgraph_cache_miss: 1,  # why\n    }\n",
+        "  - counter: {\n      inductor.fxgraph_cache_hit: 0,\n      inductor.fxgraph_cache_miss: 2,  # why\n    }\n",
+    ),
+    "a range": ("  - counter: {inductor.fxgraph_cache_miss: {min: 1, max: 1}}\n", "  - counter: {inductor.fxgraph_cache_miss: 2}\n"),
+    "conditions": (
+        "  - counter: {inductor.fxgraph_cache_miss: [{when: {device: cuda}, value: 5}, {when: {device: cpu}, value: 1}]}\n",
+        "  - counter: {inductor.fxgraph_cache_miss: [{when: {device: cuda}, value: 5}, {when: {device: cpu}, value: 2}]}\n",
+    ),
+    "a template": (
+        '  - counter: {inductor.fxgraph_cache_miss: "{{ 1 if dynamic else 1 }}"}\n',
+        "  - counter: {inductor.fxgraph_cache_miss: 2}\n",
+    ),
+    "tabs": (
+        "  - counter:\t{inductor.fxgraph_cache_miss:\t1}\t# why\there\n",
+        "  - counter:\t{inductor.fxgraph_cache_miss:\t2}\t# why\there\n",
+    ),
+    "no last line end": ("  - counter: {inductor.fxgraph_cache_miss: 1}", "  - counter: {inductor.fxgraph_cache_miss: 2}"),
+}
+
+
+QUICK = ("block", "a template", "tabs", "no last line end")
+LATER = pytest.mark.nightly(reason="a third of a second each; three forms run each time")
+
+
+@pytest.mark.parametrize("form", [form if form in QUICK else pytest.param(form, marks=LATER) for form in FORMS])
+def test_the_claim_changes_and_its_form_stays(runs: Runs, bless: Bless, form: str) -> None:
+    before, after = FORMS[form]
+    text = SPEC.replace("backends: [cpu]", "backends: [cpu, cuda]") if form == "conditions" else SPEC
+    runs.write(text.replace(CLAIM, before))
+    assert runs.record("a", lambda _: misses(2)) == ExitCode.FAILED
+    assert applied(runs, bless("a")[1]) == text.replace(CLAIM, after)
+
+
+def test_a_value_on_several_lines_is_refused(runs: Runs, bless: Bless) -> None:
+    runs.write(SPEC.replace(CLAIM, "  - counter:\n      inductor.fxgraph_cache_miss:\n        max: 1\n"))
+    runs.record("a", lambda _: misses(2))
+    code, patch, note = bless("a")
+    assert (code, patch) == (ExitCode.FAILED, "")
+    assert "the value stands on several lines: change it by hand" in note
+
+
+def test_line_ends_of_another_system_stay(runs: Runs, bless: Bless) -> None:
+    text = SPEC.replace("\n", "\r\n").encode()
+    runs.spec.write_bytes(text)
+    runs.record("a", lambda _: misses(2))
+    assert bless("a", "--write")[0] == ExitCode.OK
+    assert runs.spec.read_bytes() == text.replace(b"cache_miss: 1}", b"cache_miss: 2}")
+
+
+def test_a_file_in_a_folder_with_a_blank_is_patched_by_both_programs(tmp_path: Path) -> None:
+    path = tmp_path / "own specs" / "one.yaml"
+    path.parent.mkdir()
+    path.write_text(SPEC, encoding="utf-8")
+    document = Document(path=path, file="own specs/one.yaml", content=SPEC.encode(), data={}, marks={}, key_marks={})
+    text = patch(document, SPEC.replace("cache_miss: 1}", "cache_miss: 2}"))
+    for command in (["git", "apply", "--check", "-"], ["patch", "-p1"]):
+        done = subprocess.run(command, input=text.encode(), capture_output=True, check=False, timeout=60, cwd=tmp_path)
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+    assert "cache_miss: 2}" in path.read_text(encoding="utf-8")
