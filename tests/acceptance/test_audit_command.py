@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from runner.core.exit_codes import ExitCode
-from runner.language.read import schema
 from tests.called import called
 from tests.fakes import prestarted
 
@@ -106,29 +105,6 @@ def test_a_recorded_run(place: Place) -> None:
     assert lines[-1].startswith("score 7")
     assert ", 2 survived, 1 with a written reason, 1 stale reasons" in lines[-1]
     assert place.audit() == (code, out, err), "the latest run is the one that is meant"
-
-
-def test_as_json(place: Place) -> None:
-    code, out, _ = place.audit("latest", "--json")
-    report = json.loads(out)
-    assert schema.describe(report, "audit") == []
-    assert code == ExitCode.FAILED
-    assert [(found["case"], found["mutant"], found["reason"]) for found in report["survivors"]] == [
-        ("blind[backend=host,at=7]", "another type", None),
-        ("blind[backend=host,at=8]", "another type", None),
-    ]
-    assert [found["reason"] for found in report["excused"]] == ["each python has its own"]
-    assert [found["mutant"] for found in report["stale"]] == ["one more"]
-    assert report["controls"] == []
-    assert report["killed"] + len(report["survivors"]) + len(report["excused"]) == report["applicable"]
-
-
-def test_what_is_selected_alone_counts(place: Place) -> None:
-    code, out, _ = place.audit("latest", "--select", "sound*", "--select", "excused*")
-    assert code == ExitCode.OK, out
-    code, _, err = place.audit("latest", "--select", "nothing")
-    why = "no case was executed, or none is selected; 'list' shows the cases and why they cannot run here"
-    assert (code, err) == (ExitCode.NOTHING, f"nothing was audited: {why}\n")
 
 
 def test_files_are_run_with_their_controls(place: Place) -> None:

@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import os
 import sys
 import types
 from collections.abc import Callable
@@ -15,12 +14,10 @@ from runner.cli.commands import doctor
 from runner.core.exit_codes import ExitCode
 from runner.core.options import DoctorOptions
 from runner.language.read import schema
-from runner.run import machine_report
-from runner.run.machine_report import WorkerReport, ask_generators
+from runner.run.machine_report import WorkerReport
 from runner.system.installed_torch import installed_torch
 from runner.worker.torch_compat import ck_generators
 from tests import ck_stand_in
-from tests.fakes import environment, program
 from tests.json_schemas import validator_of
 
 INSTALLED = installed_torch()
@@ -117,15 +114,6 @@ def test_a_profile_has_a_row(
 # -- processes with torch -----------------------------------------------------------------------------------------------
 
 
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **of_package: Any) -> machine_report.GeneratorReport:
-    ck_stand_in.make(tmp_path / "site", INSTALLED.root, **of_package)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")]))
-    return ask_generators()
-
-
-SLOW = pytest.mark.nightly(reason="each imports torch; test_the_generators_of_a_made_up_torch always runs the same code")
-
-
 @pytest.fixture
 def made_up_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stand-ins for the modules of torch that generators are asked through; they turn an ImportError into nothing, as torch does."""
@@ -187,19 +175,3 @@ def test_the_generators_of_a_made_up_torch(
         for name in set(sys.modules) - before:
             del sys.modules[name]
     assert found == {"inductor": "", "counts": counts, "reasons": reasons}
-
-
-@SLOW
-@pytest.mark.torch
-def test_the_whole_command(tmp_path: Path, specs: Path) -> None:
-    """Composable Kernel without its generated header, beside a torch for the CPU: a problem and exit 1; other checks are printed too."""
-    ck_stand_in.make(tmp_path / "site", INSTALLED.root, without=["ck/config.h"])
-    variables = environment() | {"PYTHONPATH": str(tmp_path / "site"), "NO_COLOR": "1"}
-    done = program("doctor", specs, env=variables)
-    assert done.returncode == ExitCode.FAILED, done.stdout + done.stderr
-    assert "problem the header ck/config.h is not in" in done.stdout
-    assert "composablekernel-dev" in done.stdout
-    assert "a worker imports torch and reports the facts of the machine" in done.stdout
-    assert "  runs    cpu: " in done.stdout
-    assert done.stdout.rstrip().splitlines()[-1].startswith("1 problem, ")
-    assert "\x1b" not in done.stdout

@@ -79,13 +79,6 @@ def test_a_flaky_case_keeps_both_attempts(retried, name, first):
         assert "this is" in (retried.out / folder / "stdout.txt").read_text()
 
 
-def test_nothing_runs_beside_what_is_run_again(retried):
-    """Each of the two fails as long as it sees the other."""
-    for name in CROWDED:
-        assert "it is crowded" in retried.results[name].reason
-        assert retried.results[name].attempts[1].outcome is Outcome.PASS
-
-
 def test_what_never_passes_is_its_first_failure(retried):
     result = retried.results[ALWAYS]
     assert [attempt.outcome for attempt in result.attempts] == [Outcome.FAIL, Outcome.CRASH, Outcome.CRASH]

@@ -73,11 +73,3 @@ def test_the_reports_show_the_stack(out, results):
     assert "in wait_in_c" in error.text
     assert int(cases[str(results["c"].case_id)]._elem.get("line")) == results["c"].position.line
     assert "\x1b" not in (out / "junit.xml").read_text()
-
-
-@pytest.mark.parametrize(("factor", "least"), [("0.25", 0.5), ("2", 4)])
-def test_the_deadline_of_a_spec_is_multiplied(tmp_path, factor, least):
-    prestarted_program("run", SPEC, "--select", "*way=python*", "--timeout-factor", factor, "--out", tmp_path / "out")
-    (result,) = read_run(tmp_path / "out" / "run.jsonl").results
-    assert result.outcome is Outcome.TIMEOUT
-    assert least <= result.seconds < 60  # test_attempts_in_run.py has the deadlines themselves

@@ -23,7 +23,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 from runner.core.outcomes import JUnitTag, Outcome
 from runner.record.journal import read_run, totals
 from tests.called import called
-from tests.fakes import ROOT, environment, line_with, prestarted, prestarted_program, program
+from tests.fakes import ROOT, environment, line_with, prestarted, prestarted_program
 from tests.ran import Ran
 
 pytestmark = pytest.mark.torch
@@ -119,32 +119,6 @@ def test_the_reason_is_told_in_one_line(judged, name):
     assert "\n" not in reason
 
 
-def test_the_stack_of_a_hang_and_of_a_crash_is_kept(judged):
-    hang, crash = judged.results["host-timeout[backend=host]"], judged.results["host-crash[backend=host,way=segv]"]
-    for result, words in ((hang, "in hang_for_ever"), (crash, "Segmentation fault")):
-        text = (judged.out / result.folder / "stderr.txt").read_text()
-        assert words in text
-        assert words in result.stderr
-        assert ".yaml" in text
-    assert 3 <= hang.seconds < 60
-
-
-def test_each_case_has_a_folder_of_its_own_with_its_plan(judged):
-    folders = [result.folder for result in judged.results.values() if result.folder]
-    assert len(set(folders)) == len(folders) == len(OUTCOMES) - 1
-    for result in judged.results.values():
-        if result.folder:
-            plan = json.loads((judged.out / result.folder / "plan.json").read_text())
-            assert plan["id"] == result.case_id
-
-
-def test_a_recorded_observation_is_strict_json_and_its_code_is_there(judged):
-    folder = judged.out / judged.results["pass[backend=cpu]"].folder
-    facts = json.loads((folder / "observation.json").read_text(), parse_constant=pytest.fail)
-    assert facts["steps"][0]["code"] == 1
-    assert "cpp_fused" in (folder / "code-0-0.txt").read_text()
-
-
 # -- reports --------------------------------------------------------------------------------------------------------
 
 
@@ -180,15 +154,6 @@ def test_the_journal_has_a_head_and_a_foot(judged):
     assert (found.footer.exit_code, found.footer.interrupted) == (1, False)
     counts = {name: count for name, count in totals(found.results).items() if count}
     assert counts == Counter(outcome.label for outcome in OUTCOMES.values())
-
-
-def test_results_go_to_stdout_and_progress_to_stderr(judged):
-    assert judged.last_line.startswith(EXECUTED)
-    # a start that takes long has lines of its own
-    progress = [line for line in judged.stderr.splitlines() if f"/{len(OUTCOMES)} " in line and "ended; starting torch" not in line]
-    assert len(progress) == len(OUTCOMES)
-    assert "\x1b" not in judged.stdout + judged.stderr
-    assert "Traceback" not in judged.stderr
 
 
 def test_the_repro_command_runs_that_case_and_fails_the_same_way(judged, tmp_path):
@@ -457,20 +422,6 @@ def test_an_interrupt_while_torch_is_imported_ends_everything_too(tmp_path):
     ran = Ran(out, 130, stdout, stderr)
     assert set(ran.outcomes.values()) == {Outcome.NOT_RUN}
     assert set(junit_cases(ran)) == set(ran.outcomes)
-
-
-def test_a_torch_that_cannot_be_imported_is_told(tmp_path):
-    (tmp_path / "torch").mkdir()
-    (tmp_path / "torch" / "version.py").write_text("__version__ = '2.13.0'\n")
-    (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('libmissing.so: no such file')\n")
-    variables = environment()
-    variables["PYTHONPATH"] = f"{tmp_path}:{variables['PYTHONPATH']}"
-    for _ in range(2):
-        done = program("run", JUDGED / "host-pass.yaml", "--out", tmp_path / "out", env=variables)
-        assert done.returncode == 2
-        assert "libmissing.so: no such file" in done.stderr
-    (case,) = [case for suite in JUnitXml.fromfile(str(tmp_path / "out" / "junit.xml")) for case in suite]
-    assert (case.name, case.result[0].type) == ("run", "truncated")
 
 
 def test_a_killed_run_leaves_no_process_and_can_be_resumed(tmp_path):

@@ -65,11 +65,6 @@ def test_every_spec_is_known(embedded: Ran) -> None:
     assert set(IN_CI) == set(embedded.results), embedded.done.stderr
 
 
-@pytest.mark.nightly(reason="imports torch for one case; test_service_processes::test_a_server_that_died_is_a_problem always runs")
-def test_a_case_that_kills_its_server_is_an_error(tmp_path: Path) -> None:
-    test_what_the_server_saw_decides(Ran(tmp_path / "out", SPECS / f"{KILLED}.yaml"), KILLED)
-
-
 @pytest.mark.parametrize("name", IN_CI)
 def test_what_the_server_saw_decides(embedded: Ran, name: str) -> None:
     outcome, reason = OUTCOMES[name]
@@ -82,16 +77,6 @@ def test_the_workers_own_facts_would_have_held(embedded: Ran) -> None:
     """A refused connection is a miss and a put in torch's statistics: they alone would have passed."""
     verdicts = embedded.results["connection-refused"].verdicts
     assert {verdict.status.value for verdict in verdicts if verdict.kind in ("remote_cache", "close", "proof")} == {"held"}
-
-
-def test_what_the_server_answered_is_recorded(embedded: Ran) -> None:
-    assert embedded.service("remote-cache-hit") == {
-        "name": "redis",
-        "answered": {"GET": 2, "SET": 1},
-        "foreign": 0,
-        "problem": "",
-    }
-    assert embedded.service("connection-refused")["answered"] == {}
 
 
 def test_no_password_is_recorded(embedded: Ran) -> None:

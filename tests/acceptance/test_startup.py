@@ -101,26 +101,6 @@ def test_torch_is_not_imported(arguments: str, code: ExitCode, program: Program)
     assert not (program.folder / "out").exists()
 
 
-def test_help_imports_next_to_nothing(program: Program) -> None:
-    program("--help")
-    small = {
-        "runner",
-        "runner.cli",
-        "runner.cli.parser",
-        "runner.cli.table",
-        "runner.core",
-        "runner.core.exit_codes",
-        "runner.core.options",
-        "runner.core.outcomes",
-        "runner.system",
-        "runner.system.search_path",
-        "runner.system.output",
-        "runner.core.escaping",
-    }
-    assert {name for name in program.modules if name.startswith("runner")} == small
-    assert not program.modules & {"yaml", "jsonschema", "jinja2", "junit_xml"}
-
-
 # -- exit codes and output ------------------------------------------------------------------------------------------
 
 

@@ -96,29 +96,3 @@ def test_a_pass_that_is_waived_fails_the_run_and_says_what_to_remove(tmp_path: P
     (failure,) = junit_of(tmp_path)[PASSES]
     assert isinstance(failure, Failure)
     assert (failure.type, failure.message) == ("xpass", reason)
-
-
-def test_a_waiver_that_is_over_or_names_another_failure_excuses_nothing(tmp_path: Path) -> None:
-    over, second = WAIVERS.split("  - cases: host-crash")
-    text = over.replace("2999-12-31", "2026-01-31") + "  - cases: host-crash" + second.replace("SIGSEGV", "SIGABRT")
-    code, stdout, stderr, run = ran(tmp_path, text, FAILS, CRASHES, PASSES)
-    assert code == 1
-    known = tmp_path / "known.yaml"
-    void = "ended on 2026-01-31 and is void"
-    assert f"warning: {known}:2:5: the waiver of 'host-fail*' {void}: https://example.org/issues/1" in stderr
-    found = {str(result.case_id): result for result in run.results}
-    assert {name: result.outcome.label for name, result in found.items()} == {FAILS: "FAIL", CRASHES: "CRASH", PASSES: "PASS"}
-    assert found[FAILS].reason.endswith(f"; the waiver at {known}:2:5 {void}")
-    assert found[CRASHES].reason.endswith(f"; the waiver at {known}:8:5 names another failure")
-    assert found[FAILS].reason in stdout
-    assert found[CRASHES].reason in stdout
-
-
-@pytest.mark.parametrize("command", ["run", "validate"])
-def test_a_wrong_file_runs_nothing(tmp_path: Path, command: str) -> None:
-    (tmp_path / "known.yaml").write_text(WAIVERS.replace("type: crash", "type: error"))
-    out = ["--out", tmp_path / "out"] if command == "run" else []
-    done = called(command, JUDGED / "host-pass.yaml", "--waivers", tmp_path / "known.yaml", *out)
-    assert done.returncode == 2
-    assert "known.yaml:9:21: an error cannot be waived" in (done.stderr if command == "run" else done.stdout)
-    assert not (tmp_path / "out").exists()

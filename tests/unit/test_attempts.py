@@ -80,26 +80,6 @@ def test_retries_end_with_the_first_pass_or_when_they_are_used_up(outcomes, done
     assert RETRIES.remaining([]) == 1
 
 
-@pytest.mark.parametrize("outcome", [PASS, FAIL, XFAIL, XPASS, CRASH])
-def test_what_is_repeated_is_run_so_often_whatever_comes(outcome):
-    assert [REPEAT.is_done(attempts(*[outcome] * count)) for count in (1, 2, 3, 4)] == [False, False, True, True]
-    assert [REPEAT.remaining(attempts(*[outcome] * count)) for count in (0, 1, 3, 4)] == [3, 2, 0, 0]
-    assert REPEAT.bound == "3"
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"retries": 1, "repeat": 2, "fail_fast": False}, "--retries 1 with --repeat 2"),
-        ({"retries": 3, "repeat": 1, "fail_fast": True}, "--retries 3 with --fail-fast"),
-    ],
-)
-def test_what_contradicts_itself_is_refused(options, words):
-    with pytest.raises(UsageError, match=words) as caught:
-        Policy.of(**options)
-    assert "use one of them" in str(caught.value)
-
-
 # -- what they come to ----------------------------------------------------------------------------------------------
 
 FOLDED = [
@@ -215,3 +195,16 @@ def test_an_attempt_keeps_what_speaks_against_it_and_what_it_printed():
     assert failed.stdout.endswith("end")
     assert len(failed.stdout) == 16_000
     assert (passed.outcome, passed.folder, passed.verdicts, passed.stdout, passed.stderr) == (PASS, "cases/00002", (), "", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"retries": 1, "repeat": 2, "fail_fast": False}, "--retries 1 with --repeat 2"),
+        ({"retries": 3, "repeat": 1, "fail_fast": True}, "--retries 3 with --fail-fast"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(options, words):
+    with pytest.raises(UsageError, match=words) as caught:
+        Policy.of(**options)
+    assert "use one of them" in str(caught.value)

@@ -14,8 +14,8 @@ from runner.core.case import CaseId
 from runner.core.diagnostics import Position
 from runner.core.expectation import Status
 from runner.core.outcomes import Outcome
-from runner.core.results import Attempt, CaseResult, Verdict
-from runner.report.console import BLOCK_LIMIT, print_report, wants_bar, wants_color
+from runner.core.results import CaseResult, Verdict
+from runner.report.console import print_report, wants_bar, wants_color
 from runner.report.excerpts import Excerpts, excerpt
 
 AT = Position(file="specs/area/one.yaml", line=12, column=9)
@@ -69,16 +69,6 @@ def test_no_outcome_but_pass_goes_unsaid(outcome: Outcome) -> None:
     assert ("area/one[" in text) != grouped
 
 
-def test_the_stack_of_a_timeout_is_shown_once() -> None:
-    stack = 'Current thread 0x1 (most recent call first):\n  File "a.yaml", line 3 in f'
-    verdict = replace(COUNTER, kind="timeout", status=Status.ERROR, detail=f"Python stack:\n{stack}")
-    timed_out = result(outcome=Outcome.TIMEOUT, verdicts=(verdict,), stderr=f"first words\n{stack}\nlast words\n")
-    text = reported(timed_out)
-    assert text.count("line 3 in f") == 1
-    assert "stderr ends:\n    first words\n    last words\n" in text
-    assert "stderr ends" not in reported(replace(timed_out, stderr=f"{stack}\n"))
-
-
 def test_the_last_line_counts_what_was_executed() -> None:
     results = [result(number, outcome) for number, outcome in enumerate(Outcome)]
     last = reported(*results, selected=120).splitlines()[-1]
@@ -109,33 +99,6 @@ def test_nothing_of_a_case_drives_the_terminal(field: str, color: bool) -> None:
         assert "owned" not in text
 
 
-def test_a_huge_case_does_not_flood_the_terminal() -> None:
-    huge = "x" * 1_000_000
-    text = reported(result(outcome=Outcome.CRASH, stderr=huge, reason=huge, verdicts=(replace(COUNTER, detail=huge),)))
-    assert len(text) < BLOCK_LIMIT + 3_000
-    assert "repro: torch-conformance repro" in text
-
-
-@pytest.mark.parametrize("lets_pass", [False, True])
-def test_a_flaky_case_is_shown_whether_it_may_pass_or_not(lets_pass: bool) -> None:
-    attempt = Attempt(outcome=Outcome.PASS, reason="", failure_type="", seconds=0.5, isolation="fork", folder="cases/00009")
-    failed = replace(attempt, outcome=Outcome.FAIL, reason="not at first", folder="cases/00001", verdicts=(COUNTER,))
-    text = reported(result(outcome=Outcome.FLAKY, attempts=(failed, attempt)), lets_flaky_pass=lets_pass)
-    assert (
-        "it did not hold\n"
-        "attempt 1 in cases/00001, 0.5s: FAIL: not at first\n"
-        "specs/area/one.yaml:12:9: counter failed\n"
-        "  expected: hit 1\n"
-        "  observed: hit 0\n"
-        "    def call(args):\n"
-        "        pass\n"
-        "attempt 2 in cases/00009, 0.5s: PASS\n"
-    ) in text
-    assert "      1  FLAKY\n" in text
-    assert ("do not fail this run (--flaky pass)" in text) is lets_pass
-    assert "--flaky pass" not in reported(result(outcome=Outcome.FAIL), lets_flaky_pass=lets_pass)
-
-
 @pytest.mark.parametrize(
     ("environ", "color", "bar"),
     [
@@ -154,30 +117,6 @@ def test_a_terminal_is_used_as_its_user_says(environ: Mapping[str, str], color: 
 
 
 # Where to look further.
-
-SHOWN = {
-    "summary": "Rows are padded",
-    "options": ("config.freezing: true", "compile.dynamic: false"),
-    "folder": "cases/00003",
-    "code": ("code-0-0.txt", "code-1-0.txt"),
-}
-
-
-def test_a_failure_names_its_claim_its_options_its_folder_and_its_code() -> None:
-    block = (
-        "FAIL  'area/one[backend=cpu,n=0]'\n"
-        "claim: Rows are padded\n"
-        "specs/area/one.yaml:12:9: counter failed\n"
-        "  expected: hit 1\n"
-        "  observed: hit 0\n"
-        "    def call(args):\n"
-        "        pass\n"
-        "options: config.freezing: true, compile.dynamic: false\n"
-        "folder: reports/x/cases/00003\n"
-        "generated code, in that folder: code-0-0.txt, code-1-0.txt\n"
-        "repro: "
-    )
-    assert block in reported(result(reason=COUNTER.message, **SHOWN), folder=Path("reports/x"))
 
 
 def test_the_stack_of_a_crash_is_shown_once() -> None:

@@ -10,7 +10,6 @@ import yaml
 
 from tests.fakes import ROOT, environment, program
 from tests.fences import Fence, fences
-from tools.faults.corpus import WITHOUT_SPEC, Why
 
 PAGE = ROOT / "docs" / "reference" / "defects.md"
 SPECS = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in (ROOT / "specs" / "defects").glob("[!_]*.yaml")}
@@ -20,8 +19,6 @@ WAIVERS = [
     if waiver["cases"].startswith("defects/")
 ]
 PROGRAMS = [fence for fence in fences(PAGE) if fence.mark == "program"]
-LINES = 15
-"""How long a program of the page may be, blank lines aside."""
 _SECTION = re.compile(r"^### `(?P<name>[^`]+)`\n\n\[#(?P<issue>\d+)\]\((?P<link>\S+)\)", re.MULTILINE)
 
 
@@ -42,22 +39,6 @@ def test_each_spec_has_one_waiver_of_its_own_case_and_issue() -> None:
 def test_the_page_has_a_section_for_each_spec_and_no_other() -> None:
     sections = {found["name"]: (found["link"], found["issue"]) for found in _SECTION.finditer(PAGE.read_text("utf-8"))}
     assert sections == {name: (issue_of(name), issue_of(name).rpartition("/")[2]) for name in SPECS}
-
-
-def test_each_section_has_one_short_program() -> None:
-    assert sorted(fence.name for fence in PROGRAMS) == sorted(f"{name}.py" for name in SPECS)
-    assert [str(fence) for fence in PROGRAMS if len([line for line in fence.text.splitlines() if line]) > LINES] == []
-    assert [str(fence) for fence in PROGRAMS if "import runner" in fence.text] == []
-
-
-def test_the_total_is_that_of_the_sections() -> None:
-    wrong, _, others = PAGE.read_text("utf-8").partition("## Calls that do not compile")
-    counts = len(_SECTION.findall(wrong)), len(_SECTION.findall(others))
-    assert f"**{counts[0]} wrong answers, {counts[1]} call that does not compile.**" in wrong
-
-
-def test_each_issue_of_the_corpus_that_is_still_wrong_has_a_spec_here() -> None:
-    assert {one.issue for one in WITHOUT_SPEC if one.why is Why.WRONG} <= {int(issue_of(name).rpartition("/")[2]) for name in SPECS}
 
 
 @pytest.mark.nightly(reason="compiles every program of the page; the default run has four of the specs, which are XFAIL or XPASS")

@@ -57,12 +57,6 @@ def test_a_kind_in_the_table_is_known_to_every_stage(planted: Mapping[str, Accel
     assert torch_at(tmp_path).builds["planted"] == "20250101"
 
 
-def test_a_kind_that_is_not_in_the_table_is_the_hosts_own() -> None:
-    machine = Machine(python=(3, 11), torch="2.13.0", release=(2, 13), builds={}, gpus=0)
-    assert machine.vendor is None
-    assert needs_of(case(device="planted:0"), machine).gpu_memory == 0
-
-
 @pytest.mark.parametrize("build", devices.builds(), ids=lambda build: build.capability)
 def test_each_build_is_a_capability(build: Build) -> None:
     capability = CAPABILITIES[build.capability]
@@ -83,17 +77,3 @@ def test_torch_has_what_is_asked_of_each_kind() -> None:
         for name in ("get_device_properties", "get_rng_state_all", "set_rng_state_all", "current_stream"):
             assert hasattr(module, name), f"torch.{kind}.{name}"
         assert hasattr(torch.profiler.ProfilerActivity, accelerator.activity)
-
-
-@pytest.mark.torch
-def test_the_host_has_no_accelerator_to_wait_for() -> None:
-    import_torch()
-    from runner.worker.torch_compat.devices import DeviceApi, generator_state, restore_generators, used
-
-    api = DeviceApi("cpu")
-    api.synchronize()
-    assert api.activities == ["CPU"]
-    assert api.timed(lambda: None) >= 0
-    assert DeviceApi("cuda:0").activities == ["CPU", "CUDA"]
-    assert used() == ""
-    restore_generators(generator_state())

@@ -93,17 +93,6 @@ def test_altered_code_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 # text
 
 
-def test_what_differs_in_the_code_is_named_and_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    same = "# kernel path: /tmp/{}/x.py\n"
-    write_run(Path("c"), run_of(recorded("one")), {"code-0-0.txt": "x = 1\n", "code-0-1.txt": same.format("a1"), "code-0-2.txt": ""})
-    write_run(Path("d"), run_of(recorded("one", FAIL)), {"code-0-0.txt": "x = 2\n", "code-0-1.txt": same.format("b2")})
-    assert main(["diff", "c", "d", "--code"]) == 0
-    text = capsys.readouterr().out
-    assert "generated code and graphs: code-0-0.txt, code-0-2.txt (in the first run alone) differ, 1 the same" in text
-    assert "      -x = 1\n      +x = 2\n" in text
-    assert "kernel path" not in text
-
-
 # JSON
 
 
@@ -158,14 +147,6 @@ def test_nothing_hostile_becomes_markup(capsys: pytest.CaptureFixture[str]) -> N
     assert not page.tags & {"script", "img", "link", "iframe", "object", "base", "form"}
     assert not any(name.startswith("on") or name in ("src", "href", "srcset") for name in page.attributes)
     assert not any("\x1b" in text or "\u202e" in text for text in (page.text, capsys.readouterr().out))
-
-
-def test_the_page_needs_no_network_and_no_script() -> None:
-    assert main(["diff", "a", "b", "--html", "sub/x.html"]) == 0
-    text = Path("sub/x.html").read_text("utf-8")
-    assert "default-src 'none'" in text
-    assert "prefers-color-scheme: dark" in text
-    assert re.findall(r"https?://|@import|url\(", text) == []
 
 
 def test_captured_graphs_are_compared(capsys: pytest.CaptureFixture[str]) -> None:

@@ -176,17 +176,6 @@ def test_a_resumed_run_asks_what_the_recorded_cases_need_too(
     assert [result.outcome.label for result in read_run(Path("out/run.jsonl")).results] == ["PASS", "PASS"]
 
 
-def test_an_executor_that_lacks_space_makes_a_failure_an_error(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    space = Space(folder="/elsewhere", bytes=1 << 20)
-    differs = seen(measured={"0": close_facts(close_leaf(mismatches=2, excess=1.0, max_abs=1.0))})
-    facts = observation(differs, id="spec[backend=cpu]")
-    use_executor(monkeypatch, lambda job: dataclasses.replace(passed(job), observation=facts, space=space))
-    assert main(["run", "spec.yaml", "--out", "out"]) == ExitCode.FAILED
-    (result,) = read_run(Path("out/run.jsonl")).results
-    assert result.outcome.label == "ERROR"
-    assert "no space is left in /elsewhere (1 MiB free)" in result.reason
-
-
 # -- the executor of this machine -------------------------------------------------------------------------------------
 
 ANSWER = """\

@@ -5,19 +5,9 @@ from typing import Any
 import pytest
 
 from runner.core.matching.filecheck import parse
-from runner.core.matching.generality import are_general, is_general, is_general_pattern
+from runner.core.matching.generality import are_general, is_general_pattern
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.base import BadExpectation
-
-
-@pytest.mark.parametrize("part", ["e", "7", ".", "()", ": ", " a ", "= ;", "']"])
-def test_a_part_without_a_word_is_general(part: str) -> None:
-    assert is_general(part)
-
-
-@pytest.mark.parametrize("part", ["mm", "size", "0.25", "L['x']", "-Wx", "\u20ac", "a == b"])
-def test_a_part_with_a_word_is_not(part: str) -> None:
-    assert not is_general(part)
 
 
 @pytest.mark.parametrize("pattern", ["e", ".", ".+", "[a-z]", r"\w+", r"\d+", r"\S", "a|woof", r"\w\w", "[^x]+"])

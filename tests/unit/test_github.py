@@ -15,9 +15,8 @@ from runner.core.exit_codes import ExitCode
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.record.run_folder import RunFolder
-from runner.report.github import MOST_ANNOTATIONS, SUMMARY_LIMIT, GitHubReporter, RunReport, annotations, summary
+from runner.report.github import SUMMARY_LIMIT, GitHubReporter, RunReport, annotations, summary
 from runner.report.setup import ReportSetup
-from runner.report.table import is_wanted
 from runner.system import output
 from tests.ended_runs import NOT_GREEN, PASSES, TEXTS, run
 from tests.fakes import ROOT
@@ -83,22 +82,6 @@ def test_a_flaky_case_that_may_pass_is_a_warning() -> None:
     ]
 
 
-def at(number: int, line: int) -> CaseResult:
-    return result(number, position=Position(file="specs/area/sub/one.yaml", line=line, column=1))
-
-
-@pytest.mark.parametrize(("lines", "problem"), [(10, False), (11, False), (300, False), (300, True)])
-def test_no_more_annotations_than_github_shows(lines: int, *, problem: bool) -> None:
-    report = run(*(at(number, number + 1) for number in range(lines)), interrupted=problem)
-    found = read(report)
-    assert len(found) == MOST_ANNOTATIONS
-    shown = sum("file" in one.properties for one in found)
-    rest = lines - shown
-    assert (f"{rest} more failed cases have no annotation" in found[-1].data) == (rest > 0)
-    if problem:
-        assert "interrupted" in found[0].data
-
-
 def test_a_command_is_one_line() -> None:
     for text in ("::error::a\nb", "::error::a\rb", "::error::a\x1b[0m", "::error::a\u2028b"):
         with pytest.raises(ValueError, match="characters"):
@@ -160,16 +143,6 @@ def test_no_text_becomes_markup(text: str) -> None:
     assert [tag for tag, _ in page.tags] == [tag for tag, _ in plain.tags]  # the same page with other words
 
 
-@pytest.mark.parametrize("room", [2_000, 20_000, 200_000])
-def test_the_summary_keeps_to_its_room_and_counts_the_rest(room: int) -> None:
-    results = [result(number, reason="r " * 400, summary="<&>" * 300) for number in range(2_000)]
-    text = summary(run(*results), room)
-    assert len(text.encode("utf-8")) <= room
-    folded = text.count("<details>")
-    assert f"{2_000 - folded} more failed cases are in the reports of the run" in text
-    assert folded == text.count("</details>")
-
-
 # the file of the summary
 
 
@@ -199,21 +172,6 @@ def test_a_killed_run_leaves_a_summary_that_says_so(told: tuple[GitHubReporter, 
     assert path.read_text("utf-8").count("##") == 1
 
 
-def test_what_others_write_into_the_summary_stays(told: tuple[GitHubReporter, Path]) -> None:
-    reporter, path = told
-    path.write_text("# before")
-    begin(reporter)
-    with path.open("a") as stream:
-        stream.write("# after\n")
-    end(reporter, PASSES)
-    text = path.read_text("utf-8")
-    assert text.startswith("# before\n## torch-conformance: passed")
-    assert text.endswith("# after\n")
-    path.write_text("somebody replaced it\n")
-    end(reporter, PASSES)
-    assert path.read_text("utf-8").startswith("somebody replaced it\n## torch-conformance: passed")
-
-
 def test_an_abandoned_run_is_told(told: tuple[GitHubReporter, Path], capsys: pytest.CaptureFixture[str]) -> None:
     reporter, path = told
     begin(reporter)
@@ -224,20 +182,6 @@ def test_an_abandoned_run_is_told(told: tuple[GitHubReporter, Path], capsys: pyt
 
 
 # when annotations and a summary are written
-
-
-@pytest.mark.parametrize(
-    ("option", "variables", "wanted"),
-    [
-        ("auto", {"GITHUB_ACTIONS": "true"}, True),
-        ("auto", {"GITHUB_ACTIONS": "false"}, False),
-        ("auto", {}, False),
-        ("on", {}, True),
-        ("off", {"GITHUB_ACTIONS": "true"}, False),
-    ],
-)
-def test_when_github_is_told(option: str, variables: dict[str, str], *, wanted: bool) -> None:
-    assert is_wanted(option, variables) is wanted
 
 
 def test_merge_tells_github_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

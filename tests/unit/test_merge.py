@@ -17,7 +17,6 @@ from runner.core.diagnostics import Position
 from runner.core.header import RunFooter, RunHeader
 from runner.core.outcomes import Outcome
 from runner.core.results import Attempt, CaseResult
-from runner.language.read import schema
 from runner.record.journal import Run, digest_of_selection, read_run
 from runner.record.journal_writer import JournalWriter
 from runner.record.merge import Part, join, problems
@@ -224,19 +223,6 @@ def test_what_must_agree(changes: Mapping[str, Any], words: str) -> None:
     assert [line for line in found if line.startswith(("shard-1: ", "shard-3: "))] == []
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"environment": {**ENVIRONMENT, "python": "3.11.9", "platform": "Linux-6.8", "gpu_memory": "149000"}},
-        {"variables": {"TORCH_LOGS": "+dynamo", "CUDA_VISIBLE_DEVICES": "3"}},
-        {"options": {**OPTIONS, "jobs": "auto", "out": "elsewhere", "junit": "x.xml", "resume": "latest"}},
-    ],
-    ids=["machine", "variables", "options"],
-)
-def test_what_may_differ(changes: Mapping[str, Any]) -> None:
-    assert problems(shards(**changes)) == []
-
-
 # -- the command ----------------------------------------------------------------------------------------------------
 
 
@@ -387,20 +373,6 @@ def test_a_journal_that_is_none_is_a_problem(write: Write, capsys: pytest.Captur
     first, second, _ = capsys.readouterr().err.splitlines()
     assert first.startswith(f"{Path('shard-2').absolute()}/run.jsonl:1: ")
     assert second == "2/3 is missing"
-
-
-def test_json_says_the_same(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
-    names = write(shards())
-    assert main(["merge", *names, "--out", "out", "--json"]) == 0
-    made = json.loads(capsys.readouterr().out)
-    assert schema.describe(made, "merge") == []
-    assert (made["merged"], made["selected"], made["totals"]["PASS"], made["exit_code"]) == (["run-1", "run-2", "run-3"], 6, 6, 0)
-    assert Path(made["folder"]) == Path("out").absolute()
-    assert main(["merge", *names[:2], "--out", "more", "--json"]) == 2
-    refused = json.loads(capsys.readouterr().out)
-    assert schema.describe(refused, "merge") == []
-    assert refused == {"format": 1, "problems": ["3/3 is missing"]}
-    assert schema.describe({"format": 1, "problems": []}, "merge") != []
 
 
 def test_no_link_of_anothers_archive_is_followed(write: Write, capsys: pytest.CaptureFixture[str]) -> None:

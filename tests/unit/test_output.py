@@ -3,7 +3,6 @@
 import ast
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -141,19 +140,3 @@ def test_no_command_prints_ci_commands(
         assert "##vso[" not in text
         assert "\x1b" not in text
     assert out or err
-
-
-def test_many_lines_are_escaped_as_each_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    odd = ["a\nb", "\u202ea", "\ufe00", "SECTION_START:1:x", "\u017fection_end:1:x", "Travis_Time:x", "under_score", " ", ""]
-    texts = [*(text for text, _ in CI), *odd]
-    alone = [escaping.line(text) for text in texts]
-    assert escaping.lines(texts) == "\n".join(alone)
-    monkeypatch.setattr(output, "_AT_ONCE", 4)
-
-    def ends() -> Iterator[str]:
-        yield from texts
-        raise ValueError("after the lines")
-
-    with pytest.raises(ValueError, match="after the lines"):
-        output.lines(ends())
-    assert capsys.readouterr().out == "".join(f"{text}\n" for text in alone)

@@ -79,12 +79,6 @@ def resolved(text: str, suite: Suite | None = None) -> Resolved:
     return cases_of(profile, suite, load_waivers(profile.waivers, suite.backends))
 
 
-def problems(text: str) -> list[str]:
-    with pytest.raises(InvalidSpecs) as found:
-        resolved(text)
-    return [str(problem) for problem in found.value.diagnostics]
-
-
 def levels(entries: str) -> str:
     return f"{HEAD}backend: cpu\nlevels: {{P0: {entries}}}\n"
 
@@ -109,17 +103,6 @@ def levels(entries: str) -> str:
 def test_the_cases_of_an_entry(entries: str, required: list[str], optional: list[str]) -> None:
     (level,) = resolved(levels(entries)).record.levels
     assert (list(level.required), list(level.optional)) == (required, optional)
-
-
-def test_what_one_level_requires_is_optional_in_none() -> None:
-    text = HEAD + "backend: cpu\nlevels: {P0: {optional: [{cases: '*'}], required: [{tag: first}]}, P1: {required: [{tag: second}]}}\n"
-    with pytest.raises(InvalidSpecs, match="1 problems"):
-        resolved(text)
-    text = text.replace("{tag: second}", "{cases: '*two*size=3]'}")
-    assert [(level.required, level.optional) for level in resolved(text).record.levels] == [
-        (tuple(IDS[:2]), (IDS[2],)),
-        ((IDS[3],), ()),
-    ]
 
 
 BAD: Mapping[str, tuple[str, str]] = {
@@ -431,20 +414,12 @@ def test_every_reader_computes_the_statement_again(run: Run, change: Any, says: 
     assert says in forged(change)
 
 
-# -- list, explain ----------------------------------------------------------------------------------------------------
-
-
-def test_list_shows_the_cases_by_level_and_whether_a_run_could_be_complete(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("ours.yaml").write_text(levels("{required: [{tag: first}], optional: [{tag: second}]}"))
-    assert main(["list", "--profile", "ours.yaml"]) == ExitCode.OK
-    printed = capsys.readouterr().out
-    assert "  P0  2 required, 2 optional\n" in printed
-    assert "of 2 required cases " in printed
-    assert main(["list", "--profile", "ours.yaml", "--json"]) == ExitCode.OK
-    found = json.loads(capsys.readouterr().out)
-    assert not list(Draft202012Validator(schema.load("list")).iter_errors(found))
-    assert [(one["id"], one["level"], one["required"]) for one in found] == [
-        *((case_id, "P0", True) for case_id in IDS[:2]),
-        *((case_id, "P0", False) for case_id in IDS[2:]),
+def test_what_one_level_requires_is_optional_in_none() -> None:
+    text = HEAD + "backend: cpu\nlevels: {P0: {optional: [{cases: '*'}], required: [{tag: first}]}, P1: {required: [{tag: second}]}}\n"
+    with pytest.raises(InvalidSpecs, match="1 problems"):
+        resolved(text)
+    text = text.replace("{tag: second}", "{cases: '*two*size=3]'}")
+    assert [(level.required, level.optional) for level in resolved(text).record.levels] == [
+        (tuple(IDS[:2]), (IDS[2],)),
+        ((IDS[3],), ()),
     ]
-    assert main(["list", "specs", "--profile", "ours.yaml"]) == ExitCode.USAGE

@@ -26,7 +26,6 @@ from runner.core.outcomes import Outcome
 from runner.core.results import AppliedWaiver, Attempt, CaseResult, Verdict, WaiverEffect
 from runner.record.journal import JournalError, Run, digest_of_selection, read_form
 from runner.record.journal_writer import JournalWriter
-from runner.record.merge import merged_audit
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "schemas" / "journal.schema.json"
@@ -234,24 +233,6 @@ def test_attempts_stand_when_their_run_goes_on(journal: Path) -> None:
         writer.write_attempt(FULL)
     run = read_form(journal)
     assert (run.results, run.footer, run.attempts) == ((), None, {FULL.case_id: (FULL, FULL)})
-
-
-def test_a_merged_run_has_the_audits_of_its_parts() -> None:
-    other = replace(SCORE, weak=3, listed={"one.yaml:7:5: close": "negated", "two.yaml:3:5: counter": "one more"})
-    (found,) = merged_audit([(SCORE,), (), (other,)])
-    assert (found.cases, found.expectations, found.applicable, found.killed, found.excused) == (2, 4, 18, 14, 2)
-    assert found.listed == {"one.yaml:7:5: close": "zeros", "two.yaml:3:5: counter": "one more"}
-    assert found.weak == 3, "two that are listed, and one that is not"
-    assert merged_audit([(), ()]) == ()
-
-
-def test_an_attempt_validates_against_the_schema(journal: Path) -> None:
-    validator = Draft202012Validator(schema())
-    line = json.loads(attempted(journal, FULL).read_text().splitlines()[1])
-    validator.validate(line)
-    blank = {**line["attempts"][0], "reason": " "}
-    assert not validator.is_valid({**line, "attempts": [blank]})
-    assert not validator.is_valid({**line, "kind": "attempts"})
 
 
 def test_zeros_after_a_power_cut_are_a_torn_line(journal: Path) -> None:

@@ -1,6 +1,5 @@
 """The reference: generated pages are fresh, and no key, word, outcome or exit code is left out."""
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -36,12 +35,6 @@ def test_the_pages_of_outcomes_name_every_outcome_and_exit_code() -> None:
         assert outcome.label.startswith("OFFLINE") or re.search(rf"\b{outcome.label}\b", readme), outcome
     for code in ExitCode:
         assert f"\n| {code.value} | " in page, code
-
-
-def test_the_page_of_exit_codes_lists_what_counts_as_executed() -> None:
-    page = (REFERENCE / "exit-codes.md").read_text("utf-8")
-    (sentence,) = re.findall(r"^Executed are (.*?)\.", page, re.MULTILINE)
-    assert set(re.findall(r"[A-Z_]+", sentence)) == {outcome.label for outcome in Outcome if outcome.is_executed}
 
 
 LANGUAGE = ("spec", "defaults", "inputs", "steps", "expectations", "common", "backends", "waivers", "profile")
@@ -83,17 +76,3 @@ def enumerated(node: Any) -> Iterator[Any]:
     elif isinstance(node, list):
         for part in node:
             yield from enumerated(part)
-
-
-def useful_names() -> set[str]:
-    text = (REFERENCE / "language.md").read_text("utf-8")
-    section = text.partition("## Useful counters and metrics")[2].partition("\n## ")[0]
-    return {name for row in re.findall(r"^\| (`[^|]+) \|", section, re.MULTILINE) for name in re.findall(r"`([\w.]+)`", row)}
-
-
-def test_useful_names_are_explained_and_torch_has_them() -> None:
-    found = useful_names()
-    assert {"stats.unique_graphs", "stats.calls_captured", "generated_kernel_count", "inductor.fxgraph_cache_hit"} <= found
-    table = json.loads(max((ROOT / "runner").rglob("names-2.*.json")).read_text("utf-8"))
-    known = {f"{space}.{name}" for space, names in table["counter"].items() for name in names["names"]} | set(table["metric"])
-    assert found <= known, found - known

@@ -128,14 +128,3 @@ def test_a_report_of_a_run_that_was_killed_is_free(live) -> None:
     folder.claim_report(Path("same.xml"))
     folder.release()
     assert not list(Path().glob(".*.lock"))
-
-
-def test_a_run_may_name_its_own_report_and_another_one_another_file(live) -> None:
-    live("same.xml")
-    folder = open_run(Path("second"))
-    for name in ("second/junit.xml", "other.xml", "/dev/null"):
-        folder.claim_report(Path(name))
-        assert (folder.report_lock is not None) == (name != "/dev/null")
-        if folder.report_lock is not None:
-            folder.report_lock.release()
-    folder.release()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from runner.core.outcomes import Outcome
-from runner.core.required import names_in, problems, problems_of_recorded
+from runner.core.required import problems, problems_of_recorded
 from runner.core.results import CaseResult
 from tests.fakes import case, place, requirement
 
@@ -67,8 +67,3 @@ def test_a_recorded_run_is_judged_as_the_run_itself():
     chosen = [ON_CPU, WITH_REDIS, ON_CUDA]
     for name in ("torch", "cpu", "redis", "triton", "cuda", "rocm", "gpus"):
         assert list(problems_of_recorded([name], recorded)) == list(problems([name], chosen, chosen, found)), name
-
-
-@pytest.mark.parametrize(("text", "names"), [("", []), ("redis 'a b'", ["redis", "a b"]), ("it's", ["it's"])])
-def test_the_names_of_a_recorded_run(text, names):
-    assert names_in({"require": text}) == names

@@ -81,26 +81,6 @@ def test_cores_and_memory(running: list[Needs], needs: Needs, fits: bool) -> Non
     assert has_room(taken(SMALL, *running), needs) is fits
 
 
-@pytest.mark.parametrize(
-    ("running", "needs", "fits"),
-    [
-        ([], Needs(gpus=2), True),
-        ([Needs(gpu_memory=4 * GIB)], Needs(gpus=2, gpu_memory=76 * GIB), True),  # GPUs are shared as far as there is memory
-        ([Needs(gpu_memory=5 * GIB)] * 2, Needs(gpus=2, gpu_memory=76 * GIB), False),
-        ([Needs(gpus=2, gpu_memory=80 * GIB)], Needs(gpu_memory=1), False),
-        ([Needs(gpus=2, gpu_memory=40 * GIB)], Needs(gpus=1, gpu_memory=40 * GIB), True),
-        ([Needs(gpus=2, gpu_memory=40 * GIB)], Needs(gpus=1, gpu_memory=41 * GIB), False),
-        ([Needs(gpus=2)], Needs(), True),  # what needs no GPU runs beside
-        ([Needs(gpu_memory=60 * GIB)], Needs(gpu_memory=20 * GIB), True),
-        ([], Needs(gpus=3), True),
-        ([Needs()], Needs(gpus=3), False),
-        ([Needs()], Needs(gpu_memory=81 * GIB), False),
-    ],
-)
-def test_gpus(running: list[Needs], needs: Needs, fits: bool) -> None:
-    assert has_room(taken(TWO_GPUS, *running), needs) is fits
-
-
 def test_a_lease_says_which_gpus() -> None:
     room = Room(TWO_GPUS)
     assert take(room, "host", Needs()).gpus == ()
@@ -145,19 +125,6 @@ def test_a_job_that_is_not_ready_does_not_hold_up_those_of_other_lines() -> None
         assert queue.next(room, is_ready=lambda job, _: job.line == "y") is not None
     room.give_back("later")
     assert started(queue, room) == ["a", "b"]
-
-
-def test_a_job_is_asked_for_each_gpu_that_it_could_have_the_emptiest_first() -> None:
-    room, asked = taken(TWO_GPUS, Needs(gpu_memory=GIB)), []
-
-    def is_ready(job: Waiting, lease: Lease) -> bool:
-        asked.append(lease.gpus)
-        return lease.gpus == (0,)
-
-    job = of(Needs(gpu_memory=GIB)).next(room, is_ready)
-    assert job is not None
-    assert asked == [(1,), (0,)]
-    assert room.lease(job.name).gpus == (0,)
 
 
 def test_how_many_contexts_fit_beside_the_leases() -> None:
@@ -248,19 +215,3 @@ def test_every_job_is_started_within_what_there_is_and_none_is_overtaken_for_eve
         before = of_kind[of_kind.index(int(name)) - 1] if of_kind[0] != int(name) else None
         since = names.index(str(before)) + 1 if before is not None else 0
         assert ready < 1 or sum(int(other) > int(name) for other in names[since:place]) <= MOST_OVERTAKES
-
-
-def test_a_long_queue_costs_no_more_than_a_short_one() -> None:
-    """The room is asked once for each kind of needs, not once for each job that waits."""
-
-    class Counting(Room):
-        asked = 0
-
-        def places(self, needs: Needs) -> list[Lease]:
-            self.asked += 1
-            return super().places(needs)
-
-    room = Counting(SMALL)
-    queue = Queue(Waiting(str(number), Needs(cores=1 + number % 3)) for number in range(30_000))
-    started(queue, room)
-    assert room.asked <= 3 * 5

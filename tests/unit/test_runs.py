@@ -106,13 +106,6 @@ def test_a_folder_that_holds_a_run_is_refused():
     assert Path("out/run.jsonl").read_bytes() == before
 
 
-@pytest.mark.parametrize("where", ["file/below", "/proc/no-such-place/out", "x" * 300])
-def test_a_place_that_cannot_be_written_is_a_usage_error(where):
-    Path("file").write_text("")
-    with pytest.raises(UsageError, match="cannot write to"):
-        open_run(Path(where))
-
-
 def test_a_run_is_found_by_folder_by_id_and_as_latest():
     folder = open_run(None)
     recorded(folder.path)
@@ -229,16 +222,6 @@ def test_a_run_goes_on_as_it_began(changes, words):
     assert words in str(caught.value)
     assert str(caught.value).startswith("--resume out: ")
     assert Path("out/run.jsonl").read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("then", "words"),
-    [({"selection": "", "selected_whole": 0}, "other cases are selected"), ({"merged": ("r2", "r3")}, "joined from others")],
-)
-def test_what_cannot_be_gone_on_with(then, words):
-    recorded(Path("out"), result_of(CASES[0]), header=replace(HEADER, **then))
-    with pytest.raises(UsageError, match=words):
-        resumed("out", CASES)
 
 
 @pytest.mark.parametrize("text", ["", "nonsense\n", "[]\n", '{"kind": "case"}\n'])

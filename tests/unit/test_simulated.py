@@ -1,6 +1,5 @@
 """Code that Inductor generates for a simulated GPU, judged by texts made by hand: what is refused, and what can never pass."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,16 +12,15 @@ from runner.core.expectation import Status, StepFacts
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.core.simulated import refusals
-from runner.core.targets import SIMULATED, TARGETS, Level
+from runner.core.targets import SIMULATED, TARGETS
 from runner.language.expand.cases import surroundings
 from runner.language.load import load
 from runner.system import availability
 from runner.system.capabilities import Machine
-from runner.vocabulary import offline
 from runner.vocabulary.expectations import EXPECTATIONS
-from runner.vocabulary.offline import LEVELS, OF_SIMULATED, NotReported, level_of, of_compiler, with_amount
+from runner.vocabulary.offline import NotReported, of_compiler, with_amount
 from runner.worker.offline import simulated
-from runner.worker.torch_compat import simulated_codegen, simulated_patches, simulated_shim
+from runner.worker.torch_compat import simulated_codegen
 from tests.fakes import HERE, backend, observation, seen, verdict_of
 
 AMD, NVIDIA = TARGETS["hip:gfx942"], TARGETS["cuda:sm_90"]
@@ -144,32 +142,6 @@ def test_a_simulation_is_available_where_it_was_tried(
 # -- the device -----------------------------------------------------------------------------------------------------
 
 
-def test_a_torch_without_a_replaced_name_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = simulated_patches.Patch("string", "no_such_name", lambda target: None, "an example")
-    monkeypatch.setattr(simulated_patches, "PATCHES", (row,))
-    with pytest.raises(LookupError, match=r"has no string\.no_such_name, which a simulated GPU replaces \(an example\)"):
-        simulated_patches.install(AMD)
-
-
-def test_the_library_is_built_once_for_a_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _compiler(tmp_path, 'echo x >> "$0.calls"; while [ "$1" != -o ]; do shift; done; echo library > "$2"')
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    torch = tmp_path / "torch"
-    torch.mkdir()
-    (torch / "version.py").write_text("2.13")
-    first, second = (simulated_shim.built(torch, tmp_path / "made") for _ in range(2))
-    (torch / "version.py").write_text("2.14")
-    third = simulated_shim.built(torch, tmp_path / "made")
-    assert first == second != third
-    assert (tmp_path / "g++.calls").read_text().count("x") == 2
-    assert sorted(path.name for path in (tmp_path / "made").iterdir()) == sorted({first.name, third.name})
-
-
-def _compiler(folder: Path, script: str) -> None:
-    (folder / "g++").write_text(f"#!/bin/sh\n{script}\n")
-    (folder / "g++").chmod(0o755)
-
-
 DEVICE = (
     "DeviceProperties(type='hip', index=0, multi_processor_count=304, cc='gfx942', major=9, regs_per_multiprocessor=65536, "
     "max_threads_per_multi_processor=2048, max_threads_per_block=1024, warp_size=64)"
@@ -192,12 +164,6 @@ def test_a_canary_compares_the_device_of_the_wrapper(text: str, problem: str) ->
 
 
 # -- what was generated ---------------------------------------------------------------------------------------------
-
-
-def test_the_kernels_of_a_wrapper_are_those_that_it_compiles() -> None:
-    text = wrapper("triton_poi_one", "triton_red_two")
-    assert offline.generated_kernels(text) == ["triton_poi_one", "triton_red_two"]
-    assert [source.name for source in simulated_codegen.sources(text)] == offline.generated_kernels(text)
 
 
 @pytest.mark.parametrize(
@@ -270,13 +236,6 @@ def test_a_simulated_case_never_passes(tmp_path: Path) -> None:
     assert result.outcome is Outcome.OFFLINE_PASS
     assert result.level == "O2"
     assert not result.is_executed
-
-
-def test_text_alone_is_rendered(tmp_path: Path) -> None:
-    case = cases_of(tmp_path, SPEC.replace("  - resources: {spills: 0}\n", ""))[0]
-    assert result_of(case, texts_of("triton_poi_one")).level == "O1"
-    assert level_of("filecheck", "wrapper") is Level.RENDERED
-    assert set(OF_SIMULATED) - set(LEVELS) == {"choices"}
 
 
 @pytest.mark.parametrize(

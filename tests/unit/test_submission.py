@@ -109,19 +109,6 @@ def test_an_edited_excerpt_is_not_replaced_by_the_right_one(tmp_path: Path, caps
         assert "the text of log at line 12 is not what judging it again gives" in capsys.readouterr().err
 
 
-def test_a_file_stays_unless_it_is_to_be_replaced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "a.tar.zst").write_text("mine")
-    assert main(["submit", "out", "--out", "a.tar.zst"]) == ExitCode.USAGE
-    assert "add --replace" in capsys.readouterr().err
-    assert (folder / "a.tar.zst").read_text() == "mine"
-    assert main(["submit", "out", "--out", "a.tar.zst", "--replace"]) == ExitCode.OK
-    assert main(["verify", "a.tar.zst", "--json", "--specs", "."]) == ExitCode.OK
-    found = json.loads(capsys.readouterr().out.partition("\n")[2])
-    assert not list(Draft202012Validator(schema.load("verify")).iter_errors(found))
-    assert (found["verified"], found["findings"], found["statement"]["conformance"]) == (True, [], "CONFORMANT")
-    assert any("files of the author are the published ones that you named" in claim for claim in found["follows"])
-
-
 def lines(folder: Path) -> list[str]:
     return (folder / "out" / "run.jsonl").read_text().splitlines(keepends=True)
 

@@ -14,16 +14,15 @@ from runner.core.case import CaseId
 from runner.core.conditions import Surroundings
 from runner.core.exit_codes import ExitCode
 from runner.core.matching.patterns import search
-from runner.core.observation import Ending
 from runner.core.results import CaseResult
 from runner.execute.base import Execution, Job
 from runner.language.read.document import WAIVERS
 from runner.language.read.source import parse, read
-from runner.language.waiver_text import FILL_IN, Draft, appended, document_of, removal_patch
+from runner.language.waiver_text import FILL_IN, Draft, appended, removal_patch
 from runner.language.waivers import load_waivers
 from runner.run.waiver_proposals import RecordedRun, pattern_of, propose, smallest_condition
 from tests.conftest import GOOD
-from tests.fakes import COUNTED, ENDED, HERE, case, expected, observation, seen, step, use_executor, verdict_of
+from tests.fakes import ENDED, HERE, case, expected, observation, seen, step, use_executor, verdict_of
 
 TODAY = date(2026, 12, 1)
 
@@ -91,12 +90,6 @@ def test_a_pattern_keeps_what_does_not_change_from_run_to_run(message: str, othe
 
 MISSES = expected("counter", {"inductor.fxgraph_cache_miss": 2}, line=11)
 FAILED = verdict_of(case(step(MISSES)), observation(seen()))
-PASSED = verdict_of(case(step(COUNTED)), observation(seen()))
-CRASHED = verdict_of(case(step(COUNTED)), None, ending=Ending(signal=11, phase="run"))
-ERROR = verdict_of(
-    case(step(COUNTED)),
-    observation(seen(), error={"type": "builtins.ValueError", "ancestors": [], "message": "x", "traceback": "", "phase": "inputs"}),
-)
 
 
 def run(name: str, here: Surroundings = ON_942, **results: CaseResult) -> RecordedRun:
@@ -109,22 +102,6 @@ def run(name: str, here: Surroundings = ON_942, **results: CaseResult) -> Record
 def proposed(*runs: RecordedRun) -> tuple[list[tuple[str, Mapping[str, Any]]], tuple[str, ...]]:
     found = propose(runs, today=TODAY)
     return [(draft.cases, draft.when) for draft in found.drafts], found.notes
-
-
-def test_cases_of_one_spec_with_one_failure_share_a_waiver_that_matches_no_other_case() -> None:
-    assert proposed(run("r", aa=FAILED, ab=FAILED, b=PASSED))[0] == [("area/fake[backend=cpu,n=a*", {})]
-    assert proposed(run("r", aa=FAILED, ab=FAILED, ac=PASSED))[0] == [
-        ("area/fake[backend=cpu,n=aa]", {}),
-        ("area/fake[backend=cpu,n=ab]", {}),
-    ]
-    assert len(proposed(run("r", a=FAILED, b=CRASHED))[0]) == 2
-
-
-def test_what_passes_and_fails_alike_and_what_cannot_be_waived_is_said() -> None:
-    drafts, notes = proposed(run("r", a=FAILED, b=ERROR), run("s", a=PASSED))
-    assert drafts == []
-    assert "a]: failed and passed under the same conditions" in notes[0]
-    assert "b]: ERROR in r cannot be waived" in notes[1]
 
 
 # -- text -------------------------------------------------------------------------------------------------------------
@@ -264,17 +241,6 @@ def test_a_proposal_makes_the_run_green_and_a_repaired_torch_gets_the_patch_that
     done = subprocess.run(["git", "apply"], input=printed.out, text=True, capture_output=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert Path("known.yaml").read_text() == KEPT.replace("2020", "2027")
-
-
-def test_a_waiver_that_some_cases_still_need_stays(go: Go, capsys: pytest.CaptureFixture[str]) -> None:
-    entry = document_of(
-        [replace(DRAFT, cases="area/*", when={}, until="2099-01-01", signatures=({"type": "counter", "match": "miss 1, observed 2"},))]
-    )
-    file(entry)
-    assert go("--waivers", "known.yaml", failing="one", out="out") == ExitCode.FAILED
-    assert "to remove" not in capsys.readouterr().out
-    assert main(["waive", "out", "--remove"]) == ExitCode.OK
-    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(

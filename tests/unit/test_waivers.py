@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from runner.cli.parser import main
 from runner.core.case import Step
@@ -21,12 +20,10 @@ from runner.core.observation import Ending
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, Verdict, WaiverEffect
 from runner.judge import waivers as module
-from runner.judge.waivers import WAIVABLE, Waivers, apply, void_waivers, warnings
+from runner.judge.waivers import WAIVABLE, Waivers, apply, void_waivers
 from runner.language.backends import Backends, load_backends
-from runner.language.read import schema
 from runner.language.waivers import Signature, WaiverFiles, load_waivers
 from runner.language.waivers import Waiver as KnownFailure
-from runner.record.journal import encode
 from tests import fakes
 from tests.conftest import GOOD
 from tests.fakes import (
@@ -161,14 +158,6 @@ def test_a_signature_can_name_the_phase(judged: CaseResult, kind: str, phase: st
     assert outcome("lower") is outcome("lower", "inputs") is judged.outcome
 
 
-@pytest.mark.parametrize("phase", ["lower", "x in phase 'lower'"])
-def test_the_words_of_an_exception_do_not_name_its_phase(phase: str) -> None:
-    error = exception(message=f"in phase '{phase}': in phase 'lower'")
-    judged = verdict_of(case(step(COUNTED)), observation(seen(raised=error, graphs=[], executed={})))
-    made = replace(waiver(), failures=(Signature("raised", "in phase", ("lower",)),))
-    assert waived(judged, made).outcome is Outcome.FAIL
-
-
 def test_a_second_failure_is_not_hidden_behind_a_known_one() -> None:
     assert waived(FAILED, waiver(MISS)).outcome is Outcome.XFAIL
     assert waived(FAILED_TWICE, waiver(MISS)).outcome is Outcome.FAIL
@@ -231,16 +220,6 @@ def test_a_waiver_is_void_after_its_last_day(today: date, void: bool) -> None:
     assert effects(found) == [WaiverEffect.EXPIRED if void else WaiverEffect.MATCHED]
     assert ("; the waiver at waivers.yaml:2:5 ended on 2027-03-01 and is void" in found.reason) is void
     assert waived(PASSED, waiver(MISS), today=today).outcome is (Outcome.PASS if void else Outcome.XPASS)
-
-
-def test_void_waivers_and_those_for_no_case_are_named_before_the_run() -> None:
-    entries = (waiver(MISS), waiver(MISS, line=9, until=date(2026, 11, 30)), waiver(MISS, line=16, cases="aera/*"))
-    shipped_one = replace(entries[2], position=replace(entries[2].position, file="specs/waivers.yaml"))
-    assert list(warnings(known(*entries, shipped_one), [ID, "other[backend=cpu]"])) == [
-        "waivers.yaml:9:5: the waiver of 'area/*' ended on 2026-11-30 and is void: https://example.org/issues/7 "
-        "(remove it, or set a later date)",
-        "waivers.yaml:16:5: the waiver of 'aera/*' is for none of the 2 cases that were read (only * and ? are special)",
-    ]
 
 
 # -- several waivers ------------------------------------------------------------------------------------------------
@@ -361,14 +340,6 @@ def test_a_pattern_that_names_something_of_its_defect_is_taken(pattern: str, wri
     load_waivers([write(ENTRY.replace("match: cache_miss", f'match: "{pattern}"'))], backends())
 
 
-def test_the_shipped_file_comes_first_and_a_file_counts_once(write: Write) -> None:
-    path = write(ENTRY)
-    once, twice = load_waivers([path], backends()), load_waivers([path, path.absolute()], backends())
-    assert once.waivers == twice.waivers
-    assert [document.path.name for document in once.documents] == ["waivers.yaml", "waivers.yaml"]
-    assert once.documents[0].file.endswith("specs/waivers.yaml")
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -408,15 +379,6 @@ def test_every_shipped_waiver_is_for_some_case() -> None:
     assert not dead, f"these are for no case: {dead}"
 
 
-def test_the_journal_says_what_became_of_each() -> None:
-    node = schema.definition("journal", "waiver")
-    notes = waived(FAILED, waiver(MISS), waiver(("close", "x")), waiver(MISS, until=date(2026, 1, 1))).waivers
-    assert len(notes) == 3
-    for note in notes:
-        Draft202012Validator(node).validate(encode(note))
-    assert set(node["properties"]["effect"]["enum"]) == {effect.value for effect in WaiverEffect}
-
-
 # -- files of another form ------------------------------------------------------------------------------------------
 
 LIST_ABOVE = "".join(f"{line[2:]}\n" for line in ENTRY.splitlines() if not line.startswith("waivers"))
@@ -440,12 +402,6 @@ def test_a_file_of_another_form_is_refused_and_not_quoted(write: Write, text: st
     first = raised.value.diagnostics[0]
     assert first.code in ("another-kind", "wrong-type", "missing-key", "not-a-kind") or "is not a waiver file" in first.message
     assert not any("hunter2" in str(problem) for problem in raised.value.diagnostics)
-
-
-@pytest.mark.parametrize("issue", ["JIRA-123", "#123", "ROCM-1545", "pytorch/pytorch#149743", "SWDEV-442!7", "b/12345", "https://x.org/1"])
-def test_an_issue_may_have_an_internal_id(write: Write, issue: str) -> None:
-    text = ENTRY.replace("https://example.org/issues/8", f'"{issue}"')
-    assert load_waivers([write(text)], backends()).waivers[-1].issue == issue
 
 
 @pytest.mark.parametrize("issue", ["later", "next week 12", "file:///x", "ftp://host/1", "see the tracker", '"#"', "#123"])
