@@ -65,7 +65,7 @@ def step(*expectations: Expected, kind: str = "call", line: int = 9, **arguments
 def case_body(**changes: Any) -> CaseBody:
     """Return the body of a case that compiles and has nothing but what is given; sections of options stand beside the rest."""
     settings = {section.name: changes.pop(section.name) for section in fields(Settings) if section.name in changes}
-    return CaseBody(settings=Settings(**settings), **{"compiles": True, "seed_key": "area/fake{}", **changes})
+    return CaseBody(settings=Settings(**settings), **{"compiles": True, **changes})
 
 
 def case(*steps: Step, id: str = ID, **changes: Any) -> Case:
@@ -84,6 +84,7 @@ def case(*steps: Step, id: str = ID, **changes: Any) -> Case:
         requires=(),
         body=case_body(**changes.pop("body", {})),
         steps=steps,
+        seed_key="area/fake{}",
     )
     return replace(made, **changes)
 

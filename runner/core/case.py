@@ -201,8 +201,6 @@ class CaseBody:
     isolation: OwnProcess = OwnProcess.CASE
     compiles: bool
     """Whether its backend compiles anything."""
-    seed_key: str
-    """What its random numbers depend on: its spec and its point of the matrix, and no backend."""
 
     @property
     def blocks(self) -> tuple[CodeBlock, ...]:
@@ -229,6 +227,8 @@ class Case:
     requires: tuple[Requirement, ...]
     body: CaseBody
     steps: tuple[Step, ...]
+    seed_key: str
+    """What its random numbers depend on: its spec and its point of the matrix, and no backend."""
     missing_names: tuple[str, ...] = ()
     """Config, counter and metric names that only another torch has, each as a reason."""
     options: Mapping[str, Mapping[str, Option]] = field(default_factory=dict)

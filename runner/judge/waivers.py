@@ -21,7 +21,6 @@ several waivers apply, the first in the order of the files counts.
 
 import bisect
 import functools
-import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -106,9 +105,8 @@ def remarks(waivers: Waivers, ids: Sequence[str] | None, *, shipped: bool = Fals
 def _has_case(waiver: Waiver, ids: Sequence[str]) -> bool:
     """Whether a waiver is for one of these cases, which are sorted: only those that begin as its glob does are compared."""
     begin = re.split(r"[*?]", waiver.cases, maxsplit=1)[0]
-    whole = _glob(waiver.cases)
-    alike = itertools.takewhile(lambda name: name.startswith(begin), (ids[at] for at in range(bisect.bisect_left(ids, begin), len(ids))))
-    return any(whole.fullmatch(name) is not None for name in alike)
+    alike = ids[bisect.bisect_left(ids, begin) : bisect.bisect_left(ids, f"{begin}\U0010ffff")]
+    return any(map(_glob(waiver.cases).fullmatch, alike))
 
 
 def apply(judged: CaseResult, case: Case, here: Surroundings, waivers: Waivers) -> CaseResult:

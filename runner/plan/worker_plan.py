@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runner.core.case import Case, CaseBody, DescribedFunction, Step, WrittenFunction
+from runner.core.case import Case, DescribedFunction, Step, WrittenFunction
 from runner.core.conditions import Surroundings, holds
 from runner.core.protocol import Json, encode
 from runner.language.read.substitution import as_text, resolve_facts
@@ -21,7 +21,7 @@ def seed_of(case: Case) -> int:
     given = case.body.settings.torch.get("seed")
     if given is not None:
         return int(given)
-    return int.from_bytes(hashlib.sha256(case.body.seed_key.encode("utf-8", "surrogatepass")).digest()[:4], "big")
+    return int.from_bytes(hashlib.sha256(case.seed_key.encode("utf-8", "surrogatepass")).digest()[:4], "big")
 
 
 def digest_of(case: Case) -> str:
@@ -30,7 +30,7 @@ def digest_of(case: Case) -> str:
     File paths and line numbers do not count. ``--bench`` does not change the digest.
     """
     apart = ("isolation", "preludes", "functions")  # isolation is no part of the claim; the text of the others is added below
-    body = {name: value for name, value in body_as_json(case.body).items() if name not in apart}
+    body = {name: value for name, value in body_as_json(case).items() if name not in apart}
     preludes = [block.text for block in case.body.preludes]
     functions = {name: one.block.text if isinstance(one, WrittenFunction) else one.value for name, one in case.body.functions.items()}
     judged = [
@@ -60,8 +60,9 @@ def python_of(step: Step) -> Mapping[str, Any] | None:
     return step.arguments.get(traits_of(step).python)
 
 
-def body_as_json(body: CaseBody) -> dict[str, Json]:
-    """Return a body as JSON for the plan; templates over facts are not evaluated yet."""
+def body_as_json(case: Case) -> dict[str, Json]:
+    """Return the body of a case as JSON for the plan; templates over facts are not evaluated yet."""
+    body = case.body
     return {
         **body.settings.by_section,
         "preludes": [block.as_json() for block in body.preludes],
@@ -76,7 +77,7 @@ def body_as_json(body: CaseBody) -> dict[str, Json]:
         "timeout": body.timeout,
         "isolation": body.isolation.value,
         "compiles": body.compiles,
-        "seed_key": body.seed_key,
+        "seed_key": case.seed_key,
     }
 
 
@@ -116,7 +117,7 @@ def make_plan(case: Case, here: Surroundings, facts: Mapping[str, object]) -> di
         "device": case.device,
         **({"module": case.module} if case.module else {}),
         "params": case.params,
-        "body": resolve_facts(body_as_json(case.body), facts),
+        "body": resolve_facts(body_as_json(case), facts),
         "seed": seed_of(case),
         "module_key": case.spec,
         "needs_eager": needs_eager(case),

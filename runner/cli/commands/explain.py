@@ -73,7 +73,7 @@ def _details(case: Case) -> dict[str, Any]:
         "device": case.device,
         "seed": seed_of(case),
         "digest": digest_of(case),
-        "body": as_text(body_as_json(case.body)),
+        "body": as_text(body_as_json(case)),
         "steps": steps,
         "control": control,
         "origins": {f"{section}.{name}": option.origin for section, found in case.options.items() for name, option in found.items()},

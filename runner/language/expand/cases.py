@@ -182,6 +182,7 @@ class _Expansion:
             requires=(*point.backend.requires, *_compiler_of(point, self.document.position(("targets",))), *requires, *self.services),
             body=self._body(filled, point, sections),
             steps=self._steps.steps_of(filled),
+            seed_key=self.prefix + json.dumps(point.labels, sort_keys=True),
             missing_names=self._missing(merged, filled),
             options=merged,
             control=self._control(filled, point, merged, problems),
@@ -301,7 +302,6 @@ class _Expansion:
             timeout=filled.timeout,
             isolation=self.isolation,
             compiles=point.backend.compiles,
-            seed_key=self.prefix + json.dumps(point.labels, sort_keys=True),
         )
 
     def _function(self, raw: RawFunction, filled: FilledSpec) -> WrittenFunction | DescribedFunction:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
-from runner.core.case import Case, CaseBody, CaseId, Expected, Step
+from runner.core.case import Case, CaseId, Expected, Step
 from runner.core.conditions import Surroundings
 from runner.core.devices import is_accelerator, kind_of
 from runner.language.read.anatomy import SOURCE, Anatomy
@@ -172,7 +172,6 @@ def table_for(minor: str | None) -> tuple[Table, str]:
 
 
 _FIELDS = tuple(one.name for one in fields(Case))
-_BODY = tuple(one.name for one in fields(CaseBody))
 
 KEYS = ("op", "dtype")
 """The keys that the source adds to an id, after the backend."""
@@ -212,8 +211,7 @@ class _Maker:
         begin, _, end = case.id.partition(f"[backend={case.backend}")
         (step,) = case.steps
         # the constructor takes a third of the time of dataclasses.replace
-        as_is = {name: getattr(case, name) for name in _FIELDS if name not in ("id", "params", "body", "steps", "missing_names")}
-        body = {name: getattr(case.body, name) for name in _BODY if name != "seed_key"}
+        as_is = {name: getattr(case, name) for name in _FIELDS if name not in ("id", "params", "seed_key", "steps", "missing_names")}
         missing = (*case.missing_names, *self._missing)
         for operator, call, dtype in self._table.rows(case.device, self._source.dtypes, self._source.calls):
             label = operator.label(call)
@@ -221,7 +219,7 @@ class _Maker:
                 **as_is,
                 id=CaseId(f"{begin}[backend={case.backend},op={label},dtype={dtype}{end}"),
                 params={"op": label, "dtype": dtype, **case.params},
-                body=CaseBody(**body, seed_key=f"{case.body.seed_key} {label} {dtype}"),
+                seed_key=f"{case.seed_key} {label} {dtype}",
                 steps=(self._step(step, operator, call, dtype),),
                 missing_names=missing,
             )
