@@ -12,13 +12,13 @@ from runner.language.load import load
 from runner.run.case_script import NAME, write_script
 from runner.system import availability
 from tests.fakes import HERE
-from tests.repro_cases import EXPECTATIONS
 
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> Case:
     path = tmp_path_factory.mktemp("spec") / "planted.yaml"
-    path.write_text(EXPECTATIONS["close"].spec("{to: eager}"))
+    function = "function: |\n  def fn(x):\n      return x + 1\ninputs: [{ones: [3]}]\n"
+    path.write_text(f"summary: A planted case\nbackends: [cpu]\n{function}expect: [{{close: {{to: eager}}}}]\n")
     return load([path]).cases[0]
 
 
@@ -34,7 +34,7 @@ def write(one: Case, outcome: Outcome, folder: Path) -> Path:
 
 @pytest.mark.parametrize("outcome", [Outcome.FAIL, Outcome.CRASH, Outcome.ERROR])
 def test_a_failure_leaves_its_script(one: Case, outcome: Outcome, tmp_path: Path) -> None:
-    assert "def repro_main" in write(one, outcome, tmp_path).read_text()
+    assert "def main" in write(one, outcome, tmp_path).read_text()
 
 
 @pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.XFAIL, Outcome.UNAVAILABLE])

@@ -38,7 +38,7 @@ def is_good():
         os._exit(1)
     _, status = os.waitpid(child, 0)
     runs.append(os.waitstatus_to_exitcode(status))
-    return runs[-1] == 0
+    return runs[-1] in (0, 3)  # 3: what the script checks holds, and a part of the case is not shown
 
 
 found = CompilerBisector.do_bisect(is_good)

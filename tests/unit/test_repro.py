@@ -1,0 +1,86 @@
+"""The script of a case, run: exit 1 where the case fails for a reason that it checks, and 0 only where no part is left out."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runner.language.expand.cases import surroundings
+from runner.language.load import load
+from runner.plan.script import NothingChecked, Script, script_of
+from runner.system.redaction import KNOWN
+from tests.fakes import HERE, shipped
+
+ADD = "function: |\n  def fn(x):\n      return x + 1\ninputs: [{ones: [3]}]\n"
+EAGER = "compile: {backend: eager}\n"
+WRONG = "function: |\n  def fn(x):\n      return x + (2 if torch.compiler.is_compiling() else 1)\ninputs: [{ones: [3]}]\n"
+NAN = 'function: |\n  def fn(x):\n      return x + (1 if torch.compiler.is_compiling() else float("nan"))\ninputs: [{ones: [3]}]\n'
+
+
+def script_for(folder: Path, text: str) -> Script:
+    path = folder / "planted.yaml"
+    path.write_text(f"summary: A planted case\nbackends: [cpu]\n{text}", encoding="utf-8")
+    (case,) = load([path]).cases
+    return script_of(case, surroundings(shipped()[case.backend], HERE), {}, "2.13.0")
+
+
+def test_a_script_of_a_small_function_is_short_and_imports_torch_alone(tmp_path: Path) -> None:
+    text = script_for(tmp_path, f"{ADD}expect: [{{close: {{to: eager}}}}]\n").text
+    assert len(text.splitlines()) <= 60
+    assert "runner" not in text
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (f"{ADD}{EAGER}expect: [{{close: {{to: eager}}}}]\n", 0),
+        (f"{WRONG}{EAGER}expect: [{{close: {{to: eager, atol: 2.0, rtol: 0.0}}}}]\n", 0),
+        (f"{WRONG}{EAGER}expect: [{{close: {{to: eager}}}}]\n", 1),
+        (f"{NAN}{EAGER}expect: [{{close: {{to: eager}}}}]\n", 1),
+        (f"{ADD}{EAGER}expect: [{{counter: {{stats.unique_graphs: 1}}}}]\n", 0),
+        (f"{ADD}{EAGER}expect: [{{counter: {{stats.unique_graphs: 2}}}}]\n", 1),
+        (f"{ADD}{EAGER}steps: [{{call: {{as: first}}, expect: [{{equals: {{first: [2.0, 2.0, 1.0]}}}}]}}]\n", 1),
+        (f"{ADD}{EAGER}expect: [{{close: {{to: eager}}}}, {{deterministic: {{}}}}]\n", 3),
+    ],
+)
+def test_the_exit_code_is_that_of_what_is_checked(tmp_path: Path, text: str, code: int) -> None:
+    path = tmp_path / "repro.py"
+    path.write_text(script_for(tmp_path, text).text)
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert ("AssertionError" in done.stderr) is (code == 1)
+    assert ("not shown" in done.stdout) is (code == 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f"prelude: |\n  from runner.core import case\n{ADD}expect: [{{close: {{to: eager}}}}]\n", "imports the runner"),
+        (f"{ADD}{EAGER}expect: [{{kernels: {{compiled: 0}}}}]\n", "only the runner judges it"),
+    ],
+)
+def test_a_case_that_torch_alone_cannot_show_has_no_script(tmp_path: Path, text: str, reason: str) -> None:
+    with pytest.raises(NothingChecked, match=reason):
+        script_for(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    "text", ['"""\\nimport os; os._exit(9)\\n"""', "'; import os; os._exit(9); '", "\\u2028\\u0085import os\\r\\nos._exit(9)"]
+)
+def test_text_of_a_spec_stays_a_literal_or_one_comment_line(tmp_path: Path, text: str) -> None:
+    quoted = '"' + text.replace('"', '\\"') + '"'
+    script = script_for(tmp_path, f"env: {{PLANTED: {quoted}}}\n{ADD}expect: [{{close: {{to: eager}}}}]\n")
+    assert not [line for line in script.text.splitlines() if line.strip().startswith(("os._exit", "import os;", "import os\r"))]
+    compile(script.text, "repro.py", "exec")
+
+
+def test_values_of_secrets_are_not_in_a_script(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    request.addfinalizer(KNOWN.forget)
+    KNOWN.learn("hunter2-planted-secret")
+    environment = "env: {HF_TOKEN: hf_abcdefghijklmnop, PLANTED: hunter2-planted-secret}\n"
+    script = script_for(tmp_path, f"{environment}{ADD}expect: [{{close: {{to: eager}}}}]\n")
+    assert "hf_abcdef" not in script.text
+    assert "hunter2" not in script.text
+    assert any("HF_TOKEN" in one for one in script.left_out)
