@@ -5,12 +5,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-
-from runner.language.expand.cases import surroundings
-from runner.language.load import load
-from runner.plan.script import NothingChecked, Script, script_of
-from tests.fakes import HERE, shipped
 
 FUNCTION = "function: |\n  def fn(x):\n      return x + 1\ninputs: [{ones: [3]}]\n"
 EAGER = "compile: {backend: eager}\n"
@@ -182,21 +176,6 @@ STEPS: Mapping[str, Row] = {
     "bench": Row(f"{FUNCTION}{EAGER}steps: [{{call: {{}}, expect: [{{runs: {{}}}}]}}, {{bench: @}}]\n", "{repeat: 2}"),
 }
 """By kind of step. ``samples`` has a script of its own, and ``triton`` none."""
-
-
-def scripts_for(folder: Path, texts: Mapping[str, str]) -> dict[str, Script | NothingChecked]:
-    """Return by name the script of the one case of each spec, or why there is none. All specs are loaded at once."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
-    found: dict[str, Script | NothingChecked] = {}
-    for case in load([folder]).cases:
-        try:
-            found[case.name] = script_of(case, surroundings(shipped()[case.backend], HERE), {}, "2.13.0")
-        except NothingChecked as why:
-            found[case.name] = why
-    assert found.keys() == texts.keys()
-    return found
 
 
 def rows() -> dict[str, Row]:
