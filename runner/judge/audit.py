@@ -21,7 +21,6 @@ from runner.judge.verdicts import facts_of, with_code
 from runner.plan.worker_plan import expects_raise
 from runner.vocabulary.expectations.close import NOTHING_DIFFERS
 from runner.vocabulary.steps import TRITON
-from runner.vocabulary.steps.triton import patched
 
 _SECONDS = 5.0
 """The time limit for all mutants of one expectation: patterns may be slow, although each is within its own limit."""
@@ -225,6 +224,8 @@ class ControlResult:
 
 def with_control(case: Case) -> Case:
     """Return the case as its control patches it."""
+    from runner.vocabulary.steps.triton import patched
+
     assert case.control is not None
     patch = case.control.patch
     settings = case.body.settings.patched(patch)

@@ -23,7 +23,6 @@ from runner.core.folding import fold
 from runner.core.observation import Misfit, Observation, Raised
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, Verdict, result_of
-from runner.judge import offline
 from runner.judge.endings import by_ending, ended_by_code, error_of, folded, place_of_error
 from runner.judge.evidence import Evidence, carried_out, first_line
 from runner.judge.proof import own_names, proof
@@ -58,6 +57,8 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
     if not any(verdict.kind == "raised" for verdict in verdicts):  # an exception is a more specific reason
         verdicts.extend(verdicts_of_services(case, evidence.services, steps, here))
     if case.target:
+        from runner.judge import offline
+
         verdicts.append(offline.proof(case, backend, steps))
     elif backend.compiles:
         verdicts.append(proof(backend, here, steps, own_names(case) if backend.proof.code else frozenset()))
@@ -85,7 +86,11 @@ def _folded(case: Case, verdicts: Sequence[Verdict]) -> CaseResult:
     found = fold(verdicts, case.target)
     if found.first is None:
         passed = result_of(case, found.outcome, verdicts=tuple(verdicts))
-        return offline.with_level(case, passed) if case.target else passed
+        if case.target:
+            from runner.judge import offline
+
+            return offline.with_level(case, passed)
+        return passed
     return result_of(
         case,
         found.outcome,

@@ -20,7 +20,6 @@ from runner.language.read.schema import read_formed
 from runner.system.capabilities import CAPABILITIES
 from runner.system.data_dirs import folder
 from runner.vocabulary.expectations.base import BadExpectation, Count, parse_count
-from runner.vocabulary.expectations.texts import check_specific_checks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +274,8 @@ def _proof(document: Document, path: DataPath, body: Mapping[str, Any], problems
 
 
 def _code(given: str) -> CheckFile:
+    from runner.vocabulary.expectations.texts import check_specific_checks
+
     checks = parse_checks(given)
     try:
         check_specific_checks(checks)

@@ -36,7 +36,7 @@ def uncompiled() -> list[str]:
 @pytest.fixture
 def measured(torch: Any, tmp_path: Path, uncompiled: list[str]) -> Callable[..., Any]:
     """Return a function that runs the samples of an operator, compiled by dynamo alone, and returns case and entries."""
-    from runner.vocabulary.expectations import MEASURES
+    from runner.vocabulary.expectations.measures import MEASURES
     from runner.worker.case.phases import Phases
     from runner.worker.case.preparing import prepare
     from runner.worker.case.session import Session

@@ -9,7 +9,7 @@ from runner.language.names.tables import NameKind, NameTables
 from runner.language.read import substitution
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath, Document
-from runner.vocabulary.expectations.counters import allows_zero, is_unlisted
+from runner.vocabulary.expectations.base import allows_zero, is_unlisted
 
 OPTION_KINDS = {
     "config": NameKind.INDUCTOR_CONFIG,

@@ -10,7 +10,6 @@ from runner.core.case import Case
 from runner.core.conditions import BadRange, VersionRange, as_list
 from runner.core.diagnostics import Diagnostic, one_of, unknown
 from runner.core.template_form import is_template
-from runner.language import upstream
 from runner.language.backends import Backends, read_requirements
 from runner.language.check.functions import device_problems, function_problems, input_problems, path_problems, required_packages
 from runner.language.check.names import name_problems
@@ -26,10 +25,9 @@ from runner.language.check.steps import (
 )
 from runner.language.check.targets import target_problems
 from runner.language.check.values import handler_problems, let_problems, spy_problems, value_problems
-from runner.language.expand.operators import KEYS, table_for
 from runner.language.names.tables import NameTables
 from runner.language.read import matrix, python, substitution, templates
-from runner.language.read.anatomy import SOURCE, Anatomy
+from runner.language.read.anatomy import KEYS_OF_SOURCE, SOURCE, Anatomy
 from runner.language.read.document import DataPath, Document
 from runner.language.read.matrix import REPEAT, TARGETS
 from runner.system.capabilities import CAPABILITIES
@@ -286,7 +284,7 @@ def source_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic
                 key=True,
                 code="clashing-keys",
             )
-    for key in KEYS:
+    for key in KEYS_OF_SOURCE:
         if key in data.get("matrix", {}):
             yield document.problem(
                 ("matrix", key), f"the matrix key '{key}' is the source's", "remove it, or rename it", key=True, code="reserved-name"
@@ -306,6 +304,8 @@ def source_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic
 
 
 def _dtype_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
+    from runner.language.expand.operators import table_for
+
     table, _ = table_for(None)
     known = {dtype for operator in table.operators for dtypes in operator.dtypes.values() for dtype in dtypes}
     for index, dtype in enumerate(anatomy.data[SOURCE]["opinfo"]["dtypes"]):
@@ -378,7 +378,7 @@ _ONLY_TEXT = ("summary", "covers")
 def unused_key_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """Yield the problems of keys that no template, Python or reference uses."""
     # source_problems refuses a key of the source, and a template in the source
-    others = {REPEAT, *(KEYS if SOURCE in anatomy.data else ())}
+    others = {REPEAT, *(KEYS_OF_SOURCE if SOURCE in anatomy.data else ())}
     keys = [key for key in anatomy.data.get("matrix", {}) if key not in others]
     if not keys:
         return
@@ -436,6 +436,8 @@ def covers_problems(document: Document, cases: Iterable[Case]) -> Iterator[Diagn
     reported: set[int] = set()
     for case in cases:
         for index, entry in enumerate(case.covers):
+            from runner.language import upstream
+
             problem = None if index in reported else upstream.load().problem(entry, case.device)
             if problem is not None:
                 reported.add(index)

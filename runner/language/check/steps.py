@@ -15,10 +15,8 @@ from runner.language.check.scope import READY, Moment, Scope, after, before, ref
 from runner.language.read import python, substitution
 from runner.language.read.anatomy import Anatomy, RawExpectation, RawStep
 from runner.language.read.document import Document
-from runner.vocabulary.expectations import EXPECTATIONS, REPEATS
-from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation
-from runner.vocabulary.expectations.counters import is_unlisted
-from runner.vocabulary.expectations.values import is_reference
+from runner.vocabulary.expectations import EXPECTATIONS, REPEATED
+from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, is_reference, is_unlisted
 from runner.vocabulary.steps import SAMPLES, STEPS, BackendOfSpec, DataPath, ExpectedOfStep, StepKind
 
 
@@ -149,7 +147,7 @@ def _event_problems(anatomy: Anatomy, step: RawStep, expectation: RawExpectation
         yield document.problem(
             path, f"the step '{step.kind}' spawns no child", f"exit goes with {with_exit}", key=True, code="misplaced-expectation"
         )
-    if expectation.kind in REPEATS and not step.traits.can_be_called_again and step.traits.has_result:
+    if expectation.kind in REPEATED and not step.traits.can_be_called_again and step.traits.has_result:
         repeated = one_of(word for word, kind in STEPS.items() if kind.traits.can_be_called_again)
         yield document.problem(
             path,

@@ -14,9 +14,7 @@ from runner.language.backends import Backends
 from runner.language.read.anatomy import Anatomy, RawExpectation
 from runner.language.read.document import DataPath, Document
 from runner.language.read.matrix import TARGETS as KEY
-from runner.vocabulary.offline import LEVELS, OF_SIMULATED
 from runner.vocabulary.steps import TRITON
-from runner.vocabulary.steps.triton import kernels
 
 _BESIDE = (
     *("function", "functions", "entry", "inputs", "steps", "source", "let", "spies", "handlers", "services", "compile", "context"),
@@ -81,6 +79,8 @@ def _without_targets(anatomy: Anatomy) -> Iterator[Diagnostic]:
 
 
 def _expectation_problems(anatomy: Anatomy, one: RawExpectation) -> Iterator[Diagnostic]:
+    from runner.vocabulary.offline import LEVELS
+
     document, stage = anatomy.document, stage_of(one)
     if stage == WRAPPER:
         hint = "a kernel of Triton has no wrapper: Inductor writes one, for function: in place of triton:"
@@ -99,6 +99,8 @@ def _expectation_problems(anatomy: Anatomy, one: RawExpectation) -> Iterator[Dia
 
 def _name_problems(anatomy: Anatomy, one: RawExpectation) -> Iterator[Diagnostic]:
     """Yield directives that the name of a kernel alone matches: it stands among the instructions, whatever these are."""
+    from runner.vocabulary.steps.triton import kernels
+
     try:
         found = [directive for directive in directives(parse(one.body["checks"])) if directive.positive]
     except ChecksError:
@@ -224,6 +226,8 @@ def _compile_problems(document: Document, given: Mapping[str, object]) -> Iterat
 
 
 def _expectation_problems_of_simulated(anatomy: Anatomy, one: RawExpectation) -> Iterator[Diagnostic]:
+    from runner.vocabulary.offline import OF_SIMULATED
+
     document = anatomy.document
     if one.kind not in OF_SIMULATED:
         hint = f"nothing runs: it may have {one_of(OF_SIMULATED)}"

@@ -29,14 +29,12 @@ from runner.language.check.functions import entry_of
 from runner.language.check.names import GUARD_FILTER, OPTION_KINDS, filter_problem, judged_names, value_problem
 from runner.language.check.values import isolation_of
 from runner.language.expand import options
-from runner.language.expand.operators import with_operators
 from runner.language.expand.options import FilledSpec, fill
 from runner.language.names.tables import NameKind, NameTables
 from runner.language.read import matrix, substitution, templates
-from runner.language.read.anatomy import Anatomy, RawExpectation, RawFunction, RawStep, with_data
+from runner.language.read.anatomy import SOURCE, Anatomy, RawExpectation, RawFunction, RawStep, with_data
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.steps import TRITON
-from runner.vocabulary.steps.triton import kernels, patched
 
 
 class StepMaker:
@@ -59,7 +57,12 @@ class StepMaker:
         if step.path in anatomy.scripts:
             script = anatomy.scripts[step.path]
             assert script.block is not None, "a script is Python"
-            entry = entry_of(anatomy, script) if step.kind != TRITON else next(iter(kernels(script.tree) if script.tree else {}), None)
+            if step.kind == TRITON:
+                from runner.vocabulary.steps.triton import kernels
+
+                entry = next(iter(kernels(script.tree) if script.tree else {}), None)
+            else:
+                entry = entry_of(anatomy, script)
             arguments = {**arguments, step.traits.python: script.block.as_json(), "entry": entry}
         beside: Any = filled.at(step.path[:-1]) if step.path != ("expect",) else {}
         return Step(
@@ -107,7 +110,12 @@ def surroundings(backend: Backend, known: Surroundings, target: str = "") -> Sur
 
 def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surroundings) -> list[Case]:
     """Return the cases of a checked spec; raise ``InvalidSpecs`` for conflicting options of spec and backend."""
-    return with_operators(anatomy, list(_Expansion(anatomy, names, known).cases(backends)), known)
+    cases = list(_Expansion(anatomy, names, known).cases(backends))
+    if SOURCE not in anatomy.data:
+        return cases
+    from runner.language.expand.operators import with_operators
+
+    return with_operators(anatomy, cases, known)
 
 
 def _compile_option_problem(names: NameTables, key: str, value: object) -> tuple[str, str] | None:
@@ -239,6 +247,8 @@ class _Expansion:
 
     def _kernel_of_control(self, filled: FilledSpec, problems: list[Diagnostic]) -> Mapping[str, Any]:
         """Return what a control changes of the kernel; what it does not change is a problem."""
+        from runner.vocabulary.steps.triton import patched
+
         kernel: Mapping[str, Any] = filled.named("control").get(TRITON, {})
         given: Any = filled.section(TRITON) or {}
         for key, value in kernel.items():

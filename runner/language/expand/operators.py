@@ -173,9 +173,6 @@ def table_for(minor: str | None) -> tuple[Table, str]:
 
 _FIELDS = tuple(one.name for one in fields(Case))
 
-KEYS = ("op", "dtype")
-"""The keys that the source adds to an id, after the backend."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:

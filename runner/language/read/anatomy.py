@@ -15,6 +15,9 @@ from runner.vocabulary.steps import ONLY, SAMPLES, SHORT_FORM, STEPS, TRITON, St
 SOURCE = "source"
 """The key of a spec whose cases come from elsewhere."""
 
+KEYS_OF_SOURCE = ("op", "dtype")
+"""The keys that the source adds to an id, after the backend."""
+
 
 @dataclass(frozen=True, slots=True)
 class RawExpectation:

@@ -72,7 +72,9 @@ def templates_below(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]
 def _is_code(path: DataPath) -> bool:
     if (path[0] == "function" and len(path) == 1) or (path[0] == "functions" and len(path) == 2):
         return True
-    if path in _PYTHON_OF_SECTIONS or (path[0] == "steps" and path[2:] in _PYTHON_OF_STEPS):
+    if path in _PYTHON_OF_SECTIONS or (
+        path[0] == "steps" and len(path) == 4 and path[2] in STEPS and STEPS[str(path[2])].traits.python == path[3]
+    ):
         return True
     return _is_pattern(path)
 
@@ -83,7 +85,6 @@ def _is_pattern(path: DataPath) -> bool:
 
 
 _PYTHON_OF_SECTIONS = ((TRITON, "source"), ("control", TRITON, "source"))
-_PYTHON_OF_STEPS = frozenset((word, kind.traits.python) for word, kind in STEPS.items() if kind.traits.python)
 
 
 def replaced(data: Any, path: DataPath, value: Any) -> Any:

@@ -93,6 +93,29 @@ class OfValue(Conditional):
         return {"of": self.of}
 
 
+def is_reference(value: Any) -> bool:
+    """Whether a value is ``{ref: NAME}``."""
+    return isinstance(value, dict) and set(value) == {"ref"}
+
+
+def is_unlisted(count: Any) -> bool:
+    """Whether the spec marks the counter with ``unlisted: true``: its name is in no table."""
+    if isinstance(count, list):
+        return any(is_unlisted(entry.get("value")) for entry in count)
+    return isinstance(count, dict) and count.get("unlisted") is True
+
+
+def allows_zero(count: Any) -> bool:
+    """Whether an untouched counter passes."""
+    if isinstance(count, list):
+        return any(allows_zero(entry["value"]) for entry in count)
+    if isinstance(count, dict):
+        if "any" in count:
+            return 0 in count["any"]
+        return (count.get("value") if "value" in count else count.get("min")) in (None, 0)
+    return bool(count == 0)
+
+
 def text_of(value: Any) -> str:
     """Return a value as text, cut to one line."""
     shown = value if isinstance(value, str) else repr(value)

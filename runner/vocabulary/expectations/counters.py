@@ -15,8 +15,10 @@ from runner.vocabulary.expectations.base import (
     BadExpectation,
     Conditional,
     Kind,
+    allows_zero,
     check_count,
     count_mutants,
+    is_unlisted,
     judge_count,
     text_of,
 )
@@ -51,13 +53,6 @@ class Counter(Kind):
             yield from count_mutants(count, _counter(facts, name), here, functools.partial(_with_counter, facts, name), leaf=name)
 
 
-def is_unlisted(count: Any) -> bool:
-    """Whether the spec marks the counter with ``unlisted: true``: its name is in no table."""
-    if isinstance(count, list):
-        return any(is_unlisted(entry.get("value")) for entry in count)
-    return isinstance(count, dict) and count.get("unlisted") is True
-
-
 def _check(name: str, count: Any) -> None:
     if "." not in name:
         raise BadExpectation(f"the counter '{name}' has no namespace", f"did you mean 'inductor.{name}'?", path=(name,))
@@ -68,17 +63,6 @@ def _check(name: str, count: Any) -> None:
     if is_unlisted(count) and allows_zero(count):
         hint = "a misspelt name is always 0: expect at least 1"
         raise BadExpectation(f"the unlisted counter '{name}' may not be expected to be 0", hint, path=(name,))
-
-
-def allows_zero(count: Any) -> bool:
-    """Whether an untouched counter passes."""
-    if isinstance(count, list):
-        return any(allows_zero(entry["value"]) for entry in count)
-    if isinstance(count, dict):
-        if "any" in count:
-            return 0 in count["any"]
-        return (count.get("value") if "value" in count else count.get("min")) in (None, 0)
-    return bool(count == 0)
 
 
 def _counter(facts: StepFacts, name: str) -> int | None:

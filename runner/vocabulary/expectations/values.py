@@ -7,13 +7,7 @@ from typing import Any, ClassVar, Self
 from runner.core.conditions import Surroundings
 from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.protocol import Json, decode, encode
-from runner.vocabulary.expectations.base import BadExpectation, Kind, OfValue, text_of
-
-
-def is_reference(value: Any) -> bool:
-    """Whether a value is ``{ref: NAME}``."""
-    return isinstance(value, dict) and set(value) == {"ref"}
-
+from runner.vocabulary.expectations.base import BadExpectation, Kind, OfValue, is_reference, text_of
 
 _CHANGED = "changed"
 _MADE_EQUAL = "made equal"

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from runner.core.diagnostics import Diagnostic, one_of
 from runner.core.protocol import Json
 from runner.vocabulary.expectations.texts import MOST
-from runner.vocabulary.steps.base import Around, Callee, StepKind, Traits
+from runner.vocabulary.steps.base import COMPILED, Around, Callee, StepKind, Traits
 from runner.vocabulary.steps.session import Session, callable_of, needed, values_of
 
 GENERATORS = "rng"
@@ -118,10 +118,6 @@ class Api(StepKind):
     def callees(self) -> Iterator[Callee]:
         """The function."""
         yield Callee(call=self.call, args=self.args, kwargs=self.kwargs)
-
-
-COMPILED = "compiled"
-"""The name of the compiled function."""
 
 
 def run_script(session: Session, arguments: "Script") -> None:

@@ -3,12 +3,20 @@
 import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Diagnostic
 from runner.core.protocol import Json
-from runner.vocabulary.steps.session import Session
+
+if TYPE_CHECKING:
+    from runner.vocabulary.steps.session import Session
+
+COMPILED = "compiled"
+"""The name of the compiled function in a script."""
+
+ONLY = "function"
+"""The name of the function of a spec that has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +170,7 @@ class StepKind:
     traits: ClassVar[Traits] = Traits()
 
     @staticmethod
-    def runs(session: Session, arguments: Any, /) -> None:
+    def runs(session: "Session", arguments: Any, /) -> None:
         """Run a step; the arguments are an instance of the kind. Each kind overrides it."""
         raise NotImplementedError
 

@@ -3,16 +3,14 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from runner.core.diagnostics import Diagnostic, unknown
 from runner.core.protocol import Json
-from runner.vocabulary.steps.base import Around, DataPath, Inputs, StepAbove, StepKind, Traits
-from runner.vocabulary.steps.session import Call as Wanted
-from runner.vocabulary.steps.session import Session
+from runner.vocabulary.steps.base import ONLY, Around, DataPath, Inputs, StepAbove, StepKind, Traits
 
-ONLY = "function"
-"""The name of the function of a spec that has just one."""
+if TYPE_CHECKING:
+    from runner.vocabulary.steps.session import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +70,10 @@ class Calling(StepKind):
                 yield around.problem(around.path, message, "use api steps, or another backend", key=True)
 
 
-def run_call(session: Session, arguments: "Call") -> None:
+def run_call(session: "Session", arguments: "Call") -> None:
     """Call the function; its reference first, unless the call is eager."""
+    from runner.vocabulary.steps.session import Call as Wanted
+
     name = arguments.function or next(iter(session.compiled.targets))
     is_eager = bool(arguments.eager)
     wanted = Wanted(
@@ -161,8 +161,10 @@ def _load(function: Callable[..., Any], arguments: tuple[Any, ...], strict: bool
     return aoti_load_package(aoti_compile_and_package(torch.export.export(module, arguments, **mode), package_path=path))
 
 
-def run_aot(session: Session, arguments: "Aot") -> None:
+def run_aot(session: "Session", arguments: "Aot") -> None:
     """Build and call a package; the reference is the function itself, on copies."""
+    from runner.vocabulary.steps.session import Call as Wanted
+
     packages = session.kept.get(Aot.kind)
     if packages is None:
         packages = session.kept[Aot.kind] = Packages(os.path.join(session.cache, "ahead"))

@@ -44,7 +44,7 @@ def run(plan_file: str, descriptor: int, word: str) -> None:
 
 
 def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: dict[str, Any], undo: contextlib.ExitStack) -> None:
-    import runner.vocabulary.expectations  # noqa: F401 - imported before the seal is taken, which then covers it
+    import runner.worker.case.kinds  # noqa: F401 - imported before the seal is taken, which then covers it
     from runner.worker.case.preparing import prepare
     from runner.worker.case.session import Session
 
@@ -115,8 +115,8 @@ def _set_up(plan: Mapping[str, Any], paths: scope.Sections, phases: Phases, witn
 
 def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[str, Any], witness: Witness) -> tuple[dict[str, Any], bool]:
     """Return the step's facts, and whether the case continues after it."""
-    from runner.vocabulary.steps import STEPS
     from runner.vocabulary.steps.session import NotCarriedOut
+    from runner.worker.case.kinds import STEPS
 
     raised = None
     session.begin_step(step)
@@ -171,7 +171,8 @@ def _save_graphs(folder: Path, step: int, stages: Mapping[str, list[dict[str, An
 def _measure(session: Any, step: Mapping[str, Any], raised: Any, executed: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, str]]:
     import torch
 
-    from runner.vocabulary.expectations import ALWAYS_MEASURED, MEASURES, REPEATS, samples
+    from runner.vocabulary.expectations import samples
+    from runner.vocabulary.expectations.measures import ALWAYS_MEASURED, MEASURES, REPEATS
 
     measured: dict[str, Any] = {}
     unmeasured: dict[str, str] = {}

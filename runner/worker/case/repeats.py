@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from runner.vocabulary.expectations import REPEATS, close
+from runner.vocabulary.expectations import close
 from runner.vocabulary.expectations.again import CannotRepeat, Poison
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
+from runner.vocabulary.expectations.measures import REPEATS
 from runner.vocabulary.expectations.stand_ins import Comparer
 from runner.vocabulary.steps.gradients import Differentiate, differentiation, forget_gradients, gradients_of
 from runner.worker.case import calibration, copies

@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 
 from runner.core.diagnostics import did_you_mean, one_of
-from runner.vocabulary.steps import STEPS
+from runner.worker.case.kinds import STEPS
 from runner.worker.torch_compat import imports
 
 

@@ -18,13 +18,13 @@ from runner.vocabulary.expectations.close_rules import is_eager
 from runner.vocabulary.expectations.compilation import COMPILATION
 from runner.vocabulary.expectations.texts import MOST, STDERR
 from runner.vocabulary.expectations.values import WEAK
-from runner.vocabulary.steps import STEPS
 from runner.vocabulary.steps.session import Call, Changes, needed
 from runner.vocabulary.steps.session import Side as SideOfStep
 from runner.worker.case import copies, effects, scope, spies, state
 from runner.worker.case.calibration import Calibrations
 from runner.worker.case.effects import Effects, with_repetition
 from runner.worker.case.hooks import Witness
+from runner.worker.case.kinds import STEPS
 from runner.worker.case.phases import Phases
 from runner.worker.case.repeats import OtherAnswers, Repeats
 from runner.worker.case.scope import Scope, follow

@@ -10,7 +10,7 @@ from typing import Any
 
 from runner.core import protocol
 from runner.core.targets import TARGETS, Level
-from runner.vocabulary.expectations import MEASURES
+from runner.vocabulary.expectations.measures import MEASURES
 from runner.vocabulary.offline import KERNEL
 from runner.worker.case import own_files
 from runner.worker.case.phases import Phases

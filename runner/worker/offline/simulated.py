@@ -16,8 +16,8 @@ from runner.core.simulated import PROPERTIES, refusals
 from runner.core.targets import DEVICE, TARGETS, Level, Target
 from runner.vocabulary import inputs, offline
 from runner.vocabulary.inputs import objects
-from runner.vocabulary.steps import STEPS
 from runner.worker.case import own_files, scope
+from runner.worker.case.kinds import STEPS
 from runner.worker.case.phases import Phases
 from runner.worker.case.scope import Scope
 from runner.worker.case.session import Params

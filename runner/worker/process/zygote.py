@@ -76,7 +76,6 @@ def warm(kinds: list[str]) -> float:
     torch.set_num_threads(1)
     imports.import_inductor()
     imports.settle_math()
-    import runner.vocabulary.expectations
     import runner.worker.case.case
     import runner.worker.case.session  # noqa: F401 - imported for its effect: a fork inherits it
 

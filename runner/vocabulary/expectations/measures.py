@@ -1,0 +1,38 @@
+"""The measurements of expectations. Only a worker imports this module."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from runner.core.protocol import Json
+from runner.vocabulary.expectations import again, close, compilation, compiled_kernels, samples, texts, values
+from runner.vocabulary.expectations.again import Repeat
+
+MEASURES: Mapping[str, Callable[[Mapping[str, Any], Callable[[str], Any]], Json]] = {
+    "close": close.measure,
+    "equals": values.measure_equality,
+    "differs": values.measure_equality,
+    "strides": values.measure_strides,
+    "text": texts.measure_text,
+    "log": texts.measure_log,
+    "dead": values.measure_dead,
+    "kernels": compilation.measure_kernels,
+    "graph": compilation.measure_graph,
+    "guards": compilation.measure_guards,
+    "recompiles": compilation.measure_recompiles,
+    "graph_breaks": compilation.measure_graph_breaks,
+    samples.KIND: samples.measure,
+    "resources": compiled_kernels.measure_resources,
+    "metadata": compiled_kernels.measure_metadata,
+}
+"""Measurements in the worker, by kind. Kinds that use only the facts of every step are absent."""
+
+REPEATS: Mapping[str, Repeat] = {
+    "deterministic": again.repeat_deterministic,
+    "batch_invariant": again.repeat_batch_invariant,
+    "poisoned": again.repeat_poisoned,
+    "candidates": again.repeat_candidates,
+}
+"""Measurements in the worker that call the function of the step again, by kind. They run after the last step."""
+
+ALWAYS_MEASURED = ("log", "dead", "kernels", "graph", "guards", "recompiles", "graph_breaks")
+"""Kinds that need no result and are measured after an exception too."""
