@@ -26,10 +26,9 @@ from runner.plan.worker_plan import make_plan
 from runner.system import data_dirs
 from runner.system.redaction import KNOWN, is_secret_name, redacted
 from runner.vocabulary import inputs
-from runner.vocabulary.expectations.base import parse_count
+from runner.vocabulary.expectations.base import is_reference, parse_count
 from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.expectations.filecheck import FileCheck
-from runner.vocabulary.expectations.values import is_reference
 from runner.vocabulary.steps import SAMPLES, traits_of
 
 MODULES = {"config": "torch._inductor.config", "dynamo_config": "torch._dynamo.config", "functorch_config": "torch._functorch.config"}
