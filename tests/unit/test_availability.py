@@ -63,15 +63,6 @@ def test_a_worker_with_another_torch_is_refused(folder, version, tmp_path):
     assert "PYTHONPATH" in str(caught.value)
 
 
-def test_questions_are_asked_once_and_their_answers_are_no_facts():
-    wanted = (requirement("device", "npu=json.tool"), requirement("call", "os.ask"), requirement("module", "json"))
-    assert availability.questions_of([case(requires=wanted), case(requires=wanted)]) == ("npu=json.tool", "os.ask")
-    informed = availability.with_facts(BARE, {"answers": {"os.ask": "returned True"}, "mkldnn": "float32"})
-    assert informed.answers == {"os.ask": "returned True"}
-    assert informed.facts == {"mkldnn": "float32"}
-    assert availability.with_facts(BARE, {}).answers == {}
-
-
 def test_packages_are_found_without_import(monkeypatch, tmp_path):
     for name in ("triton", "ck4inductor"):
         monkeypatch.delitem(sys.modules, name, raising=False)

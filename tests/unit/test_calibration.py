@@ -300,13 +300,6 @@ def test_a_slice_of_few_elements_is_no_group(shape: tuple[int, int], is_right: b
     assert problems(compare(answer, scale), scale.form)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
-def test_a_function_may_read_dtypes(start: Callable[..., Case], dtype: str) -> None:
-    function = "return x.float().square().mean(-1).add(1e-6).to(x.dtype) * torch.tensor(0.1, dtype=y.dtype)"
-    (facts,) = start(spec(function, PAIR.replace("DTYPE", dtype))).run()
-    assert "numel" in facts["leaves"][0]["calibrated"], facts["leaves"][0]["calibrated"]
-
-
 def test_float64_is_another_function_too_where_it_reads_its_dtype(start: Callable[..., Case]) -> None:
     function = "return (x * 3 if x.dtype == torch.float64 else x * 2) + y.sum()"
     (facts,) = start(spec(function, PAIR.replace("DTYPE", "float64"))).run()

@@ -55,31 +55,6 @@ def test_a_function_takes_so_many_inputs(function: str, takes: list[int], good: 
         assert (found == []) is (count in takes), (count, found)
 
 
-@pytest.mark.parametrize(
-    "prelude",
-    [
-        "class Made(torch.nn.Module): pass",
-        "def Made(*args): return torch.nn.ReLU()",
-        "Made = torch.nn.ReLU",
-        "Made: type = torch.nn.ReLU",
-        "Other, Made = 1, torch.nn.ReLU",
-        "from torch.nn import ReLU as Made",
-        "if True:\n      Made = 1",
-        "try:\n      import nothing\n  except ImportError:\n      Made = 1",
-        "for Made in (1, 2): pass",
-        "for i in (1, 2):\n      Made = i",
-        "while True:\n      Made = 1\n      break",
-        "with open('x') as Made: pass",
-        "match 1:\n      case 1:\n          Made = 1",
-        "async def Made(): pass",
-    ],
-)
-def test_whatever_binds_a_name_in_a_prelude(prelude: str, good: str, problems_of: Problems) -> None:
-    assert problems_of(with_function(good, f"prelude: |\n  {prelude}\nfunction: {{module: Made}}")) == []
-    (line,) = problems_of(with_function(good, f"prelude: |\n  {prelude}\nfunction: {{module: Mad}}"))
-    assert line.split(": ", 1)[1] == "no name 'Mad' in the prelude (did you mean 'Made'?)"
-
-
 # -- names of libraries ---------------------------------------------------------------------------------------------
 
 

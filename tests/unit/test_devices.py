@@ -1,7 +1,6 @@
 """Kinds of device: one table, of which every stage asks; a planted kind is known everywhere."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
@@ -9,11 +8,8 @@ from runner.core import devices
 from runner.core.case import Availability
 from runner.core.devices import ACCELERATORS, Accelerator, Build
 from runner.language.check.spec import VENDORS
-from runner.plan.resources import Environment
-from runner.plan.schedule import environment_of, needs_of
 from runner.system.capabilities import CAPABILITIES, Machine
-from runner.system.installed_torch import torch_at
-from tests.fakes import case, import_torch
+from tests.fakes import import_torch
 
 PLANTED = Accelerator(
     module="planted",
@@ -43,18 +39,6 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Accelerator]:
 def test_a_device_is_a_kind_and_a_number(device: str, kind: str, index: int) -> None:
     assert (devices.kind_of(device), devices.index_of(device)) == (kind, index)
     assert devices.is_accelerator(device) is (kind == "cuda")
-
-
-def test_a_kind_in_the_table_is_known_to_every_stage(planted: Mapping[str, Accelerator], tmp_path: Any) -> None:
-    machine = Machine(python=(3, 11), torch="2.13.0", release=(2, 13), builds={"planted": "20250101"}, gpus=1, gpu_memory=8 << 30)
-    assert machine.vendor == "amd"
-    mine = case(device="planted:0")
-    assert needs_of(mine, machine).gpu_memory > 0
-    assert environment_of(mine).uses_accelerator
-    assert environment_of(mine).key != Environment(kinds=frozenset({"cpu"})).key
-    assert "/dev/planted0" in devices.nodes()
-    (tmp_path / "version.py").write_text("__version__ = '2.13.0'\nplanted = '20250101'\n")
-    assert torch_at(tmp_path).builds["planted"] == "20250101"
 
 
 @pytest.mark.parametrize("build", devices.builds(), ids=lambda build: build.capability)

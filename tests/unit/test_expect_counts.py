@@ -71,15 +71,6 @@ def test_a_metric_that_torch_does_not_have_is_an_error_even_where_zero_is_claime
         assert judgement.leaf == "gone"
 
 
-def test_each_counter_is_judged_by_itself():
-    judgements = judged("counter", {"a.one": 1, "a.two": 1, "a.three": 1}, counters={"a": {"one": 1, "two": 2, "three": 1}})
-    assert [(judgement.leaf, judgement.status) for judgement in judgements] == [
-        ("a.one", Status.HELD),
-        ("a.two", Status.FAILED),
-        ("a.three", Status.HELD),
-    ]
-
-
 def test_the_first_condition_that_holds_is_taken():
     wanted = [{"when": ELSEWHERE, "value": 1}, {"when": {"device": "cpu"}, "value": 2}, {"value": 3}]
     assert judged("counter", {"a.b": wanted}, counters={"a": {"b": 2}})[0].status is Status.HELD
@@ -152,11 +143,3 @@ def test_an_unlisted_counter_may_not_be_claimed_zero(body: Any, is_allowed: bool
         return
     with pytest.raises(BadExpectation, match="may not be expected to be 0"):
         Counter.parse({"a.b": body})
-
-
-@pytest.mark.parametrize(
-    ("body", "text"),
-    [(2, "2"), ({"min": 1}, "at least 1"), ({"max": 3}, "at most 3"), ({"min": 1, "max": 3}, "1 to 3"), ({"value": 4}, "4")],
-)
-def test_a_count_reads_as_a_person_would_say_it(body: Any, text: str):
-    assert str(parse_count(body)) == text

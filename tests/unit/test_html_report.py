@@ -25,7 +25,6 @@ from runner.record.journal import read_run, totals
 from runner.record.run_folder import RunFolder
 from runner.report.html import cases, script, shown, writing
 from runner.report.html.cases import Details, sources_of
-from runner.report.html.overview import index_of
 from runner.report.html.writing import HtmlReporter, write_page
 from runner.report.setup import ReportSetup
 from tests.fences import ROOT
@@ -194,22 +193,6 @@ def test_a_script_hands_over_what_it_was_given(tmp_path: Path, text: str) -> Non
 # -- what is written ------------------------------------------------------------------------------------------------
 
 
-def test_the_index_says_each_id(tmp_path: Path) -> None:
-    odd = replace(case("odd"), case_id=CaseId("of another form"))
-    plain = replace(case("plain", Outcome.PASS), case_id=CaseId("a/plain[backend=cpu]"))
-    results = [case(), odd, plain, replace(case("x"), area="", case_id=CaseId("x[backend=cpu,dtype=float32]"))]
-    index = index_of(results, [0])
-    columns = index["columns"]
-    ids = []
-    for number in range(len(results)):
-        _, area, name = index["specs"][columns["spec"][number]]
-        backend, point = index["backends"][columns["backend"][number]], index["points"][columns["point"][number]]
-        whole = f"{f'{area}/' if area else ''}{name}[backend={backend}{f',{point}' if point else ''}]"
-        ids.append(index["odd"].get(str(number), whole))
-    assert ids == [result.case_id for result in results]
-    assert [index["outcomes"][place][0] for place in columns["outcome"]] == ["FAIL", "FAIL", "PASS", "FAIL"]
-
-
 def test_every_case_is_in_a_chunk_and_each_chunk_is_bounded(tmp_path: Path) -> None:
     results = [case(f"n{number}", stderr="x" * 24_000) for number in range(300)]
     details = Details(tmp_path, results)
@@ -253,16 +236,6 @@ def folder_with(tmp_path: Path, **texts: str) -> tuple[Path, dict[str, str]]:
         (place / file).write_text(text)
         digests[file] = digest(text.encode())
     return tmp_path, digests
-
-
-def test_the_line_where_filecheck_stopped_is_marked(tmp_path: Path) -> None:
-    folder, digests = folder_with(tmp_path, code_0_0="one\ntwo\n\tthree\nfour\n", code_0_1="one\ntwo\nother\n")
-    verdict = Verdict(
-        kind="filecheck", status=Status.FAILED, position=AT, expected="line 1: CHECK: x", detail="      2 | two\n>     3 |     three\n"
-    )
-    result = case(verdicts=(verdict,), evidence=digests, code=tuple(digests))
-    pieces = cases.pieces_of(folder, result, cases.names_of(result), 10_000)
-    assert [(piece["name"], piece.get("marks")) for piece in pieces] == [("code-0-0.txt", [[3, 0]]), ("code-0-1.txt", None)]
 
 
 def test_code_has_a_limit_and_no_secret(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -65,13 +64,6 @@ def test_the_whole_session_and_what_left_it(proc: Path) -> None:
     assert memory.above({10: 0, 20: 0}, proc) == {10: 63 * MIB, 20: 64 * MIB}
 
 
-def test_a_name_that_looks_like_the_fields_behind_it(proc: Path) -> None:
-    process(proc, 10, 1, 10, anon=1)
-    process(proc, 11, 1, 10, anon=2, name="x) S 1 99 99 (y")
-    process(proc, 12, 1, 12, anon=4, name="x) S 10 10 10")
-    assert used(10, proc) == 3 * MIB
-
-
 def test_one_that_has_ended_uses_nothing(proc: Path) -> None:
     process(proc, 10, 1, 10, anon=1)
     (proc / "10" / "status").unlink()
@@ -120,25 +112,6 @@ def test_descendants_of_any_thread_and_in_any_session_are_measured_without_a_sca
     assert memory.above({10: 15 * MIB}, proc) == {10: 31 * MIB}
 
 
-# -- how often ------------------------------------------------------------------------------------------------------
-
-
-def test_looking_takes_a_bounded_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [100.0]
-
-    def slow(limits: object, *, scans: bool) -> dict[int, int]:
-        clock[0] += 0.5
-        return {7: 9}
-
-    monkeypatch.setattr(memory, "above", slow)
-    watch = memory.MemoryWatch(clock=lambda: clock[0])
-    assert watch.look({7: 1}) == {7: 9}
-    assert watch.look({7: 1}) == {}
-    assert watch.due == pytest.approx(100.5 + 0.5 / memory.MOST_SHARE)
-    clock[0] = watch.due
-    assert watch.look({7: 1}) == {7: 9}
-
-
 # -- real processes -------------------------------------------------------------------------------------------------
 
 HOLD = (
@@ -172,16 +145,6 @@ def test_a_process_that_holds_100_mib(held: Callable[..., int]) -> None:
     assert memory.above({pid: 100 * MIB}).keys() == {pid}
     assert memory.above({pid: 150 * MIB}) == {}
     assert memory.above({pid: 100 * MIB, os.getpid(): 100 * MIB}, scans=False).keys() >= {pid, os.getpid()}  # a child of this process
-
-
-def test_forks_of_a_process_that_holds_100_mib(held: Callable[..., int]) -> None:
-    forks = HOLD.replace("print(", "import os; [os.fork() or time.sleep(60) for _ in range(4)]; print(")
-    pid = held(100, forks)
-    deadline = time.monotonic() + 60
-    while len(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()) < 4:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert memory.above({pid: 200 * MIB}) == {}
 
 
 def test_a_process_that_nobody_may_look_into(held: Callable[..., int]) -> None:

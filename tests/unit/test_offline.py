@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runner.core.case import Availability, Case
+from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.expectation import Status, StepFacts
@@ -23,8 +23,6 @@ from runner.language.load import load
 from runner.language.waivers import load_waivers
 from runner.plan.worker_plan import make_plan
 from runner.record.journal import problem_of_result
-from runner.system import availability
-from runner.system.capabilities import Machine
 from runner.vocabulary import offline
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.offline import NotReported, of_compiler, with_amount
@@ -141,45 +139,6 @@ def test_a_control_changes_source_values_and_options(tmp_path: Path) -> None:
     assert arguments["source"]["text"] == "SOURCE"
     assert arguments["constexprs"] == {"BLOCK": 32}
     assert arguments["options"] == {"num_warps": 2, "waves_per_eu": 2}
-
-
-# -- availability ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("found", "targets", "expected", "reason"),
-    [
-        ({}, {}, Availability.NO, "triton is not installed"),
-        ({"triton": ("/",)}, {}, Availability.UNKNOWN, "is known only when it has compiled"),
-        ({"triton": ("/",)}, {"hip:gfx942": "canary 'target': odd"}, Availability.NO, "does not work here: canary 'target': odd"),
-        ({"triton": ("/",)}, {"hip:gfx942": ""}, Availability.YES, ""),
-    ],
-)
-def test_a_failed_canary_makes_the_target_unavailable(
-    tmp_path: Path, found: Mapping[str, tuple[str, ...]], targets: Mapping[str, str], expected: Availability, reason: str
-) -> None:
-    machine = Machine(python=(3, 11, 7), torch=None, release=None, found=found, targets=targets)
-    verdict = availability.of_case(cases_of(tmp_path)[0], machine)
-    assert verdict.availability is expected
-    assert reason in verdict.reason
-    assert bool(reason) == bool(verdict.reason)
-
-
-@pytest.mark.parametrize(
-    ("answer", "words", "problem"),
-    [
-        ({"problem": "", "canaries": ["a"], "versions": {"offline_triton": "3"}}, "", ""),
-        ({"problem": "odd", "versions": {}}, "", "odd"),
-        (None, "Traceback\nImportError: no", "it ended without an answer: ImportError: no"),
-        (None, "", "it ended without an answer"),
-    ],
-)
-def test_what_a_compiler_says_of_itself_is_a_fact_of_the_machine(answer: Any, words: str, problem: str) -> None:
-    machine = Machine(python=(3, 11, 7), torch=None, release=None, facts={"gpus": 0})
-    known = availability.with_target(machine, "hip:gfx942", answer, words)
-    assert known.targets == {"hip:gfx942": problem}
-    assert known.facts["gpus"] == 0
-    assert ("canaries passed: a" in known.facts.values()) is (problem == "" and answer is not None)
 
 
 # -- texts of a compiler --------------------------------------------------------------------------------------------

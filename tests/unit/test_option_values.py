@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from runner.language.names.name_table import allowed_values, fits
+from runner.language.names.name_table import allowed_values
 
 
 @pytest.mark.parametrize(
@@ -35,30 +35,6 @@ def test_what_an_option_takes_is_read_from_its_annotation_and_default(statement,
     (node,) = ast.parse(statement).body
     assert isinstance(node, ast.Assign | ast.AnnAssign)
     assert allowed_values(getattr(node, "annotation", None), node.value) == allowed
-
-
-@pytest.mark.parametrize(
-    ("value", "allowed", "wanted"),
-    [
-        (True, ("bool",), True),
-        ("yes", ("bool",), False),
-        (1, ("bool",), False),
-        (None, ("bool",), False),
-        (None, ("bool", "null"), True),
-        ([True], ("bool",), False),
-        (True, ("int",), False),
-        (4, ("float",), True),
-        (4.5, ("int",), False),
-        ("a", ('"a"', '"b"'), True),
-        ("c", ('"a"', '"b"'), False),
-        (1, ("0", "1"), True),
-        (True, ("0", "1"), False),
-        ({"a": 1}, ("list",), False),
-        (float("inf"), ("float",), True),
-    ],
-)
-def test_a_value_fits_its_kind_or_a_literal(value, allowed, wanted):
-    assert fits(value, allowed) is wanted
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,12 @@
 """``spawn: {program: ...}`` in the worker: what is run, and what is read of it. No torch."""
 
 import contextlib
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from runner.language.read import schema
 from runner.vocabulary.expectations.texts import MOST
 from runner.vocabulary.steps import actions
 from runner.vocabulary.steps.session import NotCarriedOut
@@ -22,11 +20,6 @@ def session(tmp_path: Path) -> Any:
         log_of_step=lambda: "what it wrote",
         maker=SimpleNamespace(scope=None, device="cpu"),
     )
-
-
-def test_the_words_are_those_of_the_schema():
-    shape = schema.load("steps")["$defs"]["spawn"]["properties"]["program"]
-    assert shape["enum"] == list(actions.PROGRAMS)
 
 
 def test_code_and_outputs(session: Any):
@@ -51,12 +44,6 @@ def test_only_the_end_of_a_long_output_is_kept(session: Any):
     found = actions.run_program(session, "python", ["-c", f"print('x' * {MOST} + 'end')"])["stdout"]
     assert len(found) == MOST
     assert found.endswith("xend\n")
-
-
-def test_a_module_and_a_program_on_path(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("shutil.which", lambda name: f"/there/{name}" if name == "cmake" else None)
-    assert actions._command("torchrun") == [sys.executable, "-m", "torch.distributed.run"]
-    assert actions._command("cmake") == ["/there/cmake"]
 
 
 def test_a_program_that_is_not_there_is_an_error_of_the_case(session: Any, monkeypatch: pytest.MonkeyPatch):

@@ -3,14 +3,10 @@
 Whether its lines can all be true is asked in ``test_contradictions``.
 """
 
-import errno
-import hashlib
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +16,11 @@ from jsonschema import Draft202012Validator
 from runner.core.case import CaseId
 from runner.core.diagnostics import Position, UsageError
 from runner.core.expectation import Status
-from runner.core.header import COMPUTED, AuditScore, RunFooter, RunHeader
+from runner.core.header import AuditScore, RunFooter, RunHeader
 from runner.core.observation import Timing
 from runner.core.outcomes import Outcome
 from runner.core.results import AppliedWaiver, Attempt, CaseResult, Verdict, WaiverEffect
-from runner.record.journal import JournalError, Run, digest_of_selection, read_form
+from runner.record.journal import JournalError, Run, read_form
 from runner.record.journal_writer import JournalWriter
 
 ROOT = Path(__file__).parents[2]
@@ -167,19 +163,6 @@ def test_each_line_is_on_disk_before_the_next(journal: Path) -> None:
     writer.close()
 
 
-def test_order_is_kept_by_the_writer(journal: Path) -> None:
-    with JournalWriter(journal) as writer:
-        with pytest.raises(ValueError, match="no header"):
-            writer.write_case(FULL)
-        writer.write_header(HEADER)
-        with pytest.raises(ValueError, match="has its header"):
-            writer.write_header(HEADER)
-        writer.write_footer(FOOTER)
-        with pytest.raises(ValueError, match="has its footer"):
-            writer.write_case(FULL)
-    assert not read_form(journal).truncated
-
-
 def test_wherever_the_last_line_is_torn_the_rest_stands(journal: Path) -> None:
     data = written(journal, PASSED, FULL, footer=None).read_bytes()
     start = data[:-1].rfind(b"\n") + 1
@@ -233,12 +216,6 @@ def test_attempts_stand_when_their_run_goes_on(journal: Path) -> None:
         writer.write_attempt(FULL)
     run = read_form(journal)
     assert (run.results, run.footer, run.attempts) == ((), None, {FULL.case_id: (FULL, FULL)})
-
-
-def test_zeros_after_a_power_cut_are_a_torn_line(journal: Path) -> None:
-    with written(journal, FULL, footer=None).open("ab") as stream:
-        stream.write(b"\x00" * 100)
-    assert read_form(journal).results == (FULL,)
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"kind": "case", "ca'])
@@ -310,43 +287,6 @@ def test_a_link_or_a_pipe_is_no_journal(journal: Path) -> None:
     for path, words in ((link, "this is a link"), (pipe, "this is no file"), (journal.parent, "this is no file")):
         with pytest.raises(JournalError, match=words):
             read_form(path)
-
-
-def test_what_has_no_room_is_told_with_the_name_of_the_file(tmp_path: Path) -> None:
-    """The limit is the process's own: a child's."""
-    done = subprocess.run(
-        [sys.executable, "-c", NO_ROOM, str(tmp_path / "run.jsonl")], capture_output=True, text=True, check=True, cwd=ROOT, timeout=240
-    )
-    assert done.stdout.splitlines() == [f"[Errno {errno.EFBIG}] File too large: '{tmp_path / 'run.jsonl'}'", "torn 1"]
-
-
-NO_ROOM = """
-import resource, sys
-from pathlib import Path
-from runner.record.journal_writer import JournalWriter
-from runner.record.journal import read_form
-from tests.unit.test_record import HEADER, PASSED
-from dataclasses import replace
-path = Path(sys.argv[1])
-with JournalWriter(path) as writer:
-    writer.write_header(HEADER)
-    writer.write_case(PASSED)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 100,) * 2)
-    try:
-        writer.write_case(replace(PASSED, case_id="two"))
-    except OSError as error:
-        print(error)
-run = read_form(path)
-print("torn" if run.truncated else "whole", len(run.results))
-"""
-
-
-def test_a_selection_is_known_by_its_digest_in_whatever_order() -> None:
-    one = digest_of_selection({"a": "1", "b": "2", "\ud800": "3"})
-    assert one == digest_of_selection({"\ud800": "3", "b": "2", "a": "1"})
-    others = [{"a": "1", "b": "2"}, {"a": "2", "b": "1", "\ud800": "3"}, {"a": "1", "b": "2", "c": "3"}, {}]
-    assert len({one, *map(digest_of_selection, others)}) == 5
-    assert digest_of_selection({"a": "1"}) == hashlib.sha256(b"a\x001\n").hexdigest(), "as the schema says"
 
 
 def line_of(record: dict[str, Any]) -> bytes:
@@ -446,29 +386,3 @@ def test_each_written_line_validates(journal: Path, outcome: Outcome) -> None:
     passed = replace(PASSED, outcome=outcome, reason="" if outcome is Outcome.PASS else "because")
     for line in written(journal, FULL, passed).read_text().splitlines():
         validator.validate(json.loads(line))
-
-
-@pytest.mark.parametrize(
-    ("definition", "kind", "more"),
-    [
-        ("header", RunHeader, {"kind", "format"}),
-        ("case", CaseResult, {"kind"}),
-        ("footer", RunFooter, {"kind"}),
-        ("attempt", Attempt, set()),
-        ("verdict", Verdict, set()),
-        ("timing", Timing, set()),
-        ("position", Position, set()),
-    ],
-)
-def test_the_schema_has_the_fields_of_the_code(definition: str, kind: type[Any], more: set[str]) -> None:
-    stated = schema()["$defs"][definition]
-    assert set(stated["properties"]) == {field.name for field in fields(kind) if COMPUTED not in field.metadata} | more, (
-        f"edit {SCHEMA.name}"
-    )
-    assert set(stated["required"]) == set(stated["properties"])
-    assert stated["additionalProperties"] is False
-
-
-def test_the_full_result_of_these_tests_leaves_no_field_at_its_default() -> None:
-    blank = [field.name for field in fields(CaseResult) if not getattr(FULL, field.name)]
-    assert blank == []

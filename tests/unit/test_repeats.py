@@ -93,17 +93,6 @@ def test_gradients_of_a_backward_are_repeated(judged: Callable[[str], Judged]) -
     assert (found.status, found.observed) == (Status.HELD, "1 tensors with the same bits in 3 runs")
 
 
-def test_spies_do_not_count_additional_calls(judged: Callable[[str], Judged]) -> None:
-    text = (
-        "prelude: |\n  class Box:\n      @staticmethod\n      def twice(x): return x * 2\n"
-        "spies: {twice: {function: torch.nn.functional.gelu}}\n"
-        "function: |\n  def fn(x):\n      torch._dynamo.graph_break()\n      return torch.nn.functional.gelu(x)\n"
-        "inputs: [{rand: [3]}]\nsteps: [{call: {}, expect: [{deterministic: {}}, {calls: {of: twice, count: 1}}]}]"
-    )
-    ((found,),) = judged(text)
-    assert found.status is Status.HELD
-
-
 SUM = "function: |\n  def fn(x, w):\n      return {value}\ninputs: [{{rand: [6, 3]}}, {{rand: [3]}}]\nexpect: [{{batch_invariant: {body}}}]"
 
 

@@ -70,12 +70,6 @@ def test_every_outcome_counts_once_and_only_a_pass_passes(outcome: Outcome) -> N
     assert bool(reason) == (outcome is not Outcome.PASS)
 
 
-def test_the_first_line_of_a_reason_is_that_of_the_result() -> None:
-    assert standing(result("a", Outcome.UNAVAILABLE, reason="no GPU"), frozenset()) == (Standing.NOT_EXECUTED, "UNAVAILABLE: no GPU")
-    assert standing(None, frozenset()) == (Standing.NOT_EXECUTED, "lost: it has no result")
-    assert standing(None, frozenset(), "1/2") == (Standing.NOT_EXECUTED, "not in shard 1/2")
-
-
 @pytest.mark.parametrize("outcome", [Outcome.CRASH, Outcome.TIMEOUT])
 @pytest.mark.parametrize(
     ("phase", "expected"),
@@ -158,11 +152,6 @@ def test_one_case_without_a_result_makes_it_incomplete_in_any_level(lost: str) -
     assert found.not_executed == {lost: "lost: it has no result"}
 
 
-def test_results_of_other_cases_change_nothing() -> None:
-    assert stated(profile("a"), result("a"), result("z", Outcome.FAIL)) is Conformance.CONFORMANT
-    assert stated(profile("a"), result("z")) is Conformance.INCOMPLETE
-
-
 @pytest.mark.parametrize("outcome", Outcome)
 def test_an_optional_case_is_counted_and_changes_nothing(outcome: Outcome) -> None:
     found = statement_of(profile("a", optional="z"), [result("a"), result("z", outcome)], torch=TORCH, day=TODAY)
@@ -171,12 +160,6 @@ def test_an_optional_case_is_counted_and_changes_nothing(outcome: Outcome) -> No
     words = "1 optional case of the profile failed. It changes neither the statement nor the exit code."
     assert remark(found) == (words if found.optional_failures else "")
     assert (words in lines_of_statement(found)) is bool(found.optional_failures)
-
-
-def test_a_waiver_that_the_profile_does_not_permit_is_explained_where_nothing_failed() -> None:
-    found = statement_of(profile("a"), [waived(WAIVER)], torch=TORCH, day=TODAY)
-    assert remark(found).startswith("profile ours 1.0 is NOT CONFORMANT: 1 of 1 required cases failed: 1 x XFAIL: ")
-    assert "the profile does not permit this waiver" in remark(found)
 
 
 def test_a_profile_that_requires_nothing_is_never_conformant() -> None:

@@ -222,17 +222,6 @@ def test_a_waiver_is_void_after_its_last_day(today: date, void: bool) -> None:
     assert waived(PASSED, waiver(MISS), today=today).outcome is (Outcome.PASS if void else Outcome.XPASS)
 
 
-# -- several waivers ------------------------------------------------------------------------------------------------
-
-
-def test_of_two_that_match_the_first_in_the_file_counts() -> None:
-    first, second = waiver(MISS, reason="The first defect"), waiver(MISS, line=9, reason="The second defect")
-    found = waived(FAILED, first, second)
-    assert found.reason == "The first defect (https://example.org/issues/7)"
-    assert effects(found) == [WaiverEffect.MATCHED] * 2
-    assert waived(FAILED, second, first).reason.startswith("The second defect")
-
-
 # -- patterns -------------------------------------------------------------------------------------------------------
 
 

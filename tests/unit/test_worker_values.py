@@ -175,17 +175,6 @@ def test_weak_references_tell_the_living_from_the_dead(session):
     assert one.names.weak["box.parts"].state()["was"] is False  # a list cannot be referred to weakly
 
 
-def test_a_script_gets_what_its_parameters_name(session):
-    one = session(
-        BOX + "let:\n  box: {call: Box, args: [1]}\n"
-        "steps:\n  - script:\n      code: |\n        def both(box, inputs, params):\n"
-        "            return [box.double(3), inputs, params.device]\n"
-        "      as: found\n    expect: [{equals: {found: [6, [], cpu]}}]"
-    )
-    assert do(one) == [6, [], "cpu"]
-    assert one.names.value("found.0") == 6
-
-
 def test_what_the_prelude_defines_is_found_in_another_process(session, tmp_path):
     one = session(
         "prelude: |\n  class Request:\n      answer = 42\n  matrix = dict(vars(params))\n"
