@@ -19,7 +19,8 @@ from runner.cli.parser import parser
 from runner.cli.table import COMMANDS, PROGRAM
 from runner.core.case import Case
 from runner.language.backends import load_backends
-from runner.language.lint import reference as lint
+from runner.language.lint.base import Rule
+from runner.language.lint.linting import RULES
 from runner.language.load import load
 from runner.language.read import schema
 from runner.system.capabilities import CAPABILITIES
@@ -36,7 +37,7 @@ def generated(cases: Iterable[Case]) -> dict[str, str]:
     return {
         **{f"reference/{name}.md": reference(name) for name in names},
         "reference/command-line.md": command_line(),
-        "reference/lint.md": lint.page(),
+        "reference/lint.md": lint(),
         "reference/regressions.md": corpus.page(),
         **{f"gallery/{name}": text for name, text in gallery(cases).items()},
     }
@@ -176,6 +177,36 @@ _DIRECTIVES: Mapping[str, Callable[..., Iterator[str]]] = {
     "capabilities": _capabilities,
     "backends": _backends,
 }
+
+
+# -- the rules of lint --------------------------------------------------------------------------------------------------
+
+_LINT_HEAD = """# Rules of `lint`
+
+<!-- Written by: python -m tools.generate_docs. Do not edit. -->
+
+`validate` refuses what cannot mean anything. `lint` finds what is valid, but unsound. [Keep specs sound](../guides/keep-specs-sound.md)
+shows how to use it.
+
+`# lint: ignore RULE -- REASON` on the line of a finding, or on a line of its own above it, suppresses the finding. Several rules stand with
+commas between them. A suppression is checked itself: without a reason, with an unknown rule, or without a finding it is a finding.
+
+Exit codes: 0 without findings, 1 with findings, 2 for an invalid spec or wrong usage.
+"""
+
+
+def lint() -> str:
+    """Return the page of the rules of ``lint``."""
+    rows = [f"| [`{rule.id}`](#{rule.id}) | {rule.summary} |" for rule in RULES.values()]
+    table = ["| rule | finds |", "|---|---|", *rows]
+    return "\n".join([_LINT_HEAD, *table, "", *(line for rule in RULES.values() for line in _rule(rule))]).rstrip() + "\n"
+
+
+def _rule(rule: Rule) -> list[str]:
+    lines = [f"## {rule.id}", "", f"{rule.summary}.", "", rule.why]
+    for title, text in (("A finding:", rule.bad), ("None:", rule.good)):
+        lines += ["", title, "", "<!-- lint -->", "```yaml", text, "```"]
+    return [*lines, ""]
 
 
 # -- the command line -------------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ COMMANDS: Mapping[str, Command] = {
         "print what is valid in specs and waivers, but unsound",
         "Print findings of specs and waivers that are valid: claims twice, waivers for no case, conditions that never hold, loose "
         "tolerances, unused names. '# lint: ignore RULE -- REASON' on the line of a finding or above it suppresses it.",
-        (("lint specs/padding", "what is valid, but unsound"), ("lint specs/padding --fix", "mend what is safe to change")),
+        (("lint specs/padding", "what is valid, but unsound"),),
     ),
     "bless": Command(
         WRITE,

@@ -232,10 +232,8 @@ class LintOptions:
     paths: tuple[Path, ...] = paths()
     backends: tuple[Path, ...] = backend_files()
     waivers: tuple[Path, ...] = waiver_files()
-    run: str | None = option("RUN", "also apply the rules that need facts, to those of this recorded run")
     select: tuple[str, ...] = several("RULE", "apply this rule alone")
     ignore: tuple[str, ...] = several("RULE", "do not apply this rule")
-    fix: bool = flag("change the files where that is safe: the same cases with the same content must come of them")
     json: bool = flag("print one object")
 
 

@@ -119,33 +119,6 @@ class Layout:
         start = self.start_of_line(line)
         return Edit(start, start, f"{indent}# {' '.join(text.split())}\n")
 
-    def removal(self, path: DataPath) -> Edit:
-        """Return the edit that removes an entry of a list or a map; raise ``CannotEdit`` for the last entry."""
-        parent, key = self.node(path[:-1]), path[-1]
-        if len(parent.value) == 1:
-            return self.removal(path[:-1])  # an empty list or map means nothing
-        index = key if isinstance(key, int) else next(at for at, (name, _) in enumerate(parent.value) if name.value == key)
-        if parent.flow_style:
-            return self._flow_removal(parent, int(index))
-        first, last = self._lines_of(parent, int(index))
-        return Edit(self.start_of_line(first), self.start_of_line(last + 1), "")
-
-    def _flow_removal(self, parent: Any, index: int) -> Edit:
-        spans = [_span(entry) for entry in parent.value]
-        start, end = (spans[index][0], spans[index + 1][0]) if index + 1 < len(spans) else (spans[index - 1][1], spans[index][1])
-        return Edit(start, end, "")
-
-    def _lines_of(self, parent: Any, index: int) -> tuple[int, int]:
-        """Return the first and the last line of an entry of a block, without blank lines and comments after it."""
-        first = self.text.count("\n", 0, _span(parent.value[index])[0]) + 1
-        before = self.text.count("\n", 0, _span(parent.value[index - 1])[1]) + 1 if index else 0
-        if index and before > first:
-            raise CannotEdit("two entries stand on one line: change it by hand")
-        last = self.text.count("\n", 0, _end(parent.value[index])) + 1
-        while last > first and (not self.line(last).strip() or self.line(last).strip().startswith("#")):
-            last -= 1
-        return first, last
-
     # -- comments -------------------------------------------------------------------------------------------------
 
     def comments(self) -> Iterator[Comment]:
@@ -157,17 +130,6 @@ class Layout:
                 if character == "#" and (at == 0 or row[at - 1] in " \t") and not _within(texts, start + at):
                     yield Comment(line=number, column=at + 1, text=row[at:], alone=not row[:at].strip())
                     break
-
-
-def _span(entry: Any) -> tuple[int, int]:
-    """Return the indices of an entry: of an item, or of a key with its value."""
-    first, last = entry if isinstance(entry, tuple) else (entry, entry)
-    return first.start_mark.index, last.end_mark.index
-
-
-def _end(entry: Any) -> int:
-    """Return the index of the last character of an entry."""
-    return max(_span(entry)[1] - 1, 0)
 
 
 def _scalars(node: Any) -> Iterator[tuple[int, int]]:

@@ -18,7 +18,7 @@ LINES = {
     "repro": "repro id --shrink --tries 3",
     "audit": "audit",
     "bless": "bless one --select 'a*'",
-    "lint": "lint --fix --ignore spec-name",
+    "lint": "lint --ignore same-body",
     "merge": "merge one",
     "diff": "diff one two",
     "doctor": "doctor",

@@ -14,7 +14,7 @@ from runner.system.output import guarded
 from tests.fakes import ROOT
 
 WRITERS = ("system/output.py",)
-OTHER_PROGRAMS = ("worker/", "execute/services/serve.py", "language/names/", "language/lint/reference.py")
+OTHER_PROGRAMS = ("worker/", "execute/services/serve.py", "language/names/")
 """Run as processes of their own: workers and servers whose output is captured, and commands of developers."""
 
 FORBIDDEN_NAMES = ("print", "pprint", "input")

@@ -1,5 +1,6 @@
-"""Rules of conditions, and of expectations that no case can judge. What only a machine knows counts as possible."""
+"""Rules of conditions, expectations and waivers that no case fulfils. What only a machine knows counts as possible."""
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import product
@@ -8,12 +9,15 @@ from typing import Any
 from runner.core import devices
 from runner.core.case import Case
 from runner.core.conditions import CONDITIONS, BadRange, VersionRange, as_list, is_conditional
+from runner.core.globs import glob
 from runner.core.targets import STAGES_OF_VENDOR, TARGETS, WRAPPER
 from runner.language.backends import Backends
 from runner.language.lint.base import Finding, Rule, Scene, Spec
 from runner.language.names.tables import NameTables
 from runner.language.read.anatomy import SOURCE, RawExpectation, RawStep
 from runner.language.read.document import DataPath
+from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS
+from runner.vocabulary.steps import traits_of
 
 _OF_COMPILES = ("kernels", "graph", "guards", "recompiles", "graph_breaks")
 """Kinds that are never judged of a backend that compiles nothing."""
@@ -204,6 +208,33 @@ def _conditions(value: object, path: DataPath) -> Iterator[tuple[DataPath, Mappi
             yield from _conditions(item, (*path, index))
 
 
+def dead_waiver(scene: Scene) -> Iterator[Finding]:
+    """Yield waivers that are for no case: by their glob, by their condition, or by the types of their failures."""
+    cases = [case for spec in scene.specs for case in spec.cases]
+    files = {document.file for document in scene.waivers.documents if scene.whole or document.file in scene.waivers.given}
+    for waiver in scene.waivers.waivers:
+        if waiver.position.file not in files:
+            continue
+        matches, begin = glob(waiver.cases).fullmatch, re.split(r"[*?]", waiver.cases)[0]
+        own = [case for case in cases if case.id.startswith(begin) and matches(case.id)]
+        if not own:
+            message = f"the waiver is for none of the {len(cases)} cases"
+        elif not any(may_hold(waiver.when, case, scene.backends) for case in own):
+            message = f"the condition of the waiver holds for none of its {len(own)} cases"
+        elif not any(one.type in OUTSIDE_OF_EXPECTATIONS or one.type in _kinds(own) for one in waiver.failures):
+            types = ", ".join(one.type for one in waiver.failures)
+            message = f"none of its {len(own)} cases expects anything of the type {types}"
+        else:
+            continue
+        yield Finding(rule="dead-waiver", position=waiver.position, message=message, hint="correct it, or remove it")
+
+
+def _kinds(cases: list[Case]) -> frozenset[str]:
+    """Return the kinds of verdicts of cases; each step of samples of operators is judged by ``close`` too."""
+    kinds = {one.kind for case in cases for step in case.steps for one in step.expectations}
+    return frozenset(kinds | {"close" for case in cases for step in case.steps if traits_of(step).python == "" and step.kind == "samples"})
+
+
 RULES = (
     Rule(
         id="unjudged-expectation",
@@ -223,5 +254,14 @@ RULES = (
         bad="backends: [cuda]\nconfig: [{max_autotune: true}, {when: {vendor: amd}, set: {max_autotune: false}}]",
         good="backends: [cuda, rocm]\nconfig: [{max_autotune: true}, {when: {vendor: amd}, set: {max_autotune: false}}]",
         check=constant_condition,
+    ),
+    Rule(
+        id="dead-waiver",
+        summary="A waiver is for no case: its glob, its condition or its type of failure fits none",
+        why="It looks like a known defect, and excuses nothing; the next case with a fitting name inherits it. Shipped ones are compared "
+        "only where all shipped specs are linted.",
+        bad="# a file of waivers\nwaivers:\n  - {cases: 'codecache/fx-cach-hit*', failure: {type: counter, match: observed 0}}",
+        good="# a file of waivers\nwaivers:\n  - {cases: 'codecache/fx-cache-hit*', failure: {type: counter, match: observed 0}}",
+        check=dead_waiver,
     ),
 )
