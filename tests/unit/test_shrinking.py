@@ -1,22 +1,22 @@
 """``shrink`` without torch: a case as a document, the edits that are proposed, the search, and what is the same failure."""
 
-import ast
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runner.cli.parser import parse
+from runner.core.diagnostics import UsageError
 from runner.core.expectation import Judgement
+from runner.core.options import ReproOptions
 from runner.core.outcomes import Outcome
 from runner.core.results import Verdict, result_of
 from runner.language.load import load
 from runner.plan.case_document import Document, document_of, text_of
-from runner.run.shrinking.code_edits import expressions, inlined, parameters, statements, without_passes
-from runner.run.shrinking.edits import PASSES, applied
-from runner.run.shrinking.search import OutOfBudget, Search
-from runner.run.shrinking.signature import signature_of
+from runner.run.shrinking import shrinking
+from runner.run.shrinking.edits import PASSES, Change, Edit, Removed, applied
+from runner.run.shrinking.search import OutOfBudget, Search, signature_of
 from tests.fakes import HERE, case, place
 from tests.repro_cases import rows
 
@@ -81,57 +81,39 @@ def test_the_matrix_and_conditions_are_decided(tmp_path: Path) -> None:
 # -- code --------------------------------------------------------------------------------------------------------------
 
 
+def edits_of(name: str, text: str, **changes: Any) -> dict[str, str]:
+    """Return what the edits of a pass make of a function, by their words."""
+    (one,) = [one for one in PASSES if one.name == name]
+    start = document(function=text, **changes)
+    return {edit.words.removeprefix("function: "): applied(start, [edit])["function"] for edit in one.propose(start)}
+
+
 def test_every_statement_can_go_and_the_rest_is_python() -> None:
-    found = statements("def helper():\n    return 1\n\n\n" + FN)
-    assert [one.words for one in found][:2] == ["without 'def helper():'", "without 'return 1'"]
-    for one in found:
-        ast.parse(without_passes(one.within("def helper():\n    return 1\n\n\n" + FN)))
-    assert not any(one.words == "without 'def fn(x, y):'" for one in statements(FN)), "the only function of a block stays"
+    texts = edits_of("statements", "def helper():\n    return 1\n\n\n" + FN)
+    assert texts["without 'def helper():'"] == FN
+    assert texts["without 'return 1'"].startswith("def helper():\n    pass\n")
+    assert texts["without 'b = a.cos()'"].endswith("    a = torch.relu(x) + y\n    return b * 2\n")
+    assert "without 'def fn(x, y):'" not in edits_of("statements", FN), "the only function of a block stays"
+    assert edits_of("statements", "def fn(:\n") == {}
 
 
 def test_a_call_becomes_one_of_its_parts() -> None:
-    words = {one.words for one in expressions(FN)}
-    assert {"'x' for 'torch.relu(x)'", "'a' for 'a.cos()'", "'b' for 'b * 2'", "'y' for 'torch.relu(x) + y'"} <= words
-    for one in expressions(FN):
-        ast.parse(one.within(FN))
-
-
-def test_a_name_that_is_used_once_becomes_its_value() -> None:
-    one, two = inlined(FN)
-    assert one.words == "'torch.relu(x) + y' for the name a"
-    assert without_passes(one.within(FN)) == "def fn(x, y):\n    b = (torch.relu(x) + y).cos()\n    return b * 2\n"
-    assert without_passes(two.within(FN)) == "def fn(x, y):\n    a = torch.relu(x) + y\n    return a.cos() * 2\n"
-    (whole,) = inlined("def fn(x, y):\n    b = x * y\n    return b\n")
-    assert without_passes(whole.within("def fn(x, y):\n    b = x * y\n    return b\n")) == "def fn(x, y):\n    return x * y\n"
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "    b = x * y\n    return b + b\n",
-        "    b = x\n    b = b + 1\n    return 3\n",
-        "    b, c = x\n    return b\n",
-        "    x = x + 1\n    return y\n",
-        "    for i in x:\n        b = y\n    return x\n",
-        "    def inner():\n        return b\n    b = x\n    return inner()\n",
-    ],
-)
-def test_a_name_with_another_number_of_uses_stays(body: str) -> None:
-    assert inlined(f"def fn(x, y):\n{body}") == []
+    texts = edits_of("expressions", FN)
+    assert {"'x' for 'torch.relu(x)'", "'a' for 'a.cos()'", "'b' for 'b * 2'", "'y' for 'torch.relu(x) + y'"} <= texts.keys()
+    assert texts["'x' for 'torch.relu(x)'"] == FN.replace("torch.relu(x)", "x")
+    assert edits_of("expressions", "def fn(x):\n    return (x + 1).cos()\n")["'x + 1' for '(x + 1).cos()'"].endswith("return x + 1\n")
 
 
 def test_the_code_that_options_name_keeps_its_expressions() -> None:
     prelude = "def planted(graph):\n    return graph.find(1)\n\n\ndef helper(x):\n    return x.cos()\n"
-    changed = document(prelude=prelude, config={"post_grad_custom_post_pass": {"ref": "planted"}}, context=[{"ref": "planted.inner"}])
-    (found,) = [one for one in PASSES if one.name == "expressions"]
-    words = [edit.words for edit in found.propose(changed) if edit.words.startswith("prelude")]
+    options = {"config": {"post_grad_custom_post_pass": {"ref": "planted"}}, "context": [{"ref": "planted.inner"}]}
+    words = [one for one in edits_of("expressions", FN, prelude=prelude, **options) if one.startswith("prelude")]
     assert words == ["prelude: 'x' for 'x.cos()'"]
 
 
-def test_a_parameter_goes_with_its_comma() -> None:
-    assert [one.within(FN).splitlines()[0] for one in parameters(FN, None)] == ["def fn(y):", "def fn(x):"]
-    assert parameters(FN, "other") == []
-    assert parameters("def fn(:\n", None) == []
+def test_a_parameter_goes_with_its_input() -> None:
+    assert [text.splitlines()[0] for text in edits_of("inputs", FN).values()] == ["def fn(y):", "def fn(x):"]
+    assert list(edits_of("inputs", FN, entry="other").values()) == [FN, FN]
 
 
 # -- edits -------------------------------------------------------------------------------------------------------------
@@ -139,7 +121,9 @@ def test_a_parameter_goes_with_its_comma() -> None:
 
 def test_every_pass_proposes_edits_that_leave_a_document() -> None:
     for one in PASSES:
-        proposed = one.propose(document())
+        proposed = one.propose(mine := document())
+        applied(mine, proposed)
+        assert mine == document()
         if one.name != "keys of inputs":
             assert proposed, one.name
         for edit in proposed:
@@ -149,75 +133,70 @@ def test_every_pass_proposes_edits_that_leave_a_document() -> None:
     assert [one.name for one in PASSES][:2] == ["steps", "expectations"]
 
 
+def test_edits_of_one_list_do_not_move_each_other() -> None:
+    edits = [Edit("", (Change(("steps", index), Removed()),)) for index in (0, 1)]
+    assert [next(iter(step)) for step in applied(document(), edits)["steps"]] == ["call"]
+    assert applied(document(), edits)["steps"][0]["call"] == {"as": "second"}
+
+
+def test_a_change_of_a_part_that_is_gone_does_nothing() -> None:
+    edits = [Edit("", (Change(("steps", 0, *rest), Removed()),)) for rest in ((), ("expect", 0))]
+    assert len(applied(document(), edits)["steps"]) == 2
+
+
 # -- the search --------------------------------------------------------------------------------------------------------
-
-
-def shrunk(needs: Callable[[Document], bool], start: Document | None = None) -> tuple[Document, int]:
-    made = 0
-
-    def attempt(candidate: Document) -> bool:
-        nonlocal made
-        made += 1
-        return needs(candidate)
-
-    return Search(start or document(), attempt).run(), made
 
 
 def test_only_what_the_failure_needs_is_left() -> None:
     def fails(candidate: Document) -> bool:
         return "cos" in candidate["function"] and any("close" in one for step in candidate["steps"] for one in step.get("expect", []))
 
-    found, made = shrunk(fails)
+    found = Search(document(), fails).run()
     assert [next(iter(step)) for step in found["steps"]] == ["call"]
     assert found["steps"][0]["expect"] == [{"close": {"to": "eager"}}]
     assert "config" not in found
     assert found["torch"] == {"seed": 3}
     assert "relu" not in found["function"]
-    assert made < 80
 
 
 def test_sizes_become_small_together_where_they_must_agree() -> None:
     def fails(candidate: Document) -> bool:
         shapes = [one["randn"] for one in candidate["inputs"]]
-        return len(shapes) == 2 and shapes[0] == shapes[1] and len(shapes[0]) == 2 and shapes[0][0] >= 4
+        return len(shapes) == 2 and shapes[0] == shapes[1] and shapes[0][0] >= 4
 
-    found, _ = shrunk(fails)
-    assert [one["randn"] for one in found["inputs"]] == [[4, 1], [4, 1]]
+    assert [one["randn"] for one in Search(document(), fails).run()["inputs"]] == [[4, 1], [4, 1]]
 
 
 def test_the_search_is_deterministic_and_tries_nothing_twice() -> None:
-    seen: list[str] = []
+    def tried() -> list[str]:
+        seen: list[str] = []
 
-    def fails(candidate: Document) -> bool:
-        seen.append(text_of(candidate))
-        return "fn" in candidate.get("function", "")
+        def fails(candidate: Document) -> bool:
+            seen.append(text_of(candidate))
+            return "fn" in candidate.get("function", "")
 
-    first = Search(document(), fails).run()
-    again = [*seen]
-    seen.clear()
-    assert Search(document(), fails).run() == first
-    assert seen == again
-    assert len(set(seen)) == len(seen)
+        Search(document(), fails).run()
+        return seen
+
+    seen = tried()
+    assert seen == tried()
+    assert len(seen) == len(set(seen)) < 80
 
 
 @pytest.mark.parametrize(
     ("error", "why"), [(OutOfBudget("--tries 3 are made"), "--tries 3 are made"), (KeyboardInterrupt(), "interrupted")]
 )
 def test_the_best_so_far_is_kept_when_the_search_ends_early(error: BaseException, why: str) -> None:
-    made = 0
+    answers = iter([False, True])
 
     def attempt(candidate: Document) -> bool:
-        nonlocal made
-        made += 1
-        if made == 3:
-            raise error
-        return made == 2
+        for answer in answers:
+            return answer
+        raise error
 
     search = Search(document(), attempt)
-    found = search.run()
+    assert len(search.run()["steps"]) < 3
     assert search.ended == why
-    assert len(found["steps"]) < 3
-    assert found == search.best
 
 
 # -- what is the same failure ------------------------------------------------------------------------------------------
@@ -227,12 +206,6 @@ def failing(kind: str = "close", expected: str = "output within 2 x eager's erro
     verdict = Verdict.of(Judgement.failed(expected=expected, observed=observed), kind=kind, position=place(3))
     found = result_of(case(), Outcome.FAIL, "reason", kind, verdicts=(verdict,))
     return dataclasses.replace(found, **changes)
-
-
-def also_with_side_effects() -> Any:
-    one = failing()
-    effect = Verdict.of(Judgement.failed(expected="output is memory of its own", observed="x"), kind="side-effects", position=place(3))
-    return dataclasses.replace(one, verdicts=(*one.verdicts, effect))
 
 
 def test_observed_values_places_and_numbers_do_not_count() -> None:
@@ -250,46 +223,99 @@ def test_observed_values_places_and_numbers_do_not_count() -> None:
         failing(expected="output of shape [3]"),
         failing(outcome=Outcome.ERROR),
         failing("raised", "no exception", "builtins.KeyError in phase 'lower': planted"),
-        also_with_side_effects(),
+        failing(verdicts=(*failing().verdicts, *failing("side-effects", "output is memory of its own").verdicts)),
     ],
 )
 def test_another_expectation_another_outcome_or_another_form_is_another_failure(other: Any) -> None:
     assert signature_of(other) not in (None, signature_of(failing()))
 
 
-@pytest.mark.parametrize("kind", ["raised", "raises"])
-def test_an_error_that_dynamo_wraps_is_known_by_what_it_wraps(kind: str) -> None:
+def test_exceptions_differ_by_type_and_text_and_not_by_phase() -> None:
+    texts = ["KeyError in phase 'lower': planted 3", "KeyError in phase 'trace': planted 8", "TypeError in phase 'x': a"]
+    first, second, third = (signature_of(failing("raised", "no exception", f"builtins.{text}")) for text in texts)
+    assert first == second
+    assert first != third
+
+
+def test_an_error_that_dynamo_wraps_is_known_by_what_it_wraps() -> None:
     def wrapped(text: str) -> Any:
-        observed = "torch._dynamo.exc.TorchRuntimeError: RuntimeError when making fake tensor call"
         detail = f"Traceback (most recent call last):\n  Explanation: Dynamo failed to run FX node: got {text}\n  Hint: ..."
-        verdict = Verdict.of(Judgement.failed(expected="ValueError", observed=observed, detail=detail), kind=kind, position=place(3))
-        return signature_of(dataclasses.replace(failing(kind), verdicts=(verdict,)))
+        judged = Judgement.failed(expected="ValueError", observed="torch._dynamo.exc.TorchRuntimeError: while tracing", detail=detail)
+        return signature_of(failing(verdicts=(Verdict.of(judged, kind="raises", position=place(3)),)))
 
     assert wrapped("RuntimeError('size (3x4)')") == wrapped("RuntimeError('size (8x7)')")
     assert wrapped("RuntimeError('size (3x4)')") != wrapped("RuntimeError('a must be 2D')")
 
 
+def test_another_exception_than_the_expected_one_is_part_of_the_failure() -> None:
+    one, other = (signature_of(failing("raises", "ValueError", f"builtins.{name}: planted")) for name in ("KeyError", "IndexError"))
+    assert one != other
+
+
+@pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.UNAVAILABLE, Outcome.NOT_RUN, Outcome.XFAIL])
+def test_what_does_not_fail_has_no_signature(outcome: Outcome) -> None:
+    assert signature_of(result_of(case(), outcome, "why")) is None
+
+
 # -- the command -------------------------------------------------------------------------------------------------------
 
 
-class Place:
-    """Stands for the trials of a search that finds nothing smaller."""
+class Trials:
+    """Stands for the workers: gives planned results, one after the other; the case as a document fails as the first one did."""
+
+    planned: tuple[Any, ...] = ()
 
     def __init__(self, *given: Any) -> None:
-        self.made = 1
-        self.best = document()
+        self.results = list(self.planned)
 
-    def __enter__(self) -> "Place":
+    def __enter__(self) -> "Trials":
         return self
 
     def __exit__(self, *error: object) -> None:
         """Nothing to end."""
 
-    def __call__(self, candidate: Document) -> bool:
-        return True
+    def run(self, one: Any) -> Any:
+        return self.results.pop(0)
 
-    def here(self, one: Any) -> None:
-        """Return no machine."""
+    def here(self, one: Any) -> Any:
+        return HERE
 
-    def run(self) -> None:
-        """Find nothing smaller."""
+    def case_of(self, candidate: Document) -> Any:
+        return case()
+
+
+def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *results: Any, out: str = "new/folder", seconds: str = "60") -> str:
+    """Return why a search is refused."""
+    monkeypatch.setattr(Trials, "planned", results)
+    monkeypatch.setattr(shrinking, "Trials", Trials)
+    monkeypatch.setattr(shrinking, "document_of", lambda *given: document())
+    _, options = parse(["repro", "--shrink", "x", "--out", str(tmp_path / out), "--seconds", seconds])
+    assert isinstance(options, ReproOptions)
+    with pytest.raises(UsageError) as error:
+        shrinking.shrink(case(), None, options, tmp_path, lambda text: None)  # type: ignore[arg-type]  # the stand-in needs no suite
+    return str(error.value)
+
+
+PASSES_AGAIN = result_of(case(), Outcome.PASS)
+
+
+@pytest.mark.parametrize(
+    ("results", "why"),
+    [
+        ((PASSES_AGAIN,), "is PASS: only a case that fails can be made smaller"),
+        ((failing(), PASSES_AGAIN), "is flaky: FAIL (close), then PASS"),
+        ((failing(), failing("counter", "a 1")), "is flaky: FAIL (close), then FAIL (counter)"),
+        ((failing(), failing(), PASSES_AGAIN), "written as a spec of its own, does not fail in the same way"),
+    ],
+)
+def test_what_does_not_fail_twice_alike_is_refused(
+    results: tuple[Any, ...], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert why in refused(tmp_path, monkeypatch, *results)
+    assert (tmp_path / "new" / "folder").is_dir()
+
+
+def test_a_budget_that_ends_at_once_and_a_place_that_is_no_folder_are_wrong_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "--seconds 1e-09 are over before the search began" in refused(tmp_path, monkeypatch, failing(), failing(), seconds="1e-9")
+    (tmp_path / "file").write_text("")
+    assert "cannot make the folder" in refused(tmp_path, monkeypatch, out="file/out")

@@ -9,7 +9,7 @@ from runner.language.authoring.python_file import free_names
 from runner.language.authoring.translation import Code, NotCarried, Result, Translation, Value
 
 
-class Evaluator(Protocol):
+class Reader(Protocol):
     """What finds the value of an expression; it may add steps."""
 
     translation: Translation
@@ -29,9 +29,9 @@ _SAME: Mapping[str, Mapping[str, Any]] = {
 """Functions that say whether two values are equal, with their tolerances."""
 
 
-def assertion_of(evaluator: Evaluator, call: ast.Call) -> str:
+def assertion_of(reader: Reader, call: ast.Call) -> str:
     """Return the name of the assertion that a call is; empty for other calls."""
-    path = evaluator.translation.file.dotted(call.func)
+    path = reader.translation.file.dotted(call.func)
     if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) and call.func.value.id == "self":
         is_claim = call.func.attr in _SELF or call.func.attr.startswith(("assert", "check_model"))
         return call.func.attr if is_claim else ""
@@ -40,45 +40,45 @@ def assertion_of(evaluator: Evaluator, call: ast.Call) -> str:
     return "FileCheck" if _directives(call) else ""
 
 
-def read_assertion(evaluator: Evaluator, call: ast.Call) -> None:
+def read_assertion(reader: Reader, call: ast.Call) -> None:
     """Add the expectations of an assertion."""
-    name, arguments = assertion_of(evaluator, call), call.args
+    name, arguments = assertion_of(reader, call), call.args
     match name:
         case "FileCheck":
-            _filecheck(evaluator, call)
+            _filecheck(reader, call)
         case "assertEqual" | "assert_close" | "assert_allclose" if len(arguments) >= 2:
-            _equal(evaluator, call, arguments[0], arguments[1], _tolerances(evaluator, call))
+            _equal(reader, arguments[0], arguments[1], _tolerances(reader, call))
         case "assertTrue" | "assertFalse" if arguments:
-            _true(evaluator, arguments[0], is_true=name == "assertTrue")
+            _true(reader, arguments[0], is_true=name == "assertTrue")
         case "assertIn" | "assertNotIn" if len(arguments) >= 2:
-            _contains(evaluator, call, arguments[0], arguments[1], is_in=name == "assertIn")
+            _contains(reader, arguments[0], arguments[1], is_in=name == "assertIn")
         case "common" | "check_model" | "check_model_cuda" | "check_model_gpu":
-            _common(evaluator, call, arguments[1:] if arguments and ast.unparse(arguments[0]) == "self" else arguments)
+            _common(reader, call, arguments[1:] if arguments and ast.unparse(arguments[0]) == "self" else arguments)
         case _ if name in _COMPARISONS and len(arguments) >= 2:
-            _counted(evaluator, call, arguments[0], _COMPARISONS[name](), arguments[1])
+            _counted(reader.translation, arguments[0], _COMPARISONS[name](), arguments[1])
         case _:
             raise NotCarried("an assertion of this kind")
 
 
-def _true(evaluator: Evaluator, test: ast.expr, *, is_true: bool) -> None:
-    translation = evaluator.translation
+def _true(reader: Reader, test: ast.expr, *, is_true: bool) -> None:
+    translation = reader.translation
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        _true(evaluator, test.operand, is_true=not is_true)
+        _true(reader, test.operand, is_true=not is_true)
     elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and is_true:
         for part in test.values:
-            _true(evaluator, part, is_true=True)
+            _true(reader, part, is_true=True)
     elif isinstance(test, ast.Call) and is_true and len(test.args) >= 2:
         word = translation.file.dotted(test.func).rpartition(".")[2]
         if word not in _SAME:
             raise NotCarried("an assertion about a value that the language cannot name")
-        tolerances = _tolerances(evaluator, test, _SAME[word])
-        _equal(evaluator, test, test.args[0], test.args[1], tolerances)
+        tolerances = _tolerances(reader, test, _SAME[word])
+        _equal(reader, test.args[0], test.args[1], tolerances)
     elif isinstance(test, ast.Compare) and len(test.ops) == 1:
         left, operator, right = test.left, test.ops[0], test.comparators[0]
         if isinstance(operator, ast.In | ast.NotIn):
-            _contains(evaluator, test, left, right, is_in=isinstance(operator, ast.In) == is_true)
+            _contains(reader, left, right, is_in=isinstance(operator, ast.In) == is_true)
         elif is_true:
-            _counted(evaluator, test, left, operator, right)
+            _counted(reader.translation, left, operator, right)
         else:
             raise NotCarried("an assertion that a comparison is false")
     else:
@@ -88,12 +88,12 @@ def _true(evaluator: Evaluator, test: ast.expr, *, is_true: bool) -> None:
 # comparisons of values
 
 
-def _tolerances(evaluator: Evaluator, call: ast.Call, default: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+def _tolerances(reader: Reader, call: ast.Call, default: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
     words = {str(word.arg): word.value for word in call.keywords}
     tolerances = dict(default)
-    tolerances |= {name: evaluator.translation.literal(word) for name, word in words.items() if name in ("atol", "rtol")}
+    tolerances |= {name: reader.translation.literal(word) for name, word in words.items() if name in ("atol", "rtol")}
     if "tol" in words:
-        tolerances |= dict.fromkeys(("atol", "rtol"), evaluator.translation.literal(words["tol"]))
+        tolerances |= dict.fromkeys(("atol", "rtol"), reader.translation.literal(words["tol"]))
     tolerances = {name: value for name, value in tolerances.items() if value is not None}
     if unknown := sorted(words.keys() - {"atol", "rtol", "tol", "msg", "equal_nan", "exact_device", "exact_dtype", "check_device"}):
         raise NotCarried(f"the argument '{unknown[0]}' of a comparison")
@@ -102,22 +102,22 @@ def _tolerances(evaluator: Evaluator, call: ast.Call, default: Mapping[str, Any]
     return {"exact": True} if tolerances and not any(tolerances.values()) else tolerances
 
 
-def _equal(evaluator: Evaluator, call: ast.Call, left: ast.expr, right: ast.expr, tolerances: dict[str, Any]) -> None:
+def _equal(reader: Reader, left: ast.expr, right: ast.expr, tolerances: dict[str, Any]) -> None:
     """Expect that two values are close, or that a count has a value."""
-    translation = evaluator.translation
+    translation = reader.translation
     if any(_count_of(translation, side) for side in (left, right)):
-        _counted(evaluator, call, left, ast.Eq(), right)
+        _counted(reader.translation, left, ast.Eq(), right)
         return
     if isinstance(left, ast.Tuple) and isinstance(right, ast.Tuple) and len(left.elts) == len(right.elts):
         for first, second in zip(left.elts, right.elts, strict=True):
-            _equal(evaluator, call, first, second, tolerances)
+            _equal(reader, first, second, tolerances)
         return
-    values = [evaluator.value(side) for side in (left, right)]
+    values = [reader.value(side) for side in (left, right)]
     results = [value for value in values if isinstance(value, Result)]
     if len(results) == 2:
         earlier, later = sorted(results, key=lambda result: translation.steps.index(result.step))
         body = {"of": _path(translation, later), "to": _path(translation, earlier, is_later=True)}
-        translation.expect(call, {"close": {**body, **tolerances}}, later.step)
+        translation.expect({"close": {**body, **tolerances}}, later.step)
         return
     if len(results) != 1:
         raise NotCarried("a comparison without the result of a compiled call")
@@ -131,13 +131,7 @@ def _equal(evaluator: Evaluator, call: ast.Call, left: ast.expr, right: ast.expr
         reference = translation.value_of(other, "expected").name
         translation.needed.add(reference)
         body = {"of": _path(translation, result), "to": reference} if result.path else {"to": reference}
-    translation.expect(call, {"close": {**body, **tolerances}}, result.step)
-
-
-def _as_result(value: Value | None) -> Result:
-    if isinstance(value, Result):
-        return value
-    raise NotCarried("a comparison without the result of a compiled call")
+    translation.expect({"close": {**body, **tolerances}}, result.step)
 
 
 def _path(translation: Translation, result: Result, *, is_later: bool = False) -> str:
@@ -180,21 +174,23 @@ def _source(translation: Translation, node: ast.expr) -> str:
 _DEEPEST = 5
 
 
-def _common(evaluator: Evaluator, call: ast.Call, arguments: list[ast.expr]) -> None:
+def _common(reader: Reader, call: ast.Call, arguments: list[ast.expr]) -> None:
     """Expect what torch's ``check_model`` claims: the compiled function equals eager."""
     if len(arguments) < 2 or not isinstance(arguments[1], ast.Tuple | ast.List):
         raise NotCarried("a check of a model whose arguments are not written out")
     words = [word for word in call.keywords if word.arg in ("atol", "rtol")]
     others = sorted(str(word.arg) for word in call.keywords if word.arg not in ("atol", "rtol", "check_lowp"))
     if others:
-        evaluator.translation.note(call, f"the check has the argument {', '.join(others)}; the spec has not")
+        reader.translation.note(call, f"the check has the argument {', '.join(others)}; the spec has not")
     compile_ = ast.parse("torch.compile", mode="eval").body
     compiled = ast.Call(func=compile_, args=[arguments[0]], keywords=[])
     made = ast.copy_location(ast.Call(func=compiled, args=list(arguments[1].elts), keywords=[]), call)
-    result = _as_result(evaluator.value(ast.fix_missing_locations(made)))
-    tolerances = _tolerances(evaluator, ast.Call(func=call.func, args=[], keywords=words))
-    evaluator.translation.devices.add("any")
-    evaluator.translation.expect(call, {"close": {"to": "eager", **tolerances}}, result.step)
+    result = reader.value(ast.fix_missing_locations(made))
+    if not isinstance(result, Result):
+        raise NotCarried("a check of a model that is not compiled")
+    tolerances = _tolerances(reader, ast.Call(func=call.func, args=[], keywords=words))
+    reader.translation.devices.add("any")
+    reader.translation.expect({"close": {"to": "eager", **tolerances}}, result.step)
 
 
 # counts
@@ -210,15 +206,13 @@ def _count_of(translation: Translation, node: ast.expr) -> tuple[str, str] | Non
     return ("metric", path.removeprefix("torch._inductor.metrics.")) if path.startswith("torch._inductor.metrics.") else None
 
 
-def _counted(evaluator: Evaluator, node: ast.AST, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> None:
-    """Expect a count, or how many pieces of code there are."""
-    translation = evaluator.translation
+def _counted(translation: Translation, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> None:
+    """Expect a count."""
     flipped: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Lt: ast.Gt, ast.LtE: ast.GtE}
-    if not (_count_of(translation, left) or _is_length(left)):
+    if not (_count_of(translation, left)):
         left, right, operator = right, left, flipped.get(type(operator), type(operator))()
     count = _count_of(translation, left)
-    code = evaluator.value(left.args[0]) if _is_length(left) and isinstance(left, ast.Call) else None
-    if count is None and not isinstance(code, Code):
+    if count is None:
         raise NotCarried("an assertion about a value that the language cannot name")
     value: Any = translation.yaml(right)
     if not isinstance(operator, ast.Eq):
@@ -227,14 +221,7 @@ def _counted(evaluator: Evaluator, node: ast.AST, left: ast.expr, operator: ast.
             raise NotCarried("a bound of a count that is no constant")
         word, more = bounds[type(operator)]
         value = {word: value + more}
-    if isinstance(code, Code):
-        translation.expect(node, {"generated_files": value}, code.step)
-    elif count is not None:
-        translation.expect(node, {count[0]: {count[1]: value}})
-
-
-def _is_length(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func) == "len" and len(node.args) == 1
+    translation.expect({count[0]: {count[1]: value}})
 
 
 # generated code
@@ -257,11 +244,11 @@ def _directives(call: ast.Call) -> list[ast.Call]:
     return directives if isinstance(inner, ast.Call) and ast.unparse(inner.func).rpartition(".")[2] == "FileCheck" else []
 
 
-def _filecheck(evaluator: Evaluator, call: ast.Call) -> None:
-    checks = [check for directive in _directives(call) for check in _directive(evaluator.translation, directive)]
+def _filecheck(reader: Reader, call: ast.Call) -> None:
+    checks = [check for directive in _directives(call) for check in _directive(reader.translation, directive)]
     if all(check.startswith("CHECK-NOT") for check in checks):
         checks.insert(0, _EVERY_FILE)
-    _expect_code(evaluator, call, call.args[0], checks)
+    _expect_code(reader, call.args[0], checks)
 
 
 def _directive(translation: Translation, node: ast.Call) -> list[str]:
@@ -295,16 +282,16 @@ def _blanks(count: int) -> str:
     return f"{{{{[[:space:]]{{{count}}}}}}}" if count else ""
 
 
-def _contains(evaluator: Evaluator, node: ast.AST, text: ast.expr, code: ast.expr, *, is_in: bool) -> None:
-    words = pattern(evaluator.translation.literal(text))
-    _expect_code(evaluator, node, code, [f"CHECK: {words}"] if is_in else [_EVERY_FILE, f"CHECK-NOT: {words}"])
+def _contains(reader: Reader, text: ast.expr, code: ast.expr, *, is_in: bool) -> None:
+    words = pattern(reader.translation.literal(text))
+    _expect_code(reader, code, [f"CHECK: {words}"] if is_in else [_EVERY_FILE, f"CHECK-NOT: {words}"])
 
 
-def _expect_code(evaluator: Evaluator, node: ast.AST, code: ast.expr, checks: list[str]) -> None:
-    value = evaluator.value(code)
+def _expect_code(reader: Reader, code: ast.expr, checks: list[str]) -> None:
+    value = reader.value(code)
     if not isinstance(value, Code):
         raise NotCarried("a text that is no generated code")
     if value.index is None:
         raise NotCarried("an assertion about a list of generated codes")
     body = {"text": "whole", "code": value.index, "checks": "".join(f"{check}\n" for check in checks)}
-    evaluator.translation.expect(node, {"filecheck": body}, value.step)
+    reader.translation.expect({"filecheck": body}, value.step)

@@ -11,7 +11,7 @@ from runner.core.diagnostics import Diagnostic, errors
 from runner.language.authoring.python_file import PythonFile, Test, free_names
 from runner.language.authoring.skips import read_decorator
 from runner.language.authoring.statements import Reader
-from runner.language.authoring.translation import DTYPES, Expectation, NotCarried, Remark, Result, SetUp, Step, Translation
+from runner.language.authoring.translation import DTYPES, NotCarried, Remark, Result, SetUp, Step, Translation
 from runner.language.flow import block, flow
 
 
@@ -80,7 +80,7 @@ def _checked(translation: Translation) -> str:
     if not any(step.expects for step in translation.steps):
         if translation.lost:
             raise NotCarried("none of its assertions was understood")
-        translation.steps[-1].expects.append(Expectation(0, {"runs": {}}))
+        translation.steps[-1].expects.append({"runs": {}})
     text = _text(translation)
     problems = problems_of(text, spec_name(translation.test.name))
     if not problems:
@@ -133,7 +133,7 @@ def _text(translation: Translation) -> str:
         lines.append(f"  - {step.kind}: {flow(value)}")
         lines += ["    expect:"] if step.expects else []
         for expectation in step.expects:
-            ((kind, claim),) = expectation.body.items()
+            ((kind, claim),) = expectation.items()
             first, *rest = block(kind, claim)
             lines += [f"{_EXPECTATION}{first}", *(f"{' ' * len(_EXPECTATION)}{line}" for line in rest)]
     return "".join(re.sub(r"[^ -~]", "?", line) + "\n" for line in lines)
@@ -219,14 +219,6 @@ def _is_shared(translation: Translation, value: SetUp) -> bool:
 def _described(translation: Translation, node: ast.expr) -> dict[str, Any] | None:
     """Return a tensor as the language writes it; None for what it cannot write."""
     words: dict[str, Any] = {}
-    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "to" and len(node.args) == 1:
-        argument = node.args[0]
-        dtype = _dtype(translation, argument)
-        if dtype is None and not _is_device(translation, argument):
-            return None
-        if dtype is not None:
-            words.setdefault("dtype", dtype)
-        node = node.func.value
     kind = translation.file.dotted(node.func).removeprefix("torch.") if isinstance(node, ast.Call) else ""
     if not isinstance(node, ast.Call) or kind not in ("rand", "randn", "zeros", "ones"):
         return None
@@ -235,7 +227,7 @@ def _described(translation: Translation, node: ast.expr) -> dict[str, Any] | Non
         shape = shape[0] if len(shape) == 1 and isinstance(shape[0], list) else shape
         for word in node.keywords:
             if word.arg == "dtype" and (dtype := _dtype(translation, word.value)) is not None:
-                words.setdefault("dtype", dtype)
+                words["dtype"] = dtype
             elif word.arg == "requires_grad":
                 words["requires_grad"] = bool(translation.literal(word.value, is_prelude=True))
             elif word.arg != "device" or not _is_device(translation, word.value):

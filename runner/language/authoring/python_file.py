@@ -63,7 +63,7 @@ class PythonFile:
         return tests
 
     def method(self, owner: ast.ClassDef | None, name: str) -> ast.FunctionDef | None:
-        """Return a method of a class, of its bases in the file, or of the class that ``copy_tests`` copies its tests to."""
+        """Return a method of a class, or of its bases in the file."""
         waiting, seen = [owner], list[ast.ClassDef]()
         while waiting:
             current = waiting.pop(0)
@@ -73,14 +73,9 @@ class PythonFile:
             for part in current.body:
                 if isinstance(part, ast.FunctionDef) and part.name == name:
                     return part
-            words = [base.id for base in current.bases if isinstance(base, ast.Name)] + self._copies(current.name)
+            words = [base.id for base in current.bases if isinstance(base, ast.Name)]
             waiting += [found for word in words if isinstance(found := self.definitions.get(word), ast.ClassDef)]
         return None
-
-    def _copies(self, owner: str) -> list[str]:
-        calls = [part.value for part in self.statements if isinstance(part, ast.Expr) and isinstance(part.value, ast.Call)]
-        copies = [call for call in calls if ast.unparse(call.func).endswith("copy_tests") and len(call.args) > 1]
-        return [ast.unparse(call.args[1]) for call in copies if ast.unparse(call.args[0]) == owner]
 
     def dotted(self, node: ast.AST) -> str:
         """Return the dotted path of an imported name or of an attribute of it; empty for other expressions."""

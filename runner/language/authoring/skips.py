@@ -38,14 +38,6 @@ def backends_of_device(translation: Translation, test: ast.expr) -> frozenset[st
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = backends_of_device(translation, test.operand)
         return None if inner is None else _ALL - inner
-    if isinstance(test, ast.BoolOp):
-        parts = [backends_of_device(translation, part) for part in test.values]
-        known = [part for part in parts if part is not None]
-        if isinstance(test.op, ast.And) and frozenset() in known:
-            return frozenset()
-        if len(known) < len(parts):
-            return None
-        return frozenset.intersection(*known) if isinstance(test.op, ast.And) else frozenset().union(*known)
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq | ast.NotEq):
         left, right = (ast.unparse(side).strip("'\"") for side in (test.left, test.comparators[0]))
         if left not in ("self.device", "device", "self.device_type", "device_type") or right not in ("cpu", "cuda", *GPU_NAMES):
@@ -104,6 +96,7 @@ def _parametrize(translation: Translation, arguments: list[ast.expr]) -> None:
     values = arguments[1].elts
     if names == ["device"]:
         kinds = {"cpu" if isinstance(value, ast.Constant) and value.value == "cpu" else "gpu" for value in values}
+        translation.devices.discard("any")  # of the parameter: these are its values
         translation.devices.add("any" if len(kinds) == 2 else kinds.pop())
     elif len(names) == 1:
         _parameter(translation, names[0], values)

@@ -1,13 +1,11 @@
 """The statements of a test: options, loops over constants, compiled calls, and everything that only prepares them."""
 
 import ast
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runner.language.authoring.assertions import assertion_of, read_assertion
-from runner.language.authoring.python_file import free_names
-from runner.language.authoring.skips import backends_of_device, skip
+from runner.language.authoring.skips import skip
 from runner.language.authoring.translation import Code, Compiled, Function, NotCarried, Result, SetUp, Step, Translation, Unknown, Value
 
 Options = dict[str, dict[str, Any]]
@@ -108,7 +106,7 @@ class Reader:
             self.translation.contexts.pop()
         elif word in (*_FRESH, "subTest"):
             if self.translation.steps and word in _FRESH:
-                self.translation.add(Step("fresh_cache", {}, statement.lineno))
+                self.translation.add(Step("fresh_cache", {}))
             self._with(statement, rest)
         elif word in ("assertRaises", "assertRaisesRegex") and not rest and isinstance(node, ast.Call):
             self._raises(statement, node)
@@ -130,7 +128,7 @@ class Reader:
             self._statement(part)
         if len(self.translation.steps) == before:
             raise NotCarried("an exception of something that is no compiled call")
-        self.translation.expect(statement, {"raises": body})
+        self.translation.expect({"raises": body})
 
     def _for(self, statement: ast.For) -> None:
         if not self._is_special(statement):
@@ -148,42 +146,21 @@ class Reader:
             self.read(statement.body)
 
     def _items(self, node: ast.expr) -> list[ast.expr]:
-        """Return the items of a list that is written out, of a range or of a product of such."""
-        if isinstance(node, ast.Name):
-            value = self.translation.names.get(node.id)
-            if isinstance(value, SetUp) and isinstance(value.node, ast.expr) and not free_names(value.node):
-                return self._items(value.node)
+        """Return the items of a list that is written out, or of a range."""
         if isinstance(node, ast.Tuple | ast.List):
             return list(node.elts)
-        if isinstance(node, ast.Call):
-            path = self.file.dotted(node.func) or ast.unparse(node.func)
-            if path == "range":
-                bounds = [self.translation.literal(part) for part in node.args]
-                if all(isinstance(bound, int) and abs(bound) <= _MOST_ROUNDS for bound in bounds):
-                    return [ast.Constant(value=number) for number in range(*bounds)]
-            if path == "itertools.product" and not node.keywords:
-                lists = [self._items(part) for part in node.args]
-                return [ast.Tuple(elts=list(row), ctx=ast.Load()) for row in itertools.product(*lists)]
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "range":
+            bounds = [self.translation.literal(part) for part in node.args]
+            if all(isinstance(bound, int) and abs(bound) <= _MOST_ROUNDS for bound in bounds):
+                return [ast.Constant(value=number) for number in range(*bounds)]
         raise NotCarried("a loop over what is not written out")
 
     def _if(self, statement: ast.If) -> None:
         if skip(self.translation, statement):
             return
-        when = self._device_condition(statement.test)
-        if when is not None and self._is_special(statement):
-            with self.translation.condition(when):
-                self.read(statement.body)
-            if statement.orelse:
-                raise NotCarried("an else of a condition on the device")
-            return
         if self._is_special(statement):
             raise NotCarried("a condition that is not known before the test runs")
         self._prepare(statement)
-
-    def _device_condition(self, test: ast.expr) -> Mapping[str, Any] | None:
-        backends = backends_of_device(self.translation, test)
-        devices = sorted({"cpu" if name == "cpu" else "cuda" for name in backends or ()})
-        return {"device": devices[0]} if len(devices) == 1 else None
 
     # statements
 
@@ -191,7 +168,7 @@ class Reader:
         path = self.file.dotted(call.func)
         if path in _RESETS:
             kind, value = _RESETS[path]
-            self._reset(kind, value, statement.lineno)
+            self._reset(kind, value)
         elif path in _SETTERS and len(call.args) == 1:
             self.translation.torch_settings[_SETTERS[path]] = self.translation.literal(call.args[0])
         elif path.endswith("manual_seed") or ast.unparse(call.func).startswith(("super().", "print")):
@@ -206,24 +183,26 @@ class Reader:
         elif self.value(call) is None:
             self._prepare(statement)
 
-    def _reset(self, kind: str, value: Any, line: int) -> None:
+    def _reset(self, kind: str, value: Any) -> None:
         """Add a step that resets something; before the first call a new process has done it."""
         if any(step.kind == "call" for step in self.translation.steps):
-            self.translation.add(Step(kind, value, line))
+            self.translation.add(Step(kind, value))
 
     def _backward(self, receiver: ast.expr, call: ast.Call) -> bool:
-        loss = "sum"
-        if isinstance(receiver, ast.Call) and isinstance(method := receiver.func, ast.Attribute) and method.attr in ("sum", "mean"):
-            loss, receiver = method.attr, method.value
+        """Add a step that computes gradients of the last result, or of its sum, which is the loss of the language too."""
+        if isinstance(receiver, ast.Call) and isinstance(method := receiver.func, ast.Attribute) and method.attr == "sum":
+            receiver = method.value
         value = self.value(receiver)
         if not isinstance(value, Result):
             return False
-        if call.args or call.keywords:
-            raise NotCarried("arguments of backward")
-        arguments = {} if loss == "sum" else {"loss": loss}
-        if value.path or value.step is not [step for step in self.translation.steps if step.kind == "call"][-1]:
-            arguments["of"] = ".".join(part for part in (self.translation.named(value.step), value.path) if part)
-        self.translation.add(Step("backward", arguments, call.lineno))
+        if (
+            call.args
+            or call.keywords
+            or value.path
+            or value.step is not [step for step in self.translation.steps if step.kind == "call"][-1]
+        ):
+            raise NotCarried("a gradient of something else than the last result")
+        self.translation.add(Step("backward", {}))
         return True
 
     def _assign(self, statement: ast.Assign, target: ast.expr) -> None:
@@ -324,7 +303,7 @@ class Reader:
             function = self.value(node.args[0])
             if not isinstance(function, Compiled):
                 raise NotCarried("code of a function that is not compiled in the test")
-            step = self._step(function, node.args[1:], node.keywords, node)
+            step = self._step(function, node.args[1:], node.keywords)
             if not path.endswith("get_code"):
                 return Code(step, 0) if path.endswith("triton_code") else (Result(step), Code(step, 0))
             return (Result(step), Code(step))
@@ -332,7 +311,7 @@ class Reader:
         if method is not None:
             return self._inlined(method, node)
         if isinstance(node.func, ast.Name | ast.Call) and isinstance(function := self.value(node.func), Compiled):
-            return Result(self._step(function, node.args, node.keywords, node))
+            return Result(self._step(function, node.args, node.keywords))
         return None
 
     def own_method(self, node: ast.Call) -> ast.FunctionDef | None:
@@ -407,11 +386,9 @@ class Reader:
             self.translation.needed.add(value.name)
         function = Function(value.name, node, options)
         for key, other in self.translation.functions.items():
-            texts = [ast.unparse(part).replace(f"def {name}(", "def fn(") for name, part in ((key, other.node), (value.name, node)) if part]
-            same = key == value.name if len(texts) < 2 else texts[0] == texts[1]
             if other.options != function.options:
                 raise NotCarried("functions that are compiled with different options")
-            if same:
+            if key == value.name:
                 return key
         self.translation.functions[value.name] = function
         return value.name
@@ -422,7 +399,7 @@ class Reader:
             node = node.func.value
         return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2][:1].isupper()
 
-    def _step(self, function: Compiled, arguments: list[ast.expr], words: list[ast.keyword], node: ast.expr) -> Step:
+    def _step(self, function: Compiled, arguments: list[ast.expr], words: list[ast.keyword]) -> Step:
         """Add a call of a compiled function."""
         if not all(word.arg is None and self.translation.literal(word.value) == {} for word in words):
             raise NotCarried("a compiled call with keyword arguments")
@@ -446,7 +423,7 @@ class Reader:
         if self.translation.call_options not in (None, options):
             raise NotCarried("compiled calls under different options")
         self.translation.call_options = options
-        step = Step("call", {}, node.lineno, [], function.function, rewritten, tuple(self.translation.contexts))
+        step = Step("call", {}, [], function.function, rewritten, tuple(self.translation.contexts))
         return self.translation.add(step)
 
     def _unpacked(self, node: ast.expr) -> list[ast.expr]:

@@ -2,8 +2,7 @@
 
 import ast
 import copy
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -40,22 +39,13 @@ class Remark:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """An expectation and the line of the test that claims it."""
-
-    line: int
-    body: Mapping[str, Any]
-
-
 @dataclass(eq=False)
 class Step:
     """A step of the spec. A call has its function and arguments."""
 
     kind: str
     value: Any
-    line: int
-    expects: list[Expectation] = field(default_factory=list)
+    expects: list[Mapping[str, Any]] = field(default_factory=list)
     function: str = ""
     arguments: list["ast.expr | Result"] = field(default_factory=list)
     contexts: tuple[str, ...] = ()
@@ -144,7 +134,6 @@ class Translation:
     dropped: set[str] = field(default_factory=set)
     """Backends that skips of the test leave out."""
     requires: list[Any] = field(default_factory=list)
-    when: list[Mapping[str, Any]] = field(default_factory=list)
     lost: set[Remark] = field(default_factory=set)
     notes: set[Remark] = field(default_factory=set)
     changes: dict[str, int] = field(default_factory=dict)
@@ -288,38 +277,20 @@ class Translation:
 
     def add(self, step: Step) -> Step:
         """Add a step."""
-        if self.when:
-            raise NotCarried("a step under a condition on the device")
         self.steps.append(step)
         return step
 
-    def expect(self, node: ast.AST, body: Mapping[str, Any], step: Step | None = None) -> None:
+    def expect(self, body: Mapping[str, Any], step: Step | None = None) -> None:
         """Add an expectation to a step, the last one by default."""
         if step is None:
-            step = self.steps[-1] if self.steps else self.add(Step("clear_counters", {}, 0))
-        ((kind, value),) = body.items()
-        if self.when and kind in ("counter", "metric"):
-            value = {name: [{"when": dict(self.when[-1]), "value": count}] for name, count in value.items()}
-        elif self.when:
-            value = {"when": dict(self.when[-1]), **value}
-        step.expects.append(Expectation(getattr(node, "lineno", 0), {kind: value}))
+            step = self.steps[-1] if self.steps else self.add(Step("clear_counters", {}))
+        step.expects.append(body)
 
     def named(self, step: Step) -> str:
         """Return the name of a step's result, for later steps."""
         if "as" not in step.value:
             step.value["as"] = f"result_{sum('as' in other.value for other in self.steps if isinstance(other.value, dict)) + 1}"
         return str(step.value["as"])
-
-    @contextmanager
-    def condition(self, when: Mapping[str, Any]) -> Iterator[None]:
-        """Expectations made within hold under a condition."""
-        if self.when:
-            raise NotCarried("a condition within a condition")
-        self.when.append(when)
-        try:
-            yield
-        finally:
-            self.when.pop()
 
 
 _MOST_WORK = 2_000

@@ -70,26 +70,6 @@ def _may_have_arch(case: Case, archs: list[Any], vendors: frozenset[str] | None)
     return bool(begins) and any(str(arch).startswith(begins) for arch in archs)
 
 
-def must_hold(when: Mapping[str, object], case: Case, backends: Backends) -> bool:
-    """Whether a condition holds for a case on every machine with a torch that the runner knows."""
-    vendors = _vendors(case)
-    for word, wanted in when.items():
-        match word:
-            case "device" | "backend":
-                ok = may_hold({word: wanted}, case, backends)
-            case "vendor":
-                ok = bool(vendors) and vendors is not None and vendors <= set(as_list(wanted))
-            case "arch":  # a machine has one of many
-                ok = bool(case.target) and may_hold({word: wanted}, case, backends)
-            case "torch":
-                ok = all(_in_range(release, str(wanted)) for release in _releases_of(case))
-            case _:
-                ok = False
-        if not ok:
-            return False
-    return True
-
-
 @cache
 def _releases() -> tuple[tuple[int, ...], ...]:
     """Return the releases of the minors of torch that have a table of names."""
@@ -173,8 +153,8 @@ def _conditional(value: object, path: DataPath) -> Iterator[tuple[DataPath, list
             yield from _conditional(item, (*path, key))
 
 
-def constant_condition(scene: Scene) -> Iterator[Finding]:
-    """Yield the conditions of specs that decide nothing: no case can fulfil them, or every case does on every machine."""
+def dead_condition(scene: Scene) -> Iterator[Finding]:
+    """Yield the conditions of specs that no case can fulfil."""
     for spec in scene.specs:
         if SOURCE in spec.anatomy.data or not spec.cases:
             continue
@@ -185,14 +165,11 @@ def constant_condition(scene: Scene) -> Iterator[Finding]:
             if not cases:
                 continue  # the condition of the step is the finding
             place = spec.document.position((*path, "when"), key=True)
-            if all(must_hold(when, case, scene.backends) for case in cases):
-                message, hint = "every case fulfils this condition", "remove the condition, or correct it"
             # of expectations and their values, unjudged-expectation says this
-            elif "expect" not in path and not any(may_hold(when, case, scene.backends) for case in cases):
-                message, hint = "no case of the spec fulfils this condition", "correct the condition, or remove what it is for"
-            else:
+            if "expect" in path or any(may_hold(when, case, scene.backends) for case in cases):
                 continue
-            yield Finding(rule="constant-condition", position=place, message=message, hint=hint)
+            message, hint = "no case of the spec fulfils this condition", "correct the condition, or remove what it is for"
+            yield Finding(rule="dead-condition", position=place, message=message, hint=hint)
 
 
 def _conditions(value: object, path: DataPath) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:
@@ -246,14 +223,14 @@ RULES = (
         check=unjudged_expectation,
     ),
     Rule(
-        id="constant-condition",
-        summary="A `when` that no case of the spec can fulfil, or that every case fulfils on every machine",
-        why="It reads as if it chose some cases, and it chooses none or all: often a backend, a device or a version was meant that "
+        id="dead-condition",
+        summary="A `when` that no case of the spec can fulfil",
+        why="It reads as if it chose some cases, and it chooses none: often a backend, a device or a version was meant that "
         "the spec does not have. Only what no machine can change counts, as for `unjudged-expectation`, which finds the conditions of "
         "expectations that no case fulfils.",
         bad="backends: [cuda]\nconfig: [{max_autotune: true}, {when: {vendor: amd}, set: {max_autotune: false}}]",
         good="backends: [cuda, rocm]\nconfig: [{max_autotune: true}, {when: {vendor: amd}, set: {max_autotune: false}}]",
-        check=constant_condition,
+        check=dead_condition,
     ),
     Rule(
         id="dead-waiver",

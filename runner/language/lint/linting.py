@@ -36,8 +36,8 @@ OF_SUPPRESSIONS = (
         id=WRONG,
         summary="A suppression without a reason, or of a rule that does not exist",
         why="It suppresses nothing. The reason is for the next reader. It cannot be suppressed.",
-        bad="# lint: ignore same-summary",
-        good="# lint: ignore same-summary -- the other spec is of another vendor, and goes in 2027",
+        bad="# lint: ignore same-body",
+        good="# lint: ignore same-body -- the other spec is of another vendor, and goes in 2027",
         check=_nothing,
     ),
 )

@@ -1,17 +1,17 @@
-"""Proposes edits that make a document of a spec smaller. Pure, without torch: every edit is tried by somebody else.
+"""Proposes edits that make a document of a spec, and the Python in it, smaller. Pure, without torch: every edit is tried by somebody else.
 
 An edit is one or several changes of parts of the document, by path. Edits of one pass are independent: any subset of them can be applied.
 """
 
-import contextlib
+import ast
 import copy
 import functools
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from runner.plan.case_document import Document, without_idle_spies
-from runner.run.shrinking.code_edits import Segment, expressions, inlined, parameters, statements, without_passes
 from runner.vocabulary.inputs import INPUTS, kind_of
 
 Path = tuple[str | int, ...]
@@ -23,8 +23,16 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True)
+class Node:
+    """A node of a block of Python, by its place in the walk of the tree, becomes one of its own parts; without a part it goes."""
+
+    place: int
+    part: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
-    """One change: the part at a path gets a value, is removed, or, a text, gets another segment."""
+    """One change: the part at a path gets a value, is removed, or, a block of Python, gets another node."""
 
     path: Path
     value: Any
@@ -49,62 +57,63 @@ class Pass:
 
 def applied(document: Document, edits: Sequence[Edit]) -> Document:
     """Return a copy of a document with edits; a change of a part that is gone does nothing."""
-    made = copy.deepcopy(document)
-    changes = [change for edit in edits for change in edit.changes]
-    for change in sorted(changes, key=_order, reverse=True):
-        _apply(made, change)
-    for path in {change.path for change in changes if isinstance(change.value, Segment)}:
-        with contextlib.suppress(KeyError, IndexError, TypeError):  # another edit removed the text
-            *above, last = path
-            owner = _owner(made, above)
-            owner[last] = without_passes(owner[last])
+    made: Any = copy.deepcopy(document)
+    nodes: dict[Path, list[Node]] = {}
+    others: list[Change] = []
+    for change in (change for edit in edits for change in edit.changes):
+        if isinstance(change.value, Node):
+            nodes.setdefault(change.path, []).append(change.value)
+        else:
+            others.append(change)
+    for path, own in nodes.items():
+        *above, last = path
+        owner = functools.reduce(operator.getitem, above, made)
+        owner[last] = _smaller_python(owner[last], own)
+    for change in sorted(others, key=_path_of, reverse=True):  # later items of lists first
+        *above, last = change.path
+        try:
+            owner = functools.reduce(operator.getitem, above, made)
+            owner[last]
+        except (KeyError, IndexError, TypeError):
+            continue
+        if isinstance(change.value, Removed):
+            del owner[last]
+        else:
+            owner[last] = copy.deepcopy(change.value)
     return _tidied(made)
 
 
-def _owner(document: Any, above: Sequence[str | int]) -> Any:
-    """Return the part at a path; raise ``KeyError``, ``IndexError`` or ``TypeError`` where it is gone."""
-    for part in above:
-        document = document[part]
-    return document
+def _path_of(change: Change) -> Any:
+    return change.path
 
 
-def _order(change: Change) -> tuple[Any, ...]:
-    """Sort later parts of lists and later segments of a text behind earlier ones."""
-    place = tuple((0, part, "") if isinstance(part, int) else (1, 0, part) for part in change.path)
-    return (place, change.value.start if isinstance(change.value, Segment) else -1)
+def _smaller_python(text: str, changes: Sequence[Node]) -> str:
+    nodes = list(ast.walk(ast.parse(text)))
+    new = {nodes[change.place]: None if change.part is None else nodes[change.part] for change in changes}
+    return f"{ast.unparse(_Replacing(new).visit(nodes[0]))}\n"
 
 
-def _apply(document: Document, change: Change) -> None:
-    *above, last = change.path
-    try:
-        owner = _owner(document, above)
-        now = owner[last]
-    except (KeyError, IndexError, TypeError):
-        return
-    if isinstance(change.value, Removed):
-        del owner[last]
-    elif isinstance(change.value, Segment):
-        owner[last] = change.value.within(now)
-    else:
-        owner[last] = copy.deepcopy(change.value)
+class _Replacing(ast.NodeTransformer):
+    """Puts nodes in the place of others; a block that becomes empty gets ``pass``."""
+
+    def __init__(self, new: Mapping[ast.AST, ast.AST | None]) -> None:
+        self._new = new
+
+    def visit(self, node: ast.AST) -> Any:
+        other = self._new.get(node, node)
+        if other is None:
+            return None
+        if other is not node:
+            return self.visit(other)
+        self.generic_visit(node)
+        if isinstance(body := getattr(node, "body", None), list) and not body and not isinstance(node, ast.Module):
+            body.append(ast.Pass())
+        return node
 
 
 def _tidied(document: Document) -> Document:
     """Remove sections and lists that became empty and that a spec may leave out."""
-    optional = (
-        "config",
-        "dynamo_config",
-        "functorch_config",
-        "env",
-        "compile",
-        "let",
-        "spies",
-        "handlers",
-        "context",
-        "services",
-        "matrix",
-    )
-    found = {name: value for name, value in document.items() if value or name not in optional}
+    found = {name: value for name, value in document.items() if value or name not in (*_SECTIONS, "context", "services")}
     found["steps"] = [{name: value for name, value in step.items() if name != "expect" or value} for step in document.get("steps", [])]
     if not str(found.get("prelude", "")).strip():
         found.pop("prelude", None)
@@ -150,7 +159,7 @@ def _options(document: Document) -> list[Edit]:
     return found
 
 
-# -- code --------------------------------------------------------------------------------------------------------------
+# -- Python ------------------------------------------------------------------------------------------------------------
 
 
 def texts(document: Document) -> Iterator[tuple[Path, str]]:
@@ -168,26 +177,65 @@ def texts(document: Document) -> Iterator[tuple[Path, str]]:
             yield ("steps", index, kind, "code"), step[kind]["code"]
 
 
-def _code(document: Document, segments: Callable[[str], Sequence[Segment]]) -> list[Edit]:
-    return [
-        Edit(f"{'.'.join(map(str, path))}: {segment.words}", (Change(path, segment),))
-        for path, text in texts(document)
-        for segment in segments(text)
-    ]
+def _nodes(text: str) -> list[Any]:
+    try:
+        return list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError):
+        return []
 
 
 def _statements(document: Document) -> list[Edit]:
-    return _code(document, statements)
+    """Propose the removal of each statement, outer ones before those within; the only function of a block stays."""
+    edits = []
+    for path, text in texts(document):
+        nodes = _nodes(text)
+        kept = nodes[0].body if nodes and len(nodes[0].body) == 1 and isinstance(nodes[0].body[0], ast.FunctionDef) else []
+        for place, node in enumerate(nodes):
+            if isinstance(node, ast.stmt) and not isinstance(node, ast.Pass) and node not in kept:
+                words = f"{'.'.join(map(str, path))}: without '{ast.unparse(node).splitlines()[0][:60]}'"
+                edits.append(Edit(words, (Change(path, Node(place)),)))
+    return edits
 
 
 def _expressions(document: Document) -> list[Edit]:
-    """Propose smaller expressions, but none for what options and contexts name: another fault there could fail alike."""
+    """Propose a part of its own for each expression, but not in what options and contexts name: another fault there could fail alike."""
     named = {str(name).partition(".")[0] for key in _OPTIONS for name in _references(document.get(key))}
-    return _code(document, functools.partial(expressions, without=named))
+    edits = []
+    for path, text in texts(document):
+        nodes = _nodes(text)
+        places = {node: place for place, node in enumerate(nodes)}
+        tops = [top for top in (nodes[0].body if nodes else ()) if getattr(top, "name", None) not in named]
+        functions = [node for top in tops for node in ast.walk(top) if isinstance(node, ast.FunctionDef)]
+        for node in dict.fromkeys(node for function in functions for statement in function.body for node in ast.walk(statement)):
+            for part in _parts(node) if isinstance(node, ast.expr) else ():
+                words = f"{'.'.join(map(str, path))}: '{ast.unparse(part)[:40]}' for '{ast.unparse(node)[:40]}'"
+                edits.append(Edit(words, (Change(path, Node(places[node], places[part])),)))
+    return edits
 
 
-def _inlines(document: Document) -> list[Edit]:
-    return _code(document, inlined)
+def _parts(node: ast.expr) -> list[ast.expr]:
+    match node:
+        case ast.Call(func=function, args=arguments):
+            own = [function.value] if isinstance(function, ast.Attribute) and not _is_module(function.value) else []
+            return [*own, *(one for one in arguments if not isinstance(one, ast.Starred))]
+        case ast.BinOp(left=left, right=right):
+            return [left, right]
+        case ast.UnaryOp(operand=operand):
+            return [operand]
+        case ast.IfExp(body=body, orelse=other):
+            return [body, other]
+        case ast.Subscript(value=value):
+            return [value]
+        case ast.Tuple(elts=elements) | ast.List(elts=elements) if isinstance(node.ctx, ast.Load):
+            return list(elements)
+    return []
+
+
+def _is_module(node: ast.expr) -> bool:
+    """Whether an expression is a path that begins with torch: ``torch.nn.functional``."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id in ("torch", "F", "math")
 
 
 _OPTIONS = ("config", "dynamo_config", "functorch_config", "compile", "context")
@@ -202,15 +250,17 @@ def _references(value: Any) -> Iterator[Any]:
 
 def _inputs(document: Document) -> list[Edit]:
     """Propose to drop an input together with the parameter that takes it."""
-    found = []
-    text = document.get("function")
+    edits = []
+    text, entry = document.get("function"), document.get("entry")
+    nodes = _nodes(text) if isinstance(text, str) else []
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef) and node in nodes[0].body and entry in (None, node.name)]
+    parameters = [*functions[-1].args.posonlyargs, *functions[-1].args.args] if functions else []
     for index in range(len(document.get("inputs", []))):
         changes = [Change(("inputs", index), Removed())]
-        named = parameters(text, document.get("entry")) if isinstance(text, str) else []
-        if index < len(named):
-            changes.append(Change(("function",), named[index]))
-        found.append(Edit(f"without input {index + 1}", tuple(changes)))
-    return found
+        if index < len(parameters):
+            changes.append(Change(("function",), Node(nodes.index(parameters[index]))))
+        edits.append(Edit(f"without input {index + 1}", tuple(changes)))
+    return edits
 
 
 # -- inputs and shapes -------------------------------------------------------------------------------------------------
@@ -252,28 +302,20 @@ def _keys(document: Document) -> list[Edit]:
 
 def _sizes(document: Document) -> dict[int, list[Path]]:
     """Return where each size above 1 stands: in shapes, and among the arguments of modules, which must fit them."""
-    found: dict[int, list[Path]] = {}
-
-    def note(value: Any, path: Path) -> None:
-        if isinstance(value, int) and not isinstance(value, bool) and value > 1:
-            found.setdefault(value, []).append(path)
-        elif isinstance(value, list):
-            for index, item in enumerate(value):
-                note(item, (*path, index))
-
-    for path, entry in _described(document):
-        for word in _SHAPES:
-            if word in entry:
-                note(entry[word], (*path, word))
-        note(entry.get("jagged"), (*path, "jagged"))
+    places = [((*path, word), entry.get(word)) for path, entry in _described(document) for word in (*_SHAPES, "jagged")]
     functions: dict[Path, Any] = {("function",): document.get("function")}
-    functions.update({("functions", name): function for name, function in document.get("functions", {}).items()})
+    functions |= {("functions", name): function for name, function in document.get("functions", {}).items()}
     for place, function in functions.items():
         if isinstance(function, Mapping):
-            note(function.get("args"), (*place, "args"))
-            for name, value in (function.get("kwargs") or {}).items():
-                note(value, (*place, "kwargs", name))
-    return found
+            places.append(((*place, "args"), function.get("args")))
+            places += [((*place, "kwargs", name), value) for name, value in (function.get("kwargs") or {}).items()]
+    sizes: dict[int, list[Path]] = {}
+    for path, value in places:  # grows while it is read: lists are replaced by their items
+        if isinstance(value, list):
+            places += [((*path, index), item) for index, item in enumerate(value)]
+        elif isinstance(value, int) and not isinstance(value, bool) and value > 1:
+            sizes.setdefault(value, []).append(path)
+    return sizes
 
 
 def _smaller(size: int) -> list[int]:
@@ -292,30 +334,14 @@ def _shapes(document: Document) -> list[Edit]:
     return found
 
 
-def _dimensions(document: Document) -> list[Edit]:
-    """Propose to drop the first or the last dimension of every shape of one rank."""
-    ranks: dict[int, list[Path]] = {}
-    for path, entry in _described(document):
-        for word in _SHAPES[:-1]:
-            if isinstance(entry.get(word), list) and len(entry[word]) > 1 and "strides" not in entry:
-                ranks.setdefault(len(entry[word]), []).append((*path, word))
-    return [
-        Edit(f"without the {end} of {rank} dimensions", tuple(Change((*path, index), Removed()) for path in places))
-        for rank, places in sorted(ranks.items(), reverse=True)
-        for end, index in (("first", 0), ("last", rank - 1))
-    ]
-
-
 PASSES: tuple[Pass, ...] = (
     Pass("steps", _steps, together=True),
     Pass("expectations", _expectations, together=True),
     Pass("options", _options, together=True),
     Pass("statements", _statements, together=True),
     Pass("expressions", _expressions, together=False),
-    Pass("names", _inlines, together=False),
     Pass("inputs", _inputs, together=False),
     Pass("keys of inputs", _keys, together=True),
-    Pass("dimensions", _dimensions, together=False),
     Pass("shapes", _shapes, together=False),
 )
 """The passes in their order: what takes most with it comes first."""
