@@ -34,9 +34,6 @@ ALL_STAGES = tuple(dict.fromkeys(stage for stages in STAGES.values() for stage i
 WRAPPER = "wrapper"
 """The Python that Inductor wrote for a simulated target. It is the piece of code after those of the compiler."""
 
-ASSEMBLER = "ptxas"
-"""The report of NVIDIA's assembler, which is one more piece of code after the stages of ``cuda``: ptx has no registers yet."""
-
 BINARIES = {"hip": "hsaco", "cuda": "cubin"}
 
 DEVICE = "cuda"

@@ -4,9 +4,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
-INDUCTOR_BACKENDS = ("ATEN", "TRITON", "CPP", "CK", "CKTILE", "CUTLASS", "CUTEDSL", "NVGEMM", "SUBGRAPH", "OTHER")
-"""The words of ``max_autotune_gemm_backends``. ``SUBGRAPH`` is a decomposition, ``OTHER`` a candidate of a class that torch lacks."""
-
 GROUPS: Mapping[str, frozenset[str]] = {
     "gemm": frozenset(
         "mm addmm bmm baddbmm int_mm scaled_mm mm_plus_mm grouped_mm scaled_grouped_mm grouped_gemm b2b_gemm packed_linear linear_unary"

@@ -181,16 +181,14 @@ def _among(body: Any) -> Count:
     return Count(least=numbers[0], most=numbers[-1], among=numbers)
 
 
-def check_count(body: Any) -> None:
-    """Check a count with its conditions; raise ``BadExpectation``."""
-    if isinstance(body, list):
-        for index, entry in enumerate(body):
-            try:
-                parse_count(entry["value"])
-            except BadExpectation as error:
-                raise BadExpectation(str(error), error.hint, path=(index, "value")) from error
-        return
-    parse_count(body)
+def check_count(body: Any, *path: str | int) -> None:
+    """Check a count with its conditions, which stands at a path; raise ``BadExpectation``."""
+    entries = [((index, "value"), entry["value"]) for index, entry in enumerate(body)] if isinstance(body, list) else [((), body)]
+    for within, value in entries:
+        try:
+            parse_count(value)
+        except BadExpectation as error:
+            raise BadExpectation(str(error), error.hint, path=(*path, *within)) from error
 
 
 def judge_count(body: Any, observed: float | None, here: Surroundings, *, leaf: str, absent: str) -> Judgement:

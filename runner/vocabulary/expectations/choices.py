@@ -76,7 +76,7 @@ class Choices(Conditional):
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """No operation at all; each count of one operation on its own, with another number."""
         found = list(facts.tunings.of(self.of))
-        if self.tuned is None or not parse_count(_value(self.tuned)).holds(0):
+        if self.tuned is None or not parse_count(self.tuned[0]["value"] if isinstance(self.tuned, list) else self.tuned).holds(0):
             yield Mutant(name="no operation", facts=replace(facts, tunings=Tunings()), leaf="tuned")
         for name, count in self._counts.items() if found else ():
             number = getattr(found[0].tally(self.backend), name)
@@ -88,10 +88,6 @@ _VERBS = {"rendered": "were rendered", "compiled": "compiled", "failed": "failed
 
 def _plain(judgement: Judgement, leaf: str) -> str:
     return judgement.expected.removeprefix(f"{leaf} ")
-
-
-def _value(count: Any) -> Any:
-    return count[0]["value"] if isinstance(count, list) else count
 
 
 def _allows_none(count: Any) -> bool:

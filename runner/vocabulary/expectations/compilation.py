@@ -39,10 +39,7 @@ def check_counts(body: Mapping[str, Any], *keys: str) -> None:
     """Check the counts at some keys; raise ``BadExpectation``."""
     for key in keys:
         if key in body:
-            try:
-                check_count(body[key])
-            except BadExpectation as error:
-                raise BadExpectation(str(error), error.hint, path=(key, *error.path)) from error
+            check_count(body[key], key)
 
 
 def judge_checks(checks: FileCheck, text: str, here: Surroundings) -> Judgement:
@@ -203,7 +200,7 @@ class Guards(Recorded, Conditional):
         if self.count is not None:
             observed = facts.measured["count"]
             yield from count_mutants(self.count, observed, here, lambda number: facts.with_measured(count=int(number)), leaf="count")
-        text, put = _guards_text(facts), lambda text: _with_guards_text(facts, text)
+        text, put = _guards_text(facts), lambda text: facts.with_measured(texts=[text], count=1)
         for mutant in text_mutants(text, parts_of(self.contains), None, put):
             yield replace(mutant, leaf="contains")
         for mutant in text_mutants(text, (), self.matches, put):
@@ -215,10 +212,6 @@ class Guards(Recorded, Conditional):
 
 def _guards_text(facts: StepFacts) -> str:
     return "\n".join(facts.measured["texts"])
-
-
-def _with_guards_text(facts: StepFacts, text: str) -> StepFacts:
-    return facts.with_measured(texts=[text], count=1)
 
 
 def measure_guards(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
@@ -300,10 +293,7 @@ class GraphOfStage(Recorded, Conditional):
         """Read counts and directives; raise ``BadExpectation``."""
         check_counts(body, "count")
         for name, count in body.get("ops", {}).items():
-            try:
-                check_count(count)
-            except BadExpectation as error:
-                raise BadExpectation(str(error), error.hint, path=("ops", name, *error.path)) from error
+            check_count(count, "ops", name)
         if "index" in body and not body.keys() & {"ops", "checks"}:
             raise BadExpectation("'index' chooses a graph of which nothing is expected", "add ops or checks", path=("index",))
         checks = FileCheck.parse({"checks": body["checks"]}) if "checks" in body else None

@@ -56,10 +56,7 @@ class Counter(Kind):
 def _check(name: str, count: Any) -> None:
     if "." not in name:
         raise BadExpectation(f"the counter '{name}' has no namespace", f"did you mean 'inductor.{name}'?", path=(name,))
-    try:
-        check_count(count)
-    except BadExpectation as error:
-        raise BadExpectation(str(error), error.hint, path=(name, *error.path)) from error
+    check_count(count, name)
     if is_unlisted(count) and allows_zero(count):
         hint = "a misspelt name is always 0: expect at least 1"
         raise BadExpectation(f"the unlisted counter '{name}' may not be expected to be 0", hint, path=(name,))
@@ -88,10 +85,7 @@ class Metric(Kind):
     def parse(cls, body: Any) -> "Metric":
         """Read the counts by name."""
         for name, count in body.items():
-            try:
-                check_count(count)
-            except BadExpectation as error:
-                raise BadExpectation(str(error), error.hint, path=(name, *error.path)) from error
+            check_count(count, name)
         return cls(counts=dict(body))
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
@@ -180,10 +174,7 @@ class RemoteCache(Kind):
                 message, hint = unknown("remote cache", cache, CACHES)
                 raise BadExpectation(message, hint, path=(cache,))
             for word, count in counts.items():
-                try:
-                    check_count(count)
-                except BadExpectation as error:
-                    raise BadExpectation(str(error), error.hint, path=(cache, word, *error.path)) from error
+                check_count(count, cache, word)
         if all(allows_zero(count) for counts in body.values() for count in counts.values()):
             raise BadExpectation("every count may be 0: it passes without any request to a cache", "expect a hit, a miss or a put")
         return cls(caches={cache: dict(counts) for cache, counts in body.items()})
@@ -233,10 +224,7 @@ class Calls(Conditional):
     def parse(cls, body: Any) -> "Calls":
         """Read the count; raise ``BadExpectation``."""
         if "count" in body:
-            try:
-                check_count(body["count"])
-            except BadExpectation as error:
-                raise BadExpectation(str(error), error.hint, path=("count", *error.path)) from error
+            check_count(body["count"], "count")
         return cls(**body)
 
     def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:

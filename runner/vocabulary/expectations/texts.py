@@ -65,10 +65,7 @@ def check_times(body: Any) -> None:
         return
     if "contains" not in body:
         raise BadExpectation("count without contains", "write contains: TEXT beside it", path=("count",))
-    try:
-        check_count(count)
-    except BadExpectation as error:
-        raise BadExpectation(str(error), error.hint, path=("count", *error.path)) from error
+    check_count(count, "count")
     for value in [entry["value"] for entry in count] if isinstance(count, list) else [count]:
         required = parse_count(value)
         if required.most == 0:

@@ -181,7 +181,7 @@ class EagerRuns:
         if is_random:
             raise NoReference("the function draws random numbers")
         wide = self._wide(_copy(inputs))
-        has_double = _has_double(leaves)
+        has_double = any(leaf.dtype in (torch.float64, torch.complex128) for leaf in leaves)
         self._refuse_other_function(inputs, wide, has_double=has_double)
         pairs = [] if has_double else [(again, wide, 0.0)]
         least = 0.0 if has_double else max((torch.finfo(getattr(torch, name)).eps for name in through if name), default=0.0)
@@ -269,10 +269,6 @@ def _why_exact(leaves: Sequence[torch.Tensor]) -> str:
 def _smallest(leaves: Sequence[torch.Tensor]) -> int:
     """Return the number of elements of the smallest tensor that is judged; an empty one needs no runs."""
     return min((leaf.numel() for leaf in leaves if leaf.numel() and (leaf.is_floating_point() or leaf.is_complex())), default=1 << 20)
-
-
-def _has_double(leaves: Sequence[torch.Tensor]) -> bool:
-    return any(leaf.dtype in (torch.float64, torch.complex128) for leaf in leaves)
 
 
 def _step(called: Sequence[Any]) -> float:
