@@ -67,7 +67,7 @@ def test_who_takes_too_much_memory_is_killed_and_the_limit_is_named(eaten, name)
         r"killed by SIGKILL while in phase 'api' \(it used (\d+) MiB, more than the 600 MiB of --memory-limit\)", result.reason
     )
     assert told, result.reason
-    assert int(told[1]) > 600
+    assert int(told[1]) >= 600  # whole MiB, rounded down: 600.4 is more than the limit
     assert result.seconds < 60
 
 

@@ -71,10 +71,10 @@ def test_without_the_package_every_case_is_unavailable(specs: Path) -> None:
 ASK = """\
 import sys
 import torch
-from runner.worker.torch_compat import devices, vendor_devices  # devices: so that forks need not import it
+from runner.worker.torch_compat import devices
 
 for question in sys.argv[1:]:
-    print(vendor_devices.answer(question, seconds=5 if "hangs" in question else 60))
+    print(devices.answer(question, seconds=5 if "hangs" in question else 60))
 assert not [name for name in sys.modules if name.startswith("vendor_")]
 """
 

@@ -1,6 +1,5 @@
 """The vendor guide, step by step: every command of ``docs/guides/vendor.md`` in its order, with the exit code that the guide promises."""
 
-import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -120,8 +119,6 @@ def test_every_step_of_the_guide(vendor: Path, monkeypatch: pytest.MonkeyPatch, 
     assert "CONFORMANT: 3 executed of 3 required" in runs[1].splitlines()
     assert "NPU-12" in (vendor / "known.yaml").read_text()
     assert "CONFORMANT" in next(text for line, text in said.items() if line.startswith("verify "))
-    relayed = json.loads((vendor / "callbacks" / "completed.json").read_text())["workflow"]
-    assert (relayed["conclusion"], relayed["test_results"]["known_failures"]) == ("success", 1)
 
 
 def test_without_the_device_the_submission_is_incomplete(
@@ -139,8 +136,7 @@ def test_without_the_device_the_submission_is_incomplete(
         "submit second": ExitCode.OK,
         "verify npu.tar.zst": ExitCode.NOTHING,
     }, capsys.readouterr()
-    relayed = json.loads((vendor / "callbacks" / "completed.json").read_text())["workflow"]
-    assert (relayed["conclusion"], relayed["test_results"]["passed"], relayed["test_results"]["unavailable"]) == ("failure", 0, 3)
+    assert "0 executed of 3 required" in capsys.readouterr().out
 
 
 # -- with a device ----------------------------------------------------------------------------------------------------

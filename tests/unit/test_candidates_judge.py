@@ -52,7 +52,7 @@ def judged(folder: Path, monkeypatch: pytest.MonkeyPatch, second: Any, body: str
         return second(found) if tried[-1] == 1 else found
 
     torch._dynamo.reset()
-    monkeypatch.setattr(repeats.candidates, "only", only)
+    monkeypatch.setattr(repeats.repeating, "only", only)
     monkeypatch.setattr(repeats.RepeatableCall, "run", answer)
     session, plan = prepared(folder, SPEC.replace("BODY", body))
     (step,) = plan["steps"]
