@@ -95,14 +95,6 @@ def test_the_merged_run_says_what_the_whole_run_says(place: Path) -> None:
             assert json.loads((place / "merged" / one.folder / "plan.json").read_text())["id"] == one.case_id
 
 
-def test_a_merged_run_can_be_audited(place: Path) -> None:
-    merged = called("merge", *names(1, 2, 3), "--out", "audited", cwd=place, env=prestarted())
-    assert merged.returncode == 1, merged.stderr
-    of_merged, of_whole = (called("audit", run, cwd=place, env=prestarted()) for run in ("audited", "whole"))
-    assert (of_merged.returncode, of_merged.stdout) == (of_whole.returncode, of_whole.stdout)
-    assert "score" in of_merged.stdout
-
-
 def forged(place: Path) -> tuple[str, int]:
     """Make the first failed case of any shard a PASS, everywhere in its journal; return the shard and the line."""
     for name in names(1, 2, 3):

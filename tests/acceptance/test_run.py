@@ -91,34 +91,6 @@ def test_every_case_has_the_outcome_that_its_spec_was_written_for(judged):
     assert judged.code == 1
 
 
-REASONS = {
-    "error-eager[backend=cpu]": "eager: builtins.RuntimeError: size mismatch",
-    "error-inputs[backend=cpu]": "inputs: builtins.RuntimeError: unsupported operation: more than one element",
-    "error-prelude[backend=host]": "inputs: builtins.LookupError: nothing here",
-    "fail-close[backend=cpu]": "close: expected second within atol=1e-05, rtol=1.3e-06, observed greatest difference 0.5; at [0, 0]: 1.5",
-    "fail-counter[backend=cpu]": "counter: expected inductor.fxgraph_cache_miss 2, observed 1",
-    "fail-filecheck[backend=cpu]": "filecheck: expected line 2: CHECK: convolution",
-    "fail-raised[backend=cpu]": "raised: expected no exception, observed torch._dynamo.exc.Unsupported in phase 'trace'",
-    "fell-back[backend=cpu]": "proof: expected at least 1 inductor graphs for cpu",
-    "host-crash[backend=host,way=segv]": "killed by SIGSEGV while in phase 'api'",
-    "host-crash[backend=host,way=abort]": "killed by SIGABRT while in phase 'api'",
-    "host-crash[backend=host,way=exit0]": "ended without an answer while in phase 'api'",
-    "host-crash[backend=host,way=exit3]": "exit code 3 while in phase 'api'",
-    "host-crash[backend=host,way=sysexit]": "exit code 0 (SystemExit) while in phase 'api', in die at line 16 of the spec",
-    "host-fail[backend=host,value=a%20b]": "equals: expected found equal to a b, observed a b!",
-    "host-timeout[backend=host]": "outlived its deadline while in phase 'api'",
-    "raises-before-inductor[backend=cpu]": "proof: expected inductor was entered before the exception, or in another step",
-    "unavailable[backend=host]": "the module no_such_module_anywhere is not installed",
-}
-
-
-@pytest.mark.parametrize("name", REASONS)
-def test_the_reason_is_told_in_one_line(judged, name):
-    reason = judged.results[name].reason
-    assert reason.startswith(REASONS[name])
-    assert "\n" not in reason
-
-
 # -- reports --------------------------------------------------------------------------------------------------------
 
 
@@ -278,17 +250,6 @@ def test_wrong_usage_runs_nothing(tmp_path, arguments, words):
     assert (done.returncode, words in done.stderr) == (2, True), done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
-
-
-def test_shards_are_a_partition(tmp_path):
-    everything = json.loads(called("list", JUDGED, "--json").stdout)
-    parts = [json.loads(called("list", JUDGED, "--json", "--shard", f"{index}/3").stdout) for index in (1, 2, 3)]
-    names = [entry["id"] for part in parts for entry in part]
-    assert sorted(names) == sorted(entry["id"] for entry in everything) == sorted(OUTCOMES)
-    assert all(parts)
-    index = next(number for number, part in enumerate(parts, 1) if "unavailable[backend=host]" in {entry["id"] for entry in part})
-    ran = run(tmp_path / "out", UNAVAILABLE, "--shard", f"{index}/3")
-    assert (ran.run.header.shard, list(ran.results)) == (f"{index}/3", ["unavailable[backend=host]"])
 
 
 # -- runs that compile nothing --------------------------------------------------------------------------------------

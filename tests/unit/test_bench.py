@@ -221,12 +221,6 @@ def test_the_digest_is_the_same_with_and_without_bench_and_holds_what_would_be_t
     assert digest_of(without_benches(case(step(COUNTED)))) != digest_of(TIMED)
 
 
-def test_facts_of_a_run_with_bench_can_be_judged_and_those_of_one_without_need_no_bench() -> None:
-    assert verdict_of(without_benches(TIMED), observation(seen())).outcome is Outcome.PASS
-    assert verdict_of(TIMED, observation(seen(), timed(), timed())).outcome is Outcome.PASS
-    assert verdict_of(TIMED, observation(seen())).outcome is Outcome.ERROR
-
-
 # -- where people read them -----------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,6 @@
 
 import functools
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -169,19 +168,6 @@ def test_a_variable_of_several_words_is_no_program(tmp_path: Path) -> None:
     assert (found.level, found.found) == (PROBLEM, "CXX names no program")
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ('#!/bin/sh\nexec ccache /usr/bin/g++ "$@"\n', "a script (#!/bin/sh) that names ccache"),
-        ("#!/usr/bin/env python3\nprint(1)\n", "a script (#!/usr/bin/env python3)"),
-    ],
-)
-def test_a_script_in_place_of_the_compiler_is_named(tmp_path: Path, text: str, words: str) -> None:
-    path = made(tmp_path / "bin" / "g++", text)
-    found = only(compiled(tmp_path), "cxx.wrapper")
-    assert (found.level, found.found) == (WARNING, f"{path} is {words}")
-
-
 def test_a_compiler_that_answers_nothing_or_lacks_openmp(tmp_path: Path) -> None:
     made(tmp_path / "bin" / "g++", "\x7fELF")
     (found,) = compiled(tmp_path, {"--version": Printed("", "it did not end within 30 s")})
@@ -238,15 +224,6 @@ def test_devices_against_the_build(tmp_path: Path, name: str, build: dict[str, s
     assert (found.level, found.found) == (OK, "torch sees 2 GPUs: A GPU, gfx942, 64 GiB each")
 
 
-def test_device_files_that_may_not_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made(tmp_path / "dev/kfd")
-    path = made(tmp_path / "dev/dri/renderD128")
-    monkeypatch.setattr(os, "access", lambda asked, mode: asked != path)
-    found = only(accelerators.check(scene(tmp_path, torch_for(hip="7.1"), machine={"gpus": 1})), "rocm.permission")
-    assert (found.level, found.found) == (PROBLEM, f"this user may not read and write {path}")
-    assert f"--group-add {path.group()}" in found.remedy
-
-
 # -- ROCm ---------------------------------------------------------------------------------------------------------------
 
 HIPCC = Printed("HIP version: 7.1.25424-4179531dcd\nAMD clang version 20.0.0git\n")
@@ -265,11 +242,6 @@ def test_hipcc_and_its_targets(tmp_path: Path) -> None:
     assert told(found) == [("rocm.home", "ok"), ("rocm.hipcc", "ok"), ("rocm.targets", "ok")]
     assert found[1].found.endswith("HIP 7.1.25424-4179531dcd")
     assert found[2].found.endswith("compiles for gfx1100, gfx90a, gfx942, gfx950")
-
-
-def test_tools_that_answer_nonsense(tmp_path: Path) -> None:
-    found = rocm_of(tmp_path, {"hipcc --version": Printed("hello\n"), "supported-cpus": Printed("x86-64\n")})
-    assert told(found) == [("rocm.home", "ok"), ("rocm.hipcc", "problem"), ("rocm.targets", "problem")]
 
 
 # -- Composable Kernel --------------------------------------------------------------------------------------------------

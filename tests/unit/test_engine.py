@@ -291,23 +291,6 @@ class Kept(Stuck):
 WARM = "socket_ = socket.socket(fileno=os.dup(int(sys.argv[1]))); socket_.send(socket_.recv(1 << 16)) if len(sys.argv) == 2 else None"
 
 
-def test_workers_that_went_with_their_zygote_take_no_room_of_spares(tmp_path):
-    """Cases of one environment, then of another: the dead spares of the first are neither counted nor waited for."""
-    here, there = (Environment(kinds=frozenset(["cuda"]), variables={"A": name}) for name in "xy")
-    jobs = [
-        a_job(tmp_path, n, "ends", environment=environment, needs=Needs(exclusive=n == 3))
-        for n, environment in enumerate([here, here, there, here])
-    ]
-    begun = time.monotonic()
-    starter = Starter(zygotes=Kept)
-    with engine_with(starter, SOON, spares=4) as engine:
-        done = list(engine.run(jobs, room(1)))
-        assert all(one.key == there.key for one in engine.pool if not one.has_ended)
-    assert [one.job.name for one in done] == ["0", "1", "3", "2"]
-    assert len(starter.made) == 2  # the zygote of the first environment stays while a job waits for it
-    assert time.monotonic() - begun < 60
-
-
 CLOSES = """\
 from pathlib import Path
 def wait(name):
@@ -424,22 +407,3 @@ def test_cases_spread_over_the_gpus_and_each_worker_is_told_which_it_sees(tmp_pa
     assert {name: leased[name] for name in "45"} == {"4": (0, 1), "5": ()}
     assert {name: seen[name] for name in "0123"} == {name: leased[name] for name in "0123"}
     assert (seen["4"], seen["5"]) == ((), ())  # all GPUs
-
-
-def test_a_warm_up_is_timed_and_its_problem_is_a_warning(tmp_path):
-    class Failing(Kept):
-        def fork(self, number: int, control: int) -> bool:
-            reply = json.dumps({"warm": ["cuda"], "problem": "AssertionError: no driver"})
-            warms = f"own = socket.socket(fileno=os.dup(int(sys.argv[1]))); own.recv(1 << 16); own.send({reply!r}.encode())"
-            code = ANSWER_AND.format(before=warms, stays="time.sleep(600)")
-            child = subprocess.Popen([sys.executable, "-c", code, str(control)], pass_fds=[control], start_new_session=True)
-            self.children.append(child)
-            self.theirs.send(json.dumps({"started": number, "pid": child.pid}).encode())
-            return True
-
-    before = time.time()
-    with engine_with(Starter(zygotes=Failing)) as engine:
-        (done,) = engine.run([a_job(tmp_path, "a", "ends", environment=of_gpu(), timeout=20)], room(1))
-        assert engine.warnings[0] == "the warm-up of workers for a GPU failed, so each case does its work again: AssertionError: no driver"
-    assert before <= done.warmup.begun <= done.warmup.begun + done.warmup.seconds <= done.begun + 0.01
-    assert done.warmup.problem == "AssertionError: no driver"

@@ -180,38 +180,6 @@ def test_a_new_reporter_gets_every_event_in_its_order(go: Go) -> None:
     assert kinds() == ["header", "case", "case", "footer"]
 
 
-def test_attempts_are_events_and_the_case_finishes_once(go: Go) -> None:
-    outcomes = iter([Outcome.CRASH, Outcome.PASS])
-
-    def play(runner: Runner, case: Case) -> Iterator[CaseResult]:
-        yield runner.result(case, next(outcomes))
-
-    assert go(play, "--retries", "2", "--select", "one*") == ExitCode.FAILED
-    found = [event for event in Recorder.events if isinstance(event, events.AttemptFinished | events.CaseFinished)]
-    first, second, whole = found
-    assert isinstance(first, events.AttemptFinished)
-    assert (first.number, first.bound, first.result.outcome) == (1, "at most 3", Outcome.CRASH)
-    assert second.result.outcome is Outcome.PASS
-    assert isinstance(whole, events.CaseFinished)
-    assert whole.result.outcome is Outcome.FLAKY
-    assert kinds() == ["header", "attempt", "attempt", "case", "footer"]
-
-
-def test_a_resumed_run_has_its_header(go: Go, capsys: pytest.CaptureFixture[str]) -> None:
-    def stop(runner: Runner, case: Case) -> Iterator[CaseResult]:
-        if case.name == "two":
-            raise KeyboardInterrupt
-        yield runner.result(case, Outcome.CRASH)
-
-    assert go(stop) == ExitCode.INTERRUPTED
-    assert go(passes, "--resume", "out") == ExitCode.FAILED, capsys.readouterr().err
-    started, header = Recorder.events[:2]
-    assert isinstance(started, events.RunStarted)
-    assert isinstance(header, events.HeaderCompleted)
-    assert (started.total, started.is_resumed, header.is_resumed) == (1, True, True)
-    assert kinds() == ["header", "case", "case", "footer"]
-
-
 def test_an_altered_journal_is_the_last_that_anybody_hears_of_a_run(go: Go, capsys: pytest.CaptureFixture[str]) -> None:
     def play(runner: Runner, case: Case) -> Iterator[CaseResult]:
         yield runner.result(case, Outcome.PASS)

@@ -11,7 +11,7 @@ from runner.cli.parser import main
 from runner.core.diagnostics import InvalidSpecs
 from runner.core.exit_codes import ExitCode
 from runner.execute.base import Execution, Job
-from runner.execute.ray.link import NAME, Lost, Opened
+from runner.execute.ray.link import Lost, Opened
 from runner.language.lab import read_lab
 from runner.run.fleet import options as fleet_options
 from tests.fakes import FACTS, use_executor
@@ -325,16 +325,6 @@ def test_a_node_that_joins_late_and_is_not_as_it_should_be_gets_no_case(
     assert outcomes() == ["PASS"] * 20
     assert late.ran == []
     assert f"node late is quarantined: {problem}" in capsys.readouterr().err
-
-
-def test_a_name_whose_nodes_are_lost_again_and_again_is_not_used_any_more(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cases whose results were held would run again without an end."""
-    (here / "spec.yaml").write_text(spec_of(80))
-    odd = [FakeNode(f"x-{number}", labels={NAME: "x"}, joins_after=10 * number, clock=3600) for number in range(1, 8)]
-    link = use_fleet(monkeypatch, early(), *odd)
-    opened = opens_of(link)
-    assert run() == ExitCode.OK
-    assert opened == ["key-old", *(f"key-x-{number}" for number in range(1, 6))]
 
 
 def opens_of(link: FakeLink) -> list[str]:

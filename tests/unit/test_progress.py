@@ -11,7 +11,7 @@ from runner.core.case import CaseId
 from runner.core.events import Activity, RunningCase
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
-from runner.report.progress import FIRST_HEARTBEAT, LAST_HEARTBEAT, Progress
+from runner.report.progress import FIRST_HEARTBEAT, Progress
 from tests.unit.test_console import Terminal, result
 
 SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -92,21 +92,6 @@ def test_a_stream_that_is_no_terminal_hears_what_a_silent_run_waits_for() -> Non
     assert shown.after(59, running("a[n=1]", "b")) == ["0/3 ended; running 'a[n=1]' (90 s, trace), b (89 s, trace)"]
 
 
-def test_heartbeats_become_rare_and_are_frequent_again_after_a_line() -> None:
-    shown = Shown()
-    silences = []
-    for _ in range(7):
-        silent = 0
-        while not shown.after(1, running("a")):
-            silent += 1
-        silences.append(silent + 1)
-    assert silences == [30, 60, 120, 240, 300, 300, 300]
-    assert silences[-1] == LAST_HEARTBEAT
-    shown.progress.case_finished(result(1, Outcome.PASS))
-    assert shown.after(29, running("a")) == []
-    assert len(shown.after(1, running("a"))) == 1
-
-
 # -- a terminal -----------------------------------------------------------------------------------------------------
 
 
@@ -138,19 +123,6 @@ def test_only_failures_leave_a_line_above_the_status() -> None:
     text = SEQUENCE.sub("", shown.stream.getvalue())
     assert "FAIL  2/3  1.3s  'area/one[backend=cpu,n=2]': it did not hold\n" in text
     assert "interrupted: finishing 2 running cases\n" in text
-
-
-def test_names_are_no_markup_and_drive_no_terminal() -> None:
-    shown = Shown(live=True)
-    shown.progress.show(running("[red]a[/red]\x1b[2J\x07", phase="[bold]\x1b]0;x\x07"))
-    assert "[red]a[/red]" in shown.drawn[1]
-    assert "[bold]" in shown.drawn[1]
-    shown.progress.case_finished(result(case_id=CaseId("[link=x]b[/link]\x1b[2J"), reason="[/] :bomb: \x07"))
-    text = shown.stream.getvalue()
-    assert "[link=x]b[/link]" in text
-    assert "[/] :bomb:" in text
-    assert "\x1b[2J" not in text
-    assert "\x07" not in text
 
 
 @pytest.mark.parametrize(("lets_pass", "painted"), [(True, "\x1b[33mFLAKY"), (False, "\x1b[31mFLAKY")])
@@ -187,3 +159,16 @@ def test_a_terminal_that_knows_ascii_alone_gets_no_more() -> None:
     one.show(running("x" * 300))
     one.case_finished(replace(result(), reason="plain"))
     one.close()
+
+
+def test_names_are_no_markup_and_drive_no_terminal() -> None:
+    shown = Shown(live=True)
+    shown.progress.show(running("[red]a[/red]\x1b[2J\x07", phase="[bold]\x1b]0;x\x07"))
+    assert "[red]a[/red]" in shown.drawn[1]
+    assert "[bold]" in shown.drawn[1]
+    shown.progress.case_finished(result(case_id=CaseId("[link=x]b[/link]\x1b[2J"), reason="[/] :bomb: \x07"))
+    text = shown.stream.getvalue()
+    assert "[link=x]b[/link]" in text
+    assert "[/] :bomb:" in text
+    assert "\x1b[2J" not in text
+    assert "\x07" not in text

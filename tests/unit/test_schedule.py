@@ -32,11 +32,6 @@ def with_env(name: str, device: str = "cpu", *, compiles: bool = True, **env: ob
     return case(id=f"area/{name}[backend=x]", device=device, body={"env": env, "compiles": compiles})
 
 
-def test_values_become_what_a_shell_would_say():
-    found = schedule.environment_of(with_env("a", A="text", B=True, C=False, D=3, E=0.5, F=None))
-    assert found.variables == {"A": "text", "B": "1", "C": "0", "D": "3", "E": "0.5", "F": None}
-
-
 def test_what_a_template_warms():
     assert schedule.environment_of(with_env("a")).kinds == {"cpu"}
     assert schedule.environment_of(with_env("a", "cuda:1")).kinds == {"cuda"}
@@ -92,17 +87,6 @@ def test_a_template_that_is_needed_again_at_the_end_is_the_last_before_it():
     cases = [with_env("a", A="1"), alone("b", A="2"), with_env("c", A="2"), with_env("d", A="3"), alone("e", A="3"), alone("f", A="4")]
     found = names(schedule.order(cases, timed(a=1, b=1, c=9, d=8, e=1, f=1)))
     assert found == "acdebf"
-
-
-def test_with_several_zygotes_environments_are_mixed_and_the_smaller_ones_begin_early():
-    cases = [with_env("a"), with_env("b"), with_env("c"), with_env("d", A="1"), with_env("e", A="2"), alone("f"), with_env("g", A="2")]
-    seconds = timed(a=60, b=25, c=1, d=2, e=9, f=70, g=1)
-    # d, e and g count as 20 s longer: so long takes the start of their zygote
-    assert names(schedule.order(cases, seconds, zygotes=2)) == "aebdgcf"
-    assert names(schedule.order(cases, seconds, zygotes=1)) == "egdabcf" or names(schedule.order(cases, seconds))[-1] == "f"
-    assert names(schedule.order(cases, seconds, zygotes=2, ranks={"area/c[backend=x]": 1.0}))[0] == "c"
-    one = [with_env(name) for name in "abc"]
-    assert schedule.order(one, seconds, zygotes=4) == schedule.order(one, seconds)
 
 
 def test_a_shuffled_order_hangs_on_the_seed_alone():

@@ -8,8 +8,8 @@ import pytest
 from runner.core.case import Case, CaseId
 from runner.core.diagnostics import UsageError
 from runner.language.backends import load_backends
-from runner.plan.selection import Shard, select, unmatched
-from tests.fakes import case, step
+from runner.plan.selection import Shard, select
+from tests.fakes import case
 
 IDS = [
     "cache/hit[backend=cpu,dtype=float32]",
@@ -78,27 +78,3 @@ def test_a_case_stays_in_its_shard_when_others_come_and_go() -> None:
 def test_what_is_no_shard(text: str) -> None:
     with pytest.raises(UsageError, match="is no shard: write I/N"):
         Shard.parse(text)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "hint"),
-    [
-        ("relu*cpu*", "ids begin with their folder; '*/relu*cpu*' matches 'first/relu[backend=cpu]'"),
-        ("first/rleu*", "ids look like 'first/relu[backend=cpu]' and 1 more"),
-        ("second/rleu*", "ids look like 'first/relu[backend=cpu]'"),
-        ("*[backend=tpu]", "ids look like 'first/relu[backend=cpu]' and 2 more"),
-        ("", "ids look like 'first/relu[backend=cpu]' and 2 more"),
-        ("**??", "ids look like 'first/relu[backend=cpu]' and 2 more"),
-        ("a\x1b[31m*", "ids look like "),
-    ],
-)
-def test_a_glob_that_matches_nothing_says_what_ids_look_like(pattern: str, hint: str) -> None:
-    cases = [case(step(), id=f"{name}[backend=cpu]") for name in ("first/relu", "first/sum", "other/mean")]
-    cases[2] = case(step(), id="other/mean[backend=cuda]")
-    if pattern == "**??":
-        cases = [case(step(), id="x")]
-        hint = "ids look like 'x'"
-    (found,) = unmatched([pattern, "*"], cases)
-    assert found.startswith("no case matches '")
-    assert hint in found
-    assert "\x1b" not in found

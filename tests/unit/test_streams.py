@@ -57,20 +57,6 @@ def test_closed_reader_does_not_change_exit_code(arguments: list[object], code: 
     assert "Broken pipe" not in words
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (["validate", BAD], 2),
-        pytest.param(["validate", GOOD], 0, marks=OTHER),
-    ],
-)
-def test_closed_reader_of_standard_error_does_not_change_exit_code(arguments: list[object], code: int) -> None:
-    pipe = closed_pipe()
-    found, _ = started(*arguments, stdout=pipe, stderr=pipe)
-    os.close(pipe)
-    assert found == code
-
-
 @needs_full
 @pytest.mark.parametrize(
     ("arguments", "code"),
