@@ -63,7 +63,11 @@ def read_lab(path: Path) -> Lab:
     problems += () if document is None else _problems(document)
     if problems or document is None:
         raise InvalidSpecs(problems)
-    nodes = {str(name): _node(document, str(name)) for name in document.data["nodes"]}
+    nodes = {}
+    for name, given in document.data["nodes"].items():
+        values: Mapping[str, Any] = given or {}
+        positions = {key: document.position(("nodes", name, key)) for key in values}
+        nodes[name] = LabNode(name=name, **values, positions={**positions, "": document.position(("nodes", name), key=True)})
     return Lab(name=document.data["lab"], nodes=nodes, document=document)
 
 
@@ -77,12 +81,6 @@ def _problems(document: Document) -> Iterator[Diagnostic]:
                     VersionRange.parse(text)
                 except BadRange as error:
                     yield document.problem(("nodes", name, key), str(error))
-
-
-def _node(document: Document, name: str) -> LabNode:
-    values: Mapping[str, Any] = document.data["nodes"][name] or {}
-    positions = {key: document.position(("nodes", name, key)) for key in values}
-    return LabNode(name=name, **values, positions={**positions, "": document.position(("nodes", name), key=True)})
 
 
 def _is_range(text: str) -> bool:

@@ -70,7 +70,11 @@ class Upstream:
             return None
         name, bracket, values = entry.partition("[")
         if name not in self.by_name:
-            return self._unknown_test(name)
+            file, _, rest = name.partition("::")
+            tests = [test.name for test in self.tests if test.file == file]
+            message, hint = unknown("upstream test", name, tests)
+            same = [test for test in tests if test.split("::")[-1] == rest.split("::")[-1]]  # in another class
+            return message, f"did you mean '{same[0]}'?" if same else hint
         test = self.by_name[name]
         if not test.parameters:
             return f"the upstream test '{name}' has no instances", "remove the bracket"
@@ -79,14 +83,6 @@ class Upstream:
         if values.endswith("]") and test.is_of_another_device(values[:-1], device):
             return None
         return unknown("upstream instance", entry, test.ids)
-
-    def _unknown_test(self, name: str) -> tuple[str, str]:
-        """Return message and hint: the test of that name in another class, or else the most similar test of the file."""
-        file, _, rest = name.partition("::")
-        tests = [test.name for test in self.tests if test.file == file]
-        message, hint = unknown("upstream test", name, tests)
-        same = [test for test in tests if test.split("::")[-1] == rest.split("::")[-1]]
-        return message, f"did you mean '{same[0]}'?" if same else hint
 
 
 @functools.cache

@@ -110,24 +110,19 @@ def _read(path: Path, backends: Backends | None) -> tuple[Document | None, list[
 def _waivers(document: Document) -> Iterator[Waiver]:
     for index, entry in enumerate(document.data["waivers"]):
         with contextlib.suppress(ValueError):  # an invalid date is reported already
-            yield _waiver(entry, document.position(("waivers", index)))
-
-
-def _waiver(entry: Any, position: Position) -> Waiver:
-    return Waiver(
-        cases=entry["cases"],
-        when=entry.get("when"),
-        failures=tuple(_signature(signature) for _, signature in _signatures(entry, ())),
-        reason=entry["reason"],
-        issue=entry["issue"],
-        until=date.fromisoformat(entry["until"]),
-        position=position,
-        id=entry.get("id", ""),
-    )
-
-
-def _signature(given: Mapping[str, Any]) -> Signature:
-    return Signature(type=given["type"], match=given["match"], phases=tuple(as_list(given.get("phase", ()))))
+            yield Waiver(
+                cases=entry["cases"],
+                when=entry.get("when"),
+                failures=tuple(
+                    Signature(type=given["type"], match=given["match"], phases=tuple(as_list(given.get("phase", ()))))
+                    for _, given in _signatures(entry, ())
+                ),
+                reason=entry["reason"],
+                issue=entry["issue"],
+                until=date.fromisoformat(entry["until"]),
+                position=document.position(("waivers", index)),
+                id=entry.get("id", ""),
+            )
 
 
 def _signatures(entry: Any, path: DataPath) -> Iterator[tuple[DataPath, Any]]:

@@ -108,7 +108,8 @@ def input_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]
 
 def input_values(anatomy: Anatomy) -> Iterator[tuple[DataPath, Any]]:
     """Yield every map that describes an input, at any depth of inputs, let and arguments."""
-    roots: list[tuple[DataPath, Any]] = [*_input_lists(anatomy)]
+    roots: list[tuple[DataPath, Any]] = [(("inputs",), anatomy.data.get("inputs", []))]
+    roots.extend(((*step.path, *place), given) for step in anatomy.steps for place, given in step.parsed.input_lists)
     roots.extend((("let", name), entry) for name, entry in anatomy.data.get("let", {}).items())
     for place, called in _called(anatomy):
         given = {"args": called.args, "kwargs": called.kwargs}
@@ -129,12 +130,6 @@ def _inputs_below(value: object, path: DataPath) -> Iterator[tuple[DataPath, Any
             # numbers, shapes and data contain no inputs
             if not is_input or key in OF_CALLS:
                 yield from _inputs_below(item, (*path, key))
-
-
-def _input_lists(anatomy: Anatomy) -> Iterator[tuple[DataPath, list[Any]]]:
-    yield ("inputs",), anatomy.data.get("inputs", [])
-    for step in anatomy.steps:
-        yield from (((*step.path, *place), given) for place, given in step.parsed.input_lists)
 
 
 def _called(anatomy: Anatomy) -> Iterator[tuple[DataPath, Callee]]:

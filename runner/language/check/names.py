@@ -53,17 +53,14 @@ def value_problems(anatomy: Anatomy, tables: NameTables) -> Iterator[Diagnostic]
                 yield from section_problems(document, given.get(section), (*path, section), section, tables)
             compile_ = given.get("compile", {})
             yield from section_problems(document, compile_.get("options"), (*path, "compile", "options"), "config", tables)
-            yield from _filter_problems(document, compile_.get("options"), (*path, "compile", "options", GUARD_FILTER))
+            options = compile_.get("options")
+            guards = options.get(GUARD_FILTER) if isinstance(options, dict) else None
+            if guards is not None and not template_form.is_template(guards) and (found := filter_problem(guards)) is not None:
+                yield document.problem((*path, "compile", "options", GUARD_FILTER), *found, code="option-value")
             mode = compile_.get("mode")
             found = None if template_form.is_template(mode) else tables.mode_problem(mode)
             if found is not None:
                 yield document.problem((*path, "compile", "mode"), *found, code="option-value")
-
-
-def _filter_problems(document: Document, options: object, path: DataPath) -> Iterator[Diagnostic]:
-    given = options.get(GUARD_FILTER) if isinstance(options, dict) else None
-    if given is not None and not template_form.is_template(given) and (found := filter_problem(given)) is not None:
-        yield document.problem(path, *found, code="option-value")
 
 
 def filter_problem(value: object) -> tuple[str, str] | None:

@@ -13,7 +13,7 @@ from runner.core.diagnostics import Diagnostic, unknown
 from runner.language.check.functions import prelude_names, required_packages
 from runner.language.read import python
 from runner.language.read.anatomy import Anatomy
-from runner.language.read.document import DataPath
+from runner.language.read.document import DataPath, Document
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.vocabulary.steps import COMPILED, StepKind
 
@@ -92,12 +92,14 @@ class Scope:
     def _dotted_problem(self, name: str) -> tuple[str, str] | None:
         return None if name.split(".")[0] in self._required else python.find_name(name, self._prelude)
 
-    def reference_problems(self, value: object, path: DataPath, moment: Moment, *, without: Iterable[str] = ()) -> Iterator[Diagnostic]:
-        """Yield a problem for each ``{ref: NAME}`` below ``path`` whose name is not there at a moment."""
+    def reference_problems(
+        self, value: object, path: DataPath, moment: Moment, *, without: Iterable[str] = (), document: Document | None = None
+    ) -> Iterator[Diagnostic]:
+        """Yield a problem for each ``{ref: NAME}`` below ``path``, of the spec or of its defaults, whose name is not there at a moment."""
         for place, text in references(value, path):
             found = None if template_form.is_template(text) else self.problem(str(text), moment, without=without)
             if found is not None:
-                yield self._document.problem(place, *found, code="unknown-name")
+                yield (document or self._document).problem(place, *found, code="unknown-name")
 
 
 _GIVEN = ("torch", "params")

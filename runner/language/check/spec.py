@@ -300,10 +300,6 @@ def source_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic
                     key=True,
                     code="misplaced-expectation",
                 )
-    yield from _dtype_problems(anatomy)
-
-
-def _dtype_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     from runner.language.expand.operators import table_for
 
     table, _ = table_for(None)
@@ -396,7 +392,8 @@ def unused_key_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagno
     for key in keys:
         if key not in used:
             where = "only summary and covers use it" if key in in_texts else "nothing uses it"
-            if key in set(_named_in_patterns(anatomy.data)):
+            written = (found for text in substitution.patterns(anatomy.data) for found in _TEMPLATE.findall(text))
+            if any(key in _names(f"{{{{{found}}}}}") for found in written):
                 where += ", because a regular expression or a FileCheck directive takes no template"
             message = f"the matrix key '{key}' changes nothing but the seed of its cases: {where}"
             place = f'write "{{{{ {key} }}}}" in place of its value, or params.{key} in Python'
@@ -408,12 +405,6 @@ def _named_in_templates(data: object, *, skip: tuple[str, ...]) -> Iterator[str]
     for path, text in substitution.occurrences(data):
         if path[0] not in skip:
             yield from templates.parse(text).names
-
-
-def _named_in_patterns(data: object) -> Iterator[str]:
-    for text in substitution.patterns(data):
-        for found in _TEMPLATE.findall(text):
-            yield from _names(f"{{{{{found}}}}}")
 
 
 _TEMPLATE = re.compile(r"\{\{(.+?)\}\}")

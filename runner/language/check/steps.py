@@ -6,12 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runner.core import template_form
 from runner.core.diagnostics import Diagnostic, Position, one_of, unknown
 from runner.core.protocol import Json
 from runner.language.backends import Backends
 from runner.language.check.functions import arity_problems
-from runner.language.check.scope import READY, Moment, Scope, after, before, references, scope_of
+from runner.language.check.scope import READY, Scope, after, before, references, scope_of
 from runner.language.read import python, substitution
 from runner.language.read.anatomy import Anatomy, RawExpectation, RawStep
 from runner.language.read.document import Document
@@ -115,7 +114,10 @@ def named_value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagn
     for around in steps_in_spec(anatomy, backends):
         step, scope, moment = around.step, around.scope, before(around.index)
         yield from scope.reference_problems(step.arguments, step.path, moment)
-        yield from _context_problems(anatomy, step, scope, moment)
+        if step.traits.enters_context and "context" not in step.arguments:  # then it enters the spec's context, or that of the defaults
+            layers = (layer for layer in (anatomy.document, *reversed(anatomy.spec.defaults)) if "context" in layer.data)
+            if (layer := next(layers, None)) is not None:
+                yield from scope.reference_problems(layer.data["context"], ("context",), moment, document=layer)
         if (name := step.parsed.bound) is not None:
             yield from _binding_problems(anatomy, step, name, bound)
             bound[name] = anatomy.document.position((*step.path, "as"))
@@ -123,18 +125,6 @@ def named_value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagn
         for expectation in step.expectations:
             yield from _result_problems(around, expectation)
             yield from _event_problems(anatomy, step, expectation, scope)
-
-
-def _context_problems(anatomy: Anatomy, step: RawStep, scope: Scope, moment: Moment) -> Iterator[Diagnostic]:
-    """Check the spec's context, which is entered in each call without a context of its own."""
-    if step.traits.enters_context and "context" not in step.arguments:
-        for document in (anatomy.document, *reversed(anatomy.spec.defaults)):
-            if "context" in document.data:
-                for path, text in references(document.data["context"], ("context",)):
-                    found = None if template_form.is_template(text) else scope.problem(text, moment)
-                    if found is not None:
-                        yield document.problem(path, *found, code="unknown-name")
-                return
 
 
 def _event_problems(anatomy: Anatomy, step: RawStep, expectation: RawExpectation, scope: Scope) -> Iterator[Diagnostic]:
@@ -292,7 +282,7 @@ def conditional_step_problems(anatomy: Anatomy, backends: Backends) -> Iterator[
             continue  # it does not parse, which is reported elsewhere
         for name, user in _uses(step):
             first = name.split(".")[0]
-            giving = _giving(first, above)
+            giving = [one for one in above if one.parsed.bound == first or (first == OUTPUT and one.traits.has_result)]
             if first in reported or not giving or any(one.when is None or one.when == step.when for one in giving):
                 continue
             reported.add(first)
@@ -325,7 +315,3 @@ def _uses(step: RawStep) -> Iterator[tuple[str, RawStep | RawExpectation]]:
         except (BadExpectation, TypeError, ValueError):  # reported elsewhere; templates are no numbers
             continue
         yield from ((name, expectation) for name in names if name.split(".")[0] not in given)
-
-
-def _giving(name: str, above: Sequence[RawStep]) -> list[RawStep]:
-    return [step for step in above if step.parsed.bound == name or (name == OUTPUT and step.traits.has_result)]

@@ -32,7 +32,9 @@ def check_templates(anatomy: Anatomy, backends: Backends, names: NameTables, fou
     known = {*_OF_A_BACKEND, *(axis.key for axis in axes)}
     for path, template in _parsed(document, substitution.occurrences(document.data), problems):
         unknown_names = sorted(template.names - known - {templates.DEFERRED_NAME})
-        problems.extend(document.problem(path, *_unknown_name(name, known), code="unknown-name") for name in unknown_names)
+        for name in unknown_names:
+            message, hint = unknown("name", name, known)
+            problems.append(document.problem(path, f"{message} in a template", hint, code="unknown-name"))
         if template.is_deferred:
             problems.extend(_deferred_problems(document, path))
             if schema.containers_at(document.data, "spec", path):
@@ -61,11 +63,6 @@ def _parsed(
             yield path, templates.parse(text)
         except templates.TemplateError as error:
             problems.append(document.problem(path, str(error), error.hint, code="template"))
-
-
-def _unknown_name(name: str, known: Iterable[str]) -> tuple[str, str]:
-    message, hint = unknown("name", name, known)
-    return f"{message} in a template", hint
 
 
 def _deferred_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
@@ -135,9 +132,11 @@ class _Points:
 
     def problems(self, point: matrix.Point) -> list[Diagnostic]:
         names = point.names
-        fresh = [
-            path for path, template in self.parsed.items() if self._is_new(path, [names.get(name) for name in _names_of(path, template)])
-        ]
+        fresh = []
+        for path, template in self.parsed.items():  # which device is one depends on the backend too
+            named = sorted({*template.names, "backend"} if path[-1] == "device" else template.names)
+            if self._is_new(path, [names.get(name) for name in named]):
+                fresh.append(path)
         if not fresh:
             return []
         document = self.anatomy.document
@@ -177,13 +176,8 @@ class _Points:
         return len(self.seen) > before
 
 
-def _names_of(path: DataPath, template: templates.Template) -> list[str]:
-    """Return the names on which the validity of a template's value depends: which device is one depends on the backend too."""
-    return sorted({*template.names, "backend"} if path[-1] == "device" else template.names)
-
-
 def _at(problem: Diagnostic, point: matrix.Point) -> Diagnostic:
-    message = as_written(problem.message)
+    message = problem.message.replace(_INERT, "{{")
     bracket = point.bracket if len(point.bracket) <= _LONGEST else f"{point.bracket[:_LONGEST]}...]"
     return replace(problem, message=f"{message} (at {bracket})")
 
@@ -207,11 +201,6 @@ def inert(value: object) -> object:
     if isinstance(value, dict):
         return {key: inert(item) for key, item in value.items()}
     return [inert(item) for item in value] if isinstance(value, list) else value
-
-
-def as_written(text: str) -> str:
-    """Return a message about an inert value with the value's own text."""
-    return text.replace(_INERT, "{{")
 
 
 def is_structural(data: object, path: DataPath) -> bool:

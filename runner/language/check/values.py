@@ -10,7 +10,7 @@ from runner.core.diagnostics import Diagnostic, Severity, one_of, unknown
 from runner.language.backends import Backends
 from runner.language.check.functions import prelude_names
 from runner.language.check.names import OPTION_KINDS
-from runner.language.check.scope import AFTER_LET, PRELUDE, READY, making, parts_of_case, references, scope_of
+from runner.language.check.scope import AFTER_LET, PRELUDE, READY, making, parts_of_case, scope_of
 from runner.language.read import python
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath
@@ -52,10 +52,7 @@ def value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]
             yield from scope.reference_problems(given.get(section), (*above, section), READY)
     for layer in anatomy.spec.defaults:
         for section in OPTION_KINDS:
-            for path, text in references(layer.data.get(section), (section,)):
-                found = None if template_form.is_template(text) else scope.problem(text, READY)
-                if found is not None:
-                    yield layer.problem(path, *found, code="unknown-name")
+            yield from scope.reference_problems(layer.data.get(section), (section,), READY, document=layer)
     for name, spy in data.get("spies", {}).items():
         yield from scope.reference_problems(spy.get("instead"), ("spies", name, "instead"), READY)
 
@@ -84,19 +81,15 @@ def spy_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
             if key in spy:
                 hint = "the hook of around calls the original itself, and returns what the caller gets"
                 yield anatomy.document.problem((*path, key), f"'{key}' does not go with 'around'", hint, key=True, code="misplaced-key")
-        yield from _hook_problems(anatomy, spy, path, prelude)
+        for word in ("record", "result", "instead", "around"):
+            hook = spy.get(word)
+            if isinstance(hook, str) and prelude.isdisjoint((hook, "*")):
+                message, hint = unknown("function", hook, prelude - {"torch", "params"})
+                yield anatomy.document.problem((*path, word), f"{message} in the prelude", hint, code="unknown-name")
         yield from _target_problems(anatomy, kind, spy[kind], (*path, kind), prelude)
         if name not in expected and "instead" not in spy:
             hint = f"add an expectation calls: {{of: {name}}}"
             yield anatomy.document.problem(path, f"nothing is expected of the spy '{name}'", hint, key=True, code="expects-nothing")
-
-
-def _hook_problems(anatomy: Anatomy, spy: Mapping[str, object], path: DataPath, prelude: set[str]) -> Iterator[Diagnostic]:
-    for word in ("record", "result", "instead", "around"):
-        hook = spy.get(word)
-        if isinstance(hook, str) and prelude.isdisjoint((hook, "*")):
-            message, hint = unknown("function", hook, prelude - {"torch", "params"})
-            yield anatomy.document.problem((*path, word), f"{message} in the prelude", hint, code="unknown-name")
 
 
 def _target_problems(anatomy: Anatomy, kind: str, target: object, path: DataPath, prelude: set[str]) -> Iterator[Diagnostic]:

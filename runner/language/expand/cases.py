@@ -29,7 +29,7 @@ from runner.language.check.functions import entry_of
 from runner.language.check.names import GUARD_FILTER, OPTION_KINDS, filter_problem, judged_names, value_problem
 from runner.language.check.values import isolation_of
 from runner.language.expand import options
-from runner.language.expand.options import FilledSpec, fill
+from runner.language.expand.options import fill
 from runner.language.names.tables import NameKind, NameTables
 from runner.language.read import matrix, substitution, templates
 from runner.language.read.anatomy import SOURCE, Anatomy, RawExpectation, RawFunction, RawStep, with_data
@@ -45,40 +45,39 @@ class StepMaker:
         self._steps: tuple[Step, ...] | None = None
         self._expected: dict[str, Expected] = {}
 
-    def steps_of(self, filled: FilledSpec) -> tuple[Step, ...]:
+    def steps_of(self, filled: Anatomy) -> tuple[Step, ...]:
         """Return the steps at a point."""
         if self._steps is None or self._is_templated:
-            self._steps = tuple(self._step(step, filled) for step in filled.anatomy.steps)
+            self._steps = tuple(self._step(step, filled) for step in filled.steps)
         return self._steps
 
-    def _step(self, step: RawStep, filled: FilledSpec) -> Step:
-        anatomy = filled.anatomy
-        arguments = filled.at(step.path) if step.path != ("expect",) else {}
-        if step.path in anatomy.scripts:
-            script = anatomy.scripts[step.path]
+    def _step(self, step: RawStep, filled: Anatomy) -> Step:
+        arguments = filled.document.value(step.path) if step.path != ("expect",) else {}
+        if step.path in filled.scripts:
+            script = filled.scripts[step.path]
             assert script.block is not None, "a script is Python"
             if step.kind == TRITON:
                 from runner.vocabulary.steps.triton import kernels
 
                 entry = next(iter(kernels(script.tree) if script.tree else {}), None)
             else:
-                entry = entry_of(anatomy, script)
+                entry = entry_of(filled, script)
             arguments = {**arguments, step.traits.python: script.block.as_json(), "entry": entry}
-        beside: Any = filled.at(step.path[:-1]) if step.path != ("expect",) else {}
+        beside: Any = filled.document.value(step.path[:-1]) if step.path != ("expect",) else {}
         return Step(
             kind=step.kind,
             arguments=arguments if isinstance(arguments, dict) else {"items": arguments},
             expectations=tuple(self._expectation(raw, filled) for raw in step.expectations),
-            position=anatomy.document.position(step.path, key=True),
+            position=filled.document.position(step.path, key=True),
             repeat=beside.get("repeat", 1),
             when=beside.get("when"),
         )
 
-    def _expectation(self, raw: RawExpectation, filled: FilledSpec) -> Expected:
-        body = filled.at(raw.path)
+    def _expectation(self, raw: RawExpectation, filled: Anatomy) -> Expected:
+        body = filled.document.value(raw.path)
         key = f"{raw.path}{json.dumps(substitution.as_text(body), sort_keys=True)}"
         if key not in self._expected:
-            document = filled.anatomy.document
+            document = filled.document
             leaves = {name: document.position((*raw.path, name), key=True) for name in body} if isinstance(body, dict) else {}
             check = EXPECTATIONS[raw.kind].parse(body)
             position = document.position(raw.path, key=True)
@@ -116,13 +115,6 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
     from runner.language.expand.operators import with_operators
 
     return with_operators(anatomy, cases, known)
-
-
-def _compile_option_problem(names: NameTables, key: str, value: object) -> tuple[str, str] | None:
-    """Return message and hint for the value of an option of one compile."""
-    if key == GUARD_FILTER and not isinstance(value, substitution.Deferred):
-        return filter_problem(value)
-    return value_problem(names, NameKind.INDUCTOR_CONFIG, key, value)
 
 
 class _Expansion:
@@ -170,7 +162,7 @@ class _Expansion:
         problems.extend(problem for problem in self._wrong_values(sections, point) if problem not in problems)
         merged = self._options(sections, point)
         requires = (
-            read_requirements(self.document, ("requires",), filled.listed("requires"), [])
+            read_requirements(self.document, ("requires",), tuple(filled.data.get("requires", ())), [])
             if "requires" in self.templated
             else self.requires
         )
@@ -180,8 +172,8 @@ class _Expansion:
             area=self.anatomy.spec.area,
             name=self.anatomy.spec.name,
             position=self.document.position(()),
-            summary=filled.summary,
-            covers=filled.listed("covers"),
+            summary=str(filled.data["summary"]),
+            covers=tuple(filled.data.get("covers", ())),
             tags=self.tags,
             backend=point.backend.name,
             device=point.backend.device,
@@ -195,8 +187,8 @@ class _Expansion:
             options=merged,
             control=self._control(filled, point, merged, problems),
             survivors=self.survivors,
-            exclusive=filled.section("exclusive") is True,
-            on_request=filled.section("on_request") is True,
+            exclusive=filled.data.get("exclusive") is True,
+            on_request=filled.data.get("on_request") is True,
             target=target_of(point),
         )
 
@@ -212,17 +204,19 @@ class _Expansion:
                     yield _at_point(option.position, found, point)
         compile_ = sections["compile"].options if "compile" in self.templated else {}
         for key, value in (compile_["options"].value if "options" in compile_ else {}).items():
-            if (found := _compile_option_problem(self.names, key, value)) is not None:
+            is_filter = key == GUARD_FILTER and not isinstance(value, substitution.Deferred)
+            found = filter_problem(value) if is_filter else value_problem(self.names, NameKind.INDUCTOR_CONFIG, key, value)
+            if found is not None:
                 yield _at_point(compile_["options"].position, found, point)
         mode = compile_.get("mode")
         if mode is not None and (found := self.names.mode_problem(mode.value)) is not None:
             yield _at_point(mode.position, found, point)
 
     def _control(
-        self, filled: FilledSpec, point: matrix.Point, merged: Mapping[str, "_Options"], problems: list[Diagnostic]
+        self, filled: Anatomy, point: matrix.Point, merged: Mapping[str, "_Options"], problems: list[Diagnostic]
     ) -> Control | None:
         """Return the case's control; None if its conditions set nothing. A control that changes nothing is a problem."""
-        if "control" not in filled:
+        if "control" not in filled.data:
             return None
         found = options.patch(filled, surroundings(point.backend, self.known, target_of(point)))
         kernel = self._kernel_of_control(filled, problems)
@@ -243,14 +237,14 @@ class _Expansion:
             return None
         patch_of = {section: options.values(patch) for section, patch in found.items()} | ({TRITON: kernel} if kernel else {})
         position = self.document.position(("control",), key=True)
-        return Control(patch=patch_of, fails=tuple(filled.named("control").get("fails", [])), position=position)
+        return Control(patch=patch_of, fails=tuple(filled.data.get("control", {}).get("fails", [])), position=position)
 
-    def _kernel_of_control(self, filled: FilledSpec, problems: list[Diagnostic]) -> Mapping[str, Any]:
+    def _kernel_of_control(self, filled: Anatomy, problems: list[Diagnostic]) -> Mapping[str, Any]:
         """Return what a control changes of the kernel; what it does not change is a problem."""
         from runner.vocabulary.steps.triton import patched
 
-        kernel: Mapping[str, Any] = filled.named("control").get(TRITON, {})
-        given: Any = filled.section(TRITON) or {}
+        kernel: Mapping[str, Any] = filled.data.get("control", {}).get(TRITON, {})
+        given: Any = filled.data.get(TRITON) or {}
         for key, value in kernel.items():
             unchanged = patched(given, {key: value}) == given
             message = f"the control sets {TRITON} {key} as the case does"
@@ -274,7 +268,7 @@ class _Expansion:
             for index, entry in entries
         )
 
-    def _sections(self, filled: FilledSpec, point: matrix.Point) -> dict[str, "_Section"]:
+    def _sections(self, filled: Anatomy, point: matrix.Point) -> dict[str, "_Section"]:
         """Merge each section; a section without templates is merged once for each backend."""
         found: dict[str, _Section] = {}
         for name in options.SECTIONS:
@@ -296,44 +290,40 @@ class _Expansion:
             self._shared[point.backend.name] = {name: section.options for name, section in sections.items()}
         return self._shared[point.backend.name]
 
-    def _body(self, filled: FilledSpec, point: matrix.Point, sections: Mapping[str, "_Section"]) -> CaseBody:
+    def _body(self, filled: Anatomy, point: matrix.Point, sections: Mapping[str, "_Section"]) -> CaseBody:
         steps = self.anatomy.steps
         return CaseBody(
             settings=Settings(**{name: section.values for name, section in sections.items()}),
             preludes=self.anatomy.preludes,
             functions={name: self._function(raw, filled) for name, raw in self.anatomy.functions.items()},
-            let=filled.named("let"),
-            spies=filled.named("spies"),
-            handlers=filled.named("handlers"),
+            let=filled.data.get("let", {}),
+            spies=filled.data.get("spies", {}),
+            handlers=filled.data.get("handlers", {}),
             dead=tuple(sorted({name for step in steps for one in step.expectations if one.kind == "dead" for name in one.body})),
-            inputs=filled.listed("inputs"),
+            inputs=tuple(filled.data.get("inputs", ())),
             context=self._context(filled, point.backend),
-            services=filled.listed("services"),
-            timeout=filled.timeout,
+            services=tuple(filled.data.get("services", ())),
+            timeout=filled.data.get("timeout"),
             isolation=self.isolation,
             compiles=point.backend.compiles,
         )
 
-    def _function(self, raw: RawFunction, filled: FilledSpec) -> WrittenFunction | DescribedFunction:
+    def _function(self, raw: RawFunction, filled: Anatomy) -> WrittenFunction | DescribedFunction:
         if raw.block is not None:
             return WrittenFunction(block=raw.block, entry=entry_of(self.anatomy, raw))
-        return DescribedFunction(value=filled.at(raw.path))
+        return DescribedFunction(value=filled.document.value(raw.path))
 
-    def _context(self, filled: FilledSpec, backend: Backend) -> tuple[Any, ...]:
-        if "context" in filled:
-            return filled.listed("context")
+    def _context(self, filled: Anatomy, backend: Backend) -> tuple[Any, ...]:
+        if "context" in filled.data:
+            return tuple(filled.data.get("context", ()))
         inherited = (document.data["context"] for document in reversed(self.anatomy.spec.defaults) if "context" in document.data)
         return tuple(substitution.filled(next(inherited, []), options.layer_names(backend)))
 
-    def _missing(self, merged: Mapping[str, "_Options"], filled: FilledSpec) -> tuple[str, ...]:
+    def _missing(self, merged: Mapping[str, "_Options"], filled: Anatomy) -> tuple[str, ...]:
         judged = _judged_names(with_data(self.anatomy, filled.data)) if self.judges_templates else self.judged_names
         used = [(kind, name) for section, kind in OPTION_KINDS.items() for name in merged[section]]
-        reasons = (self._absence(kind, name) for kind, name in [*used, *judged])
+        reasons = (self.names.absence(kind, name) for kind, name in [*used, *judged])
         return tuple(dict.fromkeys(reason for reason in reasons if reason))
-
-    def _absence(self, kind: NameKind, name: str) -> str:
-        found = self.names.lookup(kind, name)
-        return "" if found.here or not found.known else self.names.absence(kind, name)
 
 
 _Options = Mapping[str, Option]

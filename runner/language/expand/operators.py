@@ -223,6 +223,13 @@ class _Maker:
 
     def _step(self, step: Step, operator: Operator, call: str, dtype: str) -> Step:
         judged = JUDGED.get(operator.op)
+        key = (id(step.expectations), judged)  # the cases that are expanded hold the tuple
+        if key not in self._expected:
+            how = judged or Judged(CLOSE, "")
+            self._expected[key] = tuple(
+                replace(one, check=EachSample(check=one.check, rule=how.rule, parts=how.parts, reason=how.reason))
+                for one in step.expectations
+            )
         named = {"op": operator.op, "variant": operator.variant, "call": call, "dtype": dtype}
         rule = {} if judged is None else {"rule": judged.rule, "reason": judged.reason}
         return Step(
@@ -231,15 +238,5 @@ class _Maker:
             repeat=step.repeat,
             when=step.when,
             arguments={**named, "samples": self._source.samples, "gradients": self._source.gradients, **rule},
-            expectations=self._of_rule(step.expectations, judged),
+            expectations=self._expected[key],
         )
-
-    def _of_rule(self, expectations: tuple[Expected, ...], judged: Judged | None) -> tuple[Expected, ...]:
-        """Return the expectations of the spec, judged for each sample by the rule of the operator."""
-        key = (id(expectations), judged)  # the cases that are expanded hold the tuple
-        if key not in self._expected:
-            how = judged or Judged(CLOSE, "")
-            self._expected[key] = tuple(
-                replace(one, check=EachSample(check=one.check, rule=how.rule, parts=how.parts, reason=how.reason)) for one in expectations
-            )
-        return self._expected[key]

@@ -42,8 +42,12 @@ def schema(tables: Mapping[str, Names] | None = None, files: Sequence[Path] = ()
     ``files`` are those of further backends. With ``is_closed`` there are no other backends than these.
     """
     if tables is None:
-        tables = {minor: read_table(TABLES / f"names-{minor}.json") for minor in _minors()}
+        tables = {
+            minor: read_table(TABLES / f"names-{minor}.json")
+            for minor in sorted((file.stem.removeprefix("names-") for file in TABLES.glob("names-*.json")), key=release)
+        }
     backends = load_backends(files).by_name
+    one = {"$ref": "#/$defs/backend"}
     options = {section: _options(section, tables) for section in CONFIG_FILES}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -56,7 +60,7 @@ def schema(tables: Mapping[str, Names] | None = None, files: Sequence[Path] = ()
             "counter": _counters(tables),
             "metric": _closed("A metric of inductor.", _by_minor({minor: table.metrics for minor, table in tables.items()})),
             "backend": _backend(backends, is_closed=is_closed),
-            "backends": {"description": "A backend, or several.", **_one_or_list("backend")},
+            "backends": {"description": "A backend, or several.", "if": {"type": "array"}, "then": {"items": one}, "else": one},
             "capability": _capability(),
             "mode": {"description": "A mode of torch.compile.", "anyOf": [{"enum": [*MODES, None]}, _TEMPLATE]},
             "dynamo_backend": {
@@ -68,10 +72,6 @@ def schema(tables: Mapping[str, Names] | None = None, files: Sequence[Path] = ()
             "expects": _expects(),
         },
     }
-
-
-def _minors() -> list[str]:
-    return sorted((file.stem.removeprefix("names-") for file in TABLES.glob("names-*.json")), key=release)
 
 
 def _by_minor(names: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
@@ -148,11 +148,6 @@ def _slips(name: str) -> Iterable[str]:
 
 _SHORT = 3
 """The maximum length of a name without replaced letters: npu may be a vendor's backend and not a misspelt cpu."""
-
-
-def _one_or_list(definition: str) -> dict[str, Any]:
-    one = {"$ref": f"#/$defs/{definition}"}
-    return {"if": {"type": "array"}, "then": {"items": one}, "else": one}
 
 
 def _capability() -> dict[str, Any]:

@@ -45,8 +45,6 @@ def failure(path: Path, message: str, hint: str, line: int = 1, column: int = 1)
 
 
 FOREIGN_BREAK = re.compile("[\x85\u2028\u2029]")
-
-
 ESCAPES = {"\x85": r"\N", "\u2028": r"\L", "\u2029": r"\P"}
 
 
@@ -58,7 +56,10 @@ def place(text: str, offset: int) -> tuple[int, int]:
 def syntax_problem(file: str, text: str, error: yaml.YAMLError) -> Diagnostic:
     """Return the diagnostic of an error of PyYAML."""
     if isinstance(error, yaml.reader.ReaderError):
-        return _reader_problem(file, text, error)
+        line, column = place(text, max(int(getattr(error, "position", 0)), 0))
+        position = Position(file=file, line=line, column=column)
+        hint = "write it as an escape in a double-quoted string"
+        return Diagnostic(position=position, message="YAML syntax: a control character", hint=hint, code="yaml-syntax")
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     position = Position(file=file, line=line, column=column)
@@ -94,14 +95,6 @@ def _syntax_hint(problem: str, error: yaml.YAMLError) -> str:
     return hint.format(context.line + 1 if context else "?")
 
 
-def _reader_problem(file: str, text: str, error: Any) -> Diagnostic:
-    line, column = place(text, max(int(getattr(error, "position", 0)), 0))
-    hint = "write it as an escape in a double-quoted string"
-    return Diagnostic(
-        position=Position(file=file, line=line, column=column), message="YAML syntax: a control character", hint=hint, code="yaml-syntax"
-    )
-
-
 def _line(text: str, number: int) -> str:
     lines = text.split("\n")
     return lines[number - 1] if 1 <= number <= len(lines) else ""
@@ -115,26 +108,12 @@ MAX_DIGITS = 100
 
 
 _NULL = {"", "~", "null", "Null", "NULL"}
-
-
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-
-
 _INT = re.compile(r"[-+]?[0-9]+\Z")
-
-
 _OCT = re.compile(r"0o[0-7]+\Z")
-
-
 _HEX = re.compile(r"0x[0-9a-fA-F]+\Z")
-
-
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
-
-
 _INF = re.compile(r"[-+]?\.(inf|Inf|INF)\Z")
-
-
 _NAN = {".nan", ".NaN", ".NAN"}
 
 
@@ -165,12 +144,8 @@ def resolve(text: str) -> Any:
 
 
 MAX_NODES = 100_000
-
-
 MAX_TEXT = 4 << 20
 """The maximum number of characters of all texts after expansion of aliases. A file without aliases cannot reach it."""
-
-
 MAX_DEPTH = 64
 
 
@@ -394,8 +369,6 @@ def _measure(value: Any) -> tuple[int, int, int]:
 
 
 MAX_BYTES = 1 << 20
-
-
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is eight times as fast, but PyYAML without it works too
 
 

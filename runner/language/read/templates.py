@@ -103,10 +103,6 @@ _MARK = "\N{LATIN LETTER DENTAL CLICK}"
 """Stands behind a key of the matrix, or of a value of it, that is a keyword of Python: ``from``."""
 
 
-def _is_key(dot: str, word: str) -> bool:
-    return keyword.iskeyword(word) and (bool(dot) or word not in _OPERATORS)
-
-
 def _parsed(expression: str, names: set[str]) -> ast.expr:
     """Return the node of an expression, and add its names."""
     if len(expression) > MAX_EXPRESSION:
@@ -114,7 +110,10 @@ def _parsed(expression: str, names: set[str]) -> ast.expr:
     depths = itertools.accumulate({"(": 1, ")": -1}.get(char, 0) for char in _STRING.sub("", expression))
     if max(depths, default=0) > MAX_DEPTH:
         raise TemplateError(f"an expression nested more than {MAX_DEPTH} deep", "write it more simply")
-    expression = _WORD.sub(lambda word: word[0] + _MARK if word[2] and _is_key(word[1], word[2]) else word[0], expression)
+    expression = _WORD.sub(
+        lambda word: word[0] + _MARK if word[2] and keyword.iskeyword(word[2]) and (word[1] or word[2] not in _OPERATORS) else word[0],
+        expression,
+    )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
