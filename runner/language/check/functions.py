@@ -11,7 +11,6 @@ from runner.language.read import python, schema
 from runner.language.read.anatomy import Anatomy, RawFunction
 from runner.language.read.document import DataPath
 from runner.vocabulary.inputs import INPUTS, OF_CALLS, REPEAT, kind_of, times
-from runner.vocabulary.inputs.objects import Ref
 from runner.vocabulary.steps import COMPILED, ONLY, Callee
 
 
@@ -77,33 +76,36 @@ def _arity(anatomy: Anatomy, function: RawFunction) -> python.Arity | None:
     return None
 
 
-INPUT_KEYS: Mapping[str, tuple[str, ...]] = {word: kind.keys if kind is Ref else (*kind.keys, REPEAT) for word, kind in INPUTS.items()}
-"""The keys that each kind of input allows."""
-
 FUNCTION_KEYS: Mapping[str, tuple[str, ...]] = {"module": ("args", "kwargs", "eval", "dtype"), "ref": (), "api": ()}
 """The keys that each kind of function without Python allows."""
 
 
 def input_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """Yield keys that belong to another kind of input or function, which the worker would ignore."""
-    places: list[tuple[DataPath, Any, Mapping[str, tuple[str, ...]]]] = [(path, entry, INPUT_KEYS) for path, entry in input_values(anatomy)]
+    places: list[tuple[DataPath, Any, Mapping[str, Any]]] = [(path, entry, INPUTS) for path, entry in input_values(anatomy)]
     places.extend((function.path, function.value, FUNCTION_KEYS) for function in anatomy.functions.values())
     for path, entry, table in places:
         if isinstance(entry, dict):
-            if table is INPUT_KEYS and (misfits := schema.describe_as(entry, "inputs", "input")):
+            if table is INPUTS and (misfits := schema.describe_as(entry, "inputs", "input")):
                 # the schema of the document does not cover inputs within arguments, so these are validated here
                 yield from schema.diagnostics(anatomy.document, misfits, path)
                 continue
             kind = next(word for word in table if word in entry)
-            if table is INPUT_KEYS and REPEAT in entry and kind != Ref.kind and isinstance(path[-1], str):
+            if table is INPUTS and REPEAT in entry and kind != "ref" and isinstance(path[-1], str):
                 hint = "it stands in a list: inputs, or args of a call"
                 yield anatomy.document.problem(
                     (*path, REPEAT), "'repeat' outside of a list of inputs", hint, key=True, code="misplaced-key"
                 )
-            for key in entry.keys() - {kind, *table[kind]}:
-                owners = [word for word, keys in table.items() if key in keys]
+            for key in entry.keys() - {kind, *_keys_of(table, kind)}:
+                owners = [word for word in table if key in _keys_of(table, word)]
                 message, hint = f"'{key}' does not go with '{kind}'", f"it goes with {one_of(owners)}"
                 yield anatomy.document.problem((*path, key), message, hint, key=True, code="misplaced-key")
+
+
+def _keys_of(table: Mapping[str, Any], kind: str) -> tuple[str, ...]:
+    if table is not INPUTS:
+        return FUNCTION_KEYS[kind]
+    return INPUTS[kind].keys if kind == "ref" else (*INPUTS[kind].keys, REPEAT)
 
 
 def input_values(anatomy: Anatomy) -> Iterator[tuple[DataPath, Any]]:
@@ -183,8 +185,8 @@ def _dotted_paths(anatomy: Anatomy) -> Iterator[tuple[DataPath, str]]:
             key = next(word for word in FUNCTION_KEYS if word in function.value)
             yield (*function.path, key), function.value[key]
     for path, entry in input_values(anatomy):
-        for word, kind in INPUTS.items():
-            if kind.names and isinstance(entry.get(word), str):
+        for word in INPUTS:
+            if isinstance(entry.get(word), str) and INPUTS[word].names:
                 yield (*path, word), entry[word]
     for path, called in _called(anatomy):
         if isinstance(called.call, str):

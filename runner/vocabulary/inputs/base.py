@@ -39,7 +39,7 @@ class Maker:
     closing: contextlib.ExitStack
     """Callbacks for the end of the case."""
     value: Callable[[Json, "Maker"], Any]
-    """``inputs.value``: makes a value that may hold inputs, as the arguments of a call do."""
+    """``making.value``: makes a value that may hold inputs, as the arguments of a call do."""
 
 
 class InputKind:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from runner.core.diagnostics import Diagnostic, unknown
 from runner.core.protocol import MAX_ATTACHMENT, Json
-from runner.vocabulary.inputs import make_all
+from runner.vocabulary.inputs.making import make_all
 from runner.vocabulary.steps.base import Around, Callee, DataPath, Inputs, StepKind, Traits
 from runner.vocabulary.steps.gradients import LOSSES, SUM, forget_gradients, gradient_leaves, make_optimizer, parameters_of
 from runner.vocabulary.steps.session import Session, needed

@@ -297,7 +297,7 @@ class Session(Compiling, Protocol):
 
 def values_of(session: Session, args: Json, kwargs: Json) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of a call, made like inputs."""
-    from runner.vocabulary.inputs import value
+    from runner.vocabulary.inputs.making import value
 
     with needed("the arguments"):
         return value([] if args is None else args, session.maker), value({} if kwargs is None else kwargs, session.maker)

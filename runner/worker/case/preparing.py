@@ -6,9 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from runner.vocabulary import inputs
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
-from runner.vocabulary.inputs import objects
+from runner.vocabulary.inputs import making, objects
 from runner.worker.case import copies, spies
 from runner.worker.case.sides import Side
 from runner.worker.torch_compat import torch_state
@@ -34,7 +33,7 @@ def prepare(session: "Session", undo: contextlib.ExitStack) -> None:
     _make_values(session)
     _set_spies(session, undo, of_values=True)
     session.reseed()
-    arguments = inputs.make_all(body["inputs"], session.maker)
+    arguments = making.make_all(body["inputs"], session.maker)
     session.compiled = Side(targets, arguments)
     if session.plan["needs_eager"]:
         # one deepcopy for both, so that a module that is target and argument remains one object
@@ -55,7 +54,7 @@ def _make_values(session: "Session") -> None:
     handlers, let = session.plan["body"]["handlers"], session.plan["body"]["let"]
     _set_handlers(session, {handler: wanted for handler, wanted in handlers.items() if _first(wanted) not in let})
     for name, entry in let.items():
-        session.scope.values[name] = inputs.value(entry, session.maker)
+        session.scope.values[name] = making.value(entry, session.maker)
         _set_handlers(session, {handler: wanted for handler, wanted in handlers.items() if _first(wanted) == name})
 
 

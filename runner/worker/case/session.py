@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from runner.vocabulary import inputs
 from runner.vocabulary.expectations import close
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.vocabulary.expectations.close_rules import is_eager
 from runner.vocabulary.expectations.compilation import COMPILATION
 from runner.vocabulary.expectations.texts import MOST, STDERR
 from runner.vocabulary.expectations.values import WEAK
+from runner.vocabulary.inputs import making
+from runner.vocabulary.inputs.base import Maker
 from runner.vocabulary.steps.session import Call, Changes, needed
 from runner.vocabulary.steps.session import Side as SideOfStep
 from runner.worker.case import copies, effects, scope, spies, state
@@ -293,7 +294,7 @@ class Session:
         self.other_answers = OtherAnswers(plan, self.reference, self.unseen, phases, self.calibrations.comparers)
         self.repeats = Repeats(plan, self.scope, self.unseen, phases, self.calibrations)
         self._closing = contextlib.ExitStack()
-        self.maker = inputs.Maker(device=plan["device"], scope=self.scope, closing=self._closing, value=inputs.value)
+        self.maker = Maker(device=plan["device"], scope=self.scope, closing=self._closing, value=making.value)
 
     @property
     def eager(self) -> Side | None:
@@ -338,7 +339,7 @@ class Session:
         with needed("the context"):
             enter = self.entered(wanted.context)
         with self.phases("inputs"), needed("the arguments"):
-            given = None if wanted.inputs is None else inputs.make_all(wanted.inputs, self.maker)
+            given = None if wanted.inputs is None else making.make_all(wanted.inputs, self.maker)
         self.reference.is_there = False
         if self.eager is not None and wanted.has_reference:
             self._call_reference(self.eager, wanted, given, enter)

@@ -14,8 +14,9 @@ from torch._subclasses import FakeTensorMode
 
 from runner.core.simulated import PROPERTIES, refusals
 from runner.core.targets import DEVICE, TARGETS, Level, Target
-from runner.vocabulary import inputs, offline
-from runner.vocabulary.inputs import objects
+from runner.vocabulary import offline
+from runner.vocabulary.inputs import making, objects
+from runner.vocabulary.inputs.base import Maker
 from runner.worker.case import own_files, scope
 from runner.worker.case.kinds import STEPS
 from runner.worker.case.phases import Phases
@@ -41,14 +42,14 @@ class Lowering:
         params = Params({**plan["params"], "backend": plan["backend"], "device": DEVICE})
         self._module = SpecModule(plan["module_key"], {"torch": torch, "params": params})
         self._scope = Scope(self._module.namespace)
-        self._maker = inputs.Maker(device=DEVICE, scope=self._scope, closing=closing, value=inputs.value)
+        self._maker = Maker(device=DEVICE, scope=self._scope, closing=closing, value=making.value)
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
         self._backward: list[Graph] = []
         for block in body["preludes"]:
             self._module.execute(block)
         with self._fake:
             self._functions = {name: self._function(value) for name, value in body["functions"].items()}
-            self._arguments = inputs.make_all(body["inputs"], self._maker)
+            self._arguments = making.make_all(body["inputs"], self._maker)
 
     def _function(self, value: Mapping[str, Any]) -> Any:
         if "block" in value:
@@ -79,7 +80,7 @@ class Lowering:
         torch._dynamo.reset()
         codegen.take()
         with self._fake:
-            values = self._arguments if arguments.inputs is None else inputs.make_all(arguments.inputs, self._maker)
+            values = self._arguments if arguments.inputs is None else making.make_all(arguments.inputs, self._maker)
             try:
                 # a graph break would call the first graph, and nothing can be called
                 with entering(context, self._scope, DEVICE)():
