@@ -69,7 +69,7 @@ def build(session: nox.Session) -> None:
     folder = pathlib.Path(session.create_tmp()) / "dist"
     shutil.rmtree(folder, ignore_errors=True)
     session.run("python", "-m", "build", "--outdir", str(folder))
-    session.run("python", "tests/distributions.py", str(folder))
+    session.run("python", "tools/distributions.py", str(folder))
 
 
 @nox.session

@@ -5,8 +5,9 @@ import shlex
 
 import pytest
 
-from runner.cli.parser import parse
+from runner.cli.parser import parse, parser
 from runner.cli.table import COMMANDS
+from runner.core.exit_codes import ExitCode
 from runner.core.options import RunOptions
 from runner.run.preparation import option_texts
 
@@ -65,3 +66,24 @@ def test_the_journal_records_what_was_given_as_text() -> None:
         "junit": "r.xml",
         "shard": "1/2",
     }
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--retries", "-1"],
+        ["--repeat", "0"],
+        ["--timeout-factor", "nan"],
+        ["--timeout", "-5"],
+        ["--timeout", "inf"],
+        ["--jobs", "0"],
+        ["--shard", "3/2"],
+        ["--min-executed", "-1"],
+        ["--memory-limit", "lots"],
+    ],
+)
+def test_a_number_that_means_nothing_is_wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        parser().parse_args(["run", *words])
+    assert raised.value.code == ExitCode.USAGE
+    assert f"argument {words[0]}" in capsys.readouterr().err

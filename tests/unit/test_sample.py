@@ -11,7 +11,7 @@ from runner.core.outcomes import Outcome
 from runner.record.evidence import alterations
 from runner.record.journal import read_run
 from tests.fakes import ROOT
-from tests.sample import SAMPLE
+from tools.sample import SAMPLE
 
 ALLOWED = {Outcome.PASS, Outcome.XFAIL, Outcome.UNAVAILABLE}
 

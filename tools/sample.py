@@ -1,4 +1,4 @@
-"""Makes ``reports/sample`` of a run: ``python -m tests.sample RUN``.
+"""Makes ``reports/sample`` of a run: ``python -m tools.sample RUN``.
 
 Paths of the machine are cut, and of the cases only what they were judged by is kept. The digests of files in which a path was cut are those
 of the cut files, so that ``merge`` and ``audit`` take the sample for a run.

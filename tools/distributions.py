@@ -1,4 +1,4 @@
-"""Check what is in an sdist and a wheel: ``python tests/distributions.py FOLDER``. Needs the standard library alone."""
+"""Check what is in an sdist and a wheel: ``python tools/distributions.py FOLDER``. Needs the standard library alone."""
 
 import sys
 import tarfile
@@ -19,7 +19,7 @@ IN_SDIST = (
     "mkdocs.yml",
     "noxfile.py",
     "docs/index.md",
-    "tests/distributions.py",
+    "tools/distributions.py",
     "runner/py.typed",
 )
 REFUSED = (".whl", ".pyc", ".so", ".zip", ".tar.gz")
