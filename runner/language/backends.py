@@ -8,6 +8,7 @@ from typing import Any
 
 from runner.core import devices
 from runner.core.case import Requirement
+from runner.core.conditions import as_list
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, one_of, unknown
 from runner.core.matching.filecheck import CheckFile, ChecksError
 from runner.core.matching.filecheck import parse as parse_checks
@@ -265,7 +266,8 @@ def _proof(document: Document, path: DataPath, body: Mapping[str, Any], problems
     try:
         graphs = parse_count(given["graphs"]) if "graphs" in given else None
         code = _code(given["code"]) if "code" in given else None
-        return Proof(graphs=graphs, code=code, choices=_choices(given.get("choices")), serves=_serves(given.get("serves", {})))
+        serves = tuple(Serves(group=group, by=tuple(as_list(by))) for group, by in given.get("serves", {}).items())
+        return Proof(graphs=graphs, code=code, choices=_choices(given.get("choices")), serves=serves)
     except BadExpectation as error:
         problems.append(document.problem((*path, *error.path), str(error), error.hint, code="expectation"))
     except ChecksError as error:
@@ -282,10 +284,6 @@ def _code(given: str) -> CheckFile:
     except BadExpectation as error:
         raise BadExpectation(str(error), error.hint, path=("code",)) from error
     return checks
-
-
-def _serves(given: Mapping[str, str | list[str]]) -> tuple[Serves, ...]:
-    return tuple(Serves(group=group, by=(by,) if isinstance(by, str) else tuple(by)) for group, by in given.items())
 
 
 def _choices(given: Mapping[str, Any] | None) -> Choices | None:

@@ -208,18 +208,12 @@ def is_structural(data: object, path: DataPath) -> bool:
     return path[-1] in _OF_STRUCTURE or bool(schema.containers_at(data, "spec", path))
 
 
-def _places(anatomy: Anatomy) -> Iterator[tuple[DataPath, str]]:
-    for path, text in substitution.occurrences(anatomy.data):
-        if schema.containers_at(anatomy.data, "spec", path):
-            yield path, text
-
-
 def as_first_case(anatomy: Anatomy, backends: Backends) -> Anatomy | None:
     """Return a spec with the templates for lists and maps evaluated for its first case; None where one has no such value.
 
     The check of all cases finds out why.
     """
-    places = list(_places(anatomy))
+    places = [(path, text) for path, text in substitution.occurrences(anatomy.data) if schema.containers_at(anatomy.data, "spec", path)]
     if not places:
         return anatomy
     names = _names_of_first_case(anatomy, backends)

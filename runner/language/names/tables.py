@@ -104,8 +104,6 @@ class Lookup:
     """The minor versions whose tables have the name, oldest first."""
     hint: str = ""
     """What to type instead of an unknown name, or of a name that only matches a pattern and resembles a listed one."""
-    namespace_known: bool = True
-    """False for a counter in an unknown namespace."""
     by_pattern: bool = False
     """Whether the name is known only by a pattern of a counter with run-time names; such a counter may never be incremented."""
 
@@ -148,7 +146,6 @@ class NameTables:
             here=here is not Fit.NO,
             versions=versions,
             hint=self._hint(kind, name, best),
-            namespace_known=known or kind is not NameKind.COUNTER or name.partition(".")[0] in self._every_counter(),
             by_pattern=best is Fit.PATTERN,
         )
 

@@ -257,14 +257,12 @@ class DefaultsReader:
             chain: list[Document] = []
             # dangling links too: unreadable files are reported
             files = [above / DEFAULTS for above in reversed(list(folders_of(directory, spec.root))) if os.path.lexists(above / DEFAULTS)]
-            are_sound = [self._add_own(file, spec.tree, chain) for file in files]
+            are_sound = [
+                self._add(file, (), spec.tree, chain) if (problem := link_problem(file, spec.tree)) is None else self._refuse(problem)
+                for file in files
+            ]
             self._inherited[directory] = Inherited(tuple(chain), tuple(self._files), all(are_sound))
         return self._inherited[directory]
-
-    def _add_own(self, path: Path, tree: Tree, chain: list[Document]) -> bool:
-        """Add the defaults of a folder; return whether there is no problem. A link must lead to a file in the tree."""
-        problem = link_problem(path, tree)
-        return self._add(path, (), tree, chain) if problem is None else self._refuse(problem)
 
     def _add(self, path: Path, through: tuple[Path, ...], tree: Tree, chain: list[Document]) -> bool:
         """Add a file after the file that it extends; return whether neither has a problem."""
