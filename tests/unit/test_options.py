@@ -2,14 +2,16 @@
 
 import dataclasses
 import shlex
+from pathlib import Path
 
 import pytest
 
-from runner.cli.parser import parse, parser
+from runner.cli.parser import main, parse
 from runner.cli.table import COMMANDS
 from runner.core.exit_codes import ExitCode
 from runner.core.options import RunOptions
 from runner.run.preparation import option_texts
+from tests.conftest import GOOD
 
 LINES = {
     "validate": "validate",
@@ -82,8 +84,11 @@ def test_the_journal_records_what_was_given_as_text() -> None:
         ["--memory-limit", "lots"],
     ],
 )
-def test_a_number_that_means_nothing_is_wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as raised:
-        parser().parse_args(["run", *words])
-    assert raised.value.code == ExitCode.USAGE
-    assert f"argument {words[0]}" in capsys.readouterr().err
+def test_a_number_that_means_nothing_is_wrong_usage(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.yaml").write_text(GOOD)
+    try:
+        code = main(["run", str(tmp_path), *words])
+    except SystemExit as end:
+        code = end.code
+    assert code == ExitCode.USAGE
+    assert words[1] in capsys.readouterr().err
