@@ -141,6 +141,7 @@ from torch._inductor.compiler_bisector import CompilerBisector
 script, state, answer = sys.argv[1:]
 CompilerBisector.in_process_cache = state
 
+
 def is_good():
     child = os.fork()
     if child == 0:
@@ -152,7 +153,7 @@ def is_good():
             os._exit(int(error.code or 0))
         except BaseException:
             os._exit(1)
-        os._exit(1)
+        os._exit(0)
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status) in (0, 3)  # 3: what the script checks holds, and a part of the case is not shown
 
