@@ -45,9 +45,9 @@ def document(**changes: Any) -> Document:
 
 def test_a_document_is_a_spec_with_the_same_case(tmp_path: Path) -> None:
     (tmp_path / "again").mkdir()
-    suites = [ROOT / "tests" / "specs" / folder for folder in ("valid", "words")]
-    originals = {case.name: case for case in load(suites).cases if case.backend in ("cpu", "host", "eager")}
-    assert len(originals) > 12
+    folder = ROOT / "tests" / "specs" / "valid"
+    originals = {case.name: case for case in load([folder]).cases if not case.params}
+    assert len(originals) > 3
     for name, one in originals.items():
         (tmp_path / "again" / f"{name}.yaml").write_text(text_of(document_of(one, HERE)))
     again = {one.name: one for one in load([tmp_path / "again"]).cases}
