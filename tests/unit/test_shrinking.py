@@ -17,7 +17,7 @@ from runner.plan.case_document import Document, document_of, text_of
 from runner.run.shrinking import shrinking
 from runner.run.shrinking.edits import PASSES, Change, Edit, Removed, applied
 from runner.run.shrinking.search import OutOfBudget, Search, signature_of
-from tests.fakes import HERE, ROOT, case, place
+from tests.fakes import HERE, case, place
 
 FN = "def fn(x, y):\n    a = torch.relu(x) + y\n    b = a.cos()\n    return b * 2\n"
 
@@ -43,11 +43,26 @@ def document(**changes: Any) -> Document:
 # -- documents ---------------------------------------------------------------------------------------------------------
 
 
+HEAD = "summary: A case of one kind\nbackends: [cpu]\nfunction: |\n  def fn(x):\n      return x + 1\ninputs: [{ones: [3]}]\n"
+ROWS = {
+    "call-row": "config: {freezing: true}\nexpect: [{close: {to: eager, atol: 1, rtol: 0}}, {counter: {inductor.fxgraph_cache_miss: 1}}]\n",
+    "text-row": "expect: [{filecheck: {code: all, checks: 'CHECK: tmp0'}}, {runs: {}}, {metric: {generated_kernel_count: {min: 1}}}]\n",
+    "steps-row": "steps:\n  - call: {as: first}\n    expect: [{strides: {of: first, equals: [1]}}]\n  - reset: [dynamo]\n"
+    "  - call: {as: second}\n    expect: [{close: {of: second, to: first}}]\n",
+    "values-row": "let: {y: {ones: [3]}}\nsteps:\n  - api: {call: operator.add, args: [2, 1], as: z}\n    expect: [{equals: {z: 3}}]\n"
+    "  - call: {}\n    expect: [{close: {to: eager}}]\n",
+    "spies-row": "spies: {seen: {graph: before_inner_compile}}\nexpect: [{calls: {of: seen, count: 1}}, {close: {to: eager}}]\n",
+}
+"""Specs without a matrix, of several kinds."""
+
+
 def test_a_document_is_a_spec_with_the_same_case(tmp_path: Path) -> None:
-    (tmp_path / "again").mkdir()
-    folder = ROOT / "tests" / "specs" / "valid"
-    originals = {case.name: case for case in load([folder]).cases if not case.params}
-    assert len(originals) > 3
+    for folder in ("rows", "again"):
+        (tmp_path / folder).mkdir()
+    for name, rest in ROWS.items():
+        (tmp_path / "rows" / f"{name}.yaml").write_text(HEAD + rest)
+    originals = {case.name: case for case in load([tmp_path / "rows"]).cases}
+    assert originals.keys() == ROWS.keys()
     for name, one in originals.items():
         (tmp_path / "again" / f"{name}.yaml").write_text(text_of(document_of(one, HERE)))
     again = {one.name: one for one in load([tmp_path / "again"]).cases}
