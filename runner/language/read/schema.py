@@ -450,7 +450,7 @@ def _title(node: Any, path: DataPath) -> str:
 # -- texts ------------------------------------------------------------------------------------------------------------------
 
 
-def in_words(problem: Problem) -> tuple[str, str]:  # noqa: C901 - one table
+def in_words(problem: Problem) -> tuple[str, str]:
     """Return message and hint of a problem: what was found, what is allowed, what to type."""
     args = problem.args
     match problem.code:
