@@ -99,7 +99,7 @@ def read_observation(sent: object) -> Observation | Misfit | None:
     if problem is not None:
         return Misfit(problem=problem)
     assert isinstance(sent, dict), "the schema lets nothing else through"
-    return _observation(sent)
+    return Observation(case_id=sent["id"], steps=tuple(map(_step, sent["steps"])), error=_raised(sent["error"]), phases=sent["phases"])
 
 
 def recorded_observation(sent: object) -> Observation:
@@ -110,16 +110,8 @@ def recorded_observation(sent: object) -> Observation:
     raise NoObservation(found.problem if found is not None else "it is null")
 
 
-def _observation(sent: Mapping[str, Any]) -> Observation:
-    return Observation(
-        case_id=sent["id"],
-        steps=tuple(_step(step) for step in sent["steps"]),
-        error=_raised(sent["error"]),
-        phases=sent["phases"],
-    )
-
-
 def _step(sent: Mapping[str, Any]) -> ObservedStep:
+    census, effects, bench = sent.get("tunings"), sent.get("effects"), sent.get("bench")
     return ObservedStep(
         raised=_raised(sent["raised"]),
         counters=sent["counters"],
@@ -131,28 +123,40 @@ def _step(sent: Mapping[str, Any]) -> ObservedStep:
         executed_others=sent["executed_others"],
         abandoned=tuple(sent["abandoned"]),
         uncompiled=tuple(sent.get("uncompiled", ())),  # a run of before it was recorded has none
-        choices=tuple(Choice(name=one["name"], of_class=one["class"]) for timed in sent["choices"] for one in timed),
-        tunings=_tunings(sent.get("tunings")),
+        choices=tuple(Choice(name=choice["name"], of_class=choice["class"]) for timed in sent["choices"] for choice in timed),
+        tunings=Tunings(  # recorded before there was a census: an empty one
+            count=census["count"] if census else 0,
+            found=tuple(
+                Tuning(
+                    **{word: tuning[word] for word in ("op", "how", "winner", "won_by")},
+                    by_backend={name: Tally(**tally) for name, tally in tuning["backends"].items()},
+                )
+                for tuning in (census["found"] if census else ())
+            ),
+        ),
         code_pieces=sent["code"],
         facts=sent["measured"],
-        repetitions={key: tuple(Repetition(**one) for one in found) for key, found in sent.get("repetitions", {}).items()},
+        repetitions={key: tuple(Repetition(**entry) for entry in entries) for key, entries in sent.get("repetitions", {}).items()},
         unmeasured=sent["unmeasured"],
-        effects=_effects(sent.get("effects")),
+        effects=None
+        if effects is None
+        else Effects(
+            compared=effects["compared"],
+            apart=tuple(effects["apart"]),
+            leaves=tuple(effects["leaves"]),
+            generators=tuple(Generator(**generator) for generator in effects.get("generators", ())),
+            modes=tuple(Mode(**mode) for mode in effects.get("modes", ())),
+        ),
         calls={name: SpyCalls(count=seen["count"], entries=tuple(seen["entries"])) for name, seen in sent.get("calls", {}).items()},
         exit=ChildExit(**sent["exit"]) if "exit" in sent else None,
-        bench=_bench(sent.get("bench")),
+        bench=None
+        if bench is None
+        else Bench(
+            timings=tuple(Timing(**timing) for timing in bench["timings"]),
+            attachments=tuple(bench["attachments"]),
+            notes=tuple(bench["notes"]),
+        ),
     )
-
-
-def _tunings(sent: Mapping[str, Any] | None) -> Tunings:
-    if sent is None:  # recorded before there was a census
-        return Tunings()
-    return Tunings(count=sent["count"], found=tuple(_tuning(one) for one in sent["found"]))
-
-
-def _tuning(sent: Mapping[str, Any]) -> Tuning:
-    tallies = {name: Tally(**tally) for name, tally in sent["backends"].items()}
-    return Tuning(op=sent["op"], how=sent["how"], winner=sent["winner"], won_by=sent["won_by"], by_backend=tallies)
 
 
 def _raised(sent: Mapping[str, Any] | None) -> Raised | None:
@@ -160,21 +164,6 @@ def _raised(sent: Mapping[str, Any] | None) -> Raised | None:
         return None
     causes = tuple(Cause(**{**cause, "ancestors": tuple(cause["ancestors"])}) for cause in sent.get("causes", []))
     return Raised(**{**sent, "ancestors": tuple(sent["ancestors"]), "causes": causes})
-
-
-def _effects(sent: Mapping[str, Any] | None) -> Effects | None:
-    if sent is None:
-        return None
-    generators = tuple(Generator(**one) for one in sent.get("generators", ()))
-    modes = tuple(Mode(**one) for one in sent.get("modes", ()))
-    return Effects(compared=sent["compared"], apart=tuple(sent["apart"]), leaves=tuple(sent["leaves"]), generators=generators, modes=modes)
-
-
-def _bench(sent: Mapping[str, Any] | None) -> Bench | None:
-    if sent is None:
-        return None
-    timings = tuple(Timing(**timing) for timing in sent["timings"])
-    return Bench(timings=timings, attachments=tuple(sent["attachments"]), notes=tuple(sent["notes"]))
 
 
 ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)

@@ -15,14 +15,12 @@ The ending of the process is judged first, then the validity of the observation,
 | ended                | facts           | all passed   | passed | PASS      |
 """
 
-from collections.abc import Sequence
-
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.folding import fold
-from runner.core.observation import Misfit, Observation, Raised
+from runner.core.observation import Misfit, Observation
 from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult, Verdict, result_of
+from runner.core.results import CaseResult, result_of
 from runner.judge.endings import by_ending, ended_by_code, error_of, folded, place_of_error
 from runner.judge.evidence import Evidence, carried_out, first_line
 from runner.judge.proof import own_names, proof
@@ -41,18 +39,26 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
     for service in evidence.services:
         if service.problem:
             return error_of(case, f"{service.name}: {service.problem}")
-    observation = _fitting(case, evidence.observation)
-    if isinstance(observation, Misfit):
-        return error_of(case, f"the worker's observation makes no sense: {observation.problem}")
+    observation = evidence.observation
+    if isinstance(observation, Observation):
+        if observation.case_id != case.id:
+            observation = Misfit(problem="it is another case's")
+        elif len(observation.steps) > len(case.steps):
+            observation = Misfit(problem="it has too many steps")
+    if not isinstance(observation, Observation):
+        return error_of(case, f"the worker's observation makes no sense: {observation.problem if observation else 'there is none'}")
     exited = ended_by_code(case, here, observation)
     if exited is not None:
         return exited
-    if observation.error is not None:
-        return _not_carried_out(case, observation.error, len(observation.steps))
+    if (error := observation.error) is not None:
+        if error.type in _OWN_EXCEPTIONS:  # raised by the worker, not by the spec's code
+            return error_of(case, f"{error.phase}: {first_line(error.message)}")
+        reason = f"{error.phase}: {error.type}: {first_line(error.message)}"
+        return error_of(case, reason, place_of_error(case, error, len(observation.steps)), folded(error.traceback))
     try:
         steps = list(carried_out(case, observation, evidence.code))
-    except OSError as error:
-        return error_of(case, f"generated code is missing: {error}")
+    except OSError as missing:
+        return error_of(case, f"generated code is missing: {missing}")
     verdicts = verdicts_of(case, here, steps)
     if not any(verdict.kind == "raised" for verdict in verdicts):  # an exception is a more specific reason
         verdicts.extend(verdicts_of_services(case, evidence.services, steps, here))
@@ -62,40 +68,15 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
         verdicts.append(offline.proof(case, backend, steps))
     elif backend.compiles:
         verdicts.append(proof(backend, here, steps, own_names(case) if backend.proof.code else frozenset()))
-    return _folded(case, verdicts)
-
-
-def _fitting(case: Case, observation: Observation | Misfit | None) -> Observation | Misfit:
-    if observation is None:
-        return Misfit(problem="there is none")
-    if isinstance(observation, Misfit):
-        return observation
-    if observation.case_id != case.id:
-        return Misfit(problem="it is another case's")
-    return Misfit(problem="it has too many steps") if len(observation.steps) > len(case.steps) else observation
-
-
-def _not_carried_out(case: Case, error: Raised, done: int) -> CaseResult:
-    if error.type in _OWN_EXCEPTIONS:  # raised by the worker, not by the spec's code
-        return error_of(case, f"{error.phase}: {first_line(error.message)}")
-    reason = f"{error.phase}: {error.type}: {first_line(error.message)}"
-    return error_of(case, reason, place_of_error(case, error, done), folded(error.traceback))
-
-
-def _folded(case: Case, verdicts: Sequence[Verdict]) -> CaseResult:
-    found = fold(verdicts, case.target)
-    if found.first is None:
-        passed = result_of(case, found.outcome, verdicts=tuple(verdicts))
-        if case.target:
-            from runner.judge import offline
-
-            return offline.with_level(case, passed)
-        return passed
+    judged = fold(verdicts, case.target)
+    if judged.first is None:
+        passed = result_of(case, judged.outcome, verdicts=tuple(verdicts))
+        return offline.with_level(case, passed) if case.target else passed
     return result_of(
         case,
-        found.outcome,
-        first_line(found.first.message),
-        found.failure_type,
+        judged.outcome,
+        first_line(judged.first.message),
+        judged.failure_type,
         verdicts=tuple(verdicts),
-        position=None if found.outcome is Outcome.FELL_BACK else found.first.position,
+        position=None if judged.outcome is Outcome.FELL_BACK else judged.first.position,
     )

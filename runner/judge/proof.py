@@ -3,7 +3,7 @@
 import ast
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
@@ -13,9 +13,7 @@ from runner.core.matching.filecheck import EmptyText, passes, run
 from runner.core.matching.generated_code import code_of, joined
 from runner.core.matching.patterns import search
 from runner.core.matching.time_limit import PatternTooSlow, time_limit
-from runner.core.observation import ObservedStep
 from runner.core.results import Verdict
-from runner.core.tuning import Tuning
 from runner.judge.evidence import CarriedOut, first_line
 from runner.language.backends import Backend, Serves
 from runner.plan.worker_plan import expects_raise
@@ -37,15 +35,27 @@ _WORD = re.compile(r"[^\W\d]\w*")
 
 def own_names(case: Case) -> frozenset[str]:
     """Return the names that the Python of a case defines. Code that is no Python, which a worker will report, defines none."""
-    found: set[str] = set()
+    names: set[str] = set()
     for block in case.body.blocks:
         try:
             tree = ast.parse(block.text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):  # what Python raises for texts that it cannot parse
             continue
         for node in ast.walk(tree):
-            found.update(_defined(node))
-    return frozenset(found)
+            match node:
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
+                    names.add(name)
+                case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                    names.add(name)
+                case ast.alias(name=name, asname=str() as other) if other != name.rpartition(".")[2]:
+                    names.add(other)
+                case ast.Constant(value=str() as text) if schema := _SCHEMA.match(text):
+                    names.update(_WORD.findall(schema[0].partition("(")[0]))
+                case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=arguments) if name in _REGISTERING:
+                    for argument in arguments:
+                        if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                            names.update(_WORD.findall(argument.value.partition("(")[0]))
+    return frozenset(names)
 
 
 def without(text: str, names: frozenset[str]) -> str:
@@ -54,22 +64,6 @@ def without(text: str, names: frozenset[str]) -> str:
         return text
     alternatives = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
     return re.sub(rf"(?<!\w)(?:{alternatives})(?![^\W_])", lambda match: " " * len(match[0]), text)
-
-
-def _defined(node: ast.AST) -> Iterator[str]:
-    match node:
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
-            yield name
-        case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
-            yield name
-        case ast.alias(name=name, asname=str() as other) if other != name.rpartition(".")[2]:
-            yield other
-        case ast.Constant(value=str() as text) if found := _SCHEMA.match(text):
-            yield from _WORD.findall(found[0].partition("(")[0])
-        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=arguments) if name in _REGISTERING:
-            for argument in arguments:
-                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-                    yield from _WORD.findall(argument.value.partition("(")[0])
 
 
 _SECONDS = 5.0
@@ -91,49 +85,30 @@ def unserved(wanted: Serves, steps: Sequence[CarriedOut]) -> str:
     """Return why the steps do not show that the backends served each operation of the group; empty if they do.
 
     A library kernel in the generated code is one that runs, whoever selected it. A graph that was served from a cache has no selection:
-    its code must show the same kernels, which is what the ``code`` of a proof is for.
+    its code must show the same kernels, which is what the ``code`` of a proof is for. Raise ``PatternTooSlow``.
     """
-    selected = [one for known in steps for one in known.facts.tunings.of([wanted.group])]
+    selected = [tuning for known in steps for tuning in known.facts.tunings.of([wanted.group])]
     if any(known.facts.tunings.count > len(known.facts.tunings.found) for known in steps):
         return "more operations were selected for than are recorded"
-    others = [one for one in selected if one.won_by not in wanted.by]
-    if others:
-        return f"{_of(others[0])}{_why(others[0], wanted)}"
-    for call in _library_calls(wanted.group, steps):
-        return f"the generated code calls the library: {call}"
-    if not selected:
-        return f"inductor selected no kernel for any {wanted.group}"
-    return ""
-
-
-def _of(tuning: Tuning) -> str:
-    return f"{tuning.op} was served by {tuning.won_by}" if tuning.won_by else f"what serves {tuning.op} is not known"
-
-
-def _why(tuning: Tuning, wanted: Serves) -> str:
-    """Explain what became of the candidates that should have won."""
-    found = []
-    for backend in wanted.by:
-        tally = tuning.tally(backend)
-        if not tally.rendered:
-            found.append(f"{backend} had no candidate")
-        elif tally.failed == tally.rendered:
-            error = f": {tally.error}" if tally.error else ""
-            found.append(f"all {tally.failed} candidates of {backend} failed{error}")
-        else:
-            found.append(f"{backend} had {tally.rendered} candidates, {tally.timed} timed")
-    return "; " + "; ".join(found)
-
-
-def _library_calls(group: str, steps: Sequence[CarriedOut]) -> Iterator[str]:
-    pattern = re.compile(_CALL.replace("{name}", _LIBRARY[group]))
-    for known in steps:
-        for piece in known.facts.code:
-            text = code_of(piece, strings=False).text
-            with time_limit(_SECONDS):
-                match = pattern.search(text)
-            if match is not None:
-                yield match[0].rstrip("(.")
+    if other := next((tuning for tuning in selected if tuning.won_by not in wanted.by), None):
+        reasons = [f"{other.op} was served by {other.won_by}" if other.won_by else f"what serves {other.op} is not known"]
+        for backend in wanted.by:  # what became of the candidates that should have won
+            tally = other.tally(backend)
+            if not tally.rendered:
+                reasons.append(f"{backend} had no candidate")
+            elif tally.failed == tally.rendered:
+                reasons.append(f"all {tally.failed} candidates of {backend} failed" + (f": {tally.error}" if tally.error else ""))
+            else:
+                reasons.append(f"{backend} had {tally.rendered} candidates, {tally.timed} timed")
+        return "; ".join(reasons)
+    library = re.compile(_CALL.replace("{name}", _LIBRARY[wanted.group]))
+    for piece in (piece for known in steps for piece in known.facts.code):
+        text = code_of(piece, strings=False).text
+        with time_limit(_SECONDS):
+            call = library.search(text)
+        if call is not None:
+            return f"the generated code calls the library: {call[0].rstrip('(.')}"
+    return "" if selected else f"inductor selected no kernel for any {wanted.group}"
 
 
 COMPILING = ("trace", "lower", "codegen", "kernel build", "autotune")
@@ -147,68 +122,97 @@ def proof(backend: Backend, here: Surroundings, steps: Sequence[CarriedOut], own
 
     ``own`` are the names that the spec gives to things of its own, which are no proof where generated code repeats them.
     """
+    held = functools.partial(Verdict, kind="proof", status=Status.HELD, position=backend.position)
+    failed = functools.partial(held, status=Status.FAILED)
+    too_slow = functools.partial(held, status=Status.ERROR, observed="pattern too slow")
     # bench steps only measure times
     steps = [known for known in steps if traits_of(known.step).is_proof and known.step.runs(here)]
-    if not wants_no_graphs(backend) and any(_refused_to_compile(known, here) for known in steps):
-        # dynamo and the function itself raise before inductor is entered: then another step must prove the backend
-        entered = sum(known.observed.entered for known in steps)
-        expected = "inductor was entered before the exception, or in another step"
-        status = Status.HELD if entered else Status.FAILED
-        return _steps_proof(backend, steps) or _verdict(backend, status, expected, f"inductor was entered {entered} times")
-    if steps and not wants_no_graphs(backend) and all(_had_nothing_to_compile(known) for known in steps):
-        return _verdict(backend, Status.HELD, f"backend {backend.name} ran", "dynamo traced every call whole and found nothing to compute")
-    code_proof = functools.partial(_code_proof, own=own)
-    for check in (_graphs_proof, _steps_proof, code_proof, _choices_proof, _serves_proof):
-        failed = check(backend, steps)
-        if failed is not None:
-            return failed
-    return _verdict(backend, Status.HELD, f"backend {backend.name} ran", "shown")
+    graphs_wanted = backend.proof.graphs
+    wants_none = graphs_wanted is not None and graphs_wanted.most == 0
+    kind = kind_of(backend.device)
 
+    is_refused = not wants_none and any(
+        known.facts.raised is not None and known.facts.raised.phase in COMPILING and expects_raise(known.step, here) for known in steps
+    )
+    if not is_refused:
+        if steps and not wants_none and all(map(_had_nothing_to_compile, steps)):
+            return held(expected=f"backend {backend.name} ran", observed="dynamo traced every call whole and found nothing to compute")
+        graphs = sum(wants_none or kind in devices for known in steps for devices in known.observed.graphs)
+        calls = sum(known.observed.executed_for(kind) for known in steps)
+        if graphs_wanted is not None and not (graphs_wanted.holds(graphs) and (wants_none or calls > 0)):
+            expected = f"{graphs_wanted} inductor graphs" + ("" if wants_none else f" for {kind}, compiled or from a cache, and called")
+            breaks = [reason for known in steps for reason in known.observed.counters.get("graph_break", {})]
+            why = f"; dynamo broke the graph: {first_line(breaks[0])}" if breaks else ""
+            return failed(expected=expected, observed=f"{graphs} graphs, {calls} calls{why}")
 
-def _unproven(backend: Backend, expected: str, observed: str, detail: str = "") -> Verdict:
-    return _verdict(backend, Status.FAILED, expected, observed, detail)
-
-
-def _verdict(backend: Backend, status: Status, expected: str, observed: str, detail: str = "") -> Verdict:
-    return Verdict(kind="proof", status=status, position=backend.position, expected=expected, observed=observed, detail=detail)
-
-
-def _refused_to_compile(known: CarriedOut, here: Surroundings) -> bool:
-    raised = known.facts.raised
-    return raised is not None and raised.phase in COMPILING and expects_raise(known.step, here)
-
-
-def _kind(backend: Backend) -> str:
-    return kind_of(backend.device)
-
-
-def _steps_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | None:
-    """Judge each step separately: a step that ran eagerly fails the proof, even if another step ran compiled."""
-    wants_none = wants_no_graphs(backend)
-    kind = _kind(backend)
+    # each step separately: a step that ran eagerly fails the proof, even if another step ran compiled
     for number, known in enumerate(steps, start=1):
         step, observed = known.step, known.observed
         if observed.raised is not None:
             continue
         where = f"step {number} ({step.kind}, line {step.position.line})"
         if observed.abandoned:  # for any step: dynamo does not compile an abandoned frame again
-            expected = f"{where} runs as it was compiled"
-            return _unproven(backend, expected, f"dynamo gave up a frame, which ran eagerly: {first_line(observed.abandoned[0])}")
-        if observed.uncompiled and not wants_none:
+            why = f"dynamo gave up a frame, which ran eagerly: {first_line(observed.abandoned[0])}"
+            return failed(expected=f"{where} runs as it was compiled", observed=why)
+        if wants_none:
+            continue
+        if observed.uncompiled:
             more = len(observed.uncompiled) - 1
-            others = f" (and {more} or more other samples)" if more else ""
-            return _unproven(
-                backend, f"every sample of {where} runs compiled", f"it ran eagerly: {first_line(observed.uncompiled[0])}{others}"
-            )
-        if not wants_none and parsed(step).runs_graphs and not _executed(known, kind):
-            of = " that was compiled of its function" if traits_of(step).needs_own_graphs else ""
-            return _unproven(backend, f"{where} runs a graph for {kind}{of}", _ran(observed))
-    return None
+            why = f"it ran eagerly: {first_line(observed.uncompiled[0])}" + (f" (and {more} or more other samples)" if more else "")
+            return failed(expected=f"every sample of {where} runs compiled", observed=why)
+        # graphs of helpers count only without needs_own_graphs
+        needs_own = traits_of(step).needs_own_graphs
+        if parsed(step).runs_graphs and not (observed.executed.get(kind, 0) if needs_own else observed.executed_for(kind)):
+            counts = [f"{count} for {device}" for device, count in observed.executed.items()]
+            counts += [f"{count} for {device} that other code compiled" for device, count in observed.executed_others.items()]
+            why = f"it ran {', '.join(counts)}" if counts else "it ran none: the call was eager"
+            of = " that was compiled of its function" if needs_own else ""
+            return failed(expected=f"{where} runs a graph for {kind}{of}", observed=why)
+    if is_refused:
+        # dynamo and the function itself raise before inductor is entered: then another step must prove the backend
+        entered = sum(known.observed.entered for known in steps)
+        expected = "inductor was entered before the exception, or in another step"
+        return (held if entered else failed)(expected=expected, observed=f"inductor was entered {entered} times")
 
+    if (directives := backend.proof.code) is not None:
+        expected = "generated code that shows the backend"
+        try:
+            code = joined([code_of(piece, strings=False) for known in steps for piece in known.facts.code])
+            outcome = run(directives, code.text, numbers=code.numbers)
+            shown = outcome.passed and passes(directives, without(code.text, own))
+        except EmptyText:
+            return failed(expected=expected, observed="no code was generated")
+        except PatternTooSlow:
+            return too_slow(expected=expected)
+        if not outcome.passed:
+            expected = f"in the generated code: {outcome.directive}"
+            return failed(expected=expected, observed=outcome.reason, detail=outcome.excerpt)
+        if not shown:
+            repeated = ", ".join(sorted(name for name in own if without(code.text, frozenset([name])) != code.text))
+            why = f"the proof matches only with {repeated}, which the spec defines"
+            return failed(expected=f"{expected} without the names that the spec defines", observed=why)
 
-def wants_no_graphs(backend: Backend) -> bool:
-    """Whether the proof of a backend is that nothing was compiled."""
-    return backend.proof.graphs is not None and backend.proof.graphs.most == 0
+    if (choices := backend.proof.choices) is not None:
+        timed = [choice for known in steps for choice in known.observed.choices]
+        try:
+            named = [choice for choice in timed if search(choices.match, choice.name)]
+            matching = [choice for choice in named if not choices.of_class or search(choices.of_class, choice.of_class)]
+        except PatternTooSlow:
+            return too_slow(expected=str(choices))
+        if len(matching) < choices.least:
+            strangers = [choice for choice in named[:3] if choice not in matching]
+            why = "".join(f", {choice.name} is of {choice.of_class or 'an unknown class'}" for choice in strangers)
+            return failed(expected=str(choices), observed=f"{len(matching)} of {len(timed)}{why}")
+
+    for serves in backend.proof.serves:
+        try:
+            problem = unserved(serves, steps)
+        except PatternTooSlow:
+            return too_slow(expected=str(serves))
+        if problem:
+            census = "\n".join(str(tuning) for known in steps for tuning in known.facts.tunings.found)
+            return failed(expected=str(serves), observed=problem, detail=census[:_MOST_CENSUS])
+    return held(expected=f"backend {backend.name} ran", observed="shown")
 
 
 def _had_nothing_to_compile(known: CarriedOut) -> bool:
@@ -221,84 +225,3 @@ def _had_nothing_to_compile(known: CarriedOut) -> bool:
         return False
     frames = observed.counters.get("frames", {})
     return 0 < frames.get("total", 0) == frames.get("ok", 0) and not observed.counters.get("graph_break")
-
-
-def _executed(known: CarriedOut, kind: str) -> int:
-    """Return how many graphs of its own function a step ran on a device. Graphs of helpers count only without ``needs_own_graphs``."""
-    observed = known.observed
-    return observed.executed.get(kind, 0) if traits_of(known.step).needs_own_graphs else observed.executed_for(kind)
-
-
-def _ran(observed: ObservedStep) -> str:
-    counts = [f"{count} for {device}" for device, count in observed.executed.items()]
-    counts += [f"{count} for {device} that other code compiled" for device, count in observed.executed_others.items()]
-    return f"it ran {', '.join(counts)}" if counts else "it ran none: the call was eager"
-
-
-def _graphs_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | None:
-    wanted = backend.proof.graphs
-    if wanted is None:
-        return None
-    kind = _kind(backend)
-    none_wanted = wanted.most == 0
-    graphs = sum(none_wanted or kind in devices for known in steps for devices in known.observed.graphs)
-    calls = sum(known.observed.executed_for(kind) for known in steps)
-    if wanted.holds(graphs) and (none_wanted or calls > 0):
-        return None
-    expected = f"{wanted} inductor graphs" + ("" if none_wanted else f" for {kind}, compiled or from a cache, and called")
-    return _unproven(backend, expected, f"{graphs} graphs, {calls} calls{_graph_breaks(steps)}")
-
-
-def _graph_breaks(steps: Sequence[CarriedOut]) -> str:
-    """Return the first reason of a graph break, which often explains why there is no graph; empty where there was none."""
-    found = [reason for known in steps for reason in known.observed.counters.get("graph_break", {})]
-    return f"; dynamo broke the graph: {first_line(found[0])}" if found else ""
-
-
-def _code_proof(backend: Backend, steps: Sequence[CarriedOut], own: frozenset[str]) -> Verdict | None:
-    if backend.proof.code is None:
-        return None
-    try:
-        code = joined([code_of(piece, strings=False) for known in steps for piece in known.facts.code])
-        outcome = run(backend.proof.code, code.text, numbers=code.numbers)
-        shown = outcome.passed and passes(backend.proof.code, without(code.text, own))
-    except EmptyText:
-        return _unproven(backend, "generated code that shows the backend", "no code was generated")
-    except PatternTooSlow:
-        return _verdict(backend, Status.ERROR, "generated code that shows the backend", "pattern too slow")
-    if shown:
-        return None
-    if outcome.passed:
-        expected = "generated code that shows the backend without the names that the spec defines"
-        repeated = sorted(name for name in own if without(code.text, frozenset([name])) != code.text)
-        return _unproven(backend, expected, f"the proof matches only with {', '.join(repeated)}, which the spec defines")
-    return _unproven(backend, f"in the generated code: {outcome.directive}", outcome.reason, outcome.excerpt)
-
-
-def _choices_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | None:
-    wanted = backend.proof.choices
-    if wanted is None:
-        return None
-    found = [choice for known in steps for choice in known.observed.choices]
-    try:
-        named = [choice for choice in found if search(wanted.match, choice.name)]
-        matching = [choice for choice in named if not wanted.of_class or search(wanted.of_class, choice.of_class)]
-    except PatternTooSlow:
-        return _verdict(backend, Status.ERROR, str(wanted), "pattern too slow")
-    if len(matching) >= wanted.least:
-        return None
-    strangers = "".join(f", {one.name} is of {one.of_class or 'an unknown class'}" for one in named[:3] if one not in matching)
-    return _unproven(backend, str(wanted), f"{len(matching)} of {len(found)}{strangers}")
-
-
-def _serves_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | None:
-    """Judge which inductor backends served the operations that the backend claims."""
-    for wanted in backend.proof.serves:
-        try:
-            problem = unserved(wanted, steps)
-        except PatternTooSlow:
-            return _verdict(backend, Status.ERROR, str(wanted), "pattern too slow")
-        if problem:
-            census = "\n".join(str(one) for known in steps for one in known.facts.tunings.found)
-            return _unproven(backend, str(wanted), problem, census[:_MOST_CENSUS])
-    return None
