@@ -66,5 +66,5 @@ def _print(case: Case, suite: Suite, options: ReproOptions) -> None:
     except TemplateError as error:
         raise UsageError(f"no script: this machine lacks a fact: {error} ('{again}' runs this case)") from error
     output.raw(found.text)
-    for text in found.left_out:
-        output.note(f"not said by the script: {text}")
+    for text in found.unchecked:
+        output.note(f"not checked by the script: {text}")
