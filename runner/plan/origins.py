@@ -1,25 +1,27 @@
 """Where the values of a case come from, in words: its spec's defaults, its backend, a point of the matrix. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import PurePath
 
-from runner.core.case import Case, Option
+from runner.core.case import Case
 from runner.core.diagnostics import Position
 from runner.language.read import substitution, templates
 from runner.language.read.document import Document
 from runner.language.read.files import DEFAULTS
+from runner.plan.case_document import SECTIONS, Decision, expectations_of
+from runner.plan.selection import is_optional
 
 
 class Origins:
-    """The origins of one case's values; each is empty for what the spec says itself."""
+    """The origins of one case's values, by their path in ``document_of``; each is empty for what the spec says itself."""
 
-    def __init__(self, case: Case, documents: Sequence[Document]) -> None:
+    def __init__(self, case: Case, documents: Sequence[Document], decision: Decision) -> None:
         """``documents`` are those of the suite: the defaults of each spec stand before it, outermost first."""
         at = next(index for index, document in enumerate(documents) if document.file == case.spec)
-        self._case = case
+        self._case, self._decision = case, decision
         self._spec = documents[at]
-        self._defaults = list(takewhile(lambda one: PurePath(one.file).name == DEFAULTS, reversed(documents[:at])))
+        self._defaults = list(takewhile(lambda document: PurePath(document.file).name == DEFAULTS, reversed(documents[:at])))
         self._labels = dict(pair.partition("=")[::2] for pair in case.id.rpartition("[")[2].rstrip("]").split(","))
         self._names: dict[Position, set[str]] = {}
         for path, text in substitution.occurrences(self._spec.data):
@@ -28,43 +30,43 @@ class Origins:
                 for key in (True, False):
                     self._names.setdefault(self._spec.position(path[:end], key=key), set()).update(names)
 
-    def option(self, option: Option) -> str:
-        """Return the origin of an option."""
-        if option.layer == "spec":
-            return self.at(option.position)
-        return f"from {option.position.file}" if option.layer == "defaults" else option.layer
+    def __call__(self, *path: str | int) -> str:
+        """Return the origin of the value at a path."""
+        match path:
+            case ("steps", int(number), *rest):
+                step = self._decision.steps_of(self._case)[number]
+                if rest:
+                    return self._at([expected for expected, _ in expectations_of(step, self._decision)][int(rest[1])].position)
+                return ", ".join(filter(None, (self._at(step.position), "with run --bench only" if is_optional(step) else "")))
+            case ("torch", "seed") if "seed" not in self._case.options.get("torch", {}):
+                return "from the case's id"
+            case (section, str(name)) if section in (*SECTIONS, "compile"):
+                option = self._case.options[str(section)][name]
+                if option.layer == "spec":
+                    return self._at(option.position)
+                return f"from {option.position.file}" if option.layer == "defaults" else option.layer
+            case ("requires", int(number)):
+                position = list({str(one): one for one in self._case.requires}.values())[number].position
+                return self._at(position) if position.file == self._case.spec else f"backend {self._case.backend}"
+            case ("tags",):
+                own = set(self._spec.data.get("tags", []))
+                inherited = [(part.file, [tag for tag in part.data.get("tags", []) if tag not in own]) for part in self._defaults]
+                return ", ".join(f"{' '.join(tags)} from {file}" for file, tags in inherited if tags)
+            case ("prelude",):
+                files = [document.file for document in reversed(self._defaults) if "prelude" in document.data]
+                return f"from {', '.join([*files, *(['the spec'] if 'prelude' in self._spec.data else [])])}" if files else ""
+            case ("context" | "isolation" as key,) if key not in self._spec.data:
+                return next((f"from {document.file}" for document in self._defaults if key in document.data), "")
+            case ("source",):
+                return f"a case for each operator; this one is op={self._case.params['op']}"
+            case ("backends" | "exclude" | "matrix" | "targets" | "entry" | "services" | "audit" | "exclusive" | "on_request", *_):
+                return ""
+        return self._at(self._spec.position(path, key=True))
 
-    def of(self, *path: str | int) -> str:
-        """Return the origin of the value at a path of the spec: the templates in it."""
-        return self.at(self._spec.position(path, key=True))
-
-    def at(self, position: Position) -> str:
-        """Return the origin of what stands at a position of the spec."""
-        return ", ".join(self._words(self._names.get(position, set())))
-
-    def inherited(self, *path: str) -> str:
-        """Return the innermost file of defaults that has a key, where the spec does not have it."""
-        if path[0] in self._spec.data:
-            return self.of(*path)
-        return next((f"from {document.file}" for document in self._defaults if path[0] in document.data), "")
-
-    def tags(self) -> str:
-        """Return which tags come from which file of defaults."""
-        own = set(self._spec.data.get("tags", []))
-        found = [(document.file, [tag for tag in document.data.get("tags", []) if tag not in own]) for document in self._defaults]
-        return ", ".join(f"{' '.join(tags)} from {file}" for file, tags in found if tags)
-
-    def prelude(self) -> str:
-        """Return the files that the parts of the prelude come from."""
-        files = [document.file for document in reversed(self._defaults) if "prelude" in document.data]
-        own = ["the spec"] if files and "prelude" in self._spec.data else []
-        return f"from {', '.join([*files, *own])}" if files else ""
-
-    def _words(self, names: set[str]) -> Iterator[str]:
+    def _at(self, position: Position) -> str:
+        """Return the origin of what stands at a position of the spec: the templates in it."""
+        names = self._names.get(position, set())
         points = [f"{name}={self._labels.get(name, '')}" for name in self._case.params if name in names]
-        if points:
-            yield f"matrix: {', '.join(points)}"
-        if names & {"backend", "device"}:
-            yield f"backend {self._case.backend}"
-        if templates.DEFERRED_NAME in names:
-            yield "known on the machine that runs it"
+        words = [f"matrix: {', '.join(points)}"] if points else []
+        words += [f"backend {self._case.backend}"] if names & {"backend", "device"} else []
+        return ", ".join([*words, *(["known on the machine that runs it"] if templates.DEFERRED_NAME in names else [])])

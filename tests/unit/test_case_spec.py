@@ -14,8 +14,7 @@ from runner.core.exit_codes import ExitCode
 from runner.language.load import Suite, load, load_specs
 from runner.language.read.files import SpecPath
 from runner.language.read.source import parse
-from runner.plan.case_document import Decision, step_of, without_idle_spies
-from runner.plan.case_spec import spec_lines
+from runner.plan.case_document import Decision, decision_of, document_of, step_of, text_of, without_idle_spies
 from runner.plan.operator_script import is_of_operator
 from runner.plan.origins import Origins
 from runner.plan.worker_plan import python_of, seed_of
@@ -26,7 +25,7 @@ SPECS = ROOT / "specs"
 
 
 def written(case: Case, suite: Suite) -> str:
-    return "\n".join(spec_lines(case, suite.backends, Origins(case, suite.documents))) + "\n"
+    return text_of(document_of(case, suite.backends), Origins(case, suite.documents, decision_of(case, suite.backends)))
 
 
 def facts(case: Case) -> dict[str, Any]:

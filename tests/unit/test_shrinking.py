@@ -13,7 +13,7 @@ from runner.core.options import ReproOptions
 from runner.core.outcomes import Outcome
 from runner.core.results import Verdict, result_of
 from runner.language.load import load
-from runner.plan.case_document import Document, document_of, text_of
+from runner.plan.case_document import Document, reduced_document_of, text_of
 from runner.run.shrinking import shrinking
 from runner.run.shrinking.edits import PASSES, Change, Edit, Removed, applied
 from runner.run.shrinking.search import OutOfBudget, Search, signature_of
@@ -64,7 +64,7 @@ def test_a_document_is_a_spec_with_the_same_case(tmp_path: Path) -> None:
     originals = {case.name: case for case in load([tmp_path / "rows"]).cases}
     assert originals.keys() == ROWS.keys()
     for name, one in originals.items():
-        (tmp_path / "again" / f"{name}.yaml").write_text(text_of(document_of(one, HERE)))
+        (tmp_path / "again" / f"{name}.yaml").write_text(text_of(reduced_document_of(one, HERE)))
     again = {one.name: one for one in load([tmp_path / "again"]).cases}
     assert again.keys() == originals.keys()
     for name, one in originals.items():
@@ -84,7 +84,7 @@ def test_the_matrix_and_conditions_are_decided(tmp_path: Path) -> None:
         "expect:\n  - counter: {stats.unique_graphs: [{when: {device: cuda}, value: 2}, {value: 1}]}\n"
         "  - close: {to: eager, when: {device: cuda}}\n"
     )
-    found = document_of(load([spec]).cases[0], HERE)
+    found = reduced_document_of(load([spec]).cases[0], HERE)
     assert found["matrix"] == {"used": [1]}
     assert found["inputs"] == [{"ones": [8]}]
     assert found["steps"] == [{"call": {}, "expect": [{"counter": {"stats.unique_graphs": 1}}]}]
@@ -301,7 +301,7 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *results: Any, out:
     """Return why a search is refused."""
     monkeypatch.setattr(Trials, "planned", results)
     monkeypatch.setattr(shrinking, "Trials", Trials)
-    monkeypatch.setattr(shrinking, "document_of", lambda *given: document())
+    monkeypatch.setattr(shrinking, "reduced_document_of", lambda *given: document())
     _, options = parse(["repro", "--shrink", "x", "--out", str(tmp_path / out), "--seconds", seconds])
     assert isinstance(options, ReproOptions)
     with pytest.raises(UsageError) as error:

@@ -20,7 +20,7 @@ from runner.language.load import Suite, load, surroundings_of
 from runner.language.profiles import Profile
 from runner.language.read.substitution import as_text
 from runner.language.waivers import load_waivers
-from runner.plan.case_spec import spec_lines
+from runner.plan.case_document import decision_of, document_of, text_of
 from runner.plan.operator_script import is_of_operator, script
 from runner.plan.origins import Origins
 from runner.plan.schedule import is_exclusive
@@ -91,7 +91,8 @@ def _text(case: Case, verdict: Verdict, suite: Suite, waivers: Iterable[str], le
     yield f"# {one_line(case.id)}"
     for word, text in (*_facts(case, verdict, backend), *(("waiver", text) for text in waivers), *(("profile", text) for text in level)):
         yield f"#   {word:<10} {one_line(text)}"
-    yield from spec_lines(case, suite.backends, Origins(case, suite.documents))
+    origins = Origins(case, suite.documents, decision_of(case, suite.backends))
+    yield from text_of(document_of(case, suite.backends), origins).rstrip("\n").split("\n")
 
 
 def _waivers(case: Case, waivers: Waivers, here: Surroundings) -> Iterator[str]:

@@ -19,7 +19,7 @@ from runner.language.expand.cases import surroundings
 from runner.language.load import Suite, load, surroundings_of
 from runner.language.waivers import WaiverFiles
 from runner.plan import schedule
-from runner.plan.case_document import Document, document_of, text_of
+from runner.plan.case_document import Document, reduced_document_of, text_of
 from runner.plan.script import NothingChecked, script_of
 from runner.plan.selection import without_benches
 from runner.record.run_folder import RunFolder
@@ -236,7 +236,7 @@ def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: S
         raise UsageError(f"cannot make the folder {options.out}: {error.strerror}") from error
     with Trials(options, suite, options.backends, folder) as trials:
         wanted = _failure(case, trials, say)
-        document = document_of(case, trials.here(case))
+        document = reduced_document_of(case, trials.here(case))
         attempts = Attempts(trials, wanted, options.seconds, options.tries)
         try:
             if not attempts(document):
