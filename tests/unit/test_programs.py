@@ -18,7 +18,7 @@ def session(tmp_path: Path) -> Any:
         phases=contextlib.nullcontext,
         cache=str(tmp_path),
         log_of_step=lambda: "what it wrote",
-        maker=SimpleNamespace(scope=None, device="cpu"),
+        value=lambda entry: entry,
     )
 
 

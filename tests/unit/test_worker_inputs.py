@@ -17,13 +17,13 @@ def torch() -> Any:
 
 @pytest.fixture
 def make(torch: Any) -> Any:
-    from runner.vocabulary.inputs import base, making
+    from runner.worker.case import making
     from runner.worker.case.scope import Scope
 
     def maker(entry: Any, *, device: str = "cpu", seed: int = 3, names: dict[str, Any] | None = None) -> Any:
         known = {**(names or {}), "Linear": torch.nn.Linear}
         torch.manual_seed(seed)
-        return making.make(entry, base.Maker(device=device, scope=Scope(known), closing=contextlib.ExitStack(), value=making.value))
+        return making.make(entry, making.Maker(device=device, scope=Scope(known), closing=contextlib.ExitStack()))
 
     return maker
 

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from runner.core.diagnostics import Diagnostic, unknown
 from runner.core.protocol import MAX_ATTACHMENT, Json
-from runner.vocabulary.inputs.making import make_all
 from runner.vocabulary.steps.base import Around, Callee, DataPath, Inputs, StepKind, Traits
 from runner.vocabulary.steps.gradients import LOSSES, SUM, forget_gradients, gradient_leaves, make_optimizer, parameters_of
 from runner.vocabulary.steps.session import Session, needed
@@ -67,7 +66,7 @@ def _subjects(session: Session, arguments: "Bench") -> list[Subject]:
     subjects = []
     for name in names:
         entries = names[name] if isinstance(names, Mapping) else arguments.inputs
-        given = session.compiled.arguments if entries is None else make_all(entries, session.maker)
+        given = session.compiled.arguments if entries is None else session.inputs(entries)
         called = [session.compiled.targets[name], *given]
         after = _after_backward(session, arguments, called) if arguments.backward else None
         for form in forms:

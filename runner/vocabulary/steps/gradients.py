@@ -11,7 +11,6 @@ from runner.core.diagnostics import Diagnostic, did_you_mean
 from runner.core.protocol import Json, encode
 from runner.core.template_form import is_template
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
-from runner.vocabulary.inputs.base import Scope
 from runner.vocabulary.steps.base import Around, Callee, StepAbove, StepKind, Traits
 from runner.vocabulary.steps.call import Calling
 from runner.vocabulary.steps.session import Session, Side, needed, values_of
@@ -62,7 +61,7 @@ SUM = "sum"
 """The loss of a ``backward`` that names none."""
 
 
-def differentiation(loss: str | None, gradient: str | None, scope: Scope) -> Differentiate:
+def differentiation(loss: str | None, gradient: str | None, scope: Any) -> Differentiate:
     """Return the function that runs backward: from a loss of the result, or with a named gradient of it."""
     if gradient is not None:
         given = scope.named(gradient)

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
-from runner.vocabulary.inputs import making, objects
-from runner.worker.case import copies, spies
+from runner.worker.case import copies, making, spies
 from runner.worker.case.sides import Side
 from runner.worker.torch_compat import torch_state
 
@@ -71,5 +70,5 @@ def _target(session: "Session", value: Mapping[str, Any]) -> Any:
     if "block" in value:
         return session.function_of(value["block"], value["entry"])
     if "module" in value:
-        return objects.module(value, session.maker)
+        return making.module(value, session.maker)
     return session.scope.find(value.get("ref") or value["api"])

@@ -17,11 +17,8 @@ from runner.vocabulary.expectations.close_rules import is_eager
 from runner.vocabulary.expectations.compilation import COMPILATION
 from runner.vocabulary.expectations.texts import MOST, STDERR
 from runner.vocabulary.expectations.values import WEAK
-from runner.vocabulary.inputs import making
-from runner.vocabulary.inputs.base import Maker
-from runner.vocabulary.steps.session import Call, Changes, needed
-from runner.vocabulary.steps.session import Side as SideOfStep
-from runner.worker.case import copies, effects, scope, spies, state
+from runner.vocabulary.steps.session import Call, needed
+from runner.worker.case import copies, effects, making, scope, spies, state
 from runner.worker.case.calibration import Calibrations
 from runner.worker.case.effects import Effects, with_repetition
 from runner.worker.case.hooks import Witness
@@ -239,7 +236,7 @@ class StepEffects:
             for state in self._begun:
                 state.restore()
 
-    def finish(self, compiled: list[Any], eager: SideOfStep | None, result: Any = None) -> None:
+    def finish(self, compiled: list[Any], eager: Side | None, result: Any = None) -> None:
         """Compare the two sides after the step, where it was begun."""
         if self._running is None or eager is None:
             return
@@ -262,7 +259,7 @@ class Params:
 
 
 class Session:
-    """The state of a case while its steps run. The protocol in ``vocabulary/steps/session.py`` is the part that steps may use."""
+    """The state of a case while its steps run."""
 
     def __init__(self, plan: Mapping[str, Any], phases: Phases, witness: Witness | None = None) -> None:
         self.plan = plan
@@ -289,12 +286,12 @@ class Session:
         self.reference = Reference(self.unseen, phases, self.device_api, self._is_of_a_call)
         self.names = Names(self.scope, self.reference, lambda: self.output, self.log_of_step)
         self.calibrations = Calibrations(plan, self.reference, self.unseen, phases)
-        self.effects: Changes = StepEffects(plan["body"]["compile"], self.unseen, phases, self.calibrations)
+        self.effects = StepEffects(plan["body"]["compile"], self.unseen, phases, self.calibrations)
         self.repetitions = EachRepetition(self.names, self.reference, self.calibrations)
         self.other_answers = OtherAnswers(plan, self.reference, self.unseen, phases, self.calibrations.comparers)
         self.repeats = Repeats(plan, self.scope, self.unseen, phases, self.calibrations)
         self._closing = contextlib.ExitStack()
-        self.maker = Maker(device=plan["device"], scope=self.scope, closing=self._closing, value=making.value)
+        self.maker = making.Maker(device=plan["device"], scope=self.scope, closing=self._closing)
 
     @property
     def eager(self) -> Side | None:
@@ -305,6 +302,14 @@ class Session:
         """Return the function ``entry`` that a block of Python defines."""
         found: Callable[..., Any] = self.module.function(block, entry)
         return found
+
+    def inputs(self, entries: Sequence[Any]) -> list[Any]:
+        """Return the arguments that a list of inputs describes."""
+        return making.make_all(entries, self.maker)
+
+    def value(self, entry: Any) -> Any:
+        """Return a value with every input description in it replaced."""
+        return making.value(entry, self.maker)
 
     def reseed(self) -> None:
         """Set every generator to the case's seed."""
@@ -339,7 +344,7 @@ class Session:
         with needed("the context"):
             enter = self.entered(wanted.context)
         with self.phases("inputs"), needed("the arguments"):
-            given = None if wanted.inputs is None else making.make_all(wanted.inputs, self.maker)
+            given = None if wanted.inputs is None else self.inputs(wanted.inputs)
         self.reference.is_there = False
         if self.eager is not None and wanted.has_reference:
             self._call_reference(self.eager, wanted, given, enter)

@@ -15,9 +15,7 @@ from torch._subclasses import FakeTensorMode
 from runner.core.simulated import PROPERTIES, refusals
 from runner.core.targets import DEVICE, TARGETS, Level, Target
 from runner.vocabulary import offline
-from runner.vocabulary.inputs import making, objects
-from runner.vocabulary.inputs.base import Maker
-from runner.worker.case import own_files, scope
+from runner.worker.case import making, own_files, scope
 from runner.worker.case.kinds import STEPS
 from runner.worker.case.phases import Phases
 from runner.worker.case.scope import Scope
@@ -42,7 +40,7 @@ class Lowering:
         params = Params({**plan["params"], "backend": plan["backend"], "device": DEVICE})
         self._module = SpecModule(plan["module_key"], {"torch": torch, "params": params})
         self._scope = Scope(self._module.namespace)
-        self._maker = Maker(device=DEVICE, scope=self._scope, closing=closing, value=making.value)
+        self._maker = making.Maker(device=DEVICE, scope=self._scope, closing=closing)
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
         self._backward: list[Graph] = []
         for block in body["preludes"]:
@@ -55,7 +53,7 @@ class Lowering:
         if "block" in value:
             return self._module.function(value["block"], value["entry"])
         if "module" in value:
-            return objects.module(value, self._maker)
+            return making.module(value, self._maker)
         return self._scope.find(value.get("ref") or value["api"])
 
     def step(self, step: Mapping[str, Any]) -> Recording:

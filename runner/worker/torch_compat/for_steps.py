@@ -1,4 +1,4 @@
-"""The functions of torch that steps may use: the protocol ``Torch`` in ``vocabulary/steps/session.py``."""
+"""The functions of torch that steps may use."""
 
 from runner.worker.torch_compat.operators import announce_sample
 from runner.worker.torch_compat.operators import find as find_operator
