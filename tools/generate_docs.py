@@ -91,7 +91,7 @@ def _table(path: str) -> Iterator[str]:
 
 def _node(path: str) -> Any:
     file, *keys = path.split("/")
-    node = schema.definition(file, keys[1]) if keys[:1] == ["$defs"] else schema.resolved(file)
+    node = schema.resolved(file, f"$defs/{keys[1]}") if keys[:1] == ["$defs"] else schema.resolved(file)
     for key in keys[2:] if keys[:1] == ["$defs"] else keys:
         node = node[key]
     return node
@@ -123,7 +123,7 @@ def _kinds(file: str, member: str) -> Iterator[str]:
 
 
 def _kind(file: str, name: str, raw: Any) -> Iterator[str]:
-    node = schema.definition(file, name)
+    node = schema.resolved(file, f"$defs/{name}")
     yield f"### `{name}`"
     yield ""
     yield node["description"]

@@ -27,11 +27,11 @@ def said(changes: dict[str, Any], name: str = "spec") -> list[str]:
 
 
 def shown(problem: schema.Problem) -> str:
-    return f"{'.'.join(map(str, problem.path))}{' (key)' if problem.at_key else ''}: {schema.in_words(problem)[0]}"
+    return f"{'.'.join(map(str, problem.path))}{' (key)' if problem.at_key else ''}: {problem.message}"
 
 
 def fits(value: Any, part: Any) -> bool:
-    return not schema._problems_of(value, part)
+    return not schema._check(value, part, ())
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_value_is_judged_where_it_stands(path: tuple[Any, ...], value: Any, co
     for key in path[:-1]:
         target = target[key]
     target[path[-1]] = value
-    found = schema.describe_at(data, "spec", path)
+    found = schema.describe(data, "spec", path)
     assert [(one.code, one.path[: len(path)]) for one in found] == ([(code, path)] if code else [])
 
 
@@ -183,7 +183,7 @@ def _agree(name: str, document: Any, mutations: Sequence[Any]) -> None:
     for mutated in [document, *mutations]:
         expected = authority.is_valid(mutated)
         verdicts.add(expected)
-        assert schema.fits(mutated, name) is expected, json.dumps(mutated, default=str)[:500]
+        assert (schema.misfit(mutated, name) is None) is expected, json.dumps(mutated, default=str)[:500]
     assert verdicts == {True, False}, "the mutations must include documents that fit and documents that do not"
 
 

@@ -90,7 +90,7 @@ def test_every_example_is_one(file: str) -> None:
             assert not errors, f"edit {place}: the example {example!r} does not fit: {errors}"
             count += 1
     for name in schema.load(file).get("$defs", {}):
-        node = schema.definition(file, name)
+        node = schema.resolved(file, f"$defs/{name}")
         for example in node.get("examples", []):
             errors = [error.message for error in validator_of(node).iter_errors(example)]
             assert not errors, f"edit schemas/{file}.schema.json, $defs/{name}: the example {example!r} does not fit: {errors}"
@@ -114,7 +114,7 @@ def test_what_has_keys_of_its_own_takes_no_others() -> None:
 def test_the_fields_of_an_expectation_are_the_keys_of_its_schema(word: str) -> None:
     fields = {field.name for field in dataclasses.fields(EXPECTATIONS[word])}
     node = definition("expectations", word)
-    shape = schema.definition("expectations", word)
+    shape = schema.resolved("expectations", f"$defs/{word}")
     shape = shape if "properties" in shape else shape.get("then", {})
     where = f"schemas/expectations.schema.json ({word}) against {EXPECTATIONS[word].__module__}"
     if "additionalProperties" not in shape or "$ref" in node or shape["additionalProperties"] is not False:

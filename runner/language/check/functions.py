@@ -86,7 +86,7 @@ def input_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]
     places.extend((function.path, function.value, FUNCTION_KEYS) for function in anatomy.functions.values())
     for path, entry, table in places:
         if isinstance(entry, dict):
-            if table is INPUTS and (misfits := schema.describe_as(entry, "inputs", "input")):
+            if table is INPUTS and (misfits := schema.describe(entry, "inputs", pointer="$defs/input")):
                 # the schema of the document does not cover inputs within arguments, so these are validated here
                 yield from schema.diagnostics(anatomy.document, misfits, path)
                 continue

@@ -149,7 +149,7 @@ class _Points:
                 found.append(document.problem(path, str(error), error.hint, code="template"))
         if not found:
             for path in fresh:
-                found.extend(schema.diagnostics(document, schema.describe_at(data, "spec", path)))
+                found.extend(schema.diagnostics(document, schema.describe(data, "spec", path)))
         filled = with_data(self.anatomy, data)
         if not found:
             found.extend(process_problems(filled.document, ()))
@@ -224,7 +224,7 @@ def as_first_case(anatomy: Anatomy, backends: Backends) -> Anatomy | None:
         except templates.TemplateError:
             return None
         data = substitution.replaced(data, path, value)
-        if template_form.is_template(value) or schema.describe_at(data, "spec", path):
+        if template_form.is_template(value) or schema.describe(data, "spec", path):
             return None
     return with_data(anatomy, data)
 
