@@ -1,5 +1,6 @@
 """Audit: facts of a case are changed in one respect, and the expectations that held must not hold. Pure."""
 
+import functools
 import shlex
 import time
 from collections import Counter
@@ -14,7 +15,6 @@ from runner.core.diagnostics import Diagnostic, Position
 from runner.core.expectation import Judgement, Mutant, Status, StepFacts
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.observation import Observation
-from runner.core.protocol import Json
 from runner.core.results import CaseResult
 from runner.judge.evidence import ANOTHER_FORM, carried_out, judge_expectation
 from runner.judge.verdicts import facts_of, with_code
@@ -92,41 +92,30 @@ def audit(tried: Sequence[tuple[Case, Sequence[Trial]]]) -> Audit:
     """Sum up the trials of cases."""
     excused: list[tuple[Trial, WrittenReason]] = []
     survivors: list[Trial] = []
+    # each reason whose mutant was tried here: others may apply on another machine. For every comparison NOTHING_DIFFERS is tried implicitly
+    reasons: dict[WrittenReason, None] = {}
     for case, trials in tried:
         for trial in trials:
+            named = [
+                reason
+                for reason in case.survivors
+                if (reason.expectation, reason.mutant) == (trial.kind, trial.mutant) and reason.leaf in (None, trial.leaf)
+            ]
+            implicit = [reason for reason in case.survivors if reason.mutant == NOTHING_DIFFERS and trial.kind == "close"]
+            reasons |= dict.fromkeys([*named, *implicit])
             if trial.fate is Fate.SURVIVED:
-                reason = next((reason for reason in case.survivors if _is_for(reason, trial)), None)
-                if reason is None:
-                    survivors.append(trial)
+                if named:
+                    excused.append((trial, named[0]))
                 else:
-                    excused.append((trial, reason))
+                    survivors.append(trial)
     used = {reason for _, reason in excused}
     return Audit(
         cases=len(tried),
         trials=tuple(trial for _, trials in tried for trial in trials),
         excused=tuple(excused),
         survivors=tuple(survivors),
-        stale=tuple(reason for reason in _tried_reasons(tried) if reason not in used),
+        stale=tuple(reason for reason in reasons if reason not in used),
     )
-
-
-def _tried_reasons(tried: Iterable[tuple[Case, Sequence[Trial]]]) -> Iterator[WrittenReason]:
-    """Yield each reason whose mutant was tried here, once. Other reasons may apply on another machine."""
-    seen: set[WrittenReason] = set()
-    for case, trials in tried:
-        for reason in case.survivors:
-            if reason not in seen and any(_is_for(reason, trial) or _is_of_comparison(reason, trial) for trial in trials):
-                seen.add(reason)
-                yield reason
-
-
-def _is_for(reason: WrittenReason, trial: Trial) -> bool:
-    return (reason.expectation, reason.mutant) == (trial.kind, trial.mutant) and reason.leaf in (None, trial.leaf)
-
-
-def _is_of_comparison(reason: WrittenReason, trial: Trial) -> bool:
-    """Whether the reason is for the mutant ``NOTHING_DIFFERS``, which is tried implicitly for every comparison."""
-    return reason.mutant == NOTHING_DIFFERS and trial.kind == "close"
 
 
 def try_case(case: Case, here: Surroundings, observation: Observation, code: Callable[[int, int], str]) -> list[Trial]:
@@ -137,7 +126,13 @@ def try_case(case: Case, here: Surroundings, observation: Observation, code: Cal
             break
         for index, expected in enumerate(known.step.expectations if known.step.runs(here) else ()):
             trials.extend(_try_expectation(case, expected, facts_of(index, known), here))
-    return [*trials, *_empty_comparison(case, trials)]
+    # a case in which no mutant of a comparison can be made, and that has no other claim
+    compared = [trial for trial in trials if trial.kind == "close"]
+    if compared and all(trial.fate is Fate.NOT_APPLICABLE for trial in trials if trial.kind != OF_EVERY_STEP):
+        why = ", ".join(dict.fromkeys(trial.observed for trial in compared))
+        observed = f"no stand-in could differ ({why}): claim shape, strides or calls as well"
+        trials.append(replace(compared[0], mutant=NOTHING_DIFFERS, where="", fate=Fate.SURVIVED, observed=observed))
+    return trials
 
 
 def _try_expectation(case: Case, expected: Expected, facts: StepFacts, here: Surroundings) -> Iterator[Trial]:
@@ -148,13 +143,25 @@ def _try_expectation(case: Case, expected: Expected, facts: StepFacts, here: Sur
     held = {judgement.leaf for judgement in judge_expectation(expected, facts, here) if judgement.status is Status.HELD}
     if not held:
         return
+    trial = functools.partial(Trial, case_id=case.id, spec=case.spec, kind=expected.kind)
     try:
         for mutant in _in_time(expected.check.mutants(facts, here)):
-            if mutant.leaf in held:
-                yield _trial(case, expected, mutant, *_judged(expected, mutant, here))
+            if mutant.leaf not in held:
+                continue
+            fate, observed = Fate.NOT_APPLICABLE, mutant.why_not
+            if mutant.facts is not None:
+                judgements = judge_expectation(expected, mutant.facts, here)
+                # the failure of one leaf may be reported for the whole expectation
+                fate, observed = Fate.KILLED, ""
+                if (judged := next((one for one in judgements if one.leaf == mutant.leaf), None)) is not None:
+                    fate = Fate.SURVIVED if judged.status in (Status.HELD, Status.NOT_APPLICABLE) else Fate.KILLED
+                    observed = judged.observed
+            position = expected.place(mutant.leaf)
+            yield trial(leaf=mutant.leaf, position=position, mutant=mutant.name, where=mutant.where, fate=fate, observed=observed)
     except (PatternTooSlow, *ANOTHER_FORM) as error:
         # untrusted facts: the expectation may pass for facts of another form
-        yield _trial(case, expected, Mutant(name="any", facts=None), Fate.NOT_APPLICABLE, f"{type(error).__name__}: {error}")
+        why = f"{type(error).__name__}: {error}"
+        yield trial(leaf="", position=expected.place(""), mutant="any", where="", fate=Fate.NOT_APPLICABLE, observed=why)
 
 
 def _in_time(mutants: Iterable[Mutant]) -> Iterator[Mutant]:
@@ -163,48 +170,6 @@ def _in_time(mutants: Iterable[Mutant]) -> Iterator[Mutant]:
         yield mutant
         if time.monotonic() - begun > _SECONDS:
             raise PatternTooSlow(_SECONDS)
-
-
-def _judged(expected: Expected, mutant: Mutant, here: Surroundings) -> tuple[Fate, str]:
-    if mutant.facts is None:
-        return Fate.NOT_APPLICABLE, mutant.why_not
-    found = next((one for one in judge_expectation(expected, mutant.facts, here) if one.leaf == mutant.leaf), None)
-    if found is None:
-        # the failure of one leaf may be reported for the whole expectation
-        return Fate.KILLED, ""
-    return (Fate.SURVIVED if found.status in _STILL_WELL else Fate.KILLED), found.observed
-
-
-_STILL_WELL = (Status.HELD, Status.NOT_APPLICABLE)
-
-
-def _trial(case: Case, expected: Expected, mutant: Mutant, fate: Fate, observed: str) -> Trial:
-    return Trial(
-        case_id=case.id,
-        spec=case.spec,
-        kind=expected.kind,
-        leaf=mutant.leaf,
-        position=expected.place(mutant.leaf),
-        mutant=mutant.name,
-        where=mutant.where,
-        fate=fate,
-        observed=observed,
-    )
-
-
-def _empty_comparison(case: Case, trials: Sequence[Trial]) -> Iterator[Trial]:
-    """Yield a survivor for a case in which no mutant of a comparison can be made, and that has no other claim."""
-    compared = [trial for trial in trials if trial.kind == "close"]
-    if not compared or any(trial.fate is not Fate.NOT_APPLICABLE for trial in trials if trial.kind != OF_EVERY_STEP):
-        return
-    why = ", ".join(dict.fromkeys(trial.observed for trial in compared))
-    yield replace(
-        compared[0],
-        mutant=NOTHING_DIFFERS,
-        where="",
-        fate=Fate.SURVIVED,
-        observed=f"no stand-in could differ ({why}): claim shape, strides or calls as well",
-    )
 
 
 # -- controls -------------------------------------------------------------------------------------------------------
@@ -247,64 +212,26 @@ def judge_control(case: Case, result: CaseResult) -> ControlResult:
         words += f", but not {', '.join(missing)}"
     if not fails:
         words += f" ({result.outcome.label}{': ' + result.reason if result.reason else ''})"
-    patch = _in_words(case.control.patch)
+    patch = ", ".join(f"{section} {name} = {value!r}" for section, options in case.control.patch.items() for name, value in options.items())
     return ControlResult(case_id=case.id, position=case.control.position, patch=patch, failed_as_it_must=fails, words=words)
-
-
-def _in_words(patch: Mapping[str, Mapping[str, Json]]) -> str:
-    return ", ".join(f"{section} {name} = {value!r}" for section, options in patch.items() for name, value in options.items())
 
 
 def lines(found: Audit, controls: Sequence[ControlResult]) -> Iterator[str]:
     """Yield a line for each survivor, each stale reason, each control, and the score."""
-    for trials in _by_expectation(found.survivors):
-        yield f"{_what(trials[0])}: still passes with {_mutants(trials)}{_cases(trials)}"
+    for text, _ in _by_expectation(found.survivors, "still passes with"):
+        yield text
     for reason in found.stale:
-        yield str(_stale(reason))
-    for trials in _by_expectation([trial for trial, _ in found.excused]):
-        reasons = dict.fromkeys(reason.reason for trial, reason in found.excused if trial in trials)
-        yield f"{_what(trials[0])}: may pass with {_mutants(trials)}{_cases(trials)}: {'; '.join(reasons)}"
+        leaf = f" {reason.leaf}" if reason.leaf else ""
+        message = f"{reason.expectation}{leaf} fails with '{reason.mutant}', or the mutant is not applicable: the reason is stale"
+        yield str(Diagnostic(position=reason.position, message=message, hint="remove it"))
+    for text, trials in _by_expectation([trial for trial, _ in found.excused], "may pass with"):
+        yield f"{text}: {'; '.join(dict.fromkeys(reason.reason for trial, reason in found.excused if trial in trials))}"
     for control in controls:
         word = "fails as it must" if control.failed_as_it_must else "does not fail as it must"
         yield f"{control.position}: control {word} with {control.patch}: {control.words}  {shlex.quote(control.case_id)}"
-    yield from _not_applicable(found.trials)
-    yield _score(found, controls)
-
-
-def _by_expectation(trials: Sequence[Trial]) -> list[list[Trial]]:
-    """Return the trials grouped by line of the spec: the cases of a line differ only in backend and matrix point."""
-    found: dict[tuple[Position, str, str], list[Trial]] = {}
-    for trial in trials:
-        found.setdefault((trial.position, trial.kind, trial.leaf), []).append(trial)
-    return list(found.values())
-
-
-def _what(trial: Trial) -> str:
-    return f"{trial.position}: {trial.kind}{' ' + trial.leaf if trial.leaf else ''}"
-
-
-def _mutants(trials: Sequence[Trial]) -> str:
-    return "; ".join(dict.fromkeys(f"{trial.mutant}{' of ' + trial.where if trial.where else ''} ({trial.observed})" for trial in trials))
-
-
-def _cases(trials: Sequence[Trial]) -> str:
-    cases = list(dict.fromkeys(trial.case_id for trial in trials))
-    return f"  {shlex.quote(cases[0])}" + (f" and {len(cases) - 1} more" if len(cases) > 1 else "")
-
-
-def _stale(reason: WrittenReason) -> Diagnostic:
-    leaf = f" {reason.leaf}" if reason.leaf else ""
-    message = f"{reason.expectation}{leaf} fails with '{reason.mutant}', or the mutant is not applicable: the reason is stale"
-    return Diagnostic(position=reason.position, message=message, hint="remove it")
-
-
-def _not_applicable(trials: Sequence[Trial]) -> Iterator[str]:
-    counted = Counter((trial.kind, trial.mutant, trial.observed) for trial in trials if trial.fate is Fate.NOT_APPLICABLE)
+    counted = Counter((trial.kind, trial.mutant, trial.observed) for trial in found.trials if trial.fate is Fate.NOT_APPLICABLE)
     for (kind, mutant, why), count in sorted(counted.items()):
         yield f"not applicable: {count} x {kind}, {mutant}: {why}"
-
-
-def _score(found: Audit, controls: Sequence[ControlResult]) -> str:
     parts = [f"{found.killed} of {found.applicable} mutants refused by {found.expectations} expectations of {found.cases} cases"]
     parts.append(f"{len(found.survivors)} survived")
     if found.excused:
@@ -314,7 +241,19 @@ def _score(found: Audit, controls: Sequence[ControlResult]) -> str:
     if controls:
         parts.append(f"{sum(control.failed_as_it_must for control in controls)} of {len(controls)} controls failed as they must")
     share = f"{found.killed / found.applicable:.1%}" if found.applicable else "none"
-    return f"score {share}: {', '.join(parts)}"
+    yield f"score {share}: {', '.join(parts)}"
+
+
+def _by_expectation(trials: Sequence[Trial], what: str) -> Iterator[tuple[str, list[Trial]]]:
+    """Yield a line for the trials of each line of the spec, whose cases differ only in backend and matrix point, and these trials."""
+    groups: dict[tuple[Position, str, str], list[Trial]] = {}
+    for trial in trials:
+        groups.setdefault((trial.position, trial.kind, trial.leaf), []).append(trial)
+    for (position, kind, leaf), group in groups.items():
+        mutants = dict.fromkeys(f"{trial.mutant}{' of ' + trial.where if trial.where else ''} ({trial.observed})" for trial in group)
+        cases = list(dict.fromkeys(trial.case_id for trial in group))
+        more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
+        yield f"{position}: {kind}{' ' + leaf if leaf else ''}: {what} {'; '.join(mutants)}  {shlex.quote(cases[0])}{more}", group
 
 
 def as_json(found: Audit, controls: Sequence[ControlResult]) -> Mapping[str, Any]:

@@ -1,15 +1,14 @@
 """The verdicts of a case: each expectation of each step is judged by the facts of that step."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from runner.core.case import Case, Expected, Step
 from runner.core.conditions import Surroundings, asks_for_code, holds
-from runner.core.diagnostics import Position
 from runner.core.expectation import Judgement, Status, StepFacts
 from runner.core.matching.generated_code import code_of, joined
 from runner.core.matching.time_limit import PatternTooSlow
-from runner.core.observation import ObservedStep, Raised, Repetition, ServiceReport
+from runner.core.observation import ObservedStep, ServiceReport
 from runner.core.protocol import decode
 from runner.core.results import Verdict
 from runner.judge.endings import folded
@@ -49,17 +48,6 @@ def is_active(known: CarriedOut) -> bool:
     return bool(observed.entered or observed.graphs or observed.executed or observed.executed_others or observed.code_pieces or counted)
 
 
-def without_hollow(judged: Sequence[Judgement]) -> list[Judgement]:
-    """Return the judgements of a step of a case without any activity: a 0 that nothing else stands beside is an ERROR."""
-    if any(one.status is Status.HELD and not one.is_absence for one in judged):
-        return list(judged)
-    return [replace(one, status=Status.ERROR, observed=NOTHING) if _is_hollow(one) else one for one in judged]
-
-
-def _is_hollow(one: Judgement) -> bool:
-    return one.status is Status.HELD and one.is_absence
-
-
 def problem_of_repetitions(expected: Expected, index: int, known: CarriedOut, here: Surroundings) -> Judgement | None:
     """Return the judgement of the first repetition that does not hold, or of missing ones; None where each holds, or none is judged."""
     check, step = expected.check, known.step
@@ -69,83 +57,56 @@ def problem_of_repetitions(expected: Expected, index: int, known: CarriedOut, he
         return None
     entries = known.observed.repetitions.get(str(index), ())
     for entry in entries:
-        judged = _judged_repetition(expected, entry, known, here)
-        if judged.status is not Status.HELD:
-            return _named(judged, entry.first, step.repeat)
+        if entry.measured is None:
+            judgements = [Judgement.error(entry.why_not)]
+        else:
+            try:
+                judgements = judge_expectation(expected, replace(known.facts, measured=decode(entry.measured)), here)
+            except ANOTHER_FORM as error:
+                judgements = [nonsense(error)]
+        problem = next((judgement for judgement in judgements if judgement.status is not Status.HELD), None)
+        if problem is not None:
+            number = f"repetition {entry.first + 1} of {step.repeat}: {problem.expected}".removesuffix(": ")
+            return replace(problem, expected=number)
     count = sum(entry.times for entry in entries)
     if count != step.repeat - 1:
         return Judgement.error(f"{count + 1} of {step.repeat} repetitions were measured", expected=f"{check.of} close to {check.to}")
     return None
 
 
-def _judged_repetition(expected: Expected, entry: Repetition, known: CarriedOut, here: Surroundings) -> Judgement:
-    if entry.measured is None:
-        return Judgement.error(entry.why_not)
-    try:
-        facts = replace(known.facts, measured=decode(entry.measured))
-    except ANOTHER_FORM as error:
-        return nonsense(error)
-    found = judge_expectation(expected, facts, here)
-    return next((one for one in found if one.status is not Status.HELD), found[0])
-
-
-def _named(judged: Judgement, number: int, count: int) -> Judgement:
-    return replace(judged, expected=f"repetition {number + 1} of {count}: {judged.expected}".removesuffix(": "))
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """Look-ups and writes that torch's remote caches counted, and how many of them raised."""
-
-    gets: int = 0
-    sets: int = 0
-    raised: int = 0
-
-    def __add__(self, other: "Counted") -> "Counted":
-        return Counted(self.gets + other.gets, self.sets + other.sets, self.raised + other.raised)
-
-
-def counted_by_torch(steps: Sequence[Step], facts: Sequence[ObservedStep]) -> Counted:
-    """Return torch's counts for a whole case: they accumulate from step to step, and ``clear_counters`` sets them to zero."""
-    total = current = Counted()
-    for step, known in zip(steps, facts, strict=False):
-        if parsed(step).clears_counters:
-            total += current
-        current = _of_step(known.remote or {})
-    return total + current
-
-
-def _of_step(remote: Mapping[str, Mapping[str, int]]) -> Counted:
-    caches = remote.values()
+def _counted(known: ObservedStep) -> tuple[int, int, int]:
+    """Return the look-ups and writes that torch's remote caches counted until the end of a step, and how many of them raised."""
+    caches = (known.remote or {}).values()
     gets = sum(cache.get("hit", 0) + cache.get("miss", 0) for cache in caches)
-    return Counted(gets, sum(cache.get("put", 0) for cache in caches), sum(cache.get("exception", 0) for cache in caches))
-
-
-def _while_compiling(steps: Sequence[Step], facts: Sequence[ObservedStep]) -> bool:
-    """Whether a count changed in a step that compiled, or looked up a graph. True if no step did so: the spec compiles nothing then."""
-    before = Counted()
-    for step, known in zip(steps, facts, strict=False):
-        now = _of_step(known.remote or {})
-        if now != before and not parsed(step).clears_counters and (known.entered or known.graphs):
-            return True
-        before = now
-    return not any(known.entered or known.graphs for known in facts)
+    return gets, sum(cache.get("put", 0) for cache in caches), sum(cache.get("exception", 0) for cache in caches)
 
 
 def problem_of_traffic(service: ServiceReport, steps: Sequence[Step], facts: Sequence[ObservedStep]) -> str:
     """Return why torch is not proven to have caused the traffic of a case with a service; empty if it is."""
     gets, sets = service.answered.get("GET", 0), service.answered.get("SET", 0)
-    torch = counted_by_torch(steps, facts)
+    # torch's counts accumulate from step to step, and ``clear_counters`` sets them to zero
+    torch_gets = torch_sets = torch_raised = 0
+    while_compiling = not any(known.entered or known.graphs for known in facts)  # a spec that compiles nothing
+    before = (0, 0, 0)
+    for step, known in zip(steps, facts, strict=False):
+        counted, clears = _counted(known), parsed(step).clears_counters
+        if not clears and counted != before and (known.entered or known.graphs):
+            while_compiling = True
+        since = (0, 0, 0) if clears else before
+        torch_gets, torch_sets, torch_raised = (
+            total + now - earlier for total, now, earlier in zip((torch_gets, torch_sets, torch_raised), counted, since, strict=True)
+        )
+        before = counted
     if not gets + sets:
         others = f" (another client of the case sent {service.foreign})" if service.foreign else ""
         return f"the case uses {service.name}, but torch sent it no request{others}"
     # a child process has its own counts, which are unknown here
-    most = float("inf") if any(traits_of(step).children for step in steps) else torch.raised
-    agrees = 0 <= gets - torch.gets <= most and 0 <= sets - torch.sets <= most
-    if agrees and torch.gets + torch.sets > 0:
-        return "" if _while_compiling(steps, facts) else f"torch's remote caches used {service.name} in no step that compiled anything"
+    most = float("inf") if any(traits_of(step).children for step in steps) else torch_raised
+    agrees = 0 <= gets - torch_gets <= most and 0 <= sets - torch_sets <= most
+    if agrees and torch_gets + torch_sets > 0:
+        return "" if while_compiling else f"torch's remote caches used {service.name} in no step that compiled anything"
     return (
-        f"{service.name} answered {gets} look-ups and {sets} writes, and torch's remote caches counted {torch.gets} and {torch.sets}: "
+        f"{service.name} answered {gets} look-ups and {sets} writes, and torch's remote caches counted {torch_gets} and {torch_sets}: "
         "another client used it, or torch's did not reach it"
     )
 
@@ -156,58 +117,38 @@ def verdicts_of(case: Case, here: Surroundings, steps: Sequence[CarriedOut]) -> 
     effects: list[Verdict] = []
     active = any(map(is_active, steps))
     for known in steps:
-        if known.facts.raised is not None and not expects_raise(known.step, here):
-            return [*verdicts, *effects, _unexpected(known.step, known.facts.raised)]
-        verdicts.extend(_step_verdicts(known, here, active))
-        effects.extend(_effects_verdicts(case, known, here))
+        step, raised = known.step, known.facts.raised
+        if raised is not None and not expects_raise(step, here):
+            observed = f"{raised.type} in phase '{raised.phase}': {headline(raised.message)}".rstrip(": ")
+            common = {"expected": "no exception", "observed": observed, "detail": folded(raised.traceback)}
+            return [*verdicts, *effects, Verdict(kind="raised", status=Status.FAILED, position=step.position, **common)]
+        runs = step.runs(here)
+        judged = [
+            (expected, judgement)
+            for index, expected in enumerate(step.expectations)
+            for judgement in (_judged(expected, index, known, here) if runs else [Judgement.not_applicable()])
+        ]
+        held = [judgement for _, judgement in judged if judgement.status is Status.HELD]
+        # in a case without any activity a 0 that nothing else stands beside is an ERROR
+        is_hollow = not active and all(judgement.is_absence for judgement in held)
+        for expected, judgement in judged:
+            if is_hollow and judgement.status is Status.HELD:
+                judgement = replace(judgement, status=Status.ERROR, observed=NOTHING)
+            verdicts.append(Verdict.of(judgement, kind=expected.kind, position=expected.place(judgement.leaf)))
+        # a call that raised has no verdict of side effects
+        if runs and raised is None and needs_eager(case) and (rule := side_effects.of_step(step, case.steps, here)) is not None:
+            try:
+                judgement = rule.judge(known.observed.effects)
+            except ANOTHER_FORM as error:
+                judgement = nonsense(error)
+            effects.append(Verdict.of(judgement, kind=side_effects.KIND, position=step.position))
     if len(steps) < len(case.steps):
-        return [*verdicts, _error(case.steps[len(steps)].position, f"step {len(steps) + 1} was not carried out")]
-    if not any(verdict.status is not Status.NOT_APPLICABLE for verdict in verdicts):
-        return [*verdicts, *effects, _error(case.position, "no expectation applies here: the case claims nothing")]
+        missing, observed = case.steps[len(steps)].position, f"step {len(steps) + 1} was not carried out"
+        return [*verdicts, Verdict(kind="error", status=Status.ERROR, position=missing, observed=observed)]
+    if all(verdict.status is Status.NOT_APPLICABLE for verdict in verdicts):
+        observed = "no expectation applies here: the case claims nothing"
+        return [*verdicts, *effects, Verdict(kind="error", status=Status.ERROR, position=case.position, observed=observed)]
     return [*verdicts, *effects]
-
-
-def _error(position: Position, observed: str) -> Verdict:
-    return Verdict(kind="error", status=Status.ERROR, position=position, observed=observed)
-
-
-def _effects_verdicts(case: Case, known: CarriedOut, here: Surroundings) -> list[Verdict]:
-    """Judge the side effects of a call; a call that raised has no verdict."""
-    step = known.step
-    wanted = side_effects.of_step(step, case.steps, here) if _compares_effects(case, known, here) else None
-    if wanted is None:
-        return []
-    try:
-        judgement = wanted.judge(known.observed.effects)
-    except ANOTHER_FORM as error:
-        judgement = nonsense(error)
-    return [Verdict.of(judgement, kind=side_effects.KIND, position=step.position)]
-
-
-def _compares_effects(case: Case, known: CarriedOut, here: Surroundings) -> bool:
-    return needs_eager(case) and known.facts.raised is None and known.step.runs(here)
-
-
-def _unexpected(step: Step, raised: Raised) -> Verdict:
-    observed = f"{raised.type} in phase '{raised.phase}': {headline(raised.message)}".rstrip(": ")
-    return Verdict(
-        kind="raised",
-        status=Status.FAILED,
-        position=step.position,
-        expected="no exception",
-        observed=observed,
-        detail=folded(raised.traceback),
-    )
-
-
-def _step_verdicts(known: CarriedOut, here: Surroundings, active: bool) -> Iterator[Verdict]:
-    found: list[tuple[Expected, Judgement]] = []
-    for index, expected in enumerate(known.step.expectations):
-        judged = _judged(expected, index, known, here) if known.step.runs(here) else [Judgement.not_applicable()]
-        found.extend((expected, judgement) for judgement in judged)
-    shown = [judgement for _, judgement in found]
-    for (expected, _), judgement in zip(found, shown if active else without_hollow(shown), strict=True):
-        yield Verdict.of(judgement, kind=expected.kind, position=expected.place(judgement.leaf))
 
 
 def facts_of(index: int, known: CarriedOut) -> StepFacts:

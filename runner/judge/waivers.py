@@ -22,9 +22,11 @@ several waivers apply, the first in the order of the files counts.
 import bisect
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from typing import NamedTuple
 
 from runner.core.case import Case
 from runner.core.conditions import Surroundings, holds
@@ -34,7 +36,7 @@ from runner.core.globs import glob
 from runner.core.matching.patterns import search
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.outcomes import PASSED, WAIVABLE, Outcome
-from runner.core.results import AppliedWaiver, CaseResult, Verdict, WaiverEffect
+from runner.core.results import AppliedWaiver, CaseResult, WaiverEffect
 from runner.language.read.document import Document
 from runner.language.waivers import Signature, Waiver, WaiverFiles
 from runner.vocabulary.steps import is_partial
@@ -61,8 +63,7 @@ class Waivers:
         return [waiver for waiver in self.files.waivers if _glob(waiver.cases).fullmatch(case_id) and holds(waiver.when, here)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(NamedTuple):
     """One failure of a case, as signatures see it."""
 
     type: str
@@ -71,9 +72,7 @@ class Failure:
     """Where it happened; empty for a failed expectation."""
 
 
-@functools.cache
-def _glob(pattern: str) -> re.Pattern[str]:
-    return glob(pattern)
+_glob = functools.cache(glob)
 
 
 def warnings(waivers: Waivers, ids: Sequence[str]) -> Iterator[str]:
@@ -116,16 +115,42 @@ def apply(judged: CaseResult, case: Case, here: Surroundings, waivers: Waivers) 
         return judged
     failures = failures_of(judged)
     passed = judged.outcome in PASSED
-    passing = WaiverEffect.PART_PASSED if any(map(is_partial, case.steps)) else WaiverEffect.PASSED
-    effects = (passing if passed and not waivers.is_expired(waiver) else _effect(waiver, failures, waivers) for waiver in candidates)
-    notes = tuple(_note(waiver, effect) for waiver, effect in zip(candidates, effects, strict=True))
+    notes = []
+    for waiver in candidates:
+        effect = WaiverEffect.OTHER_FAILURE
+        if waivers.is_expired(waiver):
+            effect = WaiverEffect.EXPIRED
+        elif passed:
+            effect = WaiverEffect.PART_PASSED if any(map(is_partial, case.steps)) else WaiverEffect.PASSED
+        else:
+            try:
+                if failures and all(any(_names(signature, failure) for signature in waiver.failures) for failure in failures):
+                    effect = WaiverEffect.MATCHED
+            except PatternTooSlow:
+                effect = WaiverEffect.TOO_SLOW
+        notes.append(
+            AppliedWaiver(
+                effect=effect,
+                cases=waiver.cases,
+                position=waiver.position,
+                reason=waiver.reason,
+                issue=waiver.issue,
+                until=waiver.until.isoformat(),
+            )
+        )
+    judged = replace(judged, waivers=tuple(notes))
     if passed:
-        return _passed(replace(judged, waivers=notes))
+        unexpected = [note for note in notes if note.effect is WaiverEffect.PASSED]
+        if not unexpected:
+            return judged
+        places = " and ".join(f"{note.position} ({note.issue})" for note in unexpected)
+        reason = f"passed, though waived: remove {'the waiver' if len(unexpected) == 1 else 'the waivers'} at {places}, or narrow the glob"
+        return replace(judged, outcome=Outcome.XPASS, reason=reason, level="", failure_type="xpass", position=unexpected[0].position)
     matched = next((note for note in notes if note.effect is WaiverEffect.MATCHED), None)
     if matched is not None:
-        return replace(judged, outcome=Outcome.XFAIL, reason=f"{matched.reason} ({matched.issue})", waivers=notes)
+        return replace(judged, outcome=Outcome.XFAIL, reason=f"{matched.reason} ({matched.issue})")
     remarks = "; ".join(f"the waiver at {note.position} {_REMARKS[note.effect].format(until=note.until)}" for note in notes)
-    return replace(judged, reason=f"{judged.reason}; {remarks}", waivers=notes)
+    return replace(judged, reason=f"{judged.reason}; {remarks}")
 
 
 _REMARKS = {
@@ -135,27 +160,7 @@ _REMARKS = {
 }
 
 
-def _passed(judged: CaseResult) -> CaseResult:
-    unexpected = [note for note in judged.waivers if note.effect is WaiverEffect.PASSED]
-    if not unexpected:
-        return judged
-    places = " and ".join(f"{note.position} ({note.issue})" for note in unexpected)
-    waiver = "the waiver" if len(unexpected) == 1 else "the waivers"
-    reason = f"passed, though waived: remove {waiver} at {places}, or narrow the glob"
-    return replace(judged, outcome=Outcome.XPASS, reason=reason, level="", failure_type="xpass", position=unexpected[0].position)
-
-
-def _effect(waiver: Waiver, failures: Sequence[Failure], waivers: Waivers) -> WaiverEffect:
-    if waivers.is_expired(waiver):
-        return WaiverEffect.EXPIRED
-    try:
-        known = bool(failures) and all(any(_has(signature, failure) for signature in waiver.failures) for failure in failures)
-    except PatternTooSlow:
-        return WaiverEffect.TOO_SLOW
-    return WaiverEffect.MATCHED if known else WaiverEffect.OTHER_FAILURE
-
-
-def _has(signature: Signature, failure: Failure) -> bool:
+def _names(signature: Signature, failure: Failure) -> bool:
     if signature.type != failure.type or (signature.phases and failure.phase not in signature.phases):
         return False
     return search(signature.match, failure.message) is not None
@@ -165,82 +170,53 @@ def failures_of(judged: CaseResult) -> list[Failure]:
     """Return every failure of a result. After an exception, a failed proof is no failure of its own."""
     failed = [verdict for verdict in judged.verdicts if verdict.status in (Status.FAILED, Status.ERROR)]
     raised = any(verdict.kind == "raised" for verdict in failed)
-    counted = [verdict for verdict in failed if not (raised and verdict.kind == "proof")]
-    return [Failure(type=_type(verdict), message=verdict.message, phase=judged.phase or _phase(verdict)) for verdict in counted]
+    failures = []
+    for verdict in failed:
+        if not (raised and verdict.kind == "proof"):
+            # the runner writes the phase of an exception behind the type, and the worker's words follow
+            phase = _RAISED_IN.match(verdict.observed) if verdict.kind == "raised" else None
+            kind = "fell-back" if verdict.kind == "proof" else verdict.kind
+            failures.append(Failure(type=kind, message=verdict.message, phase=judged.phase or (phase[1] if phase else "")))
+    return failures
 
 
 _RAISED_IN = re.compile(r"\S+ in phase '([^']*)'")
 
 
-def _phase(verdict: Verdict) -> str:
-    """Return the phase of an exception: the runner writes it behind the type, and the worker's words follow."""
-    found = _RAISED_IN.match(verdict.observed) if verdict.kind == "raised" else None
-    return found[1] if found else ""
-
-
-def _type(verdict: Verdict) -> str:
-    return "fell-back" if verdict.kind == "proof" else verdict.kind
-
-
-def _note(waiver: Waiver, effect: WaiverEffect) -> AppliedWaiver:
-    return AppliedWaiver(
-        effect=effect,
-        cases=waiver.cases,
-        position=waiver.position,
-        reason=waiver.reason,
-        issue=waiver.issue,
-        until=waiver.until.isoformat(),
-    )
-
-
 # -- void waivers -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VoidWaiver:
-    """A waiver to remove, and why."""
-
-    waiver: Waiver
-    why: str
-
-
-def void_waivers(waivers: Waivers, results: Iterable[CaseResult], ids: Sequence[str] | None = None) -> Iterator[VoidWaiver]:
-    """Yield the waivers to remove. ``ids`` are all cases that were read; None where they are not known.
+def void_waivers(waivers: Waivers, results: Iterable[CaseResult], ids: Sequence[str] | None = None) -> Iterator[tuple[Waiver, str]]:
+    """Yield the waivers to remove, and why. ``ids`` are all cases that were read; None where they are not known.
 
     A shipped waiver is not compared with ``ids``, because the run may have read other specs.
     """
-    effects = _effects(results)
+    # for the place of each waiver, how many cases passed in spite of it, and how many failed in any way
+    passed: Counter[Position] = Counter()
+    failed: Counter[Position] = Counter()
+    for result in results:
+        for note in result.waivers:
+            if note.effect is WaiverEffect.PASSED and result.outcome is not Outcome.FLAKY:
+                passed[note.position] += 1
+            elif note.effect not in (WaiverEffect.EXPIRED, WaiverEffect.PART_PASSED):
+                failed[note.position] += 1
     ids = None if ids is None else sorted(ids)
     for waiver in waivers.files.waivers:
-        passed, matched = effects.get(waiver.position, (0, 0))
         if waivers.is_expired(waiver):
-            yield VoidWaiver(waiver=waiver, why=f"ended on {waiver.until}")
-        elif passed and not matched:
-            yield VoidWaiver(waiver=waiver, why=f"{passed} of its cases passed, and no failure matched")
+            yield waiver, f"ended on {waiver.until}"
+        elif passed[waiver.position] and not failed[waiver.position]:
+            yield waiver, f"{passed[waiver.position]} of its cases passed, and no failure matched"
         elif ids is not None and waiver.position.file in waivers.files.given and not _has_case(waiver, ids):
-            yield VoidWaiver(waiver=waiver, why=f"is for none of the {len(ids)} cases")
+            yield waiver, f"is for none of the {len(ids)} cases"
 
 
-def _effects(results: Iterable[CaseResult]) -> Mapping[Position, tuple[int, int]]:
-    """Return for the place of each waiver how many cases passed in spite of it, and how many failed in any way."""
-    counts: dict[Position, tuple[int, int]] = {}
-    for result in results:
-        for one in result.waivers:
-            passed, failed = counts.get(one.position, (0, 0))
-            if one.effect is WaiverEffect.PASSED and result.outcome is not Outcome.FLAKY:
-                counts[one.position] = (passed + 1, failed)
-            elif one.effect not in (WaiverEffect.EXPIRED, WaiverEffect.PART_PASSED):
-                counts[one.position] = (passed, failed + 1)
-    return counts
-
-
-def patches(found: Sequence[VoidWaiver], documents: Iterable[Document]) -> Iterator[str]:
+def patches(void: Sequence[tuple[Waiver, str]], documents: Iterable[Document]) -> Iterator[str]:
     """Yield the unified diff for each file, or a line that says why a file cannot be changed as text."""
     from runner.language.waiver_text import removal_patch  # only where there is something to remove
 
+    positions = {waiver.position for waiver, _ in void}
     for document in documents:
-        lines = {one.waiver.position for one in found}
-        indices = [index for index, _ in enumerate(document.data["waivers"]) if document.position(("waivers", index)) in lines]
+        indices = [index for index, _ in enumerate(document.data["waivers"]) if document.position(("waivers", index)) in positions]
         if indices:
             try:
                 yield removal_patch(document, indices)
@@ -248,18 +224,16 @@ def patches(found: Sequence[VoidWaiver], documents: Iterable[Document]) -> Itera
                 yield f"{error}\n"
 
 
-def lines_of(found: Sequence[VoidWaiver], documents: Iterable[Document]) -> list[str]:
+def lines_of(void: Sequence[tuple[Waiver, str]], documents: Iterable[Document]) -> list[str]:
     """Return the waivers to remove with the reasons, and the patch; nothing where there is none."""
-    if not found:
+    if not void:
         return []
-    count = "1 waiver" if len(found) == 1 else f"{len(found)} waivers"
-    reasons = [f"  {one.waiver.position}: {one.why} ({one.waiver.issue})" for one in found]
-    diffs = [line for patch in patches(found, documents) for line in _shown(patch)]
+    count = "1 waiver" if len(void) == 1 else f"{len(void)} waivers"
     applied = "'waive RUN --remove' prints the patch for 'git apply', without waivers that are for no case"
-    return [f"\n{count} to remove ({applied}):", *reasons, *diffs]
-
-
-def _shown(patch: str) -> list[str]:
-    """Return the lines of a patch for a report. Its first two are commands to a CI system, so the file is named in other words."""
-    lines = patch.splitlines()
-    return [f"in {lines[0].partition('/')[2]}:", *lines[2:]] if lines[0].startswith("--- ") else lines
+    lines = [f"\n{count} to remove ({applied}):", *(f"  {waiver.position}: {why} ({waiver.issue})" for waiver, why in void)]
+    for patch in patches(void, documents):
+        diff = patch.splitlines()
+        if diff[0].startswith("--- "):  # the first two lines are commands to a CI system, so the file is named in other words
+            diff[:2] = [f"in {diff[0].partition('/')[2]}:"]
+        lines += diff
+    return lines

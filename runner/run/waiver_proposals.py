@@ -21,10 +21,10 @@ from runner.core.options import WaiveOptions
 from runner.core.outcomes import WAIVABLE, Outcome
 from runner.core.protocol import Json
 from runner.core.results import CaseResult
-from runner.judge.waivers import Failure, VoidWaiver, Waivers, failures_of, void_waivers
+from runner.judge.waivers import Failure, Waivers, failures_of, void_waivers
 from runner.language.read.document import Document
 from runner.language.waiver_text import FILL_IN, Draft
-from runner.language.waivers import load_waivers
+from runner.language.waivers import Waiver, load_waivers
 from runner.record.journal import JournalError, Run, read_run
 from runner.record.run_folder import JOURNAL, find_run
 from runner.run.machines_then import by_machine, surroundings_of_record
@@ -78,7 +78,7 @@ def proposals(options: WaiveOptions) -> Proposals:
     return propose(runs, issue=options.issue or FILL_IN, reason=options.reason, until=until, today=datetime.now(UTC).date())
 
 
-def to_remove(options: WaiveOptions) -> tuple[list[VoidWaiver], list[Document]]:
+def to_remove(options: WaiveOptions) -> tuple[list[tuple[Waiver, str]], list[Document]]:
     """Return the waivers that the runs show to be void, and the files that hold them as they are now."""
     runs = [_read(name) for name in options.targets]
     extra = dict.fromkeys([*options.waivers, *(path for run in runs for path in files_of(run.header, "waivers"))])

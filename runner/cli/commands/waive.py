@@ -35,8 +35,8 @@ def main(options: WaiveOptions) -> ExitCode:
 
 def _remove(options: WaiveOptions) -> ExitCode:
     void, documents = to_remove(options)
-    for waiver in void:
-        output.note(f"{waiver.waiver.position}: {waiver.why} ({waiver.waiver.issue})")
+    for waiver, why in void:
+        output.note(f"{waiver.position}: {why} ({waiver.issue})")
     for patch in patches(void, documents):
         output.raw(patch)
     output.note("no waiver is to be removed" if not void else f"{len(void)} to remove: pass the output to 'git apply' or 'patch -p1'")
