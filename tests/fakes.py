@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -21,8 +21,7 @@ from runner.core.events import Activity
 from runner.core.expectation import Judgement, StepFacts
 from runner.core.observation import Ending, Observation, ObservedStep, ServiceReport
 from runner.core.results import CaseResult
-from runner.execute.base import Execution, Executor, ExecutorSettings, Job
-from runner.execute.executors import EXECUTORS, LOCAL
+from runner.execute.base import Execution, ExecutorSettings, Job
 from runner.judge.evidence import Evidence, read_observation
 from runner.judge.judge import judge
 from runner.language.backends import Backend, Proof, load_backends
@@ -320,7 +319,7 @@ class FakeExecutor:
     def close(self) -> None:
         self.is_closed = True
 
-    def started(self, settings: ExecutorSettings) -> Executor:
+    def started(self, settings: ExecutorSettings) -> Self:
         """Take the settings of a run, as the factory of an executor does, and forget the run before."""
         self.settings, self.is_closed = settings, False
         self.jobs, self.rounds = [], []
@@ -330,5 +329,6 @@ class FakeExecutor:
 def use_executor(monkeypatch: pytest.MonkeyPatch, answer: Callable[[Job], Execution]) -> FakeExecutor:
     """Let runs of this process use a fake executor."""
     fake = FakeExecutor(answer)
-    monkeypatch.setitem(EXECUTORS, LOCAL, fake.started)
+    for module in ("pipeline", "machine_report"):
+        monkeypatch.setattr(f"runner.run.{module}.LocalExecutor", fake.started)
     return fake

@@ -1,26 +1,21 @@
-"""The interface between a run and its executor: jobs go in, executions come out, and both are plain data.
+"""What goes between a run and its executor (``local/executor.py``): jobs go in, executions come out, and both are plain data.
 
-``Executor`` is the protocol. Today's executor is ``local/``: workers on this machine. Another one (compile only, Ray, ssh) implements the
-same protocol and gets a row in ``EXECUTORS`` (``executors.py``); no stage changes. Jobs and executions can be written as JSON and read
-back, so they can be sent to another machine. They contain no closure and no absolute path: a job's ``folder`` is relative to the folder
-of the run, and its plan is data; the executor adds the paths of its own machine (``worker_plan.with_paths``).
+Jobs and executions can be written as JSON and read back, so they can be sent to another machine (``ray/``). They contain no closure and no
+absolute path: a job's ``folder`` is relative to the folder of the run, and its plan is data; the executor adds the paths of its own machine
+(``worker_plan.with_paths``).
 """
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, Self, TypeAlias
+from typing import Self
 
-from runner.core.events import Activity
 from runner.core.observation import Ending, ServiceReport
 from runner.core.protocol import Json
-from runner.plan.resources import Capacity, Environment, Needs
+from runner.plan.resources import Environment, Needs
 from runner.system.scratch import Space
-
-LOCAL = "local"
-"""The executor of a job that names no other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +41,6 @@ class Job:
     """The resources that it uses while it runs."""
     memory_limit: int | None = None
     """Bytes that its processes may use; None for no limit."""
-    executor: str = LOCAL
-    """The row of ``EXECUTORS`` that runs it."""
 
     def to_json(self) -> str:
         """Return the job as JSON."""
@@ -61,21 +54,15 @@ class Job:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Return the job that ``to_json`` wrote."""
-        found = json.loads(text)
-        environment = found.pop("environment")
-        return cls(
-            **{
-                **found,
-                "environment": Environment(variables=environment["variables"], kinds=frozenset(environment["kinds"])),
-                "questions": tuple(found["questions"]),
-                "services": tuple(found["services"]),
-                "needs": Needs(**found["needs"]),
-            }
-        )
-
-
-Fields: TypeAlias = Mapping[str, Json]
-"""The fields of an execution as JSON, without its job."""
+        fields = json.loads(text)
+        environment = fields["environment"]
+        changed = {
+            "environment": Environment(variables=environment["variables"], kinds=frozenset(environment["kinds"])),
+            "questions": tuple(fields["questions"]),
+            "services": tuple(fields["services"]),
+            "needs": Needs(**fields["needs"]),
+        }
+        return cls(**{**fields, **changed})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,31 +114,19 @@ class Execution:
     node: str = ""
     """The node of a fleet that ran it; empty for the runner's machine."""
 
-    def to_json(self) -> str:
-        """Return the execution as JSON."""
-        return json.dumps(dataclasses.asdict(self), default=sorted)
-
     @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Return the execution that ``to_json`` wrote."""
-        found = json.loads(text)
-        return cls.of_job(Job.from_json(json.dumps(found["job"])), found)
-
-    @classmethod
-    def of_job(cls, job: Job, found: Fields) -> Self:
-        """Return the execution of a job that is known already, of the fields that ``to_json`` wrote."""
-        return cls(
-            **{
-                **found,
-                "job": job,
-                "ending": Ending(**found["ending"]),
-                "warmup": Warmup(**found["warmup"]),
-                "files": tuple(found["files"]),
-                "gpus": tuple(found["gpus"]),
-                "services": tuple(ServiceReport(**report) for report in found["services"]),
-                "space": Space(**found["space"]) if found["space"] is not None else None,
-            }
-        )
+    def of_job(cls, job: Job, fields: Mapping[str, Json]) -> Self:
+        """Return the execution of a job, of its other fields as JSON has them."""
+        changed = {
+            "job": job,
+            "ending": Ending(**fields["ending"]),
+            "warmup": Warmup(**fields["warmup"]),
+            "files": tuple(fields["files"]),
+            "gpus": tuple(fields["gpus"]),
+            "services": tuple(ServiceReport(**report) for report in fields["services"]),
+            "space": Space(**fields["space"]) if fields["space"] is not None else None,
+        }
+        return cls(**{**fields, **changed})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,37 +147,5 @@ class ExecutorSettings:
     """The folder of the files that zygotes built while they warmed up; None for none."""
     zygotes: int = 1
     """How many environments may have a zygote with jobs: each zygote uses a core while it starts, and some 300 MB."""
-    keeps_zygotes: bool = False
-    """Whether zygotes without jobs stay while one starts. By default they end."""
     torch_root: str | None = None
     """The torch that the runner inspected: on the runner's machine, workers must import this one."""
-
-
-class Executor(Protocol):
-    """Runs jobs. One thread of the runner calls it; ``close`` ends every process that it started."""
-
-    def run(self, jobs: Iterable[Job], capacity: Capacity) -> Iterator[Execution]:
-        """Run every job, in order as far as its needs fit into ``capacity``, and yield each as it ends.
-
-        A job that could not be started is started again; a job that ended in any way is yielded once.
-        """
-
-    def again(self, job: Job) -> None:
-        """Append a job to the queue of ``run``. Nothing is added after ``cancel_waiting``."""
-
-    def cancel_waiting(self) -> int:
-        """Drop the waiting jobs, and return the number of running ones, which continue to their ends or deadlines."""
-
-    def on_interrupt(self, wake: int, check: Callable[[], None]) -> None:
-        """Call ``check`` before a job starts, and when the descriptor ``wake`` is readable; an exception from ``check`` ends ``run``."""
-
-    @property
-    def activity(self) -> Activity:
-        """What the run waits for now, with the names of the running jobs."""
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        """Warnings for the user about the execution of jobs."""
-
-    def close(self) -> None:
-        """Kill running processes, and remove temporary files; the files of the jobs stay."""

@@ -32,7 +32,6 @@ from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.header import RunFooter, RunHeader
 from runner.core.options import RunOptions
 from runner.core.results import NODE_LOST, CaseResult, executed
-from runner.execute.executors import RAY
 from runner.judge.waivers import lines_of, void_waivers, warnings
 from runner.language.load import surroundings_of
 from runner.record.evidence import alterations
@@ -153,12 +152,12 @@ class Controller:
     def _case_runner(self, cases: Sequence[Case], recorded: Sequence[Case]) -> CaseRunner:
         glance = availability.inspect_files(installed_torch())
         prepared, suite, waivers = self._prepared, self._selection.suite, self._selection.waivers
-        if self._options.executor == RAY:
+        if self._options.executor == "ray":
             from runner.run.fleet.runner import FleetRunner
 
             return FleetRunner(prepared, self._folder, cases, recorded, glance)
-        scheduling, executors = prepared.scheduling, prepared.executors
-        return CaseRunner(self._options, suite, waivers, cases, self._folder, prepared.workers, glance, scheduling, recorded, executors)
+        scheduling, make = prepared.scheduling, prepared.make_executor
+        return CaseRunner(self._options, suite, waivers, cases, self._folder, prepared.workers, glance, scheduling, recorded, make)
 
     def _complete_header(self, runner: CaseRunner, machine: Machine) -> None:
         """Add the facts of the machine that a worker reported; raise ``UsageError`` where the run cannot be resumed on it."""

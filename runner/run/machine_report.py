@@ -9,7 +9,7 @@ from typing import Any
 from runner.core import protocol
 from runner.core.diagnostics import UsageError
 from runner.execute.base import ExecutorSettings, Job
-from runner.execute.executors import EXECUTORS, LOCAL
+from runner.execute.local.executor import LocalExecutor
 from runner.plan import schedule
 from runner.plan.resources import Environment
 from runner.run.pipeline import FACTS
@@ -41,7 +41,7 @@ def ask_worker(machine: Machine, questions: Sequence[str] = ()) -> WorkerReport:
     """Let a worker report the facts of the machine, as the first job of a run does. A worker that dies is the answer too."""
     settings = ExecutorSettings(folder=Path(), workers=1, threads=1, torch_root=machine.torch_root)
     job = Job(name=FACTS, plan=None, questions=tuple(questions), folder="", environment=Environment(), timeout=_FACTS_SECONDS)
-    executor = EXECUTORS[LOCAL](settings)
+    executor = LocalExecutor(settings)
     try:
         execution = next(iter(executor.run([job], schedule.capacity(1, machine))))
     finally:

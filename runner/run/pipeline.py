@@ -11,9 +11,8 @@ from runner.core.diagnostics import UsageError
 from runner.core.events import Activity
 from runner.core.options import ExecutionOptions
 from runner.core.results import CaseResult
-from runner.execute.base import LOCAL, Execution, Executor, ExecutorSettings, Job
-from runner.execute.executors import EXECUTORS, OFFLINE
-from runner.execute.routing import Makers, RoutingExecutor
+from runner.execute.base import Execution, ExecutorSettings, Job
+from runner.execute.local.executor import LocalExecutor
 from runner.judge.waivers import Waivers
 from runner.language.backends import Backend
 from runner.language.expand.cases import surroundings
@@ -80,7 +79,7 @@ class Jobs:
         for environment in self._environments.values():
             if (compiler := compiler_of(environment)) is not None:
                 name = f"{FACTS} {compiler}"
-                jobs.append(Job(name=name, plan=None, folder="", environment=environment, timeout=seconds, executor=OFFLINE))
+                jobs.append(Job(name=name, plan=None, folder="", environment=environment, timeout=seconds))
             elif not any(job.name == FACTS for job in jobs):
                 jobs.append(Job(name=FACTS, plan=None, questions=self._questions, folder="", environment=environment, timeout=seconds))
         return jobs
@@ -102,7 +101,6 @@ class Jobs:
             new_process=case.body.isolation is OwnProcess.PROCESS,
             needs=schedule.needs_of(case, self.machine),
             memory_limit=self._scheduling.memory_limit,
-            executor=OFFLINE if case.target else LOCAL,
         )
 
 
@@ -128,7 +126,7 @@ class CaseRunner:
         machine: Machine,
         scheduling: schedule.SchedulingOptions | None = None,
         recorded: Sequence[Case] = (),
-        executors: Makers = EXECUTORS,
+        make_executor: Callable[[ExecutorSettings], LocalExecutor] | None = None,
     ) -> None:
         self._scheduling = scheduling or schedule.SchedulingOptions()
         self._workers = workers
@@ -152,7 +150,7 @@ class CaseRunner:
             warm_folder=cache_dirs.warm_folder(),
             torch_root=machine.torch_root,
         )
-        self._executor: Executor = RoutingExecutor(settings, executors)
+        self._executor = (make_executor or LocalExecutor)(settings)
 
     def __enter__(self) -> Self:
         return self

@@ -4,8 +4,8 @@ import os
 import secrets
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,8 @@ from runner.core.conformance import ProfileRecord
 from runner.core.diagnostics import UsageError
 from runner.core.header import RunHeader
 from runner.core.options import RunOptions
-from runner.execute.executors import EXECUTORS, LOCAL
-from runner.execute.routing import Makers
+from runner.execute.base import ExecutorSettings
+from runner.execute.local.executor import LocalExecutor
 from runner.judge.waivers import Waivers
 from runner.language.load import Suite, load
 from runner.language.waivers import load_waivers
@@ -76,13 +76,13 @@ class Prepared:
     workers: int
     scheduling: schedule.SchedulingOptions
     header: RunHeader
-    executors: Makers = field(default_factory=lambda: EXECUTORS)
-    """What runs the cases."""
+    make_executor: Callable[[ExecutorSettings], LocalExecutor] | None = None
+    """Makes what runs the cases; None for a new ``LocalExecutor``."""
 
 
 def check(options: RunOptions) -> Checked:
     """Return the options with those of the profile; raise ``UsageError`` for impossible options."""
-    if options.executor != LOCAL or options.address or options.lab:
+    if options.executor != "local" or options.address or options.lab:
         from runner.run.fleet.options import check_fleet
 
         check_fleet(options)

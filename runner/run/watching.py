@@ -19,7 +19,6 @@ from runner.core.exit_codes import ExitCode
 from runner.core.options import RunOptions
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
-from runner.execute.executors import EXECUTORS
 from runner.execute.local.kept_zygotes import ZygoteStore
 from runner.language.load import load_specs
 from runner.language.read.files import DefaultsReader, SpecPath, discover, files_of_defaults
@@ -209,7 +208,7 @@ class Watch:
             folders.append(folder.path)
             return self._open_reporters(options, folder)
 
-        prepared = replace(prepare(checked, selection), executors={**EXECUTORS, "local": store.executor})
+        prepared = replace(prepare(checked, selection), make_executor=store.executor)
         if run_prepared(prepared, opened) is ExitCode.INTERRUPTED:
             raise KeyboardInterrupt
         results = read_run(folders[0] / JOURNAL).results

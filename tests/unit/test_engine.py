@@ -17,10 +17,8 @@ from typing import Any
 
 import pytest
 
-from runner.execute.base import Execution, Job
-from runner.execute.local.engine import Engine
-from runner.execute.local.pool import Grace, Limits
-from runner.execute.local.running import LocalJob
+from runner.execute.base import Execution, ExecutorSettings, Job
+from runner.execute.local.engine import Engine, Grace
 from runner.execute.local.spawn import ZygoteProcess
 from runner.execute.local.workers import Worker
 from runner.plan.resources import Capacity, Environment, Needs
@@ -111,14 +109,15 @@ def a_job(folder: Path, name: object, plan: str = "x", timeout: float = 30, **mo
     return Job(name=str(name), plan={"word": plan}, folder=str(folder / str(name)), timeout=timeout, **more)
 
 
-def in_place(job: Job) -> LocalJob:
+def in_place(job: Job) -> tuple[str, Path]:
     """Give a worker a word in the place of a plan's file."""
     assert job.plan is not None
-    return LocalJob(job=job, plan=job.plan["word"], folder=Path(job.folder))
+    return job.plan["word"], Path(job.folder)
 
 
 def engine_with(starter: Starter, grace: Grace = IMPATIENT, **limits: Any) -> "contextlib.closing[Engine]":
-    return contextlib.closing(Engine(Limits(grace=grace, **limits), starter, in_place))
+    settings = ExecutorSettings(folder=Path(), workers=1, threads=1, **limits)
+    return contextlib.closing(Engine(settings, starter, in_place, grace))
 
 
 def room(jobs: int) -> Capacity:
@@ -316,7 +315,7 @@ def test_a_worker_is_heard_that_began_while_another_had_closed_its_pipe_and_not_
     jobs = [a_job(tmp_path, plan, plan, timeout=60) for plan in ("closes", "ends", "goes on")]
     found = {}
     with engine_with(starter, replace(IMPATIENT, exit=60.0)) as engine:
-        engine.pool.broken[Environment().key] = "none is needed"
+        engine.broken[Environment().key] = "none is needed"
         for done in engine.run(jobs, room(2)):
             found[done.job.name] = (done.observation, done.left_over)
             if done.job.name == "closes":
@@ -396,9 +395,9 @@ def test_cases_spread_over_the_gpus_and_each_worker_is_told_which_it_sees(tmp_pa
     with engine_with(Starter(zygotes=Kept), SOON, spares=2) as engine, pytest.MonkeyPatch.context() as patch:
         given = Worker.give
 
-        def give(worker: Worker, local: LocalJob) -> Any:
-            sent.append({"name": local.job.name, "gpus": worker.gpus})
-            return given(worker, local)
+        def give(worker: Worker, job: Job, *where: Any) -> Any:
+            sent.append({"name": job.name, "gpus": worker.gpus})
+            return given(worker, job, *where)
 
         patch.setattr(Worker, "give", give)
         leased = {one.job.name: one.gpus for one in engine.run(jobs, capacity)}

@@ -23,7 +23,7 @@ held: list[socket.socket] = []
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ZygoteStore]:
-    monkeypatch.setattr(BorrowingStarter, "_zygote_module", lambda self, wanted: "tests.plain_zygote")
+    monkeypatch.setattr(BorrowingStarter, "module", "tests.plain_zygote")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
     made = ZygoteStore(tmp_path / "kept")
     yield made

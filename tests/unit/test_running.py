@@ -10,9 +10,8 @@ import pytest
 
 from runner.core.protocol import dumps
 from runner.execute.base import Job
-from runner.execute.local import running
-from runner.execute.local.running import Inbox, LocalJob
-from runner.execute.local.workers import Worker
+from runner.execute.local import workers
+from runner.execute.local.workers import Inbox, Worker
 from runner.plan.resources import Environment
 
 # -- the pipe ---------------------------------------------------------------------------------------------------------
@@ -88,7 +87,7 @@ def test_what_is_believed_of_the_messages_of_a_worker(pipe: Pipe, data: list[byt
 
 @pytest.mark.parametrize("data", [[dumps({"phase": "b"})] * 10, [b"x" * 40] * 10], ids=["good-messages", "no-end-of-a-line"])
 def test_a_flood_is_refused(pipe: Pipe, monkeypatch: pytest.MonkeyPatch, data: list[bytes]) -> None:
-    monkeypatch.setattr(running, "MAX_MESSAGE", 100)
+    monkeypatch.setattr(workers, "MAX_MESSAGE", 100)
     inbox = pipe.send(*data, ANSWER)
     assert (inbox.is_flooded, inbox.has_answer) == (True, False)
     assert inbox.problem.startswith("the worker sent more than")
@@ -97,7 +96,7 @@ def test_a_flood_is_refused(pipe: Pipe, monkeypatch: pytest.MonkeyPatch, data: l
 
 def test_a_flood_after_the_answer_changes_nothing(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     pipe.send(ANSWER)
-    monkeypatch.setattr(running, "MAX_MESSAGE", 100)
+    monkeypatch.setattr(workers, "MAX_MESSAGE", 100)
     inbox = pipe.send(b"\n" * 200)
     assert (inbox.observation, inbox.problem, inbox.is_flooded) == ({"format": 1}, "", True)
 
@@ -142,7 +141,7 @@ def ends() -> Iterator[tuple[Worker, socket.socket]]:
 def given(worker: Worker, theirs: socket.socket, folder: Path) -> str:
     """Give it a case; return the word that came with it."""
     job = Job(name="a", plan={}, folder="", environment=Environment(), timeout=9)
-    worker.give(LocalJob(job=job, plan="plan.json", folder=folder))
+    worker.give(job, "plan.json", folder)
     data, descriptors, _, _ = socket.recv_fds(theirs, 1 << 16, 3)
     for descriptor in descriptors:
         os.close(descriptor)
@@ -175,8 +174,8 @@ def test_what_our_own_code_would_not_say_makes_it_odd_and_ends_nothing(ends, tmp
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    monkeypatch.setattr(running, "MOST", 1 << 20)
-    monkeypatch.setattr(running, "END", 1 << 16)
+    monkeypatch.setattr(workers, "MOST", 1 << 20)
+    monkeypatch.setattr(workers, "END", 1 << 16)
     descriptor = os.open(tmp_path / "stdout.txt", os.O_RDWR | os.O_CREAT | os.O_APPEND)
     yield descriptor
     os.close(descriptor)
@@ -189,17 +188,17 @@ def content(descriptor: int) -> bytes:
 def test_of_a_flood_the_disk_is_given_back_and_no_byte_of_the_end_is_lost(file):
     os.write(file, b"first" * (1 << 20) + b"the end")
     os.fsync(file)
-    assert running.bound(file)
-    assert os.fstat(file).st_blocks * 512 < running.MOST
+    assert workers.bound(file)
+    assert os.fstat(file).st_blocks * 512 < workers.MOST
     os.write(file, b", and more")
     assert content(file).endswith(b"firstthe end, and more")
-    assert not running.bound(file)
-    assert running.cut(file)
-    assert content(file).startswith(running.LOST)
+    assert not workers.bound(file)
+    assert workers.cut(file)
+    assert content(file).startswith(workers.LOST)
     assert b"\0" not in content(file)
     assert content(file).endswith(b"firstthe end, and more")
-    assert len(content(file)) == len(running.LOST) + running.END
-    assert not running.cut(file)
+    assert len(content(file)) == len(workers.LOST) + workers.END
+    assert not workers.cut(file)
 
 
 def test_a_full_disk_is_no_error_of_ours(file, monkeypatch):
@@ -209,5 +208,5 @@ def test_a_full_disk_is_no_error_of_ours(file, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "write", full)
-    assert running.cut(file)
+    assert workers.cut(file)
     assert os.fstat(file).st_size == 0

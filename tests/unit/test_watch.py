@@ -14,10 +14,9 @@ from runner.core.exit_codes import ExitCode
 from runner.core.observation import Ending
 from runner.core.options import WatchOptions
 from runner.execute.base import Execution, Job
-from runner.execute.executors import EXECUTORS
 from runner.execute.local.kept_zygotes import ZygoteStore
 from runner.report import table
-from runner.run import watching
+from runner.run import pipeline, watching
 from runner.run.watching import AGAIN, ALL, FAILED, QUIT, Watch
 from runner.system.installed_torch import torch_at
 from runner.system.signals import Interrupts
@@ -67,7 +66,7 @@ Act = Callable[[], object] | str
 @pytest.fixture
 def executor(monkeypatch: pytest.MonkeyPatch) -> FakeExecutor:
     executor = use_executor(monkeypatch, answered)
-    monkeypatch.setattr(ZygoteStore, "executor", lambda self, settings: EXECUTORS["local"](settings))
+    monkeypatch.setattr(ZygoteStore, "executor", lambda self, settings: pipeline.LocalExecutor(settings))
     return executor
 
 

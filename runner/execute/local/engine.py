@@ -1,23 +1,32 @@
-"""The engine: one loop in one thread that gives jobs to workers, reads their messages, and ends them at their deadlines.
+"""The engine: one loop in one thread that starts zygotes and workers, gives jobs to workers, reads their messages, and ends them in time.
 
-Workers are untrusted: their messages are bounded, only the first observation counts, and the ending of a worker is what its
-parent reports (``pool``). A zygote starts when a job of its environment could start. A GPU cannot be warmed up before the fork, so workers
+Each environment has a zygote, which forks its workers; where no fork is safe, a worker is a new Python. Workers are untrusted: their
+messages are bounded, only the first observation counts, and a worker is believed to have ended when its parent says so: its zygote, or for
+a new Python the system. A zygote starts when a job of its environment could start. A GPU cannot be warmed up before the fork, so workers
 for a GPU warm up while others run cases, and a job for it starts when such a worker is idle.
 """
 
+import contextlib
 import dataclasses
 import functools
+import itertools
+import os
+import selectors
+import signal
+import socket
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 from runner.core import devices
 from runner.core.events import Activity, RunningCase
-from runner.execute.base import Execution, Job
+from runner.core.protocol import TARGET
+from runner.execute.base import Execution, ExecutorSettings, Job
 from runner.execute.local.memory import MemoryWatch
-from runner.execute.local.pool import Limits, Pool
-from runner.execute.local.running import LocalJob, Running
-from runner.execute.local.spawn import ProcessStarter
+from runner.execute.local.spawn import ProcessStarter, ZygoteProcess
 from runner.execute.local.workers import Worker
 from runner.plan.resources import Capacity, Environment, Lease, Queue, Room
 
@@ -34,15 +43,53 @@ _WARM_ALONE = 2
 """How many workers are warmed up for exclusive jobs: each idle worker holds a context on its GPU."""
 
 
-class Engine:
-    """Runs jobs; ``close`` ends its processes. ``prepare`` is called with each job before a worker gets it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grace:
+    """Grace periods in seconds, for operations that should be immediate."""
 
-    def __init__(self, limits: Limits, starter: ProcessStarter, prepare: Callable[[Job], LocalJob]) -> None:
-        self._limits = limits
+    start: float = 300
+    """For a zygote, or a worker for a GPU, to warm up. It is multiplied by ``ExecutorSettings.timeout_factor``."""
+    fork: float = 30
+    """For a zygote to fork; after that, the run continues without it."""
+    stack: float = 0.5
+    """For a worker at its deadline to print its stack; after that, it is killed."""
+    exit: float = 2.0
+    """For a worker to end after its answer; after that, it is killed. A GPU's driver may hold a process for minutes."""
+    gone: float = 3.0
+    """For a killed worker to end; after that, its case is over even if the process stays."""
+
+
+class Engine:
+    """Runs jobs; ``close`` ends its processes.
+
+    ``prepare`` is called with each job before a worker gets it: it returns the plan's file (or ``facts``) and the folder of its output.
+    """
+
+    def __init__(
+        self, settings: ExecutorSettings, starter: ProcessStarter, prepare: Callable[[Job], tuple[str, Path]], grace: Grace | None = None
+    ) -> None:
+        self._settings = settings
+        self._starter = starter
         self._prepare = prepare
-        self.pool = Pool(limits, starter)
-        self._waiting: Queue[Job] = Queue()
+        self._grace = grace or Grace()
+        self._start_seconds = self._grace.start * settings.timeout_factor
+        self._selector = selectors.DefaultSelector()
+        self._numbers = itertools.count(1)
+        self._workers: dict[int, Worker] = {}
+        self._zygotes: dict[str, ZygoteProcess] = {}
+        """By the key of their environment, as the next four are."""
+        self._zygote_due: dict[str, float] = {}
+        """The deadlines of warm-ups of zygotes."""
+        self.broken: dict[str, str] = {}
+        """Environments that have no zygote that can fork, with the reasons: their jobs get new Pythons."""
+        self._cold: dict[str, str] = {}
+        """Environments whose workers could not be warmed up, with the reasons."""
         self._environments: dict[str, Environment] = {}
+        self._leaving: list[ZygoteProcess] = []
+        """Zygotes that were hung up on and are ending."""
+        self._waiting: Queue[Job] = Queue()
+        self._returned: list[Job] = []
+        """Jobs whose worker was never forked: they wait again when their lease is released."""
         self._missing: dict[tuple[str, tuple[int, ...]], Environment] = {}
         """The workers that jobs with room lacked since the last job started, by environment and GPUs."""
         self._memory = MemoryWatch()
@@ -52,55 +99,81 @@ class Engine:
         self._warm_problems: dict[str, None] = {}
 
     def close(self) -> None:
-        """Kill running workers and end the zygotes."""
-        self.pool.close()
+        """Kill all workers, reap those that are the runner's own children, and end the zygotes that serve no other run."""
+        for worker in self._workers.values():
+            worker.kill()
+        for worker in self._workers.values():
+            if worker.process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):  # the system may hold it
+                    worker.process.wait(timeout=self._grace.stack)
+            worker.close()
+        self._workers.clear()
+        closing = [*self._leaving, *self._zygotes.values()]
+        for zygote in closing:
+            zygote.release()  # all in parallel: each needs time to kill the orphans of its workers
+        for zygote in closing:
+            zygote.close()
+        self._zygotes.clear()
+        self._leaving.clear()
+        self._selector.close()
 
     @property
     def warnings(self) -> list[str]:
         """Why zygotes could not fork, what torch raised in warm-ups, and which workers outlived their case, in the order of their cases."""
-        slow = [f"cases got a new process each instead of a fork, which is slow: {why}" for why in dict.fromkeys(self.pool.broken.values())]
+        slow = [f"cases got a new process each instead of a fork, which is slow: {why}" for why in dict.fromkeys(self.broken.values())]
         cold = [f"the warm-up of workers for a GPU failed, so each case does its work again: {why}" for why in self._warm_problems]
         return [*slow, *cold, *self._left_over.values()]
 
     @property
     def activity(self) -> Activity:
         """What the run waits for now. While cases run, none waits for the warm-up of a worker."""
-        busy = self.pool.busy
-        cold = [worker for worker in self.pool if not (worker.is_warm or worker.is_retired or worker.has_ended)]
-        running = [(worker.running, worker.pid is not None) for worker in busy]
+        busy = self._busy()
+        starting = [self._zygote_due[key] for key, zygote in self._zygotes.items() if not zygote.is_ready]
+        warming = [worker.warm_until for worker in self._workers.values() if not (worker.is_warm or worker.is_retired or worker.has_ended)]
         return Activity(
-            starting=self._begun(self.pool.zygote_deadlines),
-            warming=None if busy else self._begun([worker.warm_until for worker in cold]),
+            starting=min(starting) - self._start_seconds if starting else None,
+            warming=min(warming) - self._start_seconds if warming and not busy else None,
             running=tuple(
-                RunningCase(name=case.job.name, since=case.begun, phase=case.inbox.phase if is_there else "")
-                for case, is_there in running
-                if case is not None
+                RunningCase(name=case.job.name, since=case.begun, phase=case.inbox.phase if worker.pid is not None else "")
+                for worker in busy
+                if (case := worker.running) is not None
             ),
         )
-
-    def _begun(self, deadlines: list[float]) -> float | None:
-        """Return when the warm-up with the first of these deadlines began."""
-        return min((deadline - self._limits.start_seconds for deadline in deadlines), default=None)
 
     def run(self, jobs: Iterable[Job], capacity: Capacity) -> Iterator[Execution]:
         """Run every job, in order as far as there is room, and yield each as it ends."""
         for job in jobs:
             self.again(job)
         room = Room(capacity)
-        while len(self._waiting) or self.pool.busy:
+        while len(self._waiting) or self._busy():
             if self._check is not None:
                 self._check()
             self._start(room)
-            self.pool.wait(self._seconds_to_sleep())
+            for key, _ in self._selector.select(timeout=self._seconds_to_sleep()):
+                if key.data is not None:
+                    key.data()
             self._watch()
-            for execution in self._finished():
+            for worker in list(self._workers.values()):
+                if worker.running is None or not (worker.has_ended or worker.is_abandoned):
+                    continue
+                self._forget_descriptor(worker.running.inbox.descriptor)
+                execution = worker.finish()
+                if execution.warmup.problem:
+                    self._warm_problems[execution.warmup.problem] = None
+                if execution.left_over:
+                    self._left_over[worker.number] = f"{execution.job.name}: {execution.left_over}"
                 gpus = room.lease(execution.job.name).gpus
                 room.give_back(execution.job.name)
                 yield dataclasses.replace(execution, gpus=gpus)
-            for job in self.pool.take_returned():
+            for job in self._returned:
                 room.give_back(job.name)
                 self.again(job)
-            self.pool.forget_ended()
+            self._returned.clear()
+            for worker in list(self._workers.values()):
+                if worker.has_ended and worker.running is None:
+                    if not worker.is_warm and not worker.is_retired:
+                        self._cold[worker.key] = "a worker ended while it warmed up"
+                    self._forget(worker)
 
     def again(self, job: Job) -> None:
         """Append a job to the queue; a job may run again. Nothing is added after ``cancel_waiting``."""
@@ -112,12 +185,16 @@ class Engine:
         """Drop the waiting jobs, and return the number of running ones, which continue to their ends or deadlines."""
         self._is_cancelled = True
         self._waiting = Queue()
-        return len(self.pool.busy)
+        return len(self._busy())
 
     def on_interrupt(self, wake: int, check: Callable[[], None]) -> None:
         """Call ``check`` before a job starts, and when ``wake`` is readable; an exception from ``check`` ends the run."""
         self._check = check
-        self.pool.watch(wake)
+        self._selector.register(wake, selectors.EVENT_READ)
+
+    def _busy(self) -> list[Worker]:
+        """Return the workers that have a job."""
+        return [worker for worker in self._workers.values() if worker.running is not None]
 
     # -- starting ---------------------------------------------------------------------------------------------------
 
@@ -126,12 +203,15 @@ class Engine:
         while (job := self._waiting.next(room, functools.partial(self._may_start, room))) is not None:
             self._missing.clear()  # a job took the worker of a place, and the others are asked again
             gpus = _pins(job, room, room.lease(job.name))
-            worker = self.pool.idle_for(job, gpus) or self.pool.start(job.environment, gpus, is_new=job.new_process)
-            running = worker.give(self._prepare(job))
-            self.pool.watch(running.inbox.descriptor, functools.partial(self._on_pipe, worker))
+            worker = self._idle_for(job, gpus) or self._start_worker(job.environment, gpus, is_new=job.new_process)
+            running = worker.give(job, *self._prepare(job))
+            self._selector.register(running.inbox.descriptor, selectors.EVENT_READ, functools.partial(self._on_pipe, worker))
         for (key, gpus), environment in self._missing.items():
-            if not any(one.key == key and one.gpus == gpus and not one.is_warm and not one.is_retired for one in self.pool):
-                self.pool.start(environment, gpus, warms=True)
+            if not any(
+                worker.key == key and worker.gpus == gpus and not worker.is_warm and not worker.is_retired
+                for worker in self._workers.values()
+            ):
+                self._start_worker(environment, gpus, warms=True)
         self._missing.clear()
         if room.lease_of_alone is None:
             self._warm_spares(room)
@@ -143,65 +223,102 @@ class Engine:
         same moment, none is needed.
         """
         key = job.environment.key
-        if job.new_process or key in self.pool.broken:
+        if job.new_process or key in self.broken:
             return True
-        if key not in self.pool.zygotes:
+        if key not in self._zygotes:
             self._start_zygote(job.environment)
-        if not self.pool.is_ready(key):
+        if not self._is_ready(key):
             return False
         gpus = _pins(job, room, lease)
-        if job.plan is None or not self._warms_workers(job.environment) or self.pool.idle_for(job, gpus):
+        if job.plan is None or not self._warms_workers(job.environment) or self._idle_for(job, gpus):
             return True
         self._missing.setdefault((key, gpus), job.environment)
         return False
 
     def _start_zygote(self, wanted: Environment) -> None:
-        """Start the zygote of an environment, unless there are enough with jobs; end those without: each uses some 300 MB."""
-        waiting = {line for _, line in self._waiting.sizes}
-        used = {worker.key for worker in self.pool.busy}
-        used |= {key for key in self.pool.zygotes if key in waiting or not self.pool.is_ready(key)}
-        if self._limits.keeps_zygotes or len(used & set(self.pool.zygotes)) < self._limits.zygotes:
-            self.pool.end_others({*used, wanted.key})
-            self.pool.start_zygote(wanted)
+        """Start the zygote of an environment, unless there are enough with jobs; end those without: each uses some 300 MB.
+
+        The zygote of a target that nothing is executed on starts beside them, and stays.
+        """
+        if TARGET not in wanted.variables:
+            zygotes = {key for key in self._zygotes if TARGET not in self._environments[key].variables}
+            waiting = {line for _, line in self._waiting.sizes}
+            used = {worker.key for worker in self._busy()} | {key for key in zygotes if key in waiting or not self._is_ready(key)}
+            if len(used & zygotes) >= self._settings.zygotes:
+                return
+            for worker in self._workers.values():
+                if worker.running is None and worker.key not in {*used, wanted.key}:
+                    _end(worker)
+            for key in zygotes - used:
+                self._hang_up(key)
+        zygote = self._starter.zygote(wanted)
+        self._zygotes[wanted.key] = zygote
+        self._zygote_due[wanted.key] = time.monotonic() + self._start_seconds
+        self._selector.register(zygote.control.fileno(), selectors.EVENT_READ, functools.partial(self._on_zygote, wanted.key))
+
+    def _is_ready(self, key: str) -> bool:
+        """Whether the zygote of an environment is warm."""
+        return key in self._zygotes and self._zygotes[key].is_ready
 
     def _warms_workers(self, wanted: Environment) -> bool:
         """Whether the workers of an environment warm up before they have a job."""
-        return wanted.uses_accelerator and wanted.key in self.pool.zygotes and wanted.key not in self.pool.cold
+        return wanted.uses_accelerator and wanted.key in self._zygotes and wanted.key not in self._cold
 
     def _warm_spares(self, room: Room) -> None:
-        """Start warm-ups of workers for the next waiting jobs, as far as the machine has cores, up to ``Limits.spares`` more than jobs.
+        """Start warm-ups of workers for the next waiting jobs, as far as the machine has cores, up to ``spares`` more than jobs.
 
         While jobs run in all places, a quarter as many warm up beside them: the cases need the cores.
         """
-        for key in list(self.pool.zygotes):
-            environment = self._environments.get(key)
-            if environment is None or not self.pool.is_ready(key) or not self._warms_workers(environment):
+        for key in list(self._zygotes):
+            environment = self._environments[key]
+            if not self._is_ready(key) or not self._warms_workers(environment):
                 continue
-            live = [one for one in self.pool if not one.is_retired]
-            unused = sum(one.key == key and one.running is None and not one.is_done for one in live)
-            at_a_time = max(room.most - len(self.pool.busy), room.most // 4, 1)
-            free = min(room.most + self._limits.spares - len(live), at_a_time - sum(not one.is_warm for one in live))
-            for _ in range(min(self._useful_spares(key) - unused, free)):
-                gpus = self._next_gpus(environment, room)
-                idle = sum(one.gpus == gpus and one.running is None and not one.is_retired for one in self.pool)
-                if idle >= max(room.contexts(gpus), _LEAST_ON_GPU):
+            live = [worker for worker in self._workers.values() if not worker.is_retired]
+            # one for several GPUs starts when these have room
+            sizes = [(needs.exclusive, count) for (needs, line), count in self._waiting.sizes.items() if line == key and needs.gpus <= 1]
+            alone = sum(count for is_alone, count in sizes if is_alone)
+            useful = sum(count for is_alone, count in sizes if not is_alone) + min(alone, _WARM_ALONE)
+            unused = sum(worker.key == key and worker.running is None and not worker.is_done for worker in live)
+            at_a_time = max(room.most - len(self._busy()), room.most // 4, 1)
+            free = min(room.most + self._settings.spares - len(live), at_a_time - sum(not worker.is_warm for worker in live))
+            for _ in range(min(useful - unused, free)):
+                current = [worker for worker in self._workers.values() if not worker.is_retired]
+                gpus: tuple[int, ...] = ()
+                if not devices.sees_own(environment.variables):  # else the GPU that the fewest of its workers see
+                    seen = Counter(worker.gpus for worker in current if worker.key == key)
+                    gpus = min(room.pins_of_one, key=seen.__getitem__, default=())
+                if sum(worker.gpus == gpus and worker.running is None for worker in current) >= max(room.contexts(gpus), _LEAST_ON_GPU):
                     break
-                self.pool.start(environment, gpus, warms=True)
+                self._start_worker(environment, gpus, warms=True)
 
-    def _useful_spares(self, key: str) -> int:
-        """Return how many warm workers the waiting jobs of an environment can use. One for several GPUs starts when these have room."""
-        sizes = [(needs.exclusive, count) for (needs, line), count in self._waiting.sizes.items() if line == key and needs.gpus <= 1]
-        alone = sum(count for is_alone, count in sizes if is_alone)
-        return sum(count for is_alone, count in sizes if not is_alone) + min(alone, _WARM_ALONE)
+    def _start_worker(self, wanted: Environment, gpus: tuple[int, ...], *, warms: bool = False, is_new: bool = False) -> Worker:
+        """Start a worker: by a fork where that is safe, else as a new Python, which warms nothing up.
 
-    def _next_gpus(self, wanted: Environment, room: Room) -> tuple[int, ...]:
-        """Return the GPU that the fewest workers of an environment see; empty where workers see all GPUs."""
-        if devices.sees_own(wanted.variables):
-            return ()
-        seen = Counter(one.gpus for one in self.pool if one.key == wanted.key and not one.is_retired)
-        return min(room.pins_of_one, key=seen.__getitem__, default=())
+        ``gpus`` are those that it sees, by number; it sees all of them where none is named.
+        """
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        worker = Worker(number=next(self._numbers), key=wanted.key, control=mine, gpus=gpus)
+        zygote = None if is_new or wanted.key in self.broken else self._zygotes.get(wanted.key)
+        if zygote is None or not zygote.fork(worker.number, theirs.fileno()):
+            worker.isolation, worker.note = "process", self.broken.get(wanted.key, "")
+            worker.process = self._starter.worker(wanted, theirs.fileno())
+            worker.pid = worker.process.pid
+            worker.pidfd = os.pidfd_open(worker.pid)
+            self._selector.register(worker.pidfd, selectors.EVENT_READ)
+        elif warms:
+            worker.warm_up(sorted(wanted.kinds), time.monotonic() + self._start_seconds)
+        theirs.close()
+        self._workers[worker.number] = worker
+        self._selector.register(mine.fileno(), selectors.EVENT_READ, functools.partial(self._on_control, worker))
+        return worker
 
-    # -- hearing and ending -----------------------------------------------------------------------------------------
+    def _idle_for(self, job: Job, gpus: tuple[int, ...]) -> Worker | None:
+        """Return an idle worker for a job that sees these GPUs alone (all, where none is named)."""
+        key = job.environment.key
+        idle = (worker for worker in self._workers.values() if worker.key == key and worker.gpus == gpus and worker.is_idle)
+        return None if job.new_process else next(idle, None)
+
+    # -- hearing ----------------------------------------------------------------------------------------------------
 
     def _on_pipe(self, worker: Worker) -> None:
         running = worker.running
@@ -209,45 +326,97 @@ class Engine:
             return
         running.read()
         if running.inbox.is_at_end or running.inbox.is_flooded:
-            self.pool.forget_descriptor(running.inbox.descriptor)
+            self._forget_descriptor(running.inbox.descriptor)
         if running.inbox.is_flooded:
             worker.kill()
+
+    def _on_control(self, worker: Worker) -> None:
+        """Handle a worker's message on its control socket: it is warm. After a hang-up, its parent reports its end."""
+        if worker.number not in self._workers:
+            return
+        if not worker.listen():
+            self._forget_descriptor(worker.control.fileno())
+        elif worker.broke_protocol and worker.running is None:
+            _end(worker)
+
+    def _on_zygote(self, key: str) -> None:
+        """Handle a zygote's message: it is ready; or of a worker: no fork is safe, it was forked, or it has ended."""
+        zygote = self._zygotes.get(key)
+        if zygote is None:
+            return
+        message = zygote.receive()
+        if message is None:
+            *_, words = ["", *zygote.last_words().splitlines()]
+            self._lose(key, "the zygote ended" + (f": {words}" if words else ""))
+        elif "ready" in message:
+            zygote.is_ready = True
+        elif (worker := self._workers.get(int(message.get("refused", message.get("started", message.get("ended")))))) is None:
+            return
+        elif "refused" in message:
+            self.broken[key] = str(message["why"])
+            self._put_back(worker)
+        elif "started" in message:
+            worker.pid = int(message["pid"])
+            if worker.running is not None:
+                worker.running.restart_clock()
+            if worker.is_retired:
+                worker.kill()
+        else:
+            worker.status = int(message["status"])
+            if held := message.get("held"):
+                pids = ", ".join(map(str, held[:5])) + (", ..." if len(held) > 5 else "")
+                worker.left_over = f"processes that were started by a case and killed had not ended 1 s later: {pids}"
+
+    # -- watching and ending ----------------------------------------------------------------------------------------
 
     def _seconds_to_sleep(self) -> float:
         """Return how long to sleep: until the next deadline, or shortly if a process has just ended."""
         now = time.monotonic()
-        running = [worker.running for worker in self.pool if worker.running]
-        if any(worker.has_ended for worker in self.pool) or any(case.killed_at or case.answered_at for case in running):
+        running = [worker.running for worker in self._workers.values() if worker.running]
+        if any(worker.has_ended for worker in self._workers.values()) or any(case.killed_at or case.answered_at for case in running):
             return _SHORT_SECONDS
-        deadlines = [case.deadline for case in running] + self.pool.zygote_deadlines
+        deadlines = [case.deadline for case in running]
+        deadlines += [self._zygote_due[key] for key, zygote in self._zygotes.items() if not zygote.is_ready]
         if any(case.job.memory_limit for case in running):
             deadlines.append(self._memory.due)
         return min(max(min(deadlines, default=now + 1.0) - now, 0.0), _MOST_SECONDS_ASLEEP)
 
     def _watch(self) -> None:
-        """Reap ended processes, and kill those that exceed a deadline or their memory, or do not end."""
-        now, grace = time.monotonic(), self._limits.grace
-        for worker in self.pool:
+        """Reap ended processes, kill those that exceed a deadline or their memory or do not end, and look after the zygotes."""
+        now, grace = time.monotonic(), self._grace
+        limits: dict[int, int] = {}
+        for worker in list(self._workers.values()):
             worker.reap()
             running = worker.running
-            if worker not in self.pool:  # it went with its zygote
+            if worker.number not in self._workers:  # it went with its zygote
                 continue
             if worker.has_ended or running is None:
                 if not worker.is_warm and now > worker.warm_until:
-                    self.pool.cold[worker.key] = f"a worker did not warm up within {self._limits.start_seconds:g} s"
-                    self.pool.end(worker)
+                    self._cold[worker.key] = f"a worker did not warm up within {self._start_seconds:g} s"
+                    _end(worker)
             elif worker.pid is None:
                 if now > running.begun + grace.fork:
-                    self.pool.lose(worker.key, f"the zygote did not fork within {grace.fork:g} s")
+                    self._lose(worker.key, f"the zygote did not fork within {grace.fork:g} s")
             else:
-                self._watch_case(worker, running, now)
+                self._watch_case(worker, now)
                 running.bound_output()
-        self._watch_memory()
-        self.pool.look_after_zygotes(now)
+                if running.job.memory_limit is not None:
+                    limits[worker.pid] = running.job.memory_limit
+        over = self._memory.look(limits)
+        for worker in self._busy():
+            if worker.pid in over:
+                worker.note = f"it used {_amount(over[worker.pid])}, more than the {_amount(limits[worker.pid])} of --memory-limit"
+                worker.kill()
+        self._leaving = [zygote for zygote in self._leaving if not zygote.has_left()]
+        for key, zygote in list(self._zygotes.items()):
+            zygote.wake()
+            if not zygote.is_ready and now > self._zygote_due[key]:
+                self._lose(key, f"the zygote did not warm up within {self._start_seconds:g} s")
 
-    def _watch_case(self, worker: Worker, running: Running, now: float) -> None:
+    def _watch_case(self, worker: Worker, now: float) -> None:
         """Ask a late worker for its stack, kill it, and do not wait for one that survives that."""
-        grace = self._limits.grace
+        running, grace = worker.running, self._grace
+        assert running is not None
         if running.killed_at is not None:
             since = now - running.killed_at
             if since > (grace.stack if running.overstayed else grace.gone):
@@ -263,29 +432,54 @@ class Engine:
             running.killed_at = now
             worker.request_stack()
 
-    def _watch_memory(self) -> None:
-        limits: dict[int, int] = {}
-        for worker in self.pool.busy:
-            if worker.pid is not None and worker.running is not None and worker.running.job.memory_limit is not None:
-                limits[worker.pid] = worker.running.job.memory_limit
-        over = self._memory.look(limits)
-        for worker in self.pool.busy:
-            if worker.pid in over:
-                worker.note = f"it used {_amount(over[worker.pid])}, more than the {_amount(limits[worker.pid])} of --memory-limit"
-                worker.kill()
-
-    def _finished(self) -> Iterator[Execution]:
-        """Yield the executions of workers whose process is gone, or is not waited for."""
-        for worker in self.pool:
-            if worker.running is None or not (worker.has_ended or worker.is_abandoned):
+    def _lose(self, key: str, why: str) -> None:
+        """Give up a zygote: its waiting jobs, and later ones, get new Pythons."""
+        self._hang_up(key)
+        self.broken[key] = why
+        for worker in list(self._workers.values()):
+            if worker.key != key or worker.process is not None or worker.has_ended:
                 continue
-            self.pool.forget_descriptor(worker.running.inbox.descriptor)
-            execution = worker.finish()
-            if execution.warmup.problem:
-                self._warm_problems[execution.warmup.problem] = None
-            if execution.left_over:
-                self._left_over[worker.number] = f"{execution.job.name}: {execution.left_over}"
-            yield execution
+            if worker.pid is None:  # it was never forked, so its job has not run
+                self._put_back(worker)
+            else:
+                worker.note = why
+                worker.kill()
+                worker.status = signal.SIGKILL  # a worker dies with its zygote
+
+    def _hang_up(self, key: str) -> None:
+        zygote = self._zygotes.pop(key)
+        self._forget_descriptor(zygote.control.fileno())
+        zygote.hang_up()
+        self._leaving.append(zygote)
+        for worker in self._workers.values():
+            if worker.key == key and worker.process is None and worker.running is None:
+                _end(worker)
+                worker.status = signal.SIGKILL  # an idle worker dies with its zygote, and no message reports its end
+
+    def _put_back(self, worker: Worker) -> None:
+        """Remove a worker that was never forked; its job waits again."""
+        if worker.running is not None:
+            self._forget_descriptor(worker.running.inbox.descriptor)
+            self._returned.append(worker.running.job)
+        self._forget(worker)
+
+    def _forget(self, worker: Worker) -> None:
+        del self._workers[worker.number]
+        for descriptor in (worker.control.fileno(), worker.pidfd):
+            if descriptor is not None:
+                self._forget_descriptor(descriptor)
+        worker.close()
+
+    def _forget_descriptor(self, descriptor: int) -> None:
+        """Stop watching a descriptor, before it is closed: its number may be reused for another worker's socket."""
+        if descriptor in self._selector.get_map():
+            self._selector.unregister(descriptor)
+
+
+def _end(worker: Worker) -> None:
+    """End a worker without a running case."""
+    worker.is_retired = True
+    worker.kill()
 
 
 def _pins(job: Job, room: Room, lease: Lease) -> tuple[int, ...]:

@@ -8,15 +8,13 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
-from runner.core.events import Activity
 from runner.execute.base import Execution, ExecutorSettings, Job
 from runner.execute.local.engine import Engine
-from runner.execute.local.pool import Limits
-from runner.execute.local.running import OUTPUTS, LocalJob
 from runner.execute.local.spawn import ProcessStarter
+from runner.execute.local.workers import OUTPUTS
 from runner.execute.services import Services
 from runner.plan.resources import Capacity
 from runner.plan.worker_plan import with_paths
@@ -41,7 +39,7 @@ _END_SECONDS = 5.0
 """How long to wait for killed processes to end."""
 
 
-class LocalExecutor:
+class LocalExecutor(Engine):
     """Runs jobs in workers on this machine (``runner.execute.base.Executor``)."""
 
     def __init__(
@@ -52,53 +50,33 @@ class LocalExecutor:
     ) -> None:
         """``make_starter`` makes the starter of other processes, from the scratch folder; ``kept`` returns those that outlive a run."""
         self._kept = kept
-        self._settings = settings
         self._scratch = scratch.make()
         self._services = Services(self._scratch.path)
         self._orphans = Orphans()
         make = make_starter or (lambda folder: ProcessStarter(settings.threads, folder, settings.warm_folder))
-        limits = Limits(
-            timeout_factor=settings.timeout_factor,
-            spares=settings.spares,
-            zygotes=settings.zygotes,
-            keeps_zygotes=settings.keeps_zygotes,
-        )
-        self._engine = Engine(limits, make(self._scratch.path), self._prepare)
+        super().__init__(settings, make(self._scratch.path), self._write_plan)
 
     def run(self, jobs: Iterable[Job], capacity: Capacity) -> Iterator[Execution]:
         """Run every job, in order as far as there is room, and yield each as it ends."""
         waiting = list(jobs)
         self._services.announce(sum(bool(job.services) for job in waiting))
-        for execution in self._engine.run(waiting, capacity):
-            yield self._completed(execution)
-            if execution.job.folder:
-                shutil.rmtree(self._cache_of(execution.job), ignore_errors=True)
-
-    def again(self, job: Job) -> None:
-        """Append a job to the queue."""
-        self._engine.again(job)
-
-    def cancel_waiting(self) -> int:
-        """Drop the waiting jobs, and return the number of running ones."""
-        return self._engine.cancel_waiting()
-
-    def on_interrupt(self, wake: int, check: Callable[[], None]) -> None:
-        """Call ``check`` before a job starts, and when ``wake`` is readable; an exception from ``check`` ends ``run``."""
-        self._engine.on_interrupt(wake, check)
-
-    @property
-    def activity(self) -> Activity:
-        """What the run waits for now."""
-        return self._engine.activity
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        """Warnings for the user about the execution of jobs."""
-        return self._engine.warnings
+        for execution in super().run(waiting, capacity):
+            job, files = execution.job, []
+            with contextlib.suppress(OSError):  # its worker removed the folder
+                files = sorted(os.listdir(self._folder_of(job))) if job.folder else []
+            yield dataclasses.replace(
+                execution,
+                files=tuple(files),
+                services=(self._services.stop(job.name),) if job.services else (),
+                space=scratch.space_of(self._scratch.path),
+                printed="" if job.folder else tail(self._folder_of(job) / OUTPUTS[1], _PRINTED_BYTES),
+            )
+            if job.folder:
+                shutil.rmtree(self._cache_of(job), ignore_errors=True)
 
     def close(self) -> None:
         """Kill running workers, and remove the scratch folder."""
-        self._engine.close()
+        super().close()
         self._services.close()
         self._orphans.close(self._kept())
         self._scratch.close()
@@ -111,39 +89,23 @@ class LocalExecutor:
         """Return the folder for the caches of a job and the addresses of its services."""
         return self._scratch.path / Path(job.folder).name
 
-    def _prepare(self, job: Job) -> LocalJob:
+    def _write_plan(self, job: Job) -> tuple[str, Path]:
         """Start the services of a job and write its plan with the paths of this machine; a second call does it again."""
         if job.services:
             self._services.start(job.name, self._cache_of(job))
         folder = self._folder_of(job)
         folder.mkdir(parents=True, exist_ok=True)
         if job.plan is None:
-            return LocalJob(job=job, plan=" ".join([_FACTS, *job.questions]), folder=folder)
+            return " ".join([_FACTS, *job.questions]), folder
         plan = with_paths(job.plan, folder, self._cache_of(job), self._settings.torch_root)
-        _write_new(folder / _PLAN, json.dumps(plan, indent=1, ensure_ascii=True))
-        return LocalJob(job=job, plan=str(folder / _PLAN), folder=folder)
-
-    def _completed(self, execution: Execution) -> Execution:
-        """Add the data that the engine lacks: files, reports of services, free space, output outside of the run's folder."""
-        job, files = execution.job, []
-        with contextlib.suppress(OSError):  # its worker removed the folder
-            files = sorted(os.listdir(self._folder_of(job))) if job.folder else []
-        return dataclasses.replace(
-            execution,
-            files=tuple(files),
-            services=(self._services.stop(job.name),) if job.services else (),
-            space=scratch.space_of(self._scratch.path),
-            printed="" if job.folder else tail(self._folder_of(job) / OUTPUTS[1], _PRINTED_BYTES),
-        )
-
-
-def _write_new(path: Path, text: str) -> None:
-    """Write a file, and replace what is at its path: a parallel worker could have created a link or a folder there."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    path.unlink(missing_ok=True)
-    with naming(path), os.fdopen(os.open(path, _PLAN_FLAGS, 0o644), "w", encoding="ascii") as stream:
-        stream.write(text)
+        path = folder / _PLAN
+        # a parallel worker could have created a link or a folder there
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        path.unlink(missing_ok=True)
+        with naming(path), os.fdopen(os.open(path, _PLAN_FLAGS, 0o644), "w", encoding="ascii") as stream:
+            stream.write(json.dumps(plan, indent=1, ensure_ascii=True))
+        return str(path), folder
 
 
 class Orphans:
@@ -164,8 +126,8 @@ class Orphans:
         """Kill the orphans; processes that the runner started itself have ended by now, but for the zygotes that it keeps: ``spared``."""
         until = time.monotonic() + _END_SECONDS
         # children of a killed child are reparented to the runner next
-        while (found := set(children()) - self._before - set(spared)) and time.monotonic() < until:
-            for pid in found:
+        while (orphans := set(children()) - self._before - set(spared)) and time.monotonic() < until:
+            for pid in orphans:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, os.WNOHANG)
@@ -175,8 +137,8 @@ class Orphans:
 
 def children() -> list[int]:
     """Return the child processes of all threads of this process; empty where the system has no list."""
-    found: list[int] = []
+    pids: list[int] = []
     for thread in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):
-            found += map(int, thread.read_text("ascii").split())
-    return found
+            pids += map(int, thread.read_text("ascii").split())
+    return pids

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from runner.core.protocol import TARGET
 from runner.execute.base import ExecutorSettings
 from runner.execute.local.executor import LocalExecutor
 from runner.execute.local.spawn import Message, ProcessStarter, ZygoteProcess, environment_for
@@ -138,7 +139,9 @@ class ZygoteStore:
 
 
 class BorrowingStarter(ProcessStarter):
-    """Starts the processes of one run: zygotes from the store, workers without a zygote as any run does."""
+    """Starts the processes of one run: zygotes from the store, workers without a zygote and zygotes of targets as any run does."""
+
+    module = "runner.worker.process.zygote"
 
     def __init__(self, store: ZygoteStore, settings: ExecutorSettings, scratch: Path) -> None:
         super().__init__(settings.threads, scratch, settings.warm_folder)
@@ -147,9 +150,11 @@ class BorrowingStarter(ProcessStarter):
 
     def zygote(self, wanted: Environment) -> ZygoteProcess:
         """Return a warm zygote of this environment, or start one."""
+        if TARGET in wanted.variables:
+            return super().zygote(wanted)
         key = repr((wanted.key, sorted(wanted.kinds), self._settings.threads))
         if (warm := self._store.lend(key)) is not None:
             return warm
         folder = self._store.new_folder()
         variables = environment_for(wanted, self._settings.threads, folder, self._settings.warm_folder)
-        return KeptZygote(self._store, key, wanted.kinds, variables, folder / "zygote.log", self._zygote_module(wanted))
+        return KeptZygote(self._store, key, wanted.kinds, variables, folder / "zygote.log", self.module)

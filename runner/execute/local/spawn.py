@@ -11,12 +11,18 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from runner.core.protocol import THREADS, WARM
+from runner.core.protocol import SIMULATED, TARGET, THREADS, WARM
 from runner.plan.resources import Environment
 from runner.system import child_python
 
 _CLOSE_SECONDS = 6.0
 """How long a zygote may take to kill orphans of its workers; a zygote that is not ready has no workers."""
+
+_OF_TRITON = ("TRITON_", "AMDGCN_", "MLIR_", "LLVM_")
+"""The beginnings of variables that change what Triton compiles, or replace it."""
+
+_OF_INDUCTOR = ("TORCHINDUCTOR_", "TORCH_COMPILE_", "TORCHDYNAMO_", "PYTORCH_TUNABLEOP_")
+"""The beginnings of variables that change what Inductor generates. Options of a spec are its ``config``."""
 
 Message = Mapping[str, Any]
 """What a zygote sends (``worker/process/zygote.py``)."""
@@ -125,7 +131,11 @@ class ZygoteProcess:
 
 
 class ProcessStarter:
-    """Starts processes on this machine; their output goes to a log below the scratch folder."""
+    """Starts processes on this machine; their output goes to a log below the scratch folder.
+
+    An environment with a target compiles for a GPU that the machine may lack, and executes nothing. Kernels are Python of a spec: each
+    case runs in a fork of its own, and its cache is thrown away with it.
+    """
 
     def __init__(self, threads: int, scratch: Path, warm_folder: Path | None = None) -> None:
         self._threads = threads
@@ -138,11 +148,11 @@ class ProcessStarter:
         self._count += 1
         scratch = self._scratch / f"zygote-{self._count}"
         scratch.mkdir(parents=True, exist_ok=True)
-        return ZygoteProcess(wanted.kinds, self._variables(wanted, scratch), scratch / "zygote.log", self._zygote_module(wanted))
+        return ZygoteProcess(wanted.kinds, self._variables(wanted, scratch), scratch / "zygote.log", f"{_package(wanted)}.zygote")
 
     def worker(self, wanted: Environment, control: int) -> "subprocess.Popen[bytes]":
         """Start a worker in a process of its own: slow, and never unsafe."""
-        command = child_python.command(self._worker_module(wanted), str(control), str(os.getpid()))
+        command = child_python.command(f"{_package(wanted)}.entry", str(control), str(os.getpid()))
         environment = self._variables(wanted, self._scratch)
         with (self._scratch / "workers.log").open("ab") as log:
             # its own session from the start, so that it can be killed as a group
@@ -150,11 +160,21 @@ class ProcessStarter:
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[control], start_new_session=True
             )
 
-    def _zygote_module(self, wanted: Environment) -> str:
-        return "runner.worker.process.zygote"
-
-    def _worker_module(self, wanted: Environment) -> str:
-        return "runner.worker.process.entry"
-
     def _variables(self, wanted: Environment, scratch: Path) -> dict[str, str]:
-        return environment_for(wanted, self._threads, scratch, self._warm_folder)
+        if TARGET not in wanted.variables:
+            return environment_for(wanted, self._threads, scratch, self._warm_folder)
+        variables = environment_for(wanted, self._threads, scratch)
+        variables = {name: value for name, value in variables.items() if not name.startswith(_OF_TRITON)}
+        if SIMULATED in wanted.variables:
+            variables = {name: value for name, value in variables.items() if not name.startswith(_OF_INDUCTOR)}
+            # one build of the C++ side for all targets of a run, and no device that torch could find
+            variables.update({SIMULATED: str(self._scratch / "simulated"), "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""})
+            variables.update(TORCHINDUCTOR_CACHE_DIR=str(scratch / "inductor"), TORCHINDUCTOR_COMPILE_THREADS="1")
+        # Triton's cache and its dumps lie in the scratch folder; with line information the instructions have the paths of this machine
+        variables.update(TRITON_DISABLE_LINE_INFO="1", TRITON_CACHE_DIR=str(scratch / "triton"), TRITON_HOME=str(scratch))
+        return variables
+
+
+def _package(wanted: Environment) -> str:
+    """Return the package of the zygote of an environment, and of its workers that are new Pythons."""
+    return "runner.worker.offline" if TARGET in wanted.variables else "runner.worker.process"

@@ -1,19 +1,174 @@
-"""The runner's end of a worker: a process that runs one case."""
+"""The runner's end of a worker, and of the case that it runs: its pipe, its control socket, its output files, its deadline, its end."""
 
 import contextlib
+import ctypes
 import dataclasses
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from runner.core.protocol import loads
-from runner.execute.base import Execution, Warmup
-from runner.execute.local.running import LocalJob, Running
+from runner.core.observation import Ending
+from runner.core.protocol import MAX_MESSAGE, loads
+from runner.execute.base import Execution, Job, Warmup
+
+OUTPUTS = ("stdout.txt", "stderr.txt")
+"""The files in a case's folder that its worker prints into: standard output and standard error."""
+
+MOST = 64 << 20
+"""The maximum size in bytes of each output file; a larger file is cut to its end."""
+
+END = 1 << 20
+"""The size of that end in bytes."""
+
+LOST = f"[more than {MOST >> 20} MiB were printed: what stood here is lost]\n".encode("ascii")
+
+_OUTPUT_FLAGS = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+_CUT = "the worker's last message was cut off"
+
+
+class Inbox:
+    """The runner's end of a case's pipe. Its messages are untrusted."""
+
+    def __init__(self, descriptor: int, word: str) -> None:
+        os.set_blocking(descriptor, False)
+        self._word = word
+        self.descriptor = descriptor
+        self.phase = "import"
+        self.step: int | None = None
+        """The step that it began last, from 0."""
+        self.observation: Any = None
+        self.has_answer = False
+        self.problem = ""
+        """How the worker broke the protocol; no further message is read then."""
+        self.is_flooded = False
+        self.is_at_end = False
+        """Whether the stream has ended. The descriptor stays open, so that its number is not reused while the engine watches it."""
+        self._is_closed = False
+        self._buffer = bytearray()
+        self._received = 0
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the last message is incomplete."""
+        return bool(self._buffer)
+
+    def read(self) -> bool:
+        """Read available data; return whether there was any. At the end of the stream ``is_at_end`` is set."""
+        if self.is_at_end:
+            return False
+        try:
+            data = os.read(self.descriptor, 1 << 20)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self.is_at_end = True
+            return False
+        self._received += len(data)
+        if self._received > MAX_MESSAGE:
+            self.is_flooded = True
+            if not self.has_answer:
+                self.problem = f"the worker sent more than {MAX_MESSAGE >> 20} MiB"
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            if not self.problem:
+                self._take(bytes(self._buffer) + line)
+                self._buffer.clear()
+        if not self.problem:
+            self._buffer += rest
+        return True
+
+    def drain(self) -> None:
+        """Read all available data, up to the limit: a child of the worker may still write."""
+        while not self.is_flooded and self.read():
+            pass
+
+    def close(self) -> None:
+        """Close the pipe, which the engine no longer watches."""
+        self.is_at_end = True
+        if not self._is_closed:
+            self._is_closed = True
+            os.close(self.descriptor)
+
+    def _take(self, line: bytes) -> None:
+        try:
+            message = loads(line)
+        except ValueError as error:
+            if self.has_answer:
+                return  # a child with the pipe may write until it is killed, so later bytes are ignored: reading them would be a race
+            self.problem = f"the worker sent a message that is {error}"
+            return
+        if not isinstance(message, dict):
+            self.problem = "the worker sent a message that is no map"
+        elif "phase" in message:
+            self.phase = str(message["phase"])[:100]
+        elif "step" in message:
+            self.step = message["step"] if isinstance(message["step"], int) else None
+        elif "observation" in message:
+            if self.has_answer:
+                self.problem = "the worker answered twice"
+            elif message.get("word") != self._word:
+                self.problem = "an observation came without the word that its worker was given: code of the case sent it"
+            else:
+                self.has_answer = True
+                self.observation = message["observation"]
+
+
+@dataclass
+class Running:
+    """A case from the moment its worker has it."""
+
+    job: Job
+    inbox: Inbox
+    outputs: tuple[int, ...]
+    """The files that it prints into."""
+    begun: float = 0.0
+    deadline: float = 0.0
+    timed_out: bool = False
+    killed_at: float | None = None
+    stack_from: int = 0
+    """Where in its standard error its stack begins, once its worker was asked for it."""
+    is_cut: bool = False
+    """Whether some of what it printed is lost."""
+    answered_at: float | None = None
+    """When its observation had come."""
+    overstayed: bool = False
+    """Whether it was killed because it did not end after its answer."""
+
+    def restart_clock(self) -> None:
+        """Start its deadline now: when its worker has it, and again when the worker's process exists."""
+        self.begun = time.monotonic()
+        self.deadline = self.begun + self.job.timeout
+
+    def read(self) -> None:
+        """Read the messages of its worker."""
+        self.inbox.read()
+        if self.inbox.has_answer and self.answered_at is None:
+            self.answered_at = time.monotonic()
+
+    def bound_output(self) -> None:
+        """Limit the size of its output files."""
+        for descriptor in self.outputs:
+            self.is_cut |= bound(descriptor)
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        self.inbox.close()
+        for descriptor in self.outputs:
+            os.close(descriptor)
+        self.outputs = ()
 
 
 @dataclass
@@ -68,12 +223,20 @@ class Worker:
         with contextlib.suppress(OSError):
             self.control.send(json.dumps({"warm": kinds, "gpus": self.gpus}).encode())
 
-    def give(self, local: LocalJob) -> Running:
-        """Give it its case. The end of a lost worker is detected elsewhere, not here."""
-        self.running, write = Running.begin(local)
-        message = json.dumps({"plan": local.plan, "word": self.running.word, "gpus": self.gpus}).encode()
+    def give(self, job: Job, plan: str, folder: Path) -> Running:
+        """Give it its case, which prints into a folder. The end of a lost worker is detected elsewhere, not here.
+
+        A word goes with the case, and comes back with its observation; code of the case cannot read it.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        read, write = os.pipe()
+        word = secrets.token_hex(16)
+        outputs = tuple(os.open(folder / name, _OUTPUT_FLAGS, 0o644) for name in OUTPUTS)
+        self.running = Running(job, Inbox(read, word), outputs)
+        self.running.restart_clock()
+        message = json.dumps({"plan": plan, "word": word, "gpus": self.gpus}).encode()
         with contextlib.suppress(OSError):
-            socket.send_fds(self.control, [message], [write, *self.running.outputs])
+            socket.send_fds(self.control, [message], [write, *outputs])
         os.close(write)
         return self.running
 
@@ -97,10 +260,10 @@ class Worker:
         return True
 
     def request_stack(self) -> None:
-        """Request the stacks of all threads."""
+        """Request the stacks of all threads, and note where in its standard error they will begin."""
         if self.pid is not None:
-            if self.running is not None:
-                self.running.mark_stack()
+            if self.running is not None and self.running.outputs:
+                self.running.stack_from = os.fstat(self.running.outputs[1]).st_size
             with contextlib.suppress(OSError):
                 os.kill(self.pid, signal.SIGUSR1)
 
@@ -136,23 +299,44 @@ class Worker:
         """Return the execution of its case, which is over."""
         running = self.running
         assert running is not None
+        inbox = running.inbox
         # its children, which may hold the pipe, have been killed already
-        running.finish()
+        inbox.drain()
+        for descriptor in running.outputs:
+            running.is_cut |= cut(descriptor)
+        running.close()
         self.running, self.is_done = None, True
-        left_over = running.left_over(self.left_over)
+
+        status = self.status
+        if status is None:  # it goes on, having ended its case as it should; of one that is not waited for, all that is judged is known
+            status = signal.SIGKILL if running.killed_at is not None else 0
+        if running.overstayed and status == signal.SIGKILL:
+            status = 0  # it had answered, and we killed it
+        signaled = os.WIFSIGNALED(status)
+
+        overstayed = "its worker had answered and did not end, so it was killed" if running.overstayed else ""
+        left_over = "; ".join(filter(None, [overstayed, self.left_over]))
+        lost = f"it printed more than {MOST >> 20} MiB, of which the first are lost" if running.is_cut else ""
         seconds = time.monotonic() - running.begun
         return Execution(
             job=running.job,
-            observation=running.inbox.observation,
-            ending=running.ending(self.status),
+            observation=inbox.observation,
+            ending=Ending(
+                exit_code=None if signaled else os.waitstatus_to_exitcode(status),
+                signal=os.WTERMSIG(status) if signaled else None,
+                timed_out=running.timed_out,
+                phase=inbox.phase,
+                step=inbox.step,
+            ),
             seconds=seconds,
             begun=time.time() - seconds,
             warmup=self.warmup,
             isolation=self.isolation,
             worker=self.number,
             stack_from=0 if running.is_cut else running.stack_from,  # the offset is invalid after the file was cut
-            note=self.note or left_over or running.note,
-            problem=running.problem,
+            note=self.note or left_over or (_CUT if inbox.is_cut_off else lost),
+            # without an answer, the process died; an incomplete message does not matter
+            problem=inbox.problem or (_CUT if inbox.is_cut_off and inbox.has_answer else ""),
             left_over=left_over,
         )
 
@@ -164,3 +348,28 @@ class Worker:
             self.pidfd = None
         if self.running is not None:
             self.running.close()
+
+
+def bound(descriptor: int) -> bool:
+    """Punch a hole into an open output file, up to its end, to free disk space; return whether data was removed."""
+    status = os.fstat(descriptor)
+    # a file system may set more aside than there is, and less where there is a hole already
+    if min(status.st_blocks * 512, status.st_size) <= MOST:
+        return False
+    # a hole, because between reading the end and cutting the file off the last line may come
+    begin, length = ctypes.c_int64(0), ctypes.c_int64(status.st_size - END)
+    if _libc.fallocate(descriptor, _KEEP_SIZE | _PUNCH_HOLE, begin, length) != 0:
+        cut(descriptor)  # not every file system knows holes
+    return True
+
+
+def cut(descriptor: int) -> bool:
+    """Cut the output file of a finished case to its end if it is too long; return whether it was."""
+    size = os.fstat(descriptor).st_size
+    if size <= MOST:
+        return False
+    with contextlib.suppress(OSError):  # no space left on the device: the run continues
+        end = os.pread(descriptor, END, size - END)
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, LOST + end)
+    return True

@@ -1,4 +1,4 @@
-"""The agent of a node: runs jobs with the executors of its machine, and talks in frames on its standard input and output.
+"""The agent of a node: runs jobs with the executor of its machine, and talks in frames on its standard input and output.
 
 It knows nothing of Ray. ``begin`` makes the executor and is answered by ``hello``: what files show of the machine, where the verdicts
 come from, and the digest of this source. Each ``job`` is answered by ``ended`` with the execution and its files; ``check`` by
@@ -11,17 +11,15 @@ import os
 import shutil
 import signal
 import tempfile
-from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from runner.core.diagnostics import UsageError
 from runner.core.protocol import MAX_MESSAGE
-from runner.execute.base import Execution, Executor, ExecutorSettings, Job
-from runner.execute.executors import EXECUTORS
+from runner.execute.base import Execution, ExecutorSettings, Job
+from runner.execute.local.executor import LocalExecutor
 from runner.execute.ray import node_facts, source
 from runner.execute.ray.frames import Ended, Inlet, Message, is_name, pack, write
-from runner.execute.routing import RoutingExecutor
 from runner.plan import schedule
 from runner.plan.resources import Capacity, Environment
 from runner.system import cache_dirs
@@ -39,39 +37,34 @@ class Agent:
         self._inlet = Inlet(inlet)
         self._outlet = outlet
         self._folder = Path(tempfile.mkdtemp(prefix="torch-conformance-agent-"))
-        self._executor: Executor | None = None
+        self._executor: LocalExecutor | None = None
         self._capacity: Capacity | None = None
         self._memory_limit: int | None = None
         self._tokens: dict[str, str] = {}
         """The token of each job, by its name."""
-        self._pending: deque[Job] = deque()
-        self._running = ""
-        """The name of the executor whose jobs run now: another one's wait for its end."""
+        self._pending: list[Job] = []
+        """Jobs that came while none runs."""
+        self._is_running = False
 
     def serve(self) -> None:
         """Serve until the runner hangs up."""
         try:
             while True:
                 self._take(None)
-                while self._pending:
-                    self._run()
+                jobs, self._pending = self._pending, []
+                if jobs:
+                    assert self._executor is not None
+                    assert self._capacity is not None
+                    self._is_running = True
+                    for execution in self._executor.run(jobs, self._capacity):
+                        self._send_ended(execution)
+                    self._is_running = False
         except Ended:
             pass
         finally:
             if self._executor is not None:
                 self._executor.close()
             shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _run(self) -> None:
-        """Run jobs of one executor until none of them waits; more of them may arrive meanwhile."""
-        assert self._executor is not None
-        assert self._capacity is not None
-        self._running = self._pending[0].executor
-        jobs = [job for job in self._pending if job.executor == self._running]
-        self._pending = deque(job for job in self._pending if job.executor != self._running)
-        for execution in self._executor.run(jobs, self._capacity):
-            self._send_ended(execution)
-        self._running = ""
 
     def _take(self, seconds: float | None) -> None:
         for frame in self._inlet.frames(seconds):
@@ -106,7 +99,7 @@ class Agent:
             warm_folder=cache_dirs.warm_folder(),
             torch_root=machine.torch_root,
         )
-        self._executor = RoutingExecutor(settings, EXECUTORS)
+        self._executor = LocalExecutor(settings)
         self._executor.on_interrupt(self._inlet.descriptor, lambda: self._take(0))
         about = {"machine": node_facts.machine_as_json(machine), "provenance": node_facts.provenance(message), "source": source.digest()}
         self._send({"kind": "hello", **about, "jobs": workers})
@@ -117,7 +110,7 @@ class Agent:
         if message.get("limited"):
             job = dataclasses.replace(job, memory_limit=self._memory_limit)
         self._tokens[job.name] = str(message["token"])
-        if job.executor == self._running:
+        if self._is_running:
             self._executor.again(job)
         else:
             self._pending.append(job)

@@ -120,7 +120,7 @@ class Peer:
 
 
 class Fleet:
-    """Runs cases on the nodes of a lab. It does what ``runner.execute.base.Executor`` does, with cases in place of jobs."""
+    """Runs cases on the nodes of a lab. It does what ``LocalExecutor`` does, with cases in place of jobs."""
 
     def __init__(
         self,
