@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.matching.filecheck import ChecksError, EmptyText, Kind, directives, parse, run
+from runner.core.matching.filecheck import ChecksError, EmptyText, Kind, parse, run
 from runner.core.matching.time_limit import PatternTooSlow
 
 HOLDS = 0
@@ -240,7 +240,7 @@ def test_verdict_is_that_of_llvm(checks: str, text: str, verdict: int) -> None:
 def test_table_has_both_verdicts_for_every_directive() -> None:
     for kind in Kind:
         uses = [(row[3], parse(row[1])) for row in VERDICTS]
-        verdicts = {verdict for verdict, checks in uses if any(one.kind is kind for one in directives(checks))}
+        verdicts = {verdict for verdict, checks in uses if any(one.kind is kind for one in checks)}
         assert HOLDS in verdicts, kind
         assert verdicts - {HOLDS}, kind
 
@@ -369,12 +369,12 @@ def test_single_letter_typo_in_directive_is_an_error() -> None:
 
 
 def test_directives_say_what_was_read() -> None:
-    found = directives(parse("  # CHECK: a\n\nCHECK-NOT:   b {{c|d}}  \nCHECK-COUNT-3{LITERAL}: {{\nCHECK-EMPTY:\n"))
-    assert [(one.kind, one.pattern, one.line, one.column, one.positive, one.count) for one in found] == [
-        (Kind.CHECK, "a", 1, 12, True, 1),
-        (Kind.NOT, "b {{c|d}}", 3, 14, False, 1),
-        (Kind.COUNT, "{{", 4, 25, True, 3),
-        (Kind.EMPTY, "", 5, 13, True, 1),
+    found = parse("  # CHECK: a\n\nCHECK-NOT:   b {{c|d}}  \nCHECK-COUNT-3{LITERAL}: {{\nCHECK-EMPTY:\n")
+    assert [(one.kind, one.pattern, one.line, one.column, one.count) for one in found] == [
+        (Kind.CHECK, "a", 1, 12, 1),
+        (Kind.NOT, "b {{c|d}}", 3, 14, 1),
+        (Kind.COUNT, "{{", 4, 25, 3),
+        (Kind.EMPTY, "", 5, 13, 1),
     ]
     assert [str(one) for one in found] == ["CHECK: a", "CHECK-NOT: b {{c|d}}", "CHECK-COUNT-3{LITERAL}: {{", "CHECK-EMPTY:"]
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -385,9 +385,9 @@ def test_a_directive_can_be_taken_out() -> None:
     text = "x = conv(y)\nk.run(x, frozen_1)\nreturn (x,)\n"
     checks = parse(SEED)
     assert run(checks, text).passed
-    for dropped in directives(checks):
-        rest = tuple(one for one in directives(checks) if one is not dropped)
-        held = run(dataclasses.replace(checks, directives=rest), text).passed
+    for dropped in checks:
+        rest = tuple(one for one in checks if one is not dropped)
+        held = run(rest, text).passed
         # Without .run( the SAME looks beside conv; without the SAME the NOT sees the first frozen.
         assert held == (dropped.line not in (2, 3))
 

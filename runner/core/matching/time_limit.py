@@ -3,9 +3,8 @@
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 
 _EARLY = 1e-3
@@ -31,68 +30,45 @@ def time_limit(seconds: float) -> Iterator[None]:
         raise ValueError(f"a time limit is a positive number of seconds, not {seconds}")
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("a time limit can be set only in the main thread")
-    alarm = _Alarm.set(seconds)
+    is_armed = True
+    now = time.monotonic()
+    deadline = now + seconds
+    left, outer_interval = signal.getitimer(signal.ITIMER_REAL)
+    outer_due = now + left if left else None
+
+    def on_signal(signum: int, frame: FrameType | None) -> None:
+        nonlocal outer_due
+        if not is_armed:
+            return
+        if time.monotonic() >= deadline - _EARLY:
+            raise PatternTooSlow(seconds)
+        # the replaced timer is due: its handler gets the signal, as if this limit did not exist
+        outer_due = time.monotonic() + outer_interval if outer_interval else None
+        _set_timer(deadline if outer_due is None else min(deadline, outer_due))
+        if callable(former):
+            former(signum, frame)
+        elif former == signal.SIG_DFL:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGALRM)
+
+    former = signal.getsignal(signal.SIGALRM)
+    signal.signal(signal.SIGALRM, on_signal)
+    _set_timer(deadline if outer_due is None else min(deadline, outer_due))
     try:
         try:
             yield
         finally:
             # From here on the alarm is ignored. If it fires just before this line, the outer finally still cleans up.
-            alarm.armed = False
+            is_armed = False
     finally:
-        alarm.restore()
-
-
-_Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
-
-
-@dataclass(slots=True, kw_only=True)
-class _Alarm:
-    """A running time limit, with the timer and handler that it replaced."""
-
-    seconds: float
-    deadline: float
-    outer_due: float | None
-    """The due time of the replaced timer; None if there is none."""
-    outer_interval: float
-    former: _Handler = None
-    armed: bool = True
-
-    @classmethod
-    def set(cls, seconds: float) -> "_Alarm":
-        now = time.monotonic()
-        left, interval = signal.getitimer(signal.ITIMER_REAL)
-        alarm = cls(seconds=seconds, deadline=now + seconds, outer_due=now + left if left else None, outer_interval=interval)
-        alarm.former = signal.signal(signal.SIGALRM, alarm.on_signal)
-        alarm.start_timer()
-        return alarm
-
-    def start_timer(self) -> None:
-        """Start the timer for the limit that ends first."""
-        due = self.deadline if self.outer_due is None else min(self.deadline, self.outer_due)
-        signal.setitimer(signal.ITIMER_REAL, max(due - time.monotonic(), 1e-6))
-
-    def on_signal(self, signum: int, frame: FrameType | None) -> None:
-        if not self.armed:
-            return
-        if time.monotonic() < self.deadline - _EARLY:
-            self.forward(signum, frame)
-            return
-        raise PatternTooSlow(self.seconds)
-
-    def forward(self, signum: int, frame: FrameType | None) -> None:
-        """Forward the signal to the replaced handler, as if this limit did not exist."""
-        self.outer_due = time.monotonic() + self.outer_interval if self.outer_interval else None
-        self.start_timer()
-        if callable(self.former):
-            self.former(signum, frame)
-        elif self.former == signal.SIG_DFL:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.raise_signal(signal.SIGALRM)
-
-    def restore(self) -> None:
-        self.armed = False
+        is_armed = False
         signal.setitimer(signal.ITIMER_REAL, 0)
-        if self.former is not None:
-            signal.signal(signal.SIGALRM, self.former)
-        if self.outer_due is not None:
-            signal.setitimer(signal.ITIMER_REAL, max(self.outer_due - time.monotonic(), 1e-6), self.outer_interval)
+        if former is not None:
+            signal.signal(signal.SIGALRM, former)
+        if outer_due is not None:
+            _set_timer(outer_due, outer_interval)
+
+
+def _set_timer(due: float, interval: float = 0.0) -> None:
+    """Let SIGALRM come at a time of the monotonic clock."""
+    signal.setitimer(signal.ITIMER_REAL, max(due - time.monotonic(), 1e-6), interval)

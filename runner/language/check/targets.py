@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runner.core.diagnostics import Diagnostic, one_of
-from runner.core.matching.filecheck import ChecksError, Directive, directives, parse
-from runner.core.matching.filecheck.expressions import compile_pattern
+from runner.core.matching.filecheck import ChecksError, Directive, Kind, parse
+from runner.core.matching.filecheck.directives import compile_pattern
 from runner.core.matching.time_limit import PatternTooSlow, time_limit
 from runner.core.simulated import FIXED, PROPERTIES, REFUSED_MODES, config_refusal
 from runner.core.targets import ALL_STAGES, EXAMPLE, ISA, OFFLINE_BACKENDS, STAGES, TARGETS, WRAPPER
@@ -102,7 +102,7 @@ def _name_problems(anatomy: Anatomy, one: RawExpectation) -> Iterator[Diagnostic
     from runner.vocabulary.steps.triton import kernels
 
     try:
-        found = [directive for directive in directives(parse(one.body["checks"])) if directive.positive]
+        found = [directive for directive in parse(one.body["checks"]) if directive.kind is not Kind.NOT]
     except ChecksError:
         return  # reported with the other problems of the directives
     for script in anatomy.scripts.values():

@@ -330,7 +330,7 @@ def _first_failure(checks: str, texts: Sequence[str]) -> tuple[str, CheckOutcome
     for text in texts:
         outcome = _run(parsed, text)
         if not outcome.passed:
-            return text, outcome, next(one for one in parsed.directives if one.line == outcome.line)
+            return text, outcome, next(one for one in parsed if one.line == outcome.line)
     return None
 
 
@@ -343,7 +343,7 @@ def _run(parsed: CheckFile, text: str) -> CheckOutcome:
 
 def _mended(checks: str, text: str, outcome: CheckOutcome, directive: Directive) -> str:
     """Return the line of a failed directive, changed so that it matches."""
-    if not directive.positive:
+    if directive.kind is Kind.NOT:
         raise NotBlessed(f"the code has what '{directive}' forbids")
     row = checks.split("\n")[directive.line - 1]
     for new in _candidates(row, text, outcome, directive):
@@ -358,7 +358,7 @@ def _is_better(checks: str, text: str, directive: Directive) -> bool:
         parsed = parse(checks)
     except ChecksError:
         return False
-    if [one.line for one in parsed.directives].count(directive.line) != 1 or are_general(parsed):
+    if [one.line for one in parsed].count(directive.line) != 1 or are_general(parsed):
         return False
     outcome = _run(parsed, text)
     return outcome.passed or (outcome.line or 0) > directive.line

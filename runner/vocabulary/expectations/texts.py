@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, choose, holds
 from runner.core.expectation import Judgement, Mutant, Status, StepFacts
-from runner.core.matching.filecheck import CheckFile
+from runner.core.matching.filecheck import CheckFile, Kind
 from runner.core.matching.generality import are_general, finds, is_general, is_general_pattern
 from runner.core.matching.patterns import check_pattern, search
 from runner.core.matching.time_limit import PatternTooSlow
@@ -228,7 +228,7 @@ def check_guards(body: Any, checks: CheckFile | None) -> None:
     if (pattern := body.get("matches")) is not None:
         _refuse(f"a match of /{pattern}/", ("matches",), lambda text: finds(pattern, [text]), names_kind=_names_kind(pattern))
     if checks is not None:
-        named = any(_names_kind(one.pattern) for one in checks.directives if one.positive)
+        named = any(_names_kind(one.pattern) for one in checks if one.kind is not Kind.NOT)
         _refuse("what the directives match", ("checks",), lambda text: are_general(checks, [text]), names_kind=named)
 
 

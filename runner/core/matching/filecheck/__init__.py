@@ -14,37 +14,30 @@ two directives on one line, and a line without a directive.
 
 from collections.abc import Sequence
 
-from runner.core.matching.filecheck.directives import CheckFile, ChecksError, Directive, Kind
+from runner.core.matching.filecheck.directives import CheckFile, ChecksError, Directive, Kind, canonical
 from runner.core.matching.filecheck.explaining import TAB, CheckOutcome, describe
-from runner.core.matching.filecheck.expressions import canonical
-from runner.core.matching.filecheck.matching import Matcher, Mismatch
+from runner.core.matching.filecheck.matching import Matcher
 from runner.core.matching.filecheck.reading import parse
-from runner.core.matching.time_limit import time_limit
 
-__all__ = ["CheckFile", "CheckOutcome", "ChecksError", "Directive", "EmptyText", "Kind", "directives", "parse", "passes", "run"]
+__all__ = ["CheckFile", "CheckOutcome", "ChecksError", "Directive", "EmptyText", "Kind", "parse", "passes", "run"]
 
 
 class EmptyText(Exception):
     """The text is blank, so a verdict about it would be vacuous."""
 
 
-def directives(checkfile: CheckFile) -> tuple[Directive, ...]:
-    """Return the directives in line order."""
-    return checkfile.directives
-
-
-def passes(checkfile: CheckFile, text: str, *, seconds: float = 5.0) -> bool:
+def passes(checks: CheckFile, text: str, *, seconds: float = 5.0) -> bool:
     """Whether the directives match a text: the verdict of ``run`` alone, without the search for an explanation. The same errors."""
-    return _mismatch(checkfile, _matcher(text), seconds) is None
+    return _matcher(text).run(checks, seconds) is None
 
 
-def run(checkfile: CheckFile, text: str, *, seconds: float = 5.0, numbers: Sequence[int] = ()) -> CheckOutcome:
+def run(checks: CheckFile, text: str, *, seconds: float = 5.0, numbers: Sequence[int] = ()) -> CheckOutcome:
     """Match a text; raise ``EmptyText`` for a blank text and ``PatternTooSlow`` after ``seconds``.
 
     ``numbers`` are the line numbers to show, if the text is a part of another one. The time limit works only in the main thread.
     """
     matcher = _matcher(text)
-    mismatch = _mismatch(checkfile, matcher, seconds)
+    mismatch = matcher.run(checks, seconds)
     if mismatch is None:
         return CheckOutcome(passed=True)
     return describe(mismatch, matcher, text.replace("\r\n", "\n").expandtabs(TAB).rstrip("\n").split("\n"), numbers)
@@ -54,12 +47,3 @@ def _matcher(text: str) -> Matcher:
     if not text.strip():
         raise EmptyText("the text is blank")
     return Matcher(text=canonical(text.replace("\r\n", "\n")))
-
-
-def _mismatch(checkfile: CheckFile, matcher: Matcher, seconds: float) -> Mismatch | None:
-    try:
-        with time_limit(seconds):
-            matcher.run(checkfile.directives)
-    except Mismatch as mismatch:
-        return mismatch
-    return None

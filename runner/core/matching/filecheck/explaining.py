@@ -1,15 +1,14 @@
 """Explains a mismatch: the lines around its position, and the line that was probably meant."""
 
+import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import overload
 
 from filecheck.ops import Literal
 
-from runner.core.matching.filecheck.directives import Directive
-from runner.core.matching.filecheck.expressions import without_variables
+from runner.core.matching.filecheck.directives import without_variables
 from runner.core.matching.filecheck.matching import Matcher, Mismatch, Span
 from runner.core.matching.time_limit import PatternTooSlow, time_limit
 
@@ -38,78 +37,46 @@ similarity.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Lines(Sequence[str]):
-    """A text as displayed, with its line numbers if they are not 1, 2, 3."""
+def describe(mismatch: Mismatch, matcher: Matcher, lines: Sequence[str], numbers: Sequence[int]) -> CheckOutcome:
+    """Return the outcome of a text that fails a directive, given its lines as displayed and their numbers if they are not 1, 2, 3."""
 
-    lines: Sequence[str]
-    numbers: Sequence[int]
+    def shown(number: int) -> int:
+        return numbers[number - 1] if number <= len(numbers) else number
 
-    def __len__(self) -> int:
-        return len(self.lines)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        return self.lines[index]
-
-    def number(self, at: int) -> int:
-        """Return the displayed number of a line, given its index from 1."""
-        return self.numbers[at - 1] if at <= len(self.numbers) else at
-
-
-def describe(mismatch: Mismatch, matcher: Matcher, text: Sequence[str], numbers: Sequence[int] = ()) -> CheckOutcome:
-    """Return the outcome of a text that fails a directive; ``text`` are the lines as displayed."""
-    lines = _Lines(text, numbers)
-    directive = mismatch.directive
-    found = mismatch.found
-    start = mismatch.region.start
-    return CheckOutcome(
-        passed=False,
-        line=directive.line,
-        directive=str(directive),
-        reason=mismatch.reason,
-        excerpt=_excerpt(matcher.text, lines, found or Span(start, start), "matched here" if found else "searched from here"),
-        possible="" if found else _possible_in_time(mismatch, matcher, lines),
-    )
-
-
-def _possible_in_time(mismatch: Mismatch, matcher: Matcher, lines: _Lines) -> str:
-    """Search for a possible match; return nothing if the time is up. The verdict does not depend on it."""
-    try:
-        with time_limit(_PATIENCE):
-            return _possible(mismatch, matcher, lines)
-    except PatternTooSlow:
-        return ""
-
-
-def _excerpt(text: str, lines: _Lines, span: Span, note: str) -> str:
-    number = text.count("\n", 0, span.start) + 1
-    offset = span.start - (text.rfind("\n", 0, span.start) + 1)
-    width = min(span.end, _end_of_line(text, span.start)) - span.start
-    begin, end = (_column(_line(lines, number), count) for count in (offset, offset + width))
+    # the lines around the mismatch
+    text, match = matcher.text, mismatch.found
+    start = match.start if match else mismatch.region.start
+    marked = text.count("\n", 0, start) + 1
+    offset = start - (text.rfind("\n", 0, start) + 1)
+    line_end = text.find("\n", start)
+    width = min(match.end, len(text) if line_end < 0 else line_end) - start if match else 0
+    begin, end = (_column(_line(lines, marked), count) for count in (offset, offset + width))
     shift = max(0, begin - _WIDTH // 2)
     rows = []
-    for at in range(max(1, number - _BEFORE), min(max(len(lines), number), number + _AFTER) + 1):
-        rows.append(f"{'>' if at == number else ' '}{lines.number(at):5} | {_line(lines, at)[shift : shift + _WIDTH]}".rstrip())
-        if at == number:
+    for number in range(max(1, marked - _BEFORE), min(max(len(lines), marked), marked + _AFTER) + 1):
+        rows.append(f"{'>' if number == marked else ' '}{shown(number):5} | {_line(lines, number)[shift : shift + _WIDTH]}".rstrip())
+        if number == marked:
             marks = "^" * max(1, min(end - begin, _WIDTH // 2))
-            rows.append(f"{' ' * 6} | {' ' * (begin - shift)}{marks} {note}")
-    return "\n".join(rows)
+            rows.append(f"{' ' * 6} | {' ' * (begin - shift)}{marks} {'matched here' if match else 'searched from here'}")
+    # the line that was probably meant; the verdict does not depend on it
+    possible = ""
+    if not match:
+        with contextlib.suppress(PatternTooSlow), time_limit(_PATIENCE):
+            number, where = _possible(mismatch, matcher, lines)
+            possible = f"line {shown(number)}: {_line(lines, number).strip()[:_WIDTH]}{where}" if number else ""
+    return CheckOutcome(
+        passed=False,
+        line=mismatch.directive.line,
+        directive=str(mismatch.directive),
+        reason=mismatch.reason,
+        excerpt="\n".join(rows),
+        possible=possible,
+    )
 
 
 def _line(lines: Sequence[str], number: int) -> str:
     """Return a line of the text. A newline at the end of the text has an empty line after it."""
     return lines[number - 1] if number <= len(lines) else ""
-
-
-def _end_of_line(text: str, at: int) -> int:
-    end = text.find("\n", at)
-    return len(text) if end < 0 else end
 
 
 def _column(line: str, offset: int) -> int:
@@ -118,44 +85,35 @@ def _column(line: str, offset: int) -> int:
     return next((token.start() for index, token in enumerate(tokens) if index == offset), len(line))
 
 
-def _possible(mismatch: Mismatch, matcher: Matcher, lines: _Lines) -> str:
-    """Return text that names the line that was probably meant: one that matches elsewhere, or else a similar one."""
+def _possible(mismatch: Mismatch, matcher: Matcher, lines: Sequence[str]) -> tuple[int, str]:
+    """Return the number of the line that was probably meant, one that matches elsewhere or else a similar one, and where; 0 for none."""
     text, region, directive = matcher.text, mismatch.region, mismatch.directive
     elsewhere = matcher.find(directive, Span(0, len(text))) if directive.count == 1 else None
     if elsewhere is not None:
         where = "before" if elsewhere.start < region.start else "after"
-        return f"{_named(lines, text.count(chr(10), 0, elsewhere.start) + 1)} ({where} the lines searched)"
+        return text.count("\n", 0, elsewhere.start) + 1, f" ({where} the lines searched)"
     first = text.count("\n", 0, region.start) + 1
     last = min(text.count("\n", 0, region.end) + 1, len(lines))
-    example = _example(directive, matcher.variables)
+    # the literal text of the pattern
+    parts = without_variables(directive.parts, matcher.variables)
+    example = "".join(part.content for part in parts if isinstance(part, Literal)).strip()
     if not example:
-        return ""
-    number = _sharing_most(example, lines, first, last) or _most_similar(example, lines, first, min(last, first + _NEAR))
-    return "" if number is None else _named(lines, number)
+        return 0, ""
+    return _sharing_most(example, lines, first, last) or _most_similar(example, lines, first, min(last, first + _NEAR)), ""
 
 
-def _named(lines: _Lines, number: int) -> str:
-    return f"line {lines.number(number)}: {_line(lines, number).strip()[:_WIDTH]}"
-
-
-def _example(directive: Directive, variables: Mapping[str, str]) -> str:
-    """Return the literal text of a pattern, without its expressions."""
-    parts = without_variables(directive.parts, variables)
-    return "".join(part.content for part in parts if isinstance(part, Literal)).strip()
-
-
-def _sharing_most(example: str, lines: Sequence[str], first: int, last: int) -> int | None:
-    """Return the number of the line that shares most three-letter pieces with the example; None if it shares too few."""
+def _sharing_most(example: str, lines: Sequence[str], first: int, last: int) -> int:
+    """Return the number of the line that shares most three-letter pieces with the example; 0 if it shares too few."""
     pieces = {example[at : at + 3] for at in range(len(example) - 2)}
     scores = ((sum(piece in lines[at - 1] for piece in pieces), -at) for at in range(first, last + 1))
     score, number = max(scores, default=(0, 0))
-    return -number if score and score >= _SHARED * len(pieces) else None
+    return -number if score and score >= _SHARED * len(pieces) else 0
 
 
-def _most_similar(example: str, lines: Sequence[str], first: int, last: int) -> int | None:
-    """Return the number of the line with the place most similar to the example, for typing errors in short words; None below the limit."""
+def _most_similar(example: str, lines: Sequence[str], first: int, last: int) -> int:
+    """Return the number of the line with the place most similar to the example, for typing errors in short words; 0 below the limit."""
     similarity = SequenceMatcher(b=example, autojunk=False)
-    best, number = _SIMILAR, None
+    best, number = _SIMILAR, 0
     for at in range(first, last + 1):
         similarity.set_seq1(lines[at - 1][:_WIDTH])
         common = similarity.find_longest_match()

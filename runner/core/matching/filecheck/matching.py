@@ -1,14 +1,13 @@
 """Matches directives against a text, as LLVM's FileCheck does."""
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from filecheck.ops import Capture
 
-from runner.core.matching.filecheck.directives import FLOATING, Directive, Kind
-from runner.core.matching.filecheck.expressions import compile_pattern, group_name
+from runner.core.matching.filecheck.directives import FLOATING, Directive, Kind, compile_pattern, group_name
+from runner.core.matching.time_limit import time_limit
 
 
 class Span(NamedTuple):
@@ -16,13 +15,6 @@ class Span(NamedTuple):
 
     start: int
     end: int
-
-
-class _Step(NamedTuple):
-    """A directive that moves on, with the CHECK-DAGs and CHECK-NOTs before it; ``main`` is None for the end of the text."""
-
-    before: tuple[Directive, ...]
-    main: Directive | None
 
 
 class Mismatch(Exception):
@@ -40,53 +32,94 @@ _REACH = 1000
 """How many characters after Python's match a longer match may end."""
 
 
-def _blocks(found: Iterable[Directive]) -> Iterator[list[_Step]]:
-    """Yield the steps up to each CHECK-LABEL, then those up to the end of the text."""
-    block: list[_Step] = []
-    before: list[Directive] = []
-    for directive in found:
-        if directive.kind in FLOATING:
-            before.append(directive)
-            continue
-        block.append(_Step(tuple(before), directive))
-        before = []
-        if directive.kind is Kind.LABEL:
-            yield block
-            block = []
-    yield [*block, _Step(tuple(before), None)]
-
-
 @dataclass(slots=True, kw_only=True)
 class Matcher:
     """Matches directives against a text. All offsets refer to ``text``."""
 
     text: str
     variables: dict[str, str] = field(default_factory=dict)
+    matched: dict[int, Span] = field(default_factory=dict)
+    """The match of each directive, by its line."""
+    searched: dict[int, tuple[Span, Mapping[str, str]]] = field(default_factory=dict)
+    """The region of each CHECK-NOT and the variables then, by its line."""
 
-    def run(self, found: Iterable[Directive]) -> None:
-        """Match every directive; raise ``Mismatch`` for the first one that fails."""
-        at = 0
-        for block in _blocks(found):
-            end = self.end_of_block(block[-1].main, at)
-            for step in block:
-                at = self.take(step, Span(at, end))
-            at = end
+    def run(self, directives: Sequence[Directive], seconds: float) -> Mismatch | None:
+        """Match every directive; return the first failure. Raise ``PatternTooSlow`` after ``seconds``."""
+        at = begin = 0
+        try:
+            with time_limit(seconds):
+                for index, last in enumerate((*directives, None)):
+                    if last is not None and last.kind is not Kind.LABEL:
+                        continue
+                    # a label is found before the directives that lead to it, so that none of them matches after it
+                    end = len(self.text) if last is None else self.expect(last, Span(at, len(self.text))).end
+                    floating: list[Directive] = []
+                    for directive in (*directives[begin:index], last):
+                        if directive is not None and directive.kind in FLOATING:
+                            floating.append(directive)
+                        else:
+                            at = self.take(floating, directive, Span(at, end))
+                            floating = []
+                    at, begin = end, index + 1
+        except Mismatch as mismatch:
+            return mismatch
+        return None
 
-    def end_of_block(self, label: Directive | None, at: int) -> int:
-        """Find the label before any other match, so that nothing matches after it."""
-        return len(self.text) if label is None else self.expect(label, Span(at, len(self.text))).end
+    def take(self, floating: Sequence[Directive], main: Directive | None, region: Span) -> int:
+        """Match CHECK-DAGs and CHECK-NOTs, then the directive after them, None at the end of the text. Return the start of the next search.
 
-    def take(self, step: _Step, region: Span) -> int:
-        """Match one step and return the start of the next search."""
-        at, forbidden = self.unordered(step.before, region)
-        region = Span(at, region.end)
-        if step.main is None:
+        CHECK-NOTs separate groups of CHECK-DAGs. They apply from the end of one group to the first match of the next.
+        """
+        forbidden: list[Directive] = []
+        group: list[Span] = []
+        for index, directive in enumerate(floating, start=1):
+            if directive.kind is Kind.NOT:
+                forbidden.append(directive)
+                continue
+            # the first match that overlaps none of the group
+            at: int | None = region.start
+            while at is not None:
+                span = self.expect(directive, Span(at, region.end))
+                at = next((other.end for other in sorted(group) if other.start < span.end and span.start < other.end), None)
+            self.matched[directive.line] = span
+            group.append(span)
+            if index == len(floating) or floating[index].kind is Kind.NOT:
+                self.refuse(forbidden, Span(region.start, min(group).start))
+                region = Span(max(span.end for span in group), region.end)
+                forbidden, group = [], []
+        if main is None:
             self.refuse(forbidden, region)
             return region.end
-        span = self.expect_all(step.main, region)
-        self.require_adjacent(step.main, region, span)
-        self.refuse(forbidden, Span(at, span.start))
+        span = self.expect(main, region)
+        start = span.start
+        for already in range(1, main.count):
+            span = self.expect(main, Span(span.end, region.end), f"matched {already} of {main.count} times")
+        span = self.matched[main.line] = Span(start, span.end)
+        newlines = self.text.count("\n", region.start, start)
+        match main.kind:
+            case Kind.NEXT | Kind.EMPTY if newlines == 0:
+                raise Mismatch(main, "matched on the same line as the previous match", region=region, found=span)
+            case Kind.NEXT | Kind.EMPTY if newlines > 1:
+                raise Mismatch(main, "matched, but not on the line after the previous match", region=region, found=span)
+            case Kind.SAME if newlines:
+                raise Mismatch(main, "matched, but not on the same line as the previous match", region=region, found=span)
+        self.refuse(forbidden, Span(region.start, start))
         return span.end
+
+    def expect(self, directive: Directive, region: Span, reason: str = "no match") -> Span:
+        """Return the match; raise ``Mismatch`` when there is none."""
+        span = self.find(directive, region)
+        if span is None:
+            raise Mismatch(directive, reason, region=region)
+        return span
+
+    def refuse(self, forbidden: Iterable[Directive], region: Span) -> None:
+        """Raise ``Mismatch`` if a CHECK-NOT matches."""
+        for directive in forbidden:
+            self.searched[directive.line] = (region, dict(self.variables))
+            span = self.find(directive, region)
+            if span is not None:
+                raise Mismatch(directive, "matched a forbidden line", region=region, found=span)
 
     def find(self, directive: Directive, region: Span) -> Span | None:
         """Return the leftmost and then longest match, and store its variables."""
@@ -96,91 +129,19 @@ class Matcher:
         match = pattern.search(text)
         if match is None:
             return None
-        match = _longest(directive, pattern, match)
+        if directive.ambiguous:
+            # POSIX takes the longest match with this start, Python the first alternative
+            line_end = text.find("\n", match.end())
+            limit = len(text) if directive.spans_lines or line_end < 0 else line_end
+            for end in range(min(limit, match.end() + _REACH), match.end(), -1):
+                # In Python $ also matches at the end position of a search.
+                if "$" in pattern.pattern and end != len(text) and text[end] != "\n":
+                    continue
+                if longer := pattern.fullmatch(text, match.start(), end):
+                    match = longer
+                    break
         for part in directive.parts:
             if isinstance(part, Capture):
                 self.variables[part.name] = match[group_name(part.name)]
         # The newline that CHECK-EMPTY consumes belongs to the line before.
-        start = match.start() + (directive.kind is Kind.EMPTY)
-        return Span(region.start + start, region.start + match.end())
-
-    def expect(self, directive: Directive, region: Span, reason: str = "no match") -> Span:
-        """Return the match; raise ``Mismatch`` when there is none."""
-        span = self.find(directive, region)
-        if span is None:
-            raise Mismatch(directive, reason, region=region)
-        return span
-
-    def expect_all(self, directive: Directive, region: Span) -> Span:
-        """Match as often as CHECK-COUNT requires, one match after the other."""
-        first = span = self.expect(directive, region)
-        for already in range(1, directive.count):
-            reason = f"matched {already} of {directive.count} times"
-            span = self.expect(directive, Span(span.end, region.end), reason)
-        return Span(first.start, span.end)
-
-    def require_adjacent(self, directive: Directive, region: Span, span: Span) -> None:
-        """Raise ``Mismatch`` if CHECK-NEXT, CHECK-SAME or CHECK-EMPTY matched on a wrong line."""
-        newlines = self.text.count("\n", region.start, span.start)
-        match directive.kind:
-            case Kind.NEXT | Kind.EMPTY if newlines == 0:
-                reason = "matched on the same line as the previous match"
-            case Kind.NEXT | Kind.EMPTY if newlines > 1:
-                reason = "matched, but not on the line after the previous match"
-            case Kind.SAME if newlines:
-                reason = "matched, but not on the same line as the previous match"
-            case _:
-                return
-        raise Mismatch(directive, reason, region=region, found=span)
-
-    def refuse(self, forbidden: Iterable[Directive], region: Span) -> None:
-        """Raise ``Mismatch`` if a CHECK-NOT matches."""
-        for directive in forbidden:
-            span = self.find(directive, region)
-            if span is not None:
-                raise Mismatch(directive, "matched a forbidden line", region=region, found=span)
-
-    def unordered(self, before: Sequence[Directive], region: Span) -> tuple[int, list[Directive]]:
-        """Match the groups of CHECK-DAGs; return the end of the last match and the CHECK-NOTs after it.
-
-        CHECK-NOTs separate the groups. They apply from the end of one group to the first match of the next.
-        """
-        at = region.start
-        forbidden: list[Directive] = []
-        group: list[Span] = []
-        for index, directive in enumerate(before, start=1):
-            if directive.kind is Kind.NOT:
-                forbidden.append(directive)
-                continue
-            group.append(self.find_free(directive, group, Span(at, region.end)))
-            if index == len(before) or before[index].kind is Kind.NOT:
-                self.refuse(forbidden, Span(at, min(group).start))
-                at = max(span.end for span in group)
-                forbidden, group = [], []
-        return at, forbidden
-
-    def find_free(self, directive: Directive, taken: Sequence[Span], region: Span) -> Span:
-        """Return the first match that overlaps no match in ``taken``."""
-        at = region.start
-        while True:
-            span = self.expect(directive, Span(at, region.end))
-            clash = next((old for old in sorted(taken) if old.start < span.end and span.start < old.end), None)
-            if clash is None:
-                return span
-            at = clash.end
-
-
-def _longest(directive: Directive, pattern: re.Pattern[str], match: re.Match[str]) -> re.Match[str]:
-    """Return the longest match with the same start, as POSIX does; Python returns the first alternative that matches."""
-    if not directive.ambiguous:
-        return match
-    text = match.string
-    line_end = text.find("\n", match.end())
-    limit = len(text) if directive.spans_lines or line_end < 0 else line_end
-    for end in range(min(limit, match.end() + _REACH), match.end(), -1):
-        # In Python $ also matches at the end position of a search.
-        if "$" in pattern.pattern and end != len(text) and text[end] != "\n":
-            continue
-        if longer := pattern.fullmatch(text, match.start(), end):
-            return longer
-    return match
+        return Span(region.start + match.start() + (directive.kind is Kind.EMPTY), region.start + match.end())
