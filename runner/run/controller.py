@@ -1,17 +1,21 @@
 """The stages of ``run``, in order: prepare, open the folder, execute, verify, close, report. The caller passes the listeners."""
 
+import contextlib
+import itertools
+import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TypeAlias
 
 from runner.core import required
 from runner.core.attempts import Policy
 from runner.core.case import Case, CaseId
 from runner.core.conditions import Surroundings
-from runner.core.diagnostics import JournalAltered
+from runner.core.diagnostics import JournalAltered, shown_path
 from runner.core.events import (
     AttemptFinished,
     CaseFinished,
@@ -29,20 +33,21 @@ from runner.core.events import (
     Warned,
 )
 from runner.core.exit_codes import ExitCode, exit_code
-from runner.core.header import RunFooter, RunHeader
+from runner.core.header import AuditScore, RunFooter, RunHeader
 from runner.core.options import RunOptions
+from runner.core.outcomes import PASSED
 from runner.core.results import NODE_LOST, CaseResult, executed
+from runner.judge.audit import Trial, audit, try_case
+from runner.judge.evidence import recorded_observation
 from runner.judge.waivers import lines_of, void_waivers, warnings
 from runner.language.load import surroundings_of
-from runner.record.evidence import alterations
-from runner.record.run_folder import RunFolder, open_run, require_free_report
-from runner.run.audit_warnings import AuditWarnings
+from runner.record.evidence import EvidenceAltered, RecordedFiles, alterations
+from runner.record.run_folder import LATEST, RunFolder, open_run, require_free_report
 from runner.run.machines_then import here_of
 from runner.run.pipeline import CaseRunner
 from runner.run.preparation import Prepared, check, choose, now, prepare
 from runner.run.results import repro, result_of_unavailable, result_of_unrun
 from runner.system import availability, output
-from runner.system.capabilities import Machine
 from runner.system.installed_torch import installed_torch
 from runner.system.redaction import redacted_texts
 from runner.system.signals import Interrupts
@@ -80,6 +85,34 @@ def run_prepared(prepared: Prepared, open_reporters: OpenReporters) -> ExitCode:
         folder.release()
 
 
+_MOST_LISTED = 200
+"""How many weak expectations the journal names."""
+
+_LONGEST = 300
+
+
+def score_of(trials: Sequence[tuple[Case, list[Trial]]]) -> AuditScore | None:
+    """Return the score of the cases that passed; None where none did.
+
+    An expectation is weak that held under a change of what was observed; it is listed with the first such change, once for a matrix.
+    """
+    if not trials:
+        return None
+    result = audit(trials)
+    weak: dict[str, str] = {}
+    for trial in result.survivors:
+        weak.setdefault(f"{trial.position}: {trial.kind}{f' {trial.leaf}' if trial.leaf else ''}"[:_LONGEST], trial.mutant[:_LONGEST])
+    return AuditScore(
+        cases=result.cases,
+        expectations=result.expectations,
+        applicable=result.applicable,
+        killed=result.killed,
+        excused=len(result.excused),
+        weak=len(weak),
+        listed=dict(itertools.islice(weak.items(), _MOST_LISTED)),
+    )
+
+
 class Controller:
     """One run, from its open folder to its exit code."""
 
@@ -91,105 +124,116 @@ class Controller:
         self._emit = listener.on_event
         self._interrupts = interrupts
         self._begun = time.monotonic()
-        self._is_interrupted = False
         self._header: RunHeader = folder.header or replace(prepared.header, run_id=folder.run_id)
         self._is_resumed = folder.header is not None
         self._has_header = self._is_resumed
         """Whether the header is recorded."""
         self._ledger = Ledger(prepared.policy, folder.finished, folder.attempts, self._emit)
-        self._audit = AuditWarnings(folder)
+        self._trials: list[tuple[Case, list[Trial]]] = []
+        """Of the cases that passed so far."""
         self._unrun: Mapping[str, str] = {}
         """Why cases were not run although the run was not interrupted, by id."""
 
     def run(self) -> ExitCode:
         """Run the stages. An altered journal ends the run in any stage."""
+        ledger, selected = self._ledger, self._selection.selected
         try:
-            total = sum(case.id not in self._ledger.results for case in self._selection.selected)
+            total = sum(case.id not in ledger.results for case in selected)
             self._emit(RunStarted(header=self._header, total=total, is_resumed=self._is_resumed))
-            found: list[str] = []
+            warnings_of_run: list[str] = []
+            is_interrupted = False
             try:
-                found = self._execute()
+                warnings_of_run = self._execute()
             except KeyboardInterrupt:
-                self._is_interrupted = True
+                is_interrupted = True
+            self._emit(ExecutionEnded())
             self._verify()
-            for warning in found:
+            is_interrupted |= self._interrupts.asked > 0
+            for warning in warnings_of_run:
                 self._emit(Warned(text=warning))
-            self._close_unfinished()
-            return self._report()
+            # record a result with the reason for every case that has none
+            reason = "interrupted" if is_interrupted else "stopped at the first failure"
+            self._record_header()
+            for case in selected:
+                lost = self._unrun.get(case.id, "")
+                unrun = result_of_unrun(case, lost or reason, repro(self._options, case))
+                ledger.close(unrun if not lost else replace(unrun, failure_type=NODE_LOST), lost or reason, interrupted=is_interrupted)
+            return self._report(is_interrupted=is_interrupted)
         except JournalAltered as error:
-            known = tuple(self._ledger.of(self._selection.selected))
-            self._emit(RunAbandoned(header=self._header, results=known, why=str(error)))
+            self._emit(RunAbandoned(header=self._header, results=tuple(ledger.of(selected)), why=str(error)))
             raise
 
-    # -- execute ----------------------------------------------------------------------------------------------------
+    def _verify(self) -> None:
+        """Verify, after all workers have ended, that journal and files are unchanged; raise ``JournalAltered``."""
+        for result in self._ledger.results.values():
+            for problem in alterations(self._folder.path, result):
+                raise JournalAltered(f"{problem}; a later case or another program changed it")
 
     def _execute(self) -> list[str]:
         """Execute the cases without a result; return the warnings. Raise ``KeyboardInterrupt`` after a second interrupt."""
-        options, ledger = self._options, self._ledger
+        options, ledger, selection = self._options, self._ledger, self._selection
         if options.fail_fast and any(result.outcome.is_failure for result in ledger.executions):
             return []
-        unknown = [case for case in self._selection.selected if case.id not in ledger.results]
+        unknown = [case for case in selection.selected if case.id not in ledger.results]
         waiting = [case for case in unknown if not ledger.had_all_attempts(case.id)]
-        recorded = {result.case_id for result in ledger.executions}
-        with self._case_runner(waiting, [case for case in self._selection.selected if case.id in recorded]) as runner:
+        recorded_ids = {result.case_id for result in ledger.executions}
+        recorded = [case for case in selection.selected if case.id in recorded_ids]
+        glance = availability.inspect_files(installed_torch())
+        prepared, suite, waivers = self._prepared, selection.suite, selection.waivers
+        runner: CaseRunner
+        if options.executor == "ray":
+            from runner.run.fleet.runner import FleetRunner
+
+            runner = FleetRunner(prepared, self._folder, waiting, recorded, glance)
+        else:
+            scheduling, make, workers = prepared.scheduling, prepared.make_executor, prepared.workers
+            runner = CaseRunner(options, suite, waivers, waiting, self._folder, workers, glance, scheduling, recorded, make)
+        with runner:
             runner.on_interrupt(
                 self._interrupts, lambda text: self._emit(Note(text=text)), lambda activity: self._emit(Waiting(activity=activity))
             )
             machine = runner.look_at_machine()
             known = surroundings_of(machine.torch, machine)
-            self._complete_header(runner, machine)
+            reported = {name: str(value) for name, value in machine.facts.items() if value is not None}
+            environment = redacted_texts({**runner.facts_of_files(), **reported})
+            if not self._is_resumed:
+                self._header = replace(self._header, environment=environment)
+                self._record_header()
+            else:
+                if runner.checks_machine:
+                    from runner.run.resume import check_machine
+
+                    check_machine(options.resume or "", environment, self._header.environment)
+                self._emit(HeaderCompleted(header=self._header, is_resumed=True))
             if options.resume:
                 from runner.run.resume import check_executions
 
-                check_executions(options.resume, self._selection, self._folder, ledger.executions, machine, known)
+                check_executions(options.resume, selection, self._folder, ledger.executions, machine, known)
             ledger.take_killed()
-            self._run_rounds(runner, self._take_unavailable(runner, waiting, machine), known)
+            possible: list[Case] = []
+            for case in waiting:
+                if not (verdict := runner.verdict_of(case, machine)).reason:
+                    possible.append(case)
+                    continue
+                names = [name for name in options.require if name in (case.backend, verdict.capability)]
+                ledger.take(result_of_unavailable(case, verdict, names, repro(options, case, names)))
+            self._run_rounds(runner, possible, known)
             self._unrun = dict(runner.unrun)
             for note in runner.notes:
                 self._emit(Note(text=note))
-            return [*runner.warnings, *self._audit.warnings()]
-
-    def _case_runner(self, cases: Sequence[Case], recorded: Sequence[Case]) -> CaseRunner:
-        glance = availability.inspect_files(installed_torch())
-        prepared, suite, waivers = self._prepared, self._selection.suite, self._selection.waivers
-        if self._options.executor == "ray":
-            from runner.run.fleet.runner import FleetRunner
-
-            return FleetRunner(prepared, self._folder, cases, recorded, glance)
-        scheduling, make = prepared.scheduling, prepared.make_executor
-        return CaseRunner(self._options, suite, waivers, cases, self._folder, prepared.workers, glance, scheduling, recorded, make)
-
-    def _complete_header(self, runner: CaseRunner, machine: Machine) -> None:
-        """Add the facts of the machine that a worker reported; raise ``UsageError`` where the run cannot be resumed on it."""
-        reported = {name: str(value) for name, value in machine.facts.items() if value is not None}
-        environment = redacted_texts({**runner.facts_of_files(), **reported})
-        if self._is_resumed:
-            if runner.checks_machine:
-                from runner.run.resume import check_machine
-
-                check_machine(self._options.resume or "", environment, self._header.environment)
-            self._emit(HeaderCompleted(header=self._header, is_resumed=True))
-        else:
-            self._header = replace(self._header, environment=environment)
-            self._record_header()
+            score = score_of(self._trials)
+            if not score or not score.weak:
+                return runner.warnings
+            run = LATEST if self._folder.is_latest else shown_path(self._folder.path)
+            command = shlex.join(["torch-conformance", "audit", run])
+            count = f"{score.weak} expectation{'' if score.weak == 1 else 's'}"
+            return [*runner.warnings, f"{count} passed and could not have failed; to print them: {command}"]
 
     def _record_header(self) -> None:
         """Record the header if it is not recorded yet: a run may end before the machine is known."""
         if not self._has_header:
             self._has_header = True
             self._emit(HeaderCompleted(header=self._header, is_resumed=False))
-
-    def _take_unavailable(self, runner: CaseRunner, cases: Sequence[Case], machine: Machine) -> list[Case]:
-        """Record the cases that cannot run here; return the others."""
-        possible: list[Case] = []
-        for case in cases:
-            verdict = runner.verdict_of(case, machine)
-            if not verdict.reason:
-                possible.append(case)
-                continue
-            names = [name for name in self._options.require if name in (case.backend, verdict.capability)]
-            self._ledger.take(result_of_unavailable(case, verdict, names, repro(self._options, case, names)))
-        return possible
 
     def _run_rounds(self, runner: CaseRunner, cases: Sequence[Case], known: Surroundings) -> None:
         """Run all cases in parallel, then the failed ones that have retries left, each alone.
@@ -198,74 +242,50 @@ class Controller:
         """
         by_id: dict[str, Case] = {case.id: case for case in cases}
         ledger = self._ledger
-        waiting = [case for case in cases for _ in range(ledger.missing_attempts(case.id))]
+        waiting = [case for case in cases for _ in range(self._prepared.policy.remaining(ledger.attempts.get(case.id, ())))]
         alone = False
         while (waiting or not alone) and not self._interrupts.asked:
             for result in runner.run(waiting, known, partial(repro, self._options), alone=alone):
                 if result.case_id in ledger.results:
                     continue
-                if (ended := ledger.take_attempt(result)) is not None:
+                ended = ledger.take_attempt(result)
+                if ended is not None and ended.outcome in PASSED:  # try its expectations, while workers continue
                     case = by_id[ended.case_id]
                     backend = self._selection.suite.backends.by_name[case.backend]
-                    self._audit.take(case, ended, here_of(case, backend, ended, known))
+                    files = RecordedFiles(Path(self._folder.path, ended.folder), ended.evidence)
+                    with contextlib.suppress(OSError, ValueError, EvidenceAltered):  # at the end all files are verified
+                        observation = recorded_observation(files.observation())
+                        trials = try_case(case, here_of(case, backend, ended, known), observation, files.code)
+                        self._trials.append((case, trials))
                 if self._options.fail_fast and result.outcome.is_failure:
                     return
             waiting = [case for case in cases if case.id in ledger.attempts]
             alone = True
 
-    # -- verify, close, report --------------------------------------------------------------------------------------
-
-    def _verify(self) -> None:
-        """Verify, after all workers have ended, that journal and files are unchanged; raise ``JournalAltered``."""
-        self._emit(ExecutionEnded())
-        for result in self._ledger.results.values():
-            for problem in alterations(self._folder.path, result):
-                raise JournalAltered(f"{problem}; a later case or another program changed it")
-        self._is_interrupted |= self._interrupts.asked > 0
-
-    def _close_unfinished(self) -> None:
-        """Record a result with the reason for every case that has none."""
-        reason = "interrupted" if self._is_interrupted else "stopped at the first failure"
-        self._record_header()
-        for case in self._selection.selected:
-            lost = self._unrun.get(case.id, "")
-            unrun = self._result_of_lost if lost else self._result_of_unrun
-            self._ledger.close(case, lost or reason, unrun, interrupted=self._is_interrupted)
-
-    def _result_of_unrun(self, case: Case, reason: str) -> CaseResult:
-        return result_of_unrun(case, reason, repro(self._options, case))
-
-    def _result_of_lost(self, case: Case, reason: str) -> CaseResult:
-        return replace(self._result_of_unrun(case, reason), failure_type=NODE_LOST)
-
-    def _report(self) -> ExitCode:
+    def _report(self, *, is_interrupted: bool) -> ExitCode:
         """Let the listeners write their files, then end the journal: the run is complete when its files are written."""
         results = tuple(self._ledger.of(self._selection.selected))
         waivers = self._selection.waivers
-        code = self._exit_code()
+        code = ExitCode.INTERRUPTED if is_interrupted else self._exit_code()
         statement = self._header.statement(self._ledger.results.values())
+        score = score_of(self._trials)
         footer = RunFooter(
             ended=now(),
-            seconds=self._seconds(),
+            seconds=round(time.monotonic() - self._begun, 3),
             exit_code=int(code),
-            interrupted=self._is_interrupted,
+            interrupted=is_interrupted,
             statement=(statement,) if statement else (),
-            audit=self._audit.score(),
+            audit=(score,) if score else (),
         )
         self._emit(ResultsCompleted(header=self._header, results=results, footer=footer))
         void = list(void_waivers(waivers, results, [case.id for case in self._selection.suite.cases]))
-        footer = replace(footer, ended=now(), seconds=self._seconds())  # with the time that the files took
+        footer = replace(footer, ended=now(), seconds=round(time.monotonic() - self._begun, 3))  # with the time that the files took
         lines = tuple(lines_of(void, waivers.files.documents))
         self._emit(RunEnded(header=self._header, results=results, footer=footer, void_waivers=lines))
         return code
 
-    def _seconds(self) -> float:
-        return round(time.monotonic() - self._begun, 3)
-
     def _exit_code(self) -> ExitCode:
         """Return the exit code. A success in which a name of ``--require`` was not exercised is NOTHING, with a message."""
-        if self._is_interrupted:
-            return ExitCode.INTERRUPTED
         results = self._ledger.results
         if (statement := self._header.statement(results.values())) is not None:
             return statement.conformance.exit_code
@@ -317,13 +337,10 @@ class Ledger:
         made = self.attempts.get(case_id, ())
         return bool(made) and self._policy.is_done(made)
 
-    def missing_attempts(self, case_id: str) -> int:
-        """Return how many attempts of a case are still to run in the normal order."""
-        return self._policy.remaining(self.attempts.get(case_id, ()))
-
     def take(self, result: CaseResult) -> None:
         """Record the result of a case."""
-        self._emit_and_keep(CaseFinished(result=result))
+        self._emit(CaseFinished(result=result))
+        self.results[result.case_id] = result
 
     def take_killed(self) -> None:
         """Record the results of cases whose attempts were complete when the interrupted run was killed."""
@@ -345,20 +362,18 @@ class Ledger:
         self.take(folded)
         return folded
 
-    def close(self, case: Case, reason: str, unrun: Callable[[Case, str], CaseResult], *, interrupted: bool) -> None:
-        """Record a case with missing attempts when the run ends; ``unrun`` makes the result of a case without any attempt."""
-        if case.id in self.results:
+    def close(self, unrun: CaseResult, reason: str, *, interrupted: bool) -> None:
+        """Record a case with missing attempts when the run ends; ``unrun`` is the result of a case without any attempt."""
+        case_id = unrun.case_id
+        if case_id in self.results:
             return
-        had_all = self.had_all_attempts(case.id)
-        made = self.attempts.pop(case.id, None)
-        if made is None:
-            result = unrun(case, reason)
+        had_all = self.had_all_attempts(case_id)
+        attempts = self.attempts.pop(case_id, None)
+        if attempts is None:
+            result = unrun
         elif had_all:
-            result = self._policy.fold(made)
+            result = self._policy.fold(attempts)
         else:
-            result = self._policy.interrupted(made) if interrupted else self._policy.fold(made, reason)
-        self._emit_and_keep(CaseUnfinished(result=result))
-
-    def _emit_and_keep(self, event: CaseFinished | CaseUnfinished) -> None:
-        self._emit(event)
-        self.results[event.result.case_id] = event.result
+            result = self._policy.interrupted(attempts) if interrupted else self._policy.fold(attempts, reason)
+        self._emit(CaseUnfinished(result=result))
+        self.results[case_id] = result

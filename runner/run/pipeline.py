@@ -23,7 +23,7 @@ from runner.plan.resources import compiler_of
 from runner.plan.worker_plan import make_plan
 from runner.record.run_folder import RunFolder
 from runner.run.case_script import write_script
-from runner.run.results import Results, result_of_unavailable
+from runner.run.results import result_of_execution, result_of_unavailable
 from runner.system import availability, cache_dirs
 from runner.system.availability import Verdict
 from runner.system.capabilities import Machine
@@ -64,13 +64,10 @@ class Jobs:
             [case for case in cases if availability.of_case(case, machine).availability is not Availability.NO]
         )
         self._questions = availability.questions_of([*cases, *recorded])
-        self._cases: dict[str, Case] = {}
+        self.cases: dict[str, Case] = {}
+        """The case of each job, by the job's name; the jobs that report the facts of the machine have none."""
         for case in cases:
             KNOWN.learn_options(case.body.settings.env)
-
-    def case_of(self, name: str) -> Case | None:
-        """Return the case of a job; None for the job that reports the facts of the machine."""
-        return self._cases.get(name)
 
     def for_facts(self) -> list[Job]:
         """Return the jobs that report the facts of the machine, and those of each target that a case names. Empty where no case can run."""
@@ -89,7 +86,7 @@ class Jobs:
         folder = self._folder.case_folder(self._folder.next_number() if number is None else number)
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{case.id} ({folder.name})"  # unique for each attempt: two attempts of a case may run in parallel
-        self._cases[name] = case
+        self.cases[name] = case
         here = surroundings(self._backends[case.backend], known, case.target)
         return Job(
             name=name,
@@ -135,7 +132,7 @@ class CaseRunner:
         self._machine = machine
         self._backends = suite.backends.by_name
         self._jobs = Jobs(options, self._scheduling, suite.backends.by_name, folder, cases, machine, recorded)
-        self._results = Results(folder.path, suite.backends.by_name, waivers)
+        self._waivers = waivers
         self.unrun: Mapping[str, str] = {}
         """Why cases were not run although the run was not interrupted, by id: the nodes that could run them are gone."""
         self._is_looking = False
@@ -174,7 +171,12 @@ class CaseRunner:
 
         def check() -> None:
             interrupts.clear_wake()
-            show(self._activity())
+            # with the ids of cases; the job for the facts of the machine counts as starting torch
+            now = self._executor.activity
+            looking = [job.since for job in now.running if job.name.split(" ")[0] == FACTS]
+            running = [dataclasses.replace(job, name=case.id) for job in now.running if (case := self._jobs.cases.get(job.name))]
+            starting = min([*looking, *([] if now.starting is None else [now.starting])], default=None)
+            show(Activity(starting=starting, warming=now.warming, held=now.held, running=tuple(running)))
             if interrupts.asked >= STOP_NOW or (interrupts.asked and self._is_looking):
                 raise KeyboardInterrupt
             if interrupts.asked:
@@ -184,17 +186,6 @@ class CaseRunner:
                     say(f"interrupted: finishing {count} running case{'' if count == 1 else 's'}; again stops now")
 
         self._executor.on_interrupt(interrupts.wake, check)
-
-    def _activity(self) -> Activity:
-        """Return what the run waits for, with the ids of cases; the job for the facts of the machine counts as starting torch."""
-        now = self._executor.activity
-        looking = [job.since for job in now.running if job.name.split(" ")[0] == FACTS]
-        running = [dataclasses.replace(job, name=case.id) for job in now.running if (case := self._case_of(job.name))]
-        starting = min([*looking, *([] if now.starting is None else [now.starting])], default=None)
-        return Activity(starting=starting, warming=now.warming, held=now.held, running=tuple(running))
-
-    def _case_of(self, job: str) -> Case | None:
-        return self._jobs.case_of(job)
 
     def verdict_of(self, case: Case, machine: Machine) -> Verdict:
         """Return whether a case can run, and why not."""
@@ -231,16 +222,11 @@ class CaseRunner:
             else:
                 jobs.append(exclusive(job) if alone else job)
         for execution in self._executor.run(jobs, schedule.capacity(self._workers, self._machine)):
-            yield self._take(execution, known, repro)
-
-    def _take(self, execution: Execution, known: Surroundings, repro: Callable[[Case], str]) -> CaseResult:
-        """Return the result of an execution."""
-        case = self._jobs.case_of(execution.job.name)
-        assert case is not None
-        result = self._results.of(case, execution, known, repro(case))
-        here = surroundings(self._backends[case.backend], known, case.target)
-        write_script(case, here, self._machine, result, self._folder.path)
-        return redacted_result(result)
+            case = self._jobs.cases[execution.job.name]
+            result = result_of_execution(self._folder.path, self._backends, self._waivers, case, execution, known, repro(case))
+            here = surroundings(self._backends[case.backend], known, case.target)
+            write_script(case, here, self._machine, result, self._folder.path)
+            yield redacted_result(result)
 
 
 def informed(machine: Machine, execution: Execution) -> Machine:

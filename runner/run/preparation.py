@@ -107,51 +107,45 @@ def check(options: RunOptions) -> Checked:
 
 
 def choose(options: RunOptions, profile: "Profile | None" = None, failed: "Failed | None" = None, suite: Suite | None = None) -> Selection:
-    """Load the specs and select the cases: those of the profile, if there is one, which has given the options its files.
+    """Load the specs and select the cases: those of the profile, which has given the options its files, or those that the options name.
 
-    ``suite`` has the specs if they are loaded already.
+    ``suite`` has the specs if they are loaded already. Print a hint for each glob without a match.
     """
     suite = suite or load(options.paths, options.backends)
     files = load_waivers(options.waivers, suite.backends)
     today = datetime.now(UTC).date()
-    if profile is None:
-        return _chosen(options, suite, Waivers(files, today=today), failed)
-    from runner.plan.profile_cases import cases_of
+    left, record = 0, None
+    whole: Sequence[Case]
+    if profile is not None:
+        from runner.plan.profile_cases import cases_of
 
-    resolved = cases_of(profile, suite, files)
-    whole = resolved.cases if options.bench else tuple(map(without_benches, resolved.cases))
-    selected = _of_shard(options, whole)
-    return Selection(suite=suite, waivers=Waivers(resolved.waivers, today=today), whole=whole, selected=selected, profile=resolved.record)
-
-
-def _of_shard(options: RunOptions, whole: Sequence[Case]) -> list[Case]:
-    if not options.shard:
-        return list(whole)
-    holds = member_of(whole, Shard.parse(options.shard), options.shard_by)
-    return [case for case in whole if holds(case)]
-
-
-def _chosen(options: RunOptions, suite: Suite, waivers: Waivers, failed: "Failed | None") -> Selection:
-    """Select the cases that the options name; print a hint for each glob without a match."""
-    matching = select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag)
-    if failed is None:
-        whole = requested(matching, suite.cases, paths=options.paths, globs=options.select, tags=options.tag)
-    else:  # a case on request was requested in that run
-        whole = matching = failed.among(matching, suite.cases)
-    left = len(matching) - len(whole)
+        resolved = cases_of(profile, suite, files)
+        files, whole, record = resolved.waivers, resolved.cases, resolved.record
+    else:
+        matching = select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag)
+        if failed is None:
+            whole = requested(matching, suite.cases, paths=options.paths, globs=options.select, tags=options.tag)
+        else:  # a case on request was requested in that run
+            whole = matching = failed.among(matching, suite.cases)
+        left = len(matching) - len(whole)
     if not options.bench:
         whole = [without_benches(case) for case in whole]
-    selected = _of_shard(options, whole)
-    selection.check_names(options.require, suite.backends)
-    for hint in unmatched(options.select, suite.cases):
-        output.note(hint)
-    if not selected:
-        read, of = len(suite.cases), len(whole)
-        why = why_nothing_selected(read, names=options.backend, globs=options.select, tags=options.tag, shard=options.shard, of=of)
-        if failed is not None and not whole:
-            why = failed.why_none
-        output.note(f"no case is selected: {not_requested(left)}" if left else why)
-    return Selection(suite=suite, waivers=waivers, whole=whole, selected=selected, not_requested=left)
+    selected = list(whole)
+    if options.shard:
+        holds = member_of(whole, Shard.parse(options.shard), options.shard_by)
+        selected = [case for case in whole if holds(case)]
+    if profile is None:
+        selection.check_names(options.require, suite.backends)
+        for hint in unmatched(options.select, suite.cases):
+            output.note(hint)
+        if not selected:
+            read, of = len(suite.cases), len(whole)
+            why = why_nothing_selected(read, names=options.backend, globs=options.select, tags=options.tag, shard=options.shard, of=of)
+            if failed is not None and not whole:
+                why = failed.why_none
+            output.note(f"no case is selected: {not_requested(left)}" if left else why)
+    waivers = Waivers(files, today=today)
+    return Selection(suite=suite, waivers=waivers, whole=whole, selected=selected, not_requested=left, profile=record)
 
 
 def prepare(checked: Checked, selection: Selection) -> Prepared:
@@ -168,10 +162,25 @@ def prepare(checked: Checked, selection: Selection) -> Prepared:
         seed = secrets.randbelow(1 << 32)
         output.note(f"the cases run in a random order, which --shuffle {seed} repeats")
     scheduling = schedule.SchedulingOptions(seconds=seconds, ranks=ranks, seed=seed, memory_limit=checked.memory_limit)
-    header = header_of(options, selection.suite, selection.waivers, selection.whole, selection.selected, scheduling.seed)
-    if selection.profile is not None:
-        header = with_recorded_profile(header, selection.profile)
-    header = replace(header, not_requested=selection.not_requested)
+    suite, waivers = selection.suite, selection.waivers
+    header = RunHeader(
+        run_id="",
+        started=now(),
+        version=__version__,
+        command=redacted_command(sys.argv),
+        environment=redacted_texts(facts_of_files(installed_torch())),
+        variables=environment_variables(os.environ),
+        specs={**suite.digests, **judging_files(suite, waivers)},
+        selected=len(selection.selected),
+        shuffle="" if seed is None else str(seed),
+        selected_whole=len(selection.whole),
+        selection=digest_of_selection({case.id: digest_of(case) for case in selection.whole}),
+        options=option_texts(options),
+        not_requested=selection.not_requested,
+    )
+    if (profile := selection.profile) is not None:  # its file is one of those that decide how cases are judged
+        recorded = replace(profile, waivers=tuple(map(redacted_result, profile.waivers)))  # as the results that name them are
+        header = replace(header, profile=(recorded,), specs={**header.specs, profile.file: profile.digest})
     return Prepared(
         options=options,
         selection=selection,
@@ -180,32 +189,6 @@ def prepare(checked: Checked, selection: Selection) -> Prepared:
         scheduling=scheduling,
         header=header,
     )
-
-
-def header_of(
-    options: RunOptions, suite: Suite, waivers: Waivers, whole: Sequence[Case], selected: Sequence[Case], seed: int | None
-) -> RunHeader:
-    """Return the header of a new run. ``whole`` is the selection of all shards, ``selected`` that of this one."""
-    return RunHeader(
-        run_id="",
-        started=now(),
-        version=__version__,
-        command=redacted_command(sys.argv),
-        environment=redacted_texts(facts_of_files(installed_torch())),
-        variables=environment_variables(os.environ),
-        specs={**suite.digests, **judging_files(suite, waivers)},
-        selected=len(selected),
-        shuffle="" if seed is None else str(seed),
-        selected_whole=len(whole),
-        selection=digest_of_selection({case.id: digest_of(case) for case in whole}),
-        options=option_texts(options),
-    )
-
-
-def with_recorded_profile(header: RunHeader, profile: ProfileRecord) -> RunHeader:
-    """Return the header of a run of a profile: its file is one of those that decide how cases are judged."""
-    waivers = tuple(map(redacted_result, profile.waivers))  # as the results that name them are
-    return replace(header, profile=(replace(profile, waivers=waivers),), specs={**header.specs, profile.file: profile.digest})
 
 
 def option_texts(options: RunOptions) -> dict[str, str]:

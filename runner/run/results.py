@@ -10,7 +10,6 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -48,77 +47,65 @@ _CODE_FILE = re.compile(r"(?P<what>code|graph)-(?P<step>[0-9]{1,4})(?P<stage>-[a
 _MOST_CODE_FILES = 100
 
 
-class Results:
-    """Judges executions; ``folder`` is the folder of the run."""
-
-    def __init__(self, folder: Path, backends: Mapping[str, Backend], waivers: Waivers) -> None:
-        self._folder = folder
-        self._backends = backends
-        self._waivers = waivers
-
-    def of(self, case: Case, execution: Execution, known: Surroundings, repro: str) -> CaseResult:
-        """Return the result of a case."""
-        folder = self._folder / execution.job.folder
-        files = CaseFiles(folder)
-        backend = self._backends[case.backend]
-        here = surroundings(backend, known, case.target)
-        evidence = _evidence(folder, files, execution)
-        observation = evidence.observation if isinstance(evidence.observation, Observation) else None
-        judged = apply(_judged(case, backend, here, evidence, execution), case, here, self._waivers)
-        benches = Benches() if evidence.problem else benches_of(folder, observation)
-        return _case_result(
-            case,
-            judged,
-            seconds=round(execution.seconds, 3),
-            phases=phases_of(observation),
-            isolation=execution.isolation,
-            begun=_moment(execution.begun),
-            worker=execution.worker,
-            gpus=execution.gpus,
-            warmup_begun=_moment(execution.warmup.begun),
-            warmup=round(execution.warmup.seconds, 3),
-            folder=execution.job.folder,
-            evidence=files.digests,
-            repro=repro,
-            code=code_files(execution.files),
-            stdout=_printed(folder / "stdout.txt"),
-            stderr=_printed(folder / "stderr.txt"),
-            benches_left_out=len(case.left_out),
-            timings=benches.timings,
-            attachments=benches.attachments,
-            notes=(*benches.notes, *filter(None, [execution.left_over])),
-        )
-
-
-def _moment(seconds: float) -> str:
-    """Return a moment as the journal records it; empty where it is unknown."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds") if seconds else ""
-
-
-def _evidence(folder: Path, files: CaseFiles, execution: Execution) -> Evidence:
-    """Write the observation to the folder of the case; return the evidence, with the files of that folder."""
+def result_of_execution(
+    run_folder: Path, backends: Mapping[str, Backend], waivers: Waivers, case: Case, execution: Execution, known: Surroundings, repro: str
+) -> CaseResult:
+    """Judge an execution, and return the result of its case. Write the observation to the folder of the case in ``run_folder``."""
+    folder = run_folder / execution.job.folder
+    files = CaseFiles(folder)
+    backend = backends[case.backend]
+    here = surroundings(backend, known, case.target)
     problem = execution.problem or _keep(files, folder / OBSERVATION, execution.observation)
     if execution.services:
         problem = problem or _keep(files, folder / SERVICES, [dataclasses.asdict(service) for service in execution.services])
-    return Evidence(
-        ending=execution.ending,
+    ending, stack = execution.ending, ""  # the text that may contain the stack of a case that timed out or died
+    if ending.timed_out:
+        stack = tail(folder / "stderr.txt", _STACK_BYTES, start=execution.stack_from)
+    elif ending.signal or ending.exit_code or execution.observation is None:
+        stack = tail(folder / "stderr.txt", _STACK_BYTES)
+    evidence = Evidence(
+        ending=ending,
         observation=read_observation(execution.observation),
         code=files.code,
         note=execution.note,
         problem=problem,
         services=execution.services,
-        stderr=_stack_text(folder / "stderr.txt", execution),
+        stderr=stack,
+    )
+    judged = judge(case, backend, here, evidence)
+    if judged.outcome not in PASSED and not problem and execution.space is not None:
+        texts = "\n".join(f"{verdict.observed}\n{verdict.detail}" for verdict in judged.verdicts)
+        if shortage := scratch.shortage(execution.space, texts):  # with no space left on the device a failure is an ERROR
+            judged = judge(case, backend, here, dataclasses.replace(evidence, problem=shortage))
+    observation = evidence.observation if isinstance(evidence.observation, Observation) else None
+    timings, attachments, notes = ((), (), ()) if problem else benches_of(folder, observation)
+    return _case_result(
+        case,
+        apply(judged, case, here, waivers),
+        seconds=round(execution.seconds, 3),
+        phases=phases_of(observation),
+        isolation=execution.isolation,
+        begun=_moment(execution.begun),
+        worker=execution.worker,
+        gpus=execution.gpus,
+        warmup_begun=_moment(execution.warmup.begun),
+        warmup=round(execution.warmup.seconds, 3),
+        folder=execution.job.folder,
+        evidence=files.digests,
+        repro=repro,
+        code=code_files(execution.files),
+        stdout=_printed(folder / "stdout.txt"),
+        stderr=_printed(folder / "stderr.txt"),
+        benches_left_out=len(case.left_out),
+        timings=timings,
+        attachments=attachments,
+        notes=(*notes, *filter(None, [execution.left_over])),
     )
 
 
-def _judged(case: Case, backend: Backend, here: Surroundings, evidence: Evidence, execution: Execution) -> CaseResult:
-    """Judge a case; a failure with no space left on the device is an ERROR."""
-    judged = judge(case, backend, here, evidence)
-    if judged.outcome in PASSED or evidence.problem or execution.space is None:
-        return judged
-    said = "\n".join(f"{verdict.observed}\n{verdict.detail}" for verdict in judged.verdicts)
-    problem = scratch.shortage(execution.space, said)
-    return judged if not problem else judge(case, backend, here, dataclasses.replace(evidence, problem=problem))
+def _moment(seconds: float) -> str:
+    """Return a moment as the journal records it; empty where it is unknown."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds") if seconds else ""
 
 
 def _case_result(case: Case, judged: CaseResult, **more: Any) -> CaseResult:
@@ -197,24 +184,6 @@ def _keep(files: CaseFiles, path: Path, facts: object) -> str:
     return ""
 
 
-def _why_no_attachment(path: Path) -> str:
-    """Return why a file cannot be attached to a report; empty where it can."""
-    try:
-        with open_untrusted(path) as stream:
-            size = stream.seek(0, 2)
-    except OSError as error:
-        return f"{path.name} was left out: {error.strerror or error}"
-    return "" if size <= MAX_ATTACHMENT else f"{path.name} was left out: it is larger than {MAX_ATTACHMENT >> 20} MiB"
-
-
-def _stack_text(path: Path, execution: Execution) -> str:
-    """Return the text that may contain the stack of a case that timed out or died."""
-    ending = execution.ending
-    if ending.timed_out:
-        return tail(path, _STACK_BYTES, start=execution.stack_from)
-    return tail(path, _STACK_BYTES) if ending.signal or ending.exit_code or execution.observation is None else ""
-
-
 def _printed(path: Path) -> str:
     """Return the end of a worker's output, with the size of the omitted beginning."""
     text = tail(path, _OUTPUT_BYTES)
@@ -224,28 +193,24 @@ def _printed(path: Path) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class Benches:
-    """The timings, attachments and notes of bench steps."""
-
-    timings: tuple[Timing, ...] = ()
-    attachments: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
 def phases_of(observation: Observation | None) -> dict[str, float]:
     """Return the seconds of each phase, without impossible values."""
     found = {} if observation is None else observation.phases
     return {name: round(float(seconds), 4) for name, seconds in found.items() if 0 <= seconds < 1e9}
 
 
-def benches_of(folder: Path, observation: Observation | None) -> Benches:
-    """Return the timings, attachments and notes of the bench steps."""
-    found = [step.bench for step in observation.steps if step.bench is not None] if observation is not None else []
-    names = list(dict.fromkeys(name for bench in found for name in bench.attachments))
-    refused = {name: why for name in names if (why := _why_no_attachment(folder / name))}
-    return Benches(
-        timings=tuple(timing for bench in found for timing in bench.timings),
-        attachments=tuple(name for name in names if name not in refused),
-        notes=(*(note for bench in found for note in bench.notes), *refused.values()),
-    )
+def benches_of(folder: Path, observation: Observation | None) -> tuple[tuple[Timing, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the timings, attachments and notes of the bench steps; a file that cannot be attached to a report is in the notes."""
+    benches = [step.bench for step in observation.steps if step.bench is not None] if observation is not None else []
+    notes = [note for bench in benches for note in bench.notes]
+    attachments: list[str] = []
+    for name in dict.fromkeys(name for bench in benches for name in bench.attachments):
+        try:
+            with open_untrusted(folder / name) as stream:
+                if stream.seek(0, 2) <= MAX_ATTACHMENT:
+                    attachments.append(name)
+                else:
+                    notes.append(f"{name} was left out: it is larger than {MAX_ATTACHMENT >> 20} MiB")
+        except OSError as error:
+            notes.append(f"{name} was left out: {error.strerror or error}")
+    return tuple(timing for bench in benches for timing in bench.timings), tuple(attachments), tuple(notes)

@@ -17,7 +17,7 @@ from runner.plan import schedule
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
 from runner.report.junit import write_junit
-from runner.run.results import Benches, benches_of
+from runner.run.results import benches_of
 from tests.fakes import COUNTED, backend, case, observation, observed, seen, step, verdict_of
 from tests.unit.test_junit import HEADER
 from tests.unit.test_junit import result as junit_result
@@ -174,7 +174,7 @@ def test_a_bench_proves_nothing() -> None:
 def test_what_no_bench_reports_is_an_error_and_is_not_shown(change: dict[str, Any], tmp_path: Path) -> None:
     facts = observation(seen(), timed(**change))
     assert verdict_of(case(step(COUNTED), step(kind="bench")), facts).outcome is Outcome.ERROR
-    assert benches_of(tmp_path, observed(facts)) == Benches()
+    assert benches_of(tmp_path, observed(facts)) == ((), (), ())
 
 
 # -- in the runner --------------------------------------------------------------------------------------------------
@@ -191,11 +191,11 @@ def test_an_attachment_is_a_file_of_the_case_and_of_bounded_size(tmp_path: Path)
     with (folder / "large.json").open("wb") as stream:
         stream.truncate(MAX_ATTACHMENT + 1)
     names = ["good.json", "good.json", "absent.json", "folder.json", "link.json", "pipe.json", "large.json"]
-    found = benches_of(folder, observed(observation(timed(attachments=names, notes=["said by the worker"]))))
-    assert found.timings == (Timing(**TIMING),)
-    assert found.attachments == ("good.json",)
-    assert found.notes[0] == "said by the worker"
-    assert [note.split()[0] for note in found.notes[1:]] == names[2:]
+    timings, attachments, notes = benches_of(folder, observed(observation(timed(attachments=names, notes=["said by the worker"]))))
+    assert timings == (Timing(**TIMING),)
+    assert attachments == ("good.json",)
+    assert notes[0] == "said by the worker"
+    assert [note.split()[0] for note in notes[1:]] == names[2:]
 
 
 # -- without --bench ------------------------------------------------------------------------------------------------

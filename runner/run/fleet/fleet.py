@@ -212,11 +212,6 @@ class Fleet:
             running=tuple(RunningCase(name=dispatch.job.name, since=dispatch.sent, phase="") for dispatch in dispatches),
         )
 
-    def case_of(self, job: str) -> Case | None:
-        """Return the case of a job that a node has."""
-        dispatches = (dispatch for peer in self.peers.values() for dispatch in peer.in_flight.values())
-        return next((dispatch.entry.case for dispatch in dispatches if dispatch.entry is not None and dispatch.job.name == job), None)
-
     def close(self) -> None:
         """End every agent, with its workers."""
         self._link.close()

@@ -94,6 +94,8 @@ class Nodes:
         self._machines: dict[str, Machine] = {}
         self._jobs: dict[str, Jobs] = {}
         """What makes the jobs of each node, with its facts."""
+        self.cases_of_jobs: dict[str, Case] = {}
+        """The case of each job, by the job's name, for all nodes."""
         self._numbers = itertools.count(folder.next_number())
         self._cases_of_torch: dict[tuple[str, str], Mapping[str, Case]] = {}
         self._verdicts: dict[Hashable, tuple[Verdict, frozenset[str]]] = {}
@@ -114,6 +116,7 @@ class Nodes:
         backends = self._suite.backends.by_name
         self._machines[name] = machine
         self._jobs[name] = Jobs(self._options, self._scheduling, backends, self._folder, cases, machine, self._recorded)
+        self._jobs[name].cases = self.cases_of_jobs
         jobs = self._jobs[name].for_facts()
         if not jobs:
             raise UsageError("no case and no canary can run there")

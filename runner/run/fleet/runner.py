@@ -19,7 +19,7 @@ from runner.run.fleet.fleet import Fleet
 from runner.run.fleet.health import Entry, problem_of_canary
 from runner.run.pipeline import CaseRunner
 from runner.run.preparation import Prepared
-from runner.run.results import Results, result_of_unavailable
+from runner.run.results import result_of_execution, result_of_unavailable
 from runner.system.availability import Verdict
 from runner.system.capabilities import Machine
 from runner.system.redaction import redacted_result
@@ -35,8 +35,8 @@ class FleetRunner(CaseRunner):
         super().__init__(options, suite, waivers, (), folder, 1, glance, prepared.scheduling)
         lab = read_lab(options.lab) if options.lab is not None else None
         self._nodes = nodes.Nodes(options, suite, cases, recorded, folder, prepared.scheduling, lab)
-        no_waivers = dataclasses.replace(waivers, files=dataclasses.replace(waivers.files, waivers=()))
-        self._canary_results = Results(folder.path, self._nodes.canaries.suite.backends.by_name, no_waivers)
+        self._jobs.cases = self._nodes.cases_of_jobs
+        self._no_waivers = dataclasses.replace(waivers, files=dataclasses.replace(waivers.files, waivers=()))
         self._repro: Callable[[Case], str] = lambda case: ""
         begin = {
             "timeout_factor": options.timeout_factor,
@@ -89,20 +89,19 @@ class FleetRunner(CaseRunner):
         offer = self._nodes.offers[execution.node]
         mine = offer.case(case)
         assert mine is not None
-        result = dataclasses.replace(self._results.of(mine, execution, offer.known, self._repro(mine)), node=offer.record)
+        judged = result_of_execution(self._folder.path, self._backends, self._waivers, mine, execution, offer.known, self._repro(mine))
+        result = dataclasses.replace(judged, node=offer.record)
         here = surroundings(self._backends[mine.backend], offer.known, mine.target)
         write_script(mine, here, offer.machine, result, self._folder.path)
         return redacted_result(result)
 
     def _problem_of_canary(self, case_id: str, execution: Execution) -> str:
         case = self._nodes.canaries.cases[case_id]
-        return problem_of_canary(case, self._canary_results.of(case, execution, self._nodes.offers[execution.node].known, ""))
+        known, backends = self._nodes.offers[execution.node].known, self._nodes.canaries.suite.backends.by_name
+        return problem_of_canary(case, result_of_execution(self._folder.path, backends, self._no_waivers, case, execution, known, ""))
 
     def _unavailable(self, case: Case, why: str) -> CaseResult:
         return result_of_unavailable(case, Verdict(Availability.NO, why), (), self._repro(case))
-
-    def _case_of(self, job: str) -> Case | None:
-        return self._fleet.case_of(job)
 
 
 def link_of(options: RunOptions) -> Link:
