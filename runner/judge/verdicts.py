@@ -15,8 +15,7 @@ from runner.judge.endings import folded
 from runner.judge.evidence import ANOTHER_FORM, CarriedOut, headline, judge_expectation, nonsense
 from runner.plan.worker_plan import expects_raise, needs_eager
 from runner.vocabulary.expectations import side_effects
-from runner.vocabulary.expectations.close import Close
-from runner.vocabulary.expectations.close_rules import is_eager
+from runner.vocabulary.expectations.close import Close, is_eager
 from runner.vocabulary.steps import parsed, traits_of
 
 

@@ -31,7 +31,7 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "named-value-snapshot": (Outcome.FAIL, "equals: expected before equal to the value of after"),
     "uncopyable-named-value": (Outcome.ERROR, "which cannot be copied"),
     "lying-tensor-subclass": (Outcome.FAIL, "close: expected output within"),
-    "replaced-measure-in-prelude": (Outcome.ERROR, "code of the case replaced runner.vocabulary.expectations.close.differences"),
+    "replaced-measure-in-prelude": (Outcome.ERROR, "code of the case replaced runner.vocabulary.expectations.close_measure.differences"),
     "replaced-measure-table": (Outcome.ERROR, "code of the case replaced runner.vocabulary.expectations.measures.MEASURES.close"),
     "replaced-code-object": (Outcome.ERROR, "code of the case replaced runner.worker.torch_compat.torch_state.counters"),
     "replaced-runner-method": (Outcome.ERROR, "code of the case replaced runner.worker.case.hooks.Witness.take"),

@@ -9,8 +9,7 @@ from runner.core.expectation import Status
 from runner.vocabulary.expectations import calibrated
 from runner.vocabulary.expectations.base import BadExpectation
 from runner.vocabulary.expectations.calibrated import FORMATS, bias_bound, element_bound, ulp
-from runner.vocabulary.expectations.close import Close
-from runner.vocabulary.expectations.close_rules import Judge
+from runner.vocabulary.expectations.close import Close, Judge
 from tests.fakes import case as make_case
 from tests.fakes import close_facts, close_leaf, expected, judged, observation, seen, step, verdict_of
 

@@ -11,7 +11,7 @@ from runner.core.expectation import Status, StepFacts
 from runner.core.observation import Observation
 from runner.core.protocol import decode, dumps, encode, loads
 from runner.judge.evidence import read_observation
-from runner.vocabulary.expectations import EXPECTATIONS, close
+from runner.vocabulary.expectations import EXPECTATIONS, close_measure
 from tests.fakes import HERE, import_torch, observation, seen
 from tests.sessions import prepared
 
@@ -35,7 +35,7 @@ class Case:
             self.session.do(step)
             self.session.output = change(self.session.output)
             for wanted in step["measure"]:
-                facts = close.measure(wanted["arguments"], self.session.names.values())
+                facts = close_measure.measure(wanted["arguments"], self.session.names.values())
                 self.session.calibrations.defer(facts, wanted["arguments"], self.session.names.value)
                 self.session.other_answers.defer(facts, wanted["arguments"], self.session.names.value)
                 self.facts.append(facts)

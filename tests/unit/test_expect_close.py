@@ -7,8 +7,7 @@ import pytest
 
 from runner.core.expectation import Status
 from runner.vocabulary.expectations.base import BadExpectation
-from runner.vocabulary.expectations.close import Close
-from runner.vocabulary.expectations.close_rules import DEFAULTS, default_tolerance
+from runner.vocabulary.expectations.close import DEFAULTS, Close, default_tolerance
 from tests.fakes import ELSEWHERE, close_facts, close_leaf, expected, judged, observation, seen, step, verdict_of
 from tests.fakes import case as make_case
 

@@ -10,7 +10,7 @@ import pytest
 from runner.core.expectation import Status, StepFacts
 from runner.core.protocol import decode, dumps, encode, loads
 from runner.vocabulary.expectations import EXPECTATIONS, close_measure
-from runner.vocabulary.expectations.close_rules import default_tolerance
+from runner.vocabulary.expectations.close import default_tolerance
 from runner.vocabulary.expectations.measures import MEASURES
 from tests.fakes import HERE, import_torch
 

@@ -13,8 +13,7 @@ from runner.language.read import matrix, python
 from runner.language.read.anatomy import SOURCE
 from runner.language.read.document import DataPath, Document
 from runner.language.text_edits import CannotEdit, Layout
-from runner.vocabulary.expectations.close import Close
-from runner.vocabulary.expectations.close_rules import DEFAULTS, Judge, default_tolerance
+from runner.vocabulary.expectations.close import DEFAULTS, Close, Judge, default_tolerance
 
 # -- claims that stand twice ------------------------------------------------------------------------------------------
 

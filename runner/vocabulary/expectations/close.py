@@ -1,37 +1,62 @@
-"""``close``: every tensor of a value is close to its reference.
+"""``close``: every tensor of a value is close to its reference. Pure, without torch: ``close_measure`` measures in the worker.
 
 The judge needs no tensors: |a - b| <= atol + rtol * |b| for all elements is the same as max(|a - b| - rtol * |b|) <= atol. The worker
-sends that maximum in float64, with the values at its position. The other judges (``close_words.Judge``) have other facts, which
-``close_rules`` judges.
+sends that maximum in float64, with the values at its position. The other judges have other facts.
 """
 
-import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings
 from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.protocol import Json
-from runner.vocabulary.expectations import calibrated, close_rules
+from runner.vocabulary.expectations import calibrated
 from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Conditional
-from runner.vocabulary.expectations.close_measure import (
-    bits,
-    describe,
-    differences,
-    is_equal,
-    kinds,
-    structure,
-    unnested,
-)
-from runner.vocabulary.expectations.close_rules import Judge, default_tolerance
-from runner.vocabulary.expectations.stand_ins import MORE_NAMES, NAMES, Comparer, judged_stand_ins, measure_other_inputs, measure_stand_ins
+
+NAMES = ("zeros", "negated", "rows swapped", "one element off", "NaN", "other inputs")
+"""The names of the stand-ins in a spec."""
+
+MORE_NAMES = ("one element zero", "lower precision", "sign of zero")
+"""The names of those that only the judges without a tolerance must reject."""
 
 NOTHING_DIFFERS = "any stand-in"
 """The mutant that survives if no stand-in is applicable and the case has no other expectation."""
 
 _MOST_REASONS = 5
 """The maximum number of reasons why there is no float64 reference that a verdict names."""
+
+DEFAULTS: dict[str, tuple[float, float]] = {
+    "float64": (1e-7, 1e-7),
+    "float32": (1.3e-6, 1e-5),
+    "float16": (1e-3, 1e-5),
+    "bfloat16": (1.6e-2, 1e-5),
+    "complex128": (1e-7, 1e-7),
+    "complex64": (1.3e-6, 1e-5),
+}
+
+
+def default_tolerance(*dtypes: str) -> tuple[float, float]:
+    """Return the largest (rtol, atol) of the dtypes; (0, 0) for exact dtypes."""
+    pairs = [DEFAULTS.get(dtype, (0.0, 0.0)) for dtype in dtypes]
+    return max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
+
+
+class Judge(Enum):
+    """How the numbers of a leaf are judged."""
+
+    TOLERANCE = "tolerance"
+    """``atol`` and ``rtol``, or those of the dtype."""
+    CALIBRATED = "calibrated"
+    """The error against a float64 reference, compared with eager's."""
+    EXACT = "exact"
+
+
+def is_eager(name: str) -> bool:
+    """Whether a name is eager's result or a part of it."""
+    return name.partition(".")[0] == EAGER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +75,13 @@ class Close(Conditional):
     @classmethod
     def parse(cls, body: Any) -> "Close":
         """Read the arguments; raise ``BadExpectation`` for a comparison that cannot fail, and for words that exclude each other."""
-        close_rules.check(body)
+        for word in ("atol", "rtol"):
+            if not 0 <= body.get(word, 0) < math.inf:
+                raise BadExpectation(f"{word} is {body[word]}", "a tolerance is a finite number, at least 0", path=(word,))
+        if "exact" in body and ("atol" in body or "rtol" in body):
+            raise BadExpectation("'atol' and 'exact' both choose how numbers are judged", "remove 'atol' or 'exact'", path=("exact",))
+        if "exact" in body and "equal_nan" in body:
+            raise BadExpectation("'equal_nan' means nothing beside 'exact'", "remove 'equal_nan'", path=("equal_nan",))
         found = cls(**body)
         if found.of == found.to:
             raise BadExpectation(f"'{found.of}' is compared with itself", "name another value in 'of' or 'to'", path=("to",))
@@ -66,7 +97,7 @@ class Close(Conditional):
         """The judge that the words choose."""
         if self.exact:
             return Judge.EXACT
-        return Judge.TOLERANCE if self.atol is not None or not close_rules.is_eager(self.to) else Judge.CALIBRATED
+        return Judge.TOLERANCE if self.atol is not None or not is_eager(self.to) else Judge.CALIBRATED
 
     def measurement(self) -> Mapping[str, Json] | None:
         """The worker measures with the tolerance of the judgement, and what the judge needs."""
@@ -100,7 +131,13 @@ class Close(Conditional):
         leaves = facts.measured["leaves"]
         for index, leaf in enumerate(leaves):
             where = f"{self.of}{leaf['path']}"
-            for name, measured in _stand_ins(leaf):
+            if leaf["type"] == "tensor":
+                known = leaf.get("stand_ins", {})
+                names = (*NAMES, *(name for name in MORE_NAMES if name in known))
+                stand_ins = {name: known.get(name, {"why_not": "it was not measured in the run"}) for name in names}
+            else:
+                stand_ins = {"another value": {"equal": False, "value": "another"}}
+            for name, measured in stand_ins.items():
                 if "why_not" in measured:
                     yield Mutant.not_applicable(name, measured["why_not"], where=where)
                 else:
@@ -113,26 +150,62 @@ class Close(Conditional):
         for fact in ("type", "shape", "dtype", "device"):
             if leaf[fact] != leaf[f"reference_{fact}"]:
                 return Judgement.failed(expected=f"{where} of {fact} {leaf[f'reference_{fact}']}", observed=str(leaf[fact]))
-        if leaf["type"] == "tensor":
-            return self._numbers(where, leaf)
-        if leaf["equal"] is True:
-            return None
-        return Judgement.failed(expected=f"{where} is {leaf['reference_value']}", observed=str(leaf["value"]))
-
-    def _numbers(self, where: str, leaf: Mapping[str, Any]) -> Judgement | None:
+        if leaf["type"] != "tensor":
+            if leaf["equal"] is True:
+                return None
+            return Judgement.failed(expected=f"{where} is {leaf['reference_value']}", observed=str(leaf["value"]))
         if self.judge_kind is Judge.EXACT:
-            return close_rules.by_bits(where, leaf)
-        if self.judge_kind is Judge.TOLERANCE or "calibrated" not in leaf:
-            return close_rules.by_tolerance(where, leaf, *self._tolerance(leaf))
-        why_not = leaf["calibrated"].get("why_not")
-        if why_not is not None:
-            return close_rules.by_tolerance(where, leaf, *self._tolerance(leaf), f"no float64 reference: {why_not}")
-        return close_rules.by_calibration(where, leaf)
+            facts, expected = leaf["bits"], f"{where} bit for bit"
+            problem = _incomplete(leaf, leaf["numel"], expected)
+            if problem is not None or facts["differing"] == 0:
+                return problem
+            observed = f"at {facts['index']}: {facts['value']} against {facts['reference']}"
+            return Judgement.failed(expected=expected, observed=observed, detail=f"{facts['differing']} of {leaf['numel']} elements differ")
+        why_not = leaf["calibrated"].get("why_not") if "calibrated" in leaf else None
+        if self.judge_kind is Judge.TOLERANCE or "calibrated" not in leaf or why_not is not None:
+            is_reason = self.judge_kind is Judge.CALIBRATED and why_not is not None
+            return self._by_tolerance(where, leaf, f" (no float64 reference: {why_not})" if is_reason else "")
+        # the error against the float64 reference, by that of eager
+        facts = leaf["calibrated"]
+        expected = f"{where} within {calibrated.FACTOR:g} x eager's error against float64"
+        form = calibrated.form_of(leaf["dtype"], facts)
+        if form is None:
+            return Judgement.error(f"values of dtype {leaf['dtype']} are exact", expected=expected)
+        problem = _incomplete(leaf, leaf["numel"], expected) or _incomplete(leaf, facts["numel"], expected)
+        if problem is not None:
+            return problem
+        is_near = leaf["excess"] <= leaf["atol"] and not (leaf["nan_mismatches"] or leaf["inf_mismatches"])
+        problems = calibrated.problems(facts, form, is_near=is_near)
+        if not problems:
+            return None
+        return Judgement.failed(expected=expected, observed=problems[0], detail="\n".join([*problems[1:], calibrated.summary(facts)]))
 
-    def _tolerance(self, leaf: Mapping[str, Any]) -> tuple[float, float]:
+    def _by_tolerance(self, where: str, leaf: Mapping[str, Any], why: str) -> Judgement | None:
+        """Judge by ``atol`` and ``rtol``; ``why`` is why the dtype's are used."""
+        rtol, atol = default_tolerance(leaf["dtype"], leaf["reference_dtype"])
         if self.rtol is not None and self.atol is not None:
-            return self.rtol, self.atol
-        return default_tolerance(leaf["dtype"], leaf["reference_dtype"])
+            rtol, atol = self.rtol, self.atol
+        expected = f"{where} within atol={atol:g}, rtol={rtol:g}{why}"
+        if (leaf["rtol"], leaf["atol"]) != (rtol, atol):
+            return Judgement.error(f"measured with atol={leaf['atol']:g}, rtol={leaf['rtol']:g}", expected=expected)
+        for fact, what in (("nan_mismatches", "NaN"), ("inf_mismatches", "an infinity")):
+            if leaf[fact]:
+                observed = f"{what} on one side only in {leaf[fact]} of {leaf['numel']} elements"
+                return Judgement.failed(expected=expected, observed=observed)
+        problem = _incomplete(leaf, leaf["numel"], expected)
+        if problem is not None or leaf["excess"] <= atol:
+            return problem
+        pair = f"{leaf['worst_value']} against {leaf['worst_reference']}"
+        worst = f"greatest difference {leaf['max_abs']:.3g}; at {leaf['worst_index']}: {pair}"
+        detail = f"{leaf['mismatches']} of {leaf['numel']} elements differ by more than the tolerance"
+        return Judgement.failed(expected=expected, observed=worst, detail=detail)
+
+
+def _incomplete(leaf: Mapping[str, Any], numel: int, expected: str) -> Judgement | None:
+    """Return an error where not all elements were measured."""
+    if numel != math.prod(leaf["shape"]):
+        return Judgement.error(f"{numel} elements of shape {leaf['shape']} were measured", expected=expected)
+    return None
 
 
 def told(leaves: Sequence[Mapping[str, Any]]) -> str:
@@ -149,124 +222,3 @@ def told(leaves: Sequence[Mapping[str, Any]]) -> str:
         reasons = "; ".join([*why[:_MOST_REASONS], *more])
         parts.append(f"{others} values within tolerance" + (f" (no float64 reference: {reasons})" if why else ""))
     return ", ".join(parts)
-
-
-def _stand_ins(leaf: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    if leaf["type"] != "tensor":
-        yield "another value", {"equal": False, "value": "another"}
-        return
-    found = leaf.get("stand_ins", {})
-    for name in (*NAMES, *(name for name in MORE_NAMES if name in found)):
-        yield name, found.get(name, {"why_not": "it was not measured in the run"})
-
-
-def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
-    """Measure in the worker. ``value`` returns a named value; tensors may be on any device and have any dtype."""
-    from torch.utils import _pytree as pytree
-
-    ours, theirs = value(arguments["of"]), value(arguments["to"])
-    leaves, form = pytree.tree_flatten_with_path(unnested(ours))
-    reference_leaves, reference_form = pytree.tree_flatten_with_path(unnested(theirs))
-    facts: dict[str, Any] = {
-        "structure": structure(form, kinds(ours)),
-        "reference_structure": structure(reference_form, kinds(theirs)),
-        "leaves": [],
-    }
-    if len(leaves) == len(reference_leaves):
-        for (path, leaf), (_, reference) in zip(leaves, reference_leaves, strict=True):
-            if leaf is not None or reference is not None:
-                facts["leaves"].append({"path": pytree.keystr(path), **_leaf(leaf, reference, arguments)})
-    return facts
-
-
-def has_other_inputs(arguments: Mapping[str, Any]) -> bool:
-    """Whether the stand-in "other inputs" applies: the output, or a part of it, is compared with the same part of eager."""
-    (first, part), (other, same_part) = (name.partition(".")[::2] for name in (arguments["of"], arguments["to"]))
-    return (first, other) == (OUTPUT, EAGER) and part == same_part
-
-
-def needs_reference(arguments: Mapping[str, Any]) -> bool:
-    """Whether a measurement needs a float64 reference."""
-    return arguments.get("judge") == Judge.CALIBRATED.value
-
-
-def add_other_inputs(
-    facts: dict[str, Any],
-    arguments: Mapping[str, Any],
-    reference: Any,
-    answer: Callable[[], Any],
-    comparers: Mapping[int, Comparer] | None = None,
-) -> None:
-    """Add the stand-in "other inputs" to the result of ``measure``.
-
-    ``reference`` is the eager value of the comparison, ``answer`` returns its value for other inputs. It is called after the case ends,
-    because the case must not see another call of its function. ``comparers`` has those of leaves with a float64 reference, by identity.
-    """
-    from torch.utils import _pytree as pytree
-
-    references = [leaf for leaf in pytree.tree_leaves(unnested(reference)) if leaf is not None]
-    others = _others(answer, len(references))
-    for leaf, right, other in zip(facts["leaves"], references, others, strict=False):
-        if "stand_ins" in leaf:
-            comparer = (comparers or {}).get(id(leaf)) or _by_bits(right, arguments)
-            leaf["stand_ins"]["other inputs"] = measure_other_inputs(right, other, _against(leaf, arguments), comparer)
-
-
-def _against(leaf: Mapping[str, Any], arguments: Mapping[str, Any]) -> Callable[[Any, Any], Mapping[str, Any]]:
-    return functools.partial(differences, rtol=leaf["rtol"], atol=leaf["atol"], equal_nan=arguments["equal_nan"])
-
-
-def _others(answer: Callable[[], Any], count: int) -> list[Any]:
-    """Return each leaf of the eager value for other inputs, or the reason why it is missing."""
-    import torch
-    from torch.utils import _pytree as pytree
-
-    try:
-        leaves = [leaf for leaf in pytree.tree_leaves(unnested(answer())) if leaf is not None]
-    except Exception as error:  # a spec's code may raise anything for unexpected inputs
-        return [f"{type(error).__name__}: {error}"[:300]] * count
-    if len(leaves) != count:
-        return ["other inputs give another structure"] * count
-    return [leaf if isinstance(leaf, torch.Tensor) else "other inputs give no tensor here" for leaf in leaves]
-
-
-def _leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    import torch
-
-    facts = describe_leaf(leaf, reference, arguments)
-    if "excess" in facts:
-        comparer = _by_bits(reference, arguments)
-        if comparer is None:
-            against = _against(facts, arguments)
-            facts["stand_ins"] = measure_stand_ins(reference, rtol=facts["rtol"], atol=facts["atol"], against=against)
-        else:
-            facts.update(comparer(leaf))
-            bounds = torch.zeros(reference.shape, dtype=torch.float64)
-            facts["stand_ins"] = judged_stand_ins(reference, bounds, comparer, exact=True)
-        if not has_other_inputs(arguments):
-            facts["stand_ins"]["other inputs"] = {"why_not": "only eager has a value for other inputs"}
-    return facts
-
-
-def _by_bits(reference: Any, arguments: Mapping[str, Any]) -> Comparer | None:
-    """Return what compares a tensor with its reference by bits; None for other judges."""
-    return (lambda other: {"bits": bits(other, reference)}) if arguments.get("judge") == Judge.EXACT.value else None
-
-
-def describe_leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of a value and its reference, and their differences if both are tensors of one shape."""
-    import torch
-
-    described = describe(leaf)
-    facts: dict[str, Any] = {**described, **{f"reference_{key}": text for key, text in describe(reference).items()}}
-    if not (isinstance(leaf, torch.Tensor) and isinstance(reference, torch.Tensor)):
-        equal = type(leaf) is type(reference) and is_equal(leaf, reference, arguments)
-        return {**facts, "equal": equal, "value": repr(leaf)[:200], "reference_value": repr(reference)[:200]}
-    if arguments["rtol"] is not None:
-        rtol, atol = arguments["rtol"], arguments["atol"]
-    else:
-        rtol, atol = default_tolerance(described["dtype"], str(facts["reference_dtype"]))
-    facts.update(rtol=rtol, atol=atol, numel=leaf.numel())
-    if leaf.shape == reference.shape:
-        facts.update(differences(leaf, reference, rtol=rtol, atol=atol, equal_nan=arguments["equal_nan"]))
-    return facts

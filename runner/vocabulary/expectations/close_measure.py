@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import functools
 import hashlib
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.core.protocol import Json
+from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.vocabulary.expectations.calibrated_measure import (
     NoReference,
     Sample,
@@ -19,8 +21,120 @@ from runner.vocabulary.expectations.calibrated_measure import (
     is_reordered,
     scale_of,
 )
-from runner.vocabulary.expectations.close_rules import Judge, default_tolerance
-from runner.vocabulary.expectations.stand_ins import Comparer, judged_stand_ins
+from runner.vocabulary.expectations.close import Judge, default_tolerance
+from runner.vocabulary.expectations.stand_ins import Comparer, judged_stand_ins, measure_other_inputs, measure_stand_ins
+
+
+def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+    """Measure in the worker. ``value`` returns a named value; tensors may be on any device and have any dtype."""
+    from torch.utils import _pytree as pytree
+
+    ours, theirs = value(arguments["of"]), value(arguments["to"])
+    leaves, form = pytree.tree_flatten_with_path(unnested(ours))
+    reference_leaves, reference_form = pytree.tree_flatten_with_path(unnested(theirs))
+    facts: dict[str, Any] = {
+        "structure": structure(form, kinds(ours)),
+        "reference_structure": structure(reference_form, kinds(theirs)),
+        "leaves": [],
+    }
+    if len(leaves) == len(reference_leaves):
+        for (path, leaf), (_, reference) in zip(leaves, reference_leaves, strict=True):
+            if leaf is not None or reference is not None:
+                facts["leaves"].append({"path": pytree.keystr(path), **_leaf(leaf, reference, arguments)})
+    return facts
+
+
+def has_other_inputs(arguments: Mapping[str, Any]) -> bool:
+    """Whether the stand-in "other inputs" applies: the output, or a part of it, is compared with the same part of eager."""
+    (first, part), (other, same_part) = (name.partition(".")[::2] for name in (arguments["of"], arguments["to"]))
+    return (first, other) == (OUTPUT, EAGER) and part == same_part
+
+
+def needs_reference(arguments: Mapping[str, Any]) -> bool:
+    """Whether a measurement needs a float64 reference."""
+    return arguments.get("judge") == Judge.CALIBRATED.value
+
+
+def add_other_inputs(
+    facts: dict[str, Any],
+    arguments: Mapping[str, Any],
+    reference: Any,
+    answer: Callable[[], Any],
+    comparers: Mapping[int, Comparer] | None = None,
+) -> None:
+    """Add the stand-in "other inputs" to the result of ``measure``.
+
+    ``reference`` is the eager value of the comparison, ``answer`` returns its value for other inputs. It is called after the case ends,
+    because the case must not see another call of its function. ``comparers`` has those of leaves with a float64 reference, by identity.
+    """
+    from torch.utils import _pytree as pytree
+
+    references = [leaf for leaf in pytree.tree_leaves(unnested(reference)) if leaf is not None]
+    others = _others(answer, len(references))
+    for leaf, right, other in zip(facts["leaves"], references, others, strict=False):
+        if "stand_ins" in leaf:
+            comparer = (comparers or {}).get(id(leaf)) or _by_bits(right, arguments)
+            leaf["stand_ins"]["other inputs"] = measure_other_inputs(right, other, _against(leaf, arguments), comparer)
+
+
+def _against(leaf: Mapping[str, Any], arguments: Mapping[str, Any]) -> Callable[[Any, Any], Mapping[str, Any]]:
+    return functools.partial(differences, rtol=leaf["rtol"], atol=leaf["atol"], equal_nan=arguments["equal_nan"])
+
+
+def _others(answer: Callable[[], Any], count: int) -> list[Any]:
+    """Return each leaf of the eager value for other inputs, or the reason why it is missing."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    try:
+        leaves = [leaf for leaf in pytree.tree_leaves(unnested(answer())) if leaf is not None]
+    except Exception as error:  # a spec's code may raise anything for unexpected inputs
+        return [f"{type(error).__name__}: {error}"[:300]] * count
+    if len(leaves) != count:
+        return ["other inputs give another structure"] * count
+    return [leaf if isinstance(leaf, torch.Tensor) else "other inputs give no tensor here" for leaf in leaves]
+
+
+def _leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    import torch
+
+    facts = describe_leaf(leaf, reference, arguments)
+    if "excess" in facts:
+        comparer = _by_bits(reference, arguments)
+        if comparer is None:
+            against = _against(facts, arguments)
+            facts["stand_ins"] = measure_stand_ins(reference, rtol=facts["rtol"], atol=facts["atol"], against=against)
+        else:
+            facts.update(comparer(leaf))
+            bounds = torch.zeros(reference.shape, dtype=torch.float64)
+            facts["stand_ins"] = judged_stand_ins(reference, bounds, comparer, exact=True)
+        if not has_other_inputs(arguments):
+            facts["stand_ins"]["other inputs"] = {"why_not": "only eager has a value for other inputs"}
+    return facts
+
+
+def _by_bits(reference: Any, arguments: Mapping[str, Any]) -> Comparer | None:
+    """Return what compares a tensor with its reference by bits; None for other judges."""
+    return (lambda other: {"bits": bits(other, reference)}) if arguments.get("judge") == Judge.EXACT.value else None
+
+
+def describe_leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of a value and its reference, and their differences if both are tensors of one shape."""
+    import torch
+
+    described = describe(leaf)
+    facts: dict[str, Any] = {**described, **{f"reference_{key}": text for key, text in describe(reference).items()}}
+    if not (isinstance(leaf, torch.Tensor) and isinstance(reference, torch.Tensor)):
+        equal = type(leaf) is type(reference) and is_equal(leaf, reference, arguments)
+        return {**facts, "equal": equal, "value": repr(leaf)[:200], "reference_value": repr(reference)[:200]}
+    if arguments["rtol"] is not None:
+        rtol, atol = arguments["rtol"], arguments["atol"]
+    else:
+        rtol, atol = default_tolerance(described["dtype"], str(facts["reference_dtype"]))
+    facts.update(rtol=rtol, atol=atol, numel=leaf.numel())
+    if leaf.shape == reference.shape:
+        facts.update(differences(leaf, reference, rtol=rtol, atol=atol, equal_nan=arguments["equal_nan"]))
+    return facts
 
 
 def unnested(value: Any) -> Any:

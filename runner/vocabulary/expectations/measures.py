@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from runner.core.protocol import Json
-from runner.vocabulary.expectations import again, close, compilation, compiled_kernels, samples, texts, values
+from runner.vocabulary.expectations import again, close_measure, compilation, compiled_kernels, samples, texts, values
 from runner.vocabulary.expectations.again import Repeat
 
 MEASURES: Mapping[str, Callable[[Mapping[str, Any], Callable[[str], Any]], Json]] = {
-    "close": close.measure,
+    "close": close_measure.measure,
     "equals": values.measure_equality,
     "differs": values.measure_equality,
     "strides": values.measure_strides,

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 from runner.core.conditions import Surroundings
 from runner.core.expectation import Expectation, Judgement, Mutant, Status, StepFacts
 from runner.core.protocol import Json
-from runner.vocabulary.expectations import close
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.vocabulary.expectations.close import Close, told
 
@@ -189,9 +188,11 @@ def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
 
 def _compared(arguments: Mapping[str, Any], done: Any, *, with_stand_ins: bool) -> dict[str, Any]:
     """Return the facts of one sample as ``close`` measures them. The only place where a sample is compared."""
+    from runner.vocabulary.expectations import close_measure  # only a worker imports it
+
     sides = {OUTPUT: done.compiled, EAGER: done.eager}
     try:
-        measured: Any = close.measure(arguments, sides.__getitem__)
+        measured: Any = close_measure.measure(arguments, sides.__getitem__)
     except Exception as error:  # comparing values of an operator may raise anything
         return {"why_not": f"{type(error).__name__}: {error}"[:500]}
     if not with_stand_ins:

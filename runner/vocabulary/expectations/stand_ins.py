@@ -10,12 +10,6 @@ from typing import Any
 
 from runner.core.protocol import Json
 
-NAMES = ("zeros", "negated", "rows swapped", "one element off", "NaN", "other inputs")
-"""The names of the stand-ins in a spec."""
-
-MORE_NAMES = ("one element zero", "lower precision", "sign of zero")
-"""The names of those that only the judges without a tolerance must reject."""
-
 FAR = 10
 """The error of "one element off", in multiples of the tolerance."""
 

@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from runner.vocabulary.expectations import close
+from runner.vocabulary.expectations import close_measure
 from runner.vocabulary.expectations.base import EAGER
 from runner.vocabulary.expectations.calibrated_measure import NoReference, nudged, runs_of
-from runner.vocabulary.expectations.close import Close
+from runner.vocabulary.expectations.close import Close, Judge
 from runner.vocabulary.expectations.close_measure import Answers, Comparison, add_reference, leaves_of
-from runner.vocabulary.expectations.close_rules import Judge
 from runner.vocabulary.expectations.stand_ins import Comparer
 from runner.vocabulary.steps.gradients import forget_gradients, gradients_of
 from runner.vocabulary.steps.samples import Done
@@ -296,7 +295,7 @@ class Calibrations:
         """What compares stand-ins with the reference of a leaf, by the identity of the leaf's facts."""
         wanted = [one["arguments"] for step in plan["steps"] for one in step["measure"] if one["kind"] in ("close", "candidates")]
         effects = [step["effects"] for step in plan["steps"] if step.get("effects") is not None]
-        if any(close.needs_reference(one.get("close", one)) for one in wanted) or any(one["rtol"] is None for one in effects):
+        if any(close_measure.needs_reference(one.get("close", one)) for one in wanted) or any(one["rtol"] is None for one in effects):
             reference.copied = self._copied
 
     def _copied(self, called: Sequence[Any]) -> list[Any] | str:
@@ -325,7 +324,7 @@ class Calibrations:
         self, facts: dict[str, Any], arguments: Mapping[str, Any], value: Callable[[str], Any], *, with_stand_ins: bool = True
     ) -> None:
         """Schedule the measurements that need a float64 reference; they complete the facts of ``close``."""
-        if not close.needs_reference(arguments):
+        if not close_measure.needs_reference(arguments):
             return
         values = {word: copies.frozen(copies.measured(value(arguments[word]))) for word in ("of", "to")}
         call = self._latest()
@@ -364,7 +363,7 @@ class Calibrations:
             return known[0]
 
         def complete(facts: dict[str, Any], arguments: Mapping[str, Any], answer: Any, eager: Any) -> None:
-            if close.needs_reference(arguments):
+            if close_measure.needs_reference(arguments):
                 comparison = Comparison(facts, arguments, {"of": answer, "to": eager}, {}, with_stand_ins=False)
                 with torch.no_grad():
                     add_reference(comparison, functools.partial(answers, eager))
@@ -373,7 +372,7 @@ class Calibrations:
 
     def defer_samples(self, facts: Mapping[str, Any], arguments: Mapping[str, Any], samples: Sequence[Done]) -> None:
         """Schedule the same for each sample of an operator: they complete its entry in the facts."""
-        if not close.needs_reference(arguments):
+        if not close_measure.needs_reference(arguments):
             return
         why = why_observed(self._plan)
         for entry, done in zip(facts["samples"], samples, strict=True):

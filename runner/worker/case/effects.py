@@ -8,8 +8,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from runner.vocabulary.expectations.close import describe_leaf
-from runner.vocabulary.expectations.close_measure import dense, fields_of
+from runner.vocabulary.expectations.close_measure import dense, describe_leaf, fields_of
 from runner.vocabulary.steps.gradients import gradient_leaves
 from runner.worker.case import state
 from runner.worker.case.copies import (

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from runner.vocabulary.expectations import close
+from runner.vocabulary.expectations import close_measure
 from runner.vocabulary.expectations.again import CannotRepeat, Poison
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.vocabulary.expectations.measures import REPEATS
@@ -57,17 +57,17 @@ class OtherAnswers:
 
     def defer(self, facts: dict[str, Any], arguments: Mapping[str, Any], value: Callable[[str], Any]) -> None:
         """Schedule the measurement of the stand-in "other inputs", which completes the facts of ``close``."""
-        if not close.has_other_inputs(arguments):
+        if not close_measure.has_other_inputs(arguments):
             return
         reference = value(arguments["to"])
         part = arguments["to"].partition(".")[2]
         try:
             result = self.of_step()
         except Exception as error:  # copying modules and arguments of a spec may raise anything
-            close.add_other_inputs(facts, arguments, reference, functools.partial(_raise, error))
+            close_measure.add_other_inputs(facts, arguments, reference, functools.partial(_raise, error))
         else:
             other = functools.partial(_part_of, result, part)
-            self._deferred.append(functools.partial(close.add_other_inputs, facts, arguments, reference, other, self._comparers))
+            self._deferred.append(functools.partial(close_measure.add_other_inputs, facts, arguments, reference, other, self._comparers))
 
     def add_all(self) -> None:
         """Call the functions with other inputs, after the last step."""
@@ -167,7 +167,7 @@ class CallAgain:
     def close(self, arguments: Mapping[str, Any], result: Any) -> dict[str, Any]:
         """Return the facts of ``close`` for a result of the function and eager's."""
         reference = self.reference
-        found: dict[str, Any] = close.measure(arguments, {OUTPUT: result, EAGER: reference}.__getitem__)
+        found: dict[str, Any] = close_measure.measure(arguments, {OUTPUT: result, EAGER: reference}.__getitem__)
         for leaf in found["leaves"]:
             leaf.pop("stand_ins", None)
         self._calibrate(found, arguments, result, reference)

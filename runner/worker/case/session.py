@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from runner.vocabulary.expectations import close
+from runner.vocabulary.expectations import close_measure
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
-from runner.vocabulary.expectations.close_rules import is_eager
+from runner.vocabulary.expectations.close import is_eager
 from runner.vocabulary.expectations.compilation import COMPILATION
 from runner.vocabulary.expectations.texts import MOST, STDERR
 from runner.vocabulary.expectations.values import WEAK
@@ -150,7 +150,7 @@ class EachRepetition:
             entry["why_not"] = f"the repetitions before have more than {MOST_VALUES:,} values"
             return
         try:
-            measured: Any = close.measure(arguments, self._names.values())
+            measured: Any = close_measure.measure(arguments, self._names.values())
             for leaf in measured["leaves"]:
                 leaf.pop("stand_ins", None)
             self._values += len(measured["leaves"])
