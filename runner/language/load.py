@@ -183,7 +183,7 @@ def _meaning(anatomy: Anatomy, context: _Context) -> list[Diagnostic]:
         return [*anatomy.problems, *clashes]
     shown = as_first_case(anatomy, backends)
     found = [*anatomy.problems, *(matrix_problems(anatomy, backends) if shown is None else check(shown, backends, names))]
-    found += unused_key_problems(anatomy, backends)
+    found += unused_key_problems(anatomy)
     return [*found, *check_templates(anatomy, backends, names, found), *spy_warnings(anatomy, backends)]
 
 

@@ -10,7 +10,7 @@ from runner.language.check.python import ALWAYS, binds_dynamically, bound_anywhe
 def undefined(text: str) -> list[str]:
     tree = ast.parse(text)
     known = bound_anywhere(tree) | guarded_names(tree) | ALWAYS
-    return [free.node.id for free in free_names(tree) if free.node.id not in known]
+    return [node.id for node, _, _ in free_names(tree) if node.id not in known]
 
 
 @pytest.mark.parametrize(

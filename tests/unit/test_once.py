@@ -74,5 +74,5 @@ def test_the_table_names_what_the_installed_torch_has():
     from runner.worker.torch_compat import imports
 
     for path in ("torch._inductor.fx_passes.joint_graph.lazy_init", "torch.backends.mkldnn.is_available", "torch.cpu.get_capabilities"):
-        assert values._why_once(path)
+        assert values.why_once(path)
         assert callable(imports.resolve(path))

@@ -3,22 +3,32 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from runner.core import devices, template_form
+from runner.core import devices
 from runner.core.diagnostics import Diagnostic, one_of, unknown
 from runner.core.template_form import is_template
-from runner.language.backends import Backend, Backends
+from runner.language.backends import Backend
 from runner.language.read import python, schema
 from runner.language.read.anatomy import Anatomy, RawFunction
 from runner.language.read.document import DataPath
 from runner.vocabulary.inputs import INPUTS, OF_CALLS, REPEAT, kind_of, times
-from runner.vocabulary.steps import COMPILED, ONLY, Callee
+from runner.vocabulary.steps import COMPILED, ONLY
 
 
-def function_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Yield the problems of the functions."""
+def function_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
+    """Yield functions whose Python does not show what is compiled: an unknown entry, no def, several defs."""
     for function in anatomy.functions.values():
-        if function.block is not None and function.tree is not None:
-            yield from _entry_problems(anatomy, function)
+        if function.tree is None:
+            continue
+        names = list(python.top_level_functions(function.tree))
+        entry = anatomy.data.get("entry") if function.name == ONLY else None
+        if entry is not None and entry not in python.top_level_names(function.tree):
+            yield anatomy.document.problem(("entry",), *unknown("entry", entry, names), code="unknown-name")
+        elif entry is None and not names:
+            message = "no function: the Python has no top-level def"
+            yield anatomy.document.problem(function.path, message, "write def fn(...): ...", code="no-function")
+        elif entry is None and len(names) > 1:
+            hint = f"add entry: {names[-1]}" if function.name == ONLY else "move the others to prelude"
+            yield anatomy.document.problem(function.path, f"several top-level defs: {', '.join(names)}", hint, code="several-functions")
 
 
 def entry_of(anatomy: Anatomy, function: RawFunction) -> str | None:
@@ -32,136 +42,114 @@ def entry_of(anatomy: Anatomy, function: RawFunction) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-def _entry_problems(anatomy: Anatomy, function: RawFunction) -> Iterator[Diagnostic]:
-    assert function.tree is not None
-    names = list(python.top_level_functions(function.tree))
-    wanted = anatomy.data.get("entry") if function.name == ONLY else None
-    if wanted is not None and wanted not in python.top_level_names(function.tree):
-        message, hint = unknown("entry", wanted, names)
-        yield anatomy.document.problem(("entry",), message, hint, code="unknown-name")
-    elif wanted is None and not names:
-        yield anatomy.document.problem(
-            function.path, "no function: the Python has no top-level def", "write def fn(...): ...", code="no-function"
-        )
-    elif wanted is None and len(names) > 1:
-        hint = f"add entry: {names[-1]}" if function.name == ONLY else "move the others to prelude"
-        yield anatomy.document.problem(function.path, f"several top-level defs: {', '.join(names)}", hint, code="several-functions")
-
-
-def arity_problems(anatomy: Anatomy, name: str, given: list[Any], path: DataPath) -> Iterator[Diagnostic]:
-    """Yield why a function does not take this number of inputs."""
-    document = anatomy.document
-    arity = _arity(anatomy, anatomy.functions[name])
-    if any(isinstance(entry, dict) and template_form.is_template(entry.get(REPEAT)) for entry in given):
-        return  # the number is known at each point of the matrix
-    count = sum(map(times, given))
-    if arity is not None and not arity.takes(count):
-        verb = "input is" if count == 1 else "inputs are"
-        yield document.problem(path, f"{arity.name} takes {arity}, {count} {verb} given", "one input for each argument", code="arity")
-    elif arity is not None and arity.keywords:
-        message = f"{arity.name} needs {one_of(arity.keywords)} by keyword"
-        yield document.problem(path, message, "inputs are given by position: give it a default, or remove the '*'", code="arity")
-
-
-def _arity(anatomy: Anatomy, function: RawFunction) -> python.Arity | None:
+def arity_problems(anatomy: Anatomy, name: str, inputs: list[Any] | None, path: DataPath) -> Iterator[Diagnostic]:
+    """Yield why a function does not take this number of inputs; None means the inputs of the spec."""
+    function = anatomy.functions[name]
+    inputs = anatomy.data.get("inputs", []) if inputs is None else inputs
+    arity: python.Arity | None = None
     if function.tree is not None:
         node = python.top_level_functions(function.tree).get(entry_of(anatomy, function) or "")
         # a decorated function may take any arguments
-        return python.arity(node) if node is not None and not node.decorator_list else None
-    if isinstance(function.value, dict) and "module" in function.value:
-        for tree in anatomy.prelude_trees.values():
-            found = python.module_arity(tree, function.value["module"])
-            if found is not None:
-                return found
-    return None
+        arity = python.arity(node) if node is not None and not node.decorator_list else None
+    elif isinstance(function.value, dict) and "module" in function.value:
+        arities = (python.module_arity(tree, function.value["module"]) for tree in anatomy.prelude_trees.values())
+        arity = next((arity for arity in arities if arity is not None), None)
+    if arity is None or any(isinstance(entry, dict) and is_template(entry.get(REPEAT)) for entry in inputs):
+        return  # the number is known at each point of the matrix
+    count = sum(map(times, inputs))
+    if not arity.takes(count):
+        message = f"{arity.name} takes {arity}, {count} {'input is' if count == 1 else 'inputs are'} given"
+        yield anatomy.document.problem(path, message, "one input for each argument", code="arity")
+    elif arity.keywords:
+        message = f"{arity.name} needs {one_of(arity.keywords)} by keyword"
+        hint = "inputs are given by position: give it a default, or remove the '*'"
+        yield anatomy.document.problem(path, message, hint, code="arity")
 
 
 FUNCTION_KEYS: Mapping[str, tuple[str, ...]] = {"module": ("args", "kwargs", "eval", "dtype"), "ref": (), "api": ()}
 """The keys that each kind of function without Python allows."""
 
 
-def input_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+def input_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield keys that belong to another kind of input or function, which the worker would ignore."""
-    places: list[tuple[DataPath, Any, Mapping[str, Any]]] = [(path, entry, INPUTS) for path, entry in input_values(anatomy)]
-    places.extend((function.path, function.value, FUNCTION_KEYS) for function in anatomy.functions.values())
-    for path, entry, table in places:
-        if isinstance(entry, dict):
-            if table is INPUTS and (misfits := schema.describe(entry, "inputs", pointer="$defs/input")):
-                # the schema of the document does not cover inputs within arguments, so these are validated here
-                yield from schema.diagnostics(anatomy.document, misfits, path)
-                continue
-            kind = next(word for word in table if word in entry)
-            if table is INPUTS and REPEAT in entry and kind != "ref" and isinstance(path[-1], str):
-                hint = "it stands in a list: inputs, or args of a call"
-                yield anatomy.document.problem(
-                    (*path, REPEAT), "'repeat' outside of a list of inputs", hint, key=True, code="misplaced-key"
-                )
-            for key in entry.keys() - {kind, *_keys_of(table, kind)}:
-                owners = [word for word in table if key in _keys_of(table, word)]
-                message, hint = f"'{key}' does not go with '{kind}'", f"it goes with {one_of(owners)}"
-                yield anatomy.document.problem((*path, key), message, hint, key=True, code="misplaced-key")
-
-
-def _keys_of(table: Mapping[str, Any], kind: str) -> tuple[str, ...]:
-    if table is not INPUTS:
-        return FUNCTION_KEYS[kind]
-    return INPUTS[kind].keys if kind == "ref" else (*INPUTS[kind].keys, REPEAT)
+    keys_of_inputs = {word: kind.keys if word == "ref" else (*kind.keys, REPEAT) for word, kind in INPUTS.items()}
+    places: list[tuple[DataPath, Any, Mapping[str, tuple[str, ...]]]] = []
+    for path, entry in input_values(anatomy):
+        if misfits := schema.describe(entry, "inputs", pointer="$defs/input"):
+            # the schema of the document does not cover inputs within arguments, so these are validated here
+            yield from schema.diagnostics(anatomy.document, misfits, path)
+            continue
+        places.append((path, entry, keys_of_inputs))
+        if REPEAT in entry and kind_of(entry) != "ref" and isinstance(path[-1], str):
+            message, hint = "'repeat' outside of a list of inputs", "it stands in a list: inputs, or args of a call"
+            yield anatomy.document.problem((*path, REPEAT), message, hint, key=True, code="misplaced-key")
+    places.extend((raw.path, raw.value, FUNCTION_KEYS) for raw in anatomy.functions.values() if isinstance(raw.value, dict))
+    for path, entry, keys_by_kind in places:
+        kind = next(word for word in keys_by_kind if word in entry)
+        for key in entry.keys() - {kind, *keys_by_kind[kind]}:
+            hint = f"it goes with {one_of([word for word, keys in keys_by_kind.items() if key in keys])}"
+            yield anatomy.document.problem((*path, key), f"'{key}' does not go with '{kind}'", hint, key=True, code="misplaced-key")
 
 
 def input_values(anatomy: Anatomy) -> Iterator[tuple[DataPath, Any]]:
     """Yield every map that describes an input, at any depth of inputs, let and arguments."""
-    roots: list[tuple[DataPath, Any]] = [(("inputs",), anatomy.data.get("inputs", []))]
-    roots.extend(((*step.path, *place), given) for step in anatomy.steps for place, given in step.parsed.input_lists)
-    roots.extend((("let", name), entry) for name, entry in anatomy.data.get("let", {}).items())
-    for place, called in _called(anatomy):
-        given = {"args": called.args, "kwargs": called.kwargs}
-        roots.extend(((*place, key), value) for key, value in given.items() if value is not None)
-    for path, value in roots:
-        yield from _inputs_below(value, path)
-
-
-def _inputs_below(value: object, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
-    if isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _inputs_below(item, (*path, index))
-    elif isinstance(value, dict):
-        is_input = kind_of(value) is not None
-        if is_input:
-            yield path, value
-        for key, item in value.items():
-            # numbers, shapes and data contain no inputs
-            if not is_input or key in OF_CALLS:
-                yield from _inputs_below(item, (*path, key))
-
-
-def _called(anatomy: Anatomy) -> Iterator[tuple[DataPath, Callee]]:
-    """Yield what steps call by name, with its path."""
+    remaining: list[tuple[DataPath, Any]] = [(("inputs",), anatomy.data.get("inputs", []))]
+    remaining.extend(((*step.path, *place), inputs) for step in anatomy.steps for place, inputs in step.parsed.input_lists)
+    remaining.extend((("let", name), entry) for name, entry in anatomy.data.get("let", {}).items())
     for step in anatomy.steps:
-        yield from (((*step.path, *called.place), called) for called in step.parsed.callees)
+        for called in step.parsed.callees:
+            arguments = (("args", called.args), ("kwargs", called.kwargs))
+            remaining.extend(((*step.path, *called.place, key), value) for key, value in arguments if value is not None)
+    remaining.reverse()
+    while remaining:
+        path, value = remaining.pop()
+        if isinstance(value, list):
+            remaining.extend(((*path, index), item) for index, item in reversed(list(enumerate(value))))
+        elif isinstance(value, dict):
+            is_input = kind_of(value) is not None
+            if is_input:
+                yield path, value
+            # numbers, shapes and data contain no inputs
+            remaining.extend(((*path, key), item) for key, item in reversed(value.items()) if not is_input or key in OF_CALLS)
 
 
-def path_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+def path_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield unknown names of the prelude and of libraries: modules, api calls, exceptions, functions outside of YAML."""
     prelude = prelude_names(anatomy)
     required = required_packages(anatomy)
     results = (step.parsed.bound for step in anatomy.steps)
     named = {*anatomy.data.get("let", {}), *results, *anatomy.functions, COMPILED}
-    for path, dotted in _dotted_paths(anatomy):
+    paths: list[tuple[DataPath, str]] = []
+    for function in anatomy.functions.values():
+        if isinstance(function.value, dict):
+            key = next(word for word in FUNCTION_KEYS if word in function.value)
+            paths.append(((*function.path, key), function.value[key]))
+    for path, entry in input_values(anatomy):
+        paths.extend(((*path, word), entry[word]) for word in INPUTS if isinstance(entry.get(word), str) and INPUTS[word].names)
+    exceptions: list[tuple[DataPath, str]] = []
+    for step in anatomy.steps:
+        paths.extend(((*step.path, *callee.place, "call"), callee.call) for callee in step.parsed.callees if isinstance(callee.call, str))
+        for raised in (expectation for expectation in step.expectations if expectation.kind == "raises"):
+            exceptions.append(((*raised.path, "type"), raised.body["type"]))
+            if "cause" in raised.body:
+                exceptions.append(((*raised.path, "cause", "type"), raised.body["cause"]["type"]))
+    for path, dotted in paths:
         # packages under ``requires`` may be missing on this machine, so their names are not resolved
-        if template_form.is_template(dotted) or dotted.replace(":", ".").split(".")[0] in required:
+        if is_template(dotted) or dotted.replace(":", ".").split(".")[0] in required:
             continue
-        found = python.find_name(dotted, prelude)
-        if found is not None:
-            hint = f"write {path[-1]}: {{ref: {dotted}}}" if path[-1] == "call" and dotted.split(".")[0] in named else found[1]
-            yield anatomy.document.problem(path, found[0], hint, code="unknown-name")
-    for path, name in _exceptions(anatomy):
-        if template_form.is_template(name):
+        problem = python.find_name(dotted, prelude)
+        if problem is not None:
+            hint = f"write {path[-1]}: {{ref: {dotted}}}" if path[-1] == "call" and dotted.split(".")[0] in named else problem[1]
+            yield anatomy.document.problem(path, problem[0], hint, code="unknown-name")
+    for path, name in exceptions:
+        if is_template(name):
             continue
-        if "." not in name and not python.is_exception(name):
-            message, hint = unknown("exception", name, python.exceptions())
-            yield anatomy.document.problem(path, message, hint, code="unknown-name")
-        elif "." in name and name.split(".")[0] not in required and (found := python.find_name(name, set())) is not None:
-            yield anatomy.document.problem(path, *found, code="unknown-name")
+        if "." not in name:
+            problem = None if python.is_exception(name) else unknown("exception", name, python.exceptions())
+        else:
+            problem = None if name.split(".")[0] in required else python.find_name(name, set())
+        if problem is not None:
+            yield anatomy.document.problem(path, *problem, code="unknown-name")
 
 
 def prelude_names(anatomy: Anatomy) -> set[str]:
@@ -179,40 +167,10 @@ def required_packages(anatomy: Anatomy) -> set[str]:
     return found
 
 
-def _dotted_paths(anatomy: Anatomy) -> Iterator[tuple[DataPath, str]]:
-    for function in anatomy.functions.values():
-        if isinstance(function.value, dict):
-            key = next(word for word in FUNCTION_KEYS if word in function.value)
-            yield (*function.path, key), function.value[key]
-    for path, entry in input_values(anatomy):
-        for word in INPUTS:
-            if isinstance(entry.get(word), str) and INPUTS[word].names:
-                yield (*path, word), entry[word]
-    for path, called in _called(anatomy):
-        if isinstance(called.call, str):
-            yield (*path, "call"), called.call
-
-
-def _exceptions(anatomy: Anatomy) -> Iterator[tuple[DataPath, str]]:
-    for step in anatomy.steps:
-        for expectation in step.expectations:
-            if expectation.kind == "raises":
-                yield (*expectation.path, "type"), expectation.body["type"]
-                if "cause" in expectation.body:
-                    yield (*expectation.path, "cause", "type"), expectation.body["cause"]["type"]
-
-
 # -- devices of inputs ------------------------------------------------------------------------------------------------
 
 
-def device_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Yield the devices that the backends of a spec do not have."""
-    names = anatomy.data["backends"]
-    if all(name in backends.by_name for name in names):
-        yield from problems_of(anatomy, backends.of(names, anatomy.tags))
-
-
-def problems_of(anatomy: Anatomy, chosen: Sequence[Backend], among: Sequence[DataPath] = ((),)) -> Iterator[Diagnostic]:
+def device_problems(anatomy: Anatomy, chosen: Sequence[Backend], among: Sequence[DataPath] = ((),)) -> Iterator[Diagnostic]:
     """Yield the devices, at or below the paths of ``among``, that one of these backends does not have.
 
     Only a worker can know whether the machine has a device of torch's own.

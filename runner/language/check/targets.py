@@ -10,7 +10,6 @@ from runner.core.matching.time_limit import PatternTooSlow, time_limit
 from runner.core.simulated import FIXED, PROPERTIES, REFUSED_MODES, config_refusal
 from runner.core.targets import ALL_STAGES, EXAMPLE, ISA, OFFLINE_BACKENDS, STAGES, TARGETS, WRAPPER
 from runner.core.template_form import is_template
-from runner.language.backends import Backends
 from runner.language.read.anatomy import Anatomy, RawExpectation
 from runner.language.read.document import DataPath, Document
 from runner.language.read.matrix import TARGETS as KEY
@@ -28,7 +27,7 @@ _SECONDS = 1.0
 _NEEDS_TARGETS = ("resources", "metadata")
 
 
-def target_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+def target_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield the problems of a spec with targets, and of one that needs some."""
     document, data = anatomy.document, anatomy.data
     if KEY not in data:

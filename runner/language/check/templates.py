@@ -7,7 +7,7 @@ from typing import Any
 from runner.core import template_form
 from runner.core.diagnostics import Diagnostic, unknown
 from runner.language.backends import Backend, Backends
-from runner.language.check.functions import problems_of as device_problems_of
+from runner.language.check.functions import device_problems
 from runner.language.check.names import OPTION_KINDS, name_problem, option_names, section_problems
 from runner.language.check.spec import check_values, condition_problems, matrix_problems, process_problems, requirement_problems
 from runner.language.check.steps import expectation_problems, named_value_problems
@@ -154,9 +154,9 @@ class _Points:
         if not found:
             found.extend(process_problems(filled.document, ()))
             if any(path[0] == "requires" for path in fresh):
-                found.extend(requirement_problems(filled, self.backends))
+                found.extend(requirement_problems(filled))
             if among := [path for path in fresh if path[-1] == "device" or path in self.structural]:
-                found.extend(device_problems_of(filled, (point.backend,), among))
+                found.extend(device_problems(filled, (point.backend,), among))
         if not found and self.affects_steps:
             is_whole = not self.structural.isdisjoint(fresh)
             found.extend(check_values(filled, self.backends, self.names) if is_whole else self._meaning(filled))

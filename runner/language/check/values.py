@@ -3,14 +3,13 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from runner.core import template_form
 from runner.core.diagnostics import Diagnostic, Severity, one_of, unknown
 from runner.language.backends import Backends
 from runner.language.check.functions import prelude_names
-from runner.language.check.names import OPTION_KINDS
 from runner.language.check.scope import AFTER_LET, PRELUDE, READY, making, parts_of_case, scope_of
+from runner.language.names.name_table import CONFIG_FILES
 from runner.language.read import python
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath
@@ -27,93 +26,66 @@ SPY_KEYS: Mapping[str, tuple[str, ...]] = {
 """The keys that each kind of spy allows."""
 
 
-def let_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Yield names of let that are taken, and references to values that are not defined yet."""
-    scope = scope_of(anatomy)
-    for index, (name, entry) in enumerate(anatomy.data.get("let", {}).items()):
-        path: DataPath = ("let", name)
-        if name in (OUTPUT, EAGER, *parts_of_case(anatomy)):
-            yield anatomy.document.problem(
-                path, f"the name '{name}' is taken", "it is a part of the case; choose another", key=True, code="reserved-name"
-            )
-        yield from scope.reference_problems(entry, path, making(index))
-
-
-def value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Yield references of functions, inputs, options and contexts to values that are not defined when these are made."""
+def value_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
+    """Yield names of let that are taken, and references to values that are not defined when a part of the case is made."""
     scope, data = scope_of(anatomy), anatomy.data
+    for index, (name, entry) in enumerate(data.get("let", {}).items()):
+        if name in (OUTPUT, EAGER, *parts_of_case(anatomy)):
+            hint = "it is a part of the case; choose another"
+            yield anatomy.document.problem(("let", name), f"the name '{name}' is taken", hint, key=True, code="reserved-name")
+        yield from scope.reference_problems(entry, ("let", name), making(index))
+    for name, entry in data.get("handlers", {}).items():
+        yield from scope.reference_problems(entry, ("handlers", name), AFTER_LET)
     yield from scope.reference_problems(data.get("inputs"), ("inputs",), AFTER_LET)
-    for section in ("function", "functions"):
-        for path, value in _modules(data.get(section), (section,)):
-            yield from scope.reference_problems(value, path, PRELUDE)
-    for above, given in (((), data), (("control",), data.get("control", {}))):
-        yield from scope.reference_problems(given.get("compile"), (*above, "compile"), READY, without=[COMPILED])
-        for section in OPTION_KINDS:
-            yield from scope.reference_problems(given.get(section), (*above, section), READY)
+    for function in anatomy.functions.values():
+        if isinstance(function.value, Mapping) and "module" in function.value:
+            for key in ("args", "kwargs"):
+                yield from scope.reference_problems(function.value.get(key), (*function.path, key), PRELUDE)
+    for above, settings in (((), data), (("control",), data.get("control", {}))):
+        yield from scope.reference_problems(settings.get("compile"), (*above, "compile"), READY, without=[COMPILED])
+        for section in CONFIG_FILES:
+            yield from scope.reference_problems(settings.get(section), (*above, section), READY)
     for layer in anatomy.spec.defaults:
-        for section in OPTION_KINDS:
+        for section in CONFIG_FILES:
             yield from scope.reference_problems(layer.data.get(section), (section,), READY, document=layer)
     for name, spy in data.get("spies", {}).items():
         yield from scope.reference_problems(spy.get("instead"), ("spies", name, "instead"), READY)
 
 
-def _modules(value: object, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
-    """Yield the arguments of every module among functions."""
-    if isinstance(value, Mapping) and "module" in value:
-        yield from (((*path, key), value[key]) for key in ("args", "kwargs") if key in value)
-    elif isinstance(value, Mapping) and path == ("functions",):
-        for name, function in value.items():
-            yield from _modules(function, (*path, name))
-
-
-def spy_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+def spy_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield hooks that the prelude lacks, targets that cannot be resolved, and spies without a ``calls`` expectation."""
-    prelude = prelude_names(anatomy)
+    document, prelude = anatomy.document, prelude_names(anatomy)
     expected = {expectation.body["of"] for step in anatomy.steps for expectation in step.expectations if expectation.kind == "calls"}
     for name, spy in anatomy.data.get("spies", {}).items():
         path: DataPath = ("spies", name)
         kind = next(word for word in SPY_KEYS if word in spy)
         for key in spy.keys() - {kind, *SPY_KEYS[kind]}:
-            owners = [word for word, keys in SPY_KEYS.items() if key in keys]
-            message = f"'{key}' does not go with '{kind}'"
-            yield anatomy.document.problem((*path, key), message, f"it goes with {one_of(owners)}", key=True, code="misplaced-key")
-        for key in ("result", "instead") if "around" in spy else ():
-            if key in spy:
+            hint = f"it goes with {one_of([word for word, keys in SPY_KEYS.items() if key in keys])}"
+            yield document.problem((*path, key), f"'{key}' does not go with '{kind}'", hint, key=True, code="misplaced-key")
+        for key in ("result", "instead"):
+            if "around" in spy and key in spy:
                 hint = "the hook of around calls the original itself, and returns what the caller gets"
-                yield anatomy.document.problem((*path, key), f"'{key}' does not go with 'around'", hint, key=True, code="misplaced-key")
+                yield document.problem((*path, key), f"'{key}' does not go with 'around'", hint, key=True, code="misplaced-key")
         for word in ("record", "result", "instead", "around"):
             hook = spy.get(word)
             if isinstance(hook, str) and prelude.isdisjoint((hook, "*")):
                 message, hint = unknown("function", hook, prelude - {"torch", "params"})
-                yield anatomy.document.problem((*path, word), f"{message} in the prelude", hint, code="unknown-name")
-        yield from _target_problems(anatomy, kind, spy[kind], (*path, kind), prelude)
+                yield document.problem((*path, word), f"{message} in the prelude", hint, code="unknown-name")
+        target, place = spy[kind], (*path, kind)
+        if isinstance(target, list):
+            if not isinstance(target[0], dict) or set(target[0]) != {"ref"} or not isinstance(target[1], str):
+                yield document.problem(place, "not an object and a method", "write [{ref: NAME}, METHOD]", code="bad-target")
+            else:
+                yield from scope_of(anatomy).reference_problems(target, place, AFTER_LET)
+        elif kind in ("function", "method", "class") and isinstance(target, str) and not template_form.is_template(target):
+            if "." not in target:
+                hint = "name it where its callers look it up: package.module.name"
+                yield document.problem(place, f"'{target}' is no dotted path", hint, code="bad-target")
+            elif python.is_installed(target.split(".")[0]) and (missing := python.find_name(target, prelude)) is not None:
+                yield document.problem(place, *missing, code="unknown-name")
         if name not in expected and "instead" not in spy:
             hint = f"add an expectation calls: {{of: {name}}}"
-            yield anatomy.document.problem(path, f"nothing is expected of the spy '{name}'", hint, key=True, code="expects-nothing")
-
-
-def _target_problems(anatomy: Anatomy, kind: str, target: object, path: DataPath, prelude: set[str]) -> Iterator[Diagnostic]:
-    if isinstance(target, list):
-        if not isinstance(target[0], dict) or set(target[0]) != {"ref"} or not isinstance(target[1], str):
-            yield anatomy.document.problem(path, "not an object and a method", "write [{ref: NAME}, METHOD]", code="bad-target")
-            return
-        yield from scope_of(anatomy).reference_problems(target, path, AFTER_LET)
-    elif kind in ("function", "method", "class") and isinstance(target, str) and not template_form.is_template(target):
-        if "." not in target:
-            yield anatomy.document.problem(
-                path,
-                f"'{target}' is no dotted path",
-                "name it where its callers look it up: package.module.name",
-                code="bad-target",
-            )
-        elif python.is_installed(target.split(".")[0]) and (found := python.find_name(target, prelude)) is not None:
-            yield anatomy.document.problem(path, *found, code="unknown-name")
-
-
-def handler_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Yield handlers that are not defined after let."""
-    for name, entry in anatomy.data.get("handlers", {}).items():
-        yield from scope_of(anatomy).reference_problems(entry, ("handlers", name), AFTER_LET)
+            yield document.problem(path, f"nothing is expected of the spy '{name}'", hint, key=True, code="expects-nothing")
 
 
 # -- functions that torch calls once per process ----------------------------------------------------------------------
@@ -163,16 +135,17 @@ def spy_warnings(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     for name, spy in anatomy.data.get("spies", {}).items():
         for kind in ("function", "method"):
             target = spy.get(kind)
-            if isinstance(target, str) and (why := _why_once(target.replace(":", "."))):
+            if isinstance(target, str) and (why := why_once(target.replace(":", "."))):
                 message = f"the spy '{name}' may record no call of {target}: {why}, and the case starts later"
                 yield replace(anatomy.document.problem(("spies", name, kind), message, HINT, code="called-once"), severity=Severity.WARNING)
+
+
+def why_once(path: str) -> str:
+    """Return why torch calls a function only once in a process; empty for all others."""
+    return next((why for pattern, why in ONCE.items() if re.fullmatch(pattern, path)), "")
 
 
 def isolation_of(anatomy: Anatomy) -> str:
     """Return the isolation of a spec, from the spec itself or the nearest defaults."""
     layers = (anatomy.document, *reversed(anatomy.spec.defaults))
     return next((str(document.data["isolation"]) for document in layers if "isolation" in document.data), "case")
-
-
-def _why_once(path: str) -> str:
-    return next((why for pattern, why in ONCE.items() if re.fullmatch(pattern, path)), "")

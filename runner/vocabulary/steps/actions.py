@@ -250,5 +250,5 @@ class Spawn(StepKind):
 
     def name_problems(self, around: Around) -> Iterator[Diagnostic]:
         """Yield a missing ``exit`` expectation."""
-        if not any(expected.kind == "exit" for expected in around.expected):
+        if not any(kind == "exit" for kind, _ in around.expected):
             yield around.problem(around.path, "nothing is expected of the child", "add expect: [{exit: {code: 0}}]", key=True)

@@ -1,9 +1,9 @@
 """What every kind of step is: its arguments, its traits, and what its checks may look at."""
 
 import ast
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Diagnostic
@@ -79,69 +79,27 @@ class BackendOfSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectedOfStep:
-    """An expectation of a step, as written."""
-
-    kind: str
-    path: DataPath
-
-
-class StepAbove(Protocol):
-    """A step before another one: of any kind."""
-
-    kind: ClassVar[str]
-    traits: ClassVar[Traits]
-
-    @property
-    def bound(self) -> str | None:
-        """The name of its result."""
-        ...
-
-
-class Around(Protocol):
+class Around:
     """The spec around a step. Paths begin at the spec."""
 
-    @property
-    def path(self) -> DataPath:
-        """The path of the step."""
-        ...
-
-    @property
-    def above(self) -> Sequence[StepAbove]:
-        """The steps before it."""
-        ...
-
-    @property
-    def expected(self) -> Sequence[ExpectedOfStep]:
-        """The expectations of the step."""
-        ...
-
-    @property
-    def functions(self) -> Collection[str]:
-        """The names of the spec's functions."""
-        ...
-
-    @property
-    def backends(self) -> Sequence[BackendOfSpec]:
-        """The backends that the spec names, without unknown ones."""
-        ...
-
-    @property
-    def tree(self) -> ast.Module | None:
-        """The step's Python; None if it has none, or does not parse."""
-        ...
-
-    def problem(self, path: DataPath, message: str, hint: str = "", *, key: bool = False) -> Diagnostic:
-        """Return a diagnostic at a place of the spec (at its key when ``key``)."""
-        ...
-
-    def name_problem(self, name: str) -> tuple[str, str] | None:
-        """Return (message, hint) for a name that is not defined when the step begins."""
-        ...
-
-    def input_problems(self, function: str, inputs: list[Json] | None, path: DataPath) -> Iterator[Diagnostic]:
-        """Yield why a function does not take these inputs at ``path``; None means the inputs of the spec."""
-        ...
+    path: DataPath
+    """The path of the step."""
+    above: Sequence["StepKind"]
+    """The steps before it."""
+    expected: Sequence[tuple[str, DataPath]]
+    """Kind and path of the expectations of the step."""
+    functions: Collection[str]
+    """The names of the spec's functions."""
+    backends: Sequence[BackendOfSpec]
+    """The backends that the spec names, without unknown ones."""
+    tree: ast.Module | None
+    """The step's Python; None if it has none, or does not parse."""
+    problem: Callable[..., Diagnostic]
+    """Returns a diagnostic at a place of the spec: path, message, hint, and ``key`` for the place of its key."""
+    name_problem: Callable[[str], tuple[str, str] | None]
+    """Returns (message, hint) for a name that is not defined when the step begins."""
+    input_problems: Callable[[str, list[Json] | None, DataPath], Iterator[Diagnostic]]
+    """Yields why a function does not take these inputs at a path; None means the inputs of the spec."""
 
 
 Inputs = list[Json]
@@ -230,7 +188,7 @@ class StepKind:
         """The functions that it calls by name."""
         return iter(())
 
-    def why_no_reference(self, above: Sequence[StepAbove]) -> tuple[str, str] | None:
+    def why_no_reference(self, above: Sequence["StepKind"]) -> tuple[str, str] | None:
         """Return why it has no eager reference, and a hint; None where it has one. ``above`` are the steps before it."""
         return f"the step '{self.kind}' has no eager reference", "compare with a named value"
 

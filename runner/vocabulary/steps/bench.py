@@ -174,9 +174,9 @@ class Bench(StepKind):
 
     def problems(self, around: Around) -> Iterator[Diagnostic]:
         """Yield why it cannot be timed; a bench must not have expectations."""
-        for expected in around.expected:
+        for kind, path in around.expected:
             hint = "claim it in a step above: a bench is reported and never judged"
-            yield around.problem(expected.path, f"'{expected.kind}' is expected of a bench", hint, key=True)
+            yield around.problem(path, f"'{kind}' is expected of a bench", hint, key=True)
         for backend in around.backends:
             if not backend.compiles:
                 message = f"the step 'bench' on '{backend.name}', which compiles nothing"

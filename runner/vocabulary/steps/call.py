@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from runner.core.diagnostics import Diagnostic, unknown
 from runner.core.protocol import Json
-from runner.vocabulary.steps.base import ONLY, Around, DataPath, Inputs, StepAbove, StepKind, Traits
+from runner.vocabulary.steps.base import ONLY, Around, DataPath, Inputs, StepKind, Traits
 
 if TYPE_CHECKING:
     from runner.vocabulary.steps.session import Session
@@ -39,7 +39,7 @@ class Calling(StepKind):
         if self.inputs is not None:
             yield ("inputs",), self.inputs
 
-    def why_no_reference(self, above: Sequence[StepAbove]) -> tuple[str, str] | None:
+    def why_no_reference(self, above: Sequence[StepKind]) -> tuple[str, str] | None:
         """It always has a reference."""
         return None
 
@@ -114,7 +114,7 @@ class Call(Calling):
         """Unless it is eager, or ``side_effects`` is false."""
         return not self.eager and self.side_effects is not False
 
-    def why_no_reference(self, above: Sequence[StepAbove]) -> tuple[str, str] | None:
+    def why_no_reference(self, above: Sequence[StepKind]) -> tuple[str, str] | None:
         """An eager call has no reference."""
         return ("an eager call compared with eager cannot differ", "compare with a named value") if self.eager is True else None
 

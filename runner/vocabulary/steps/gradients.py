@@ -11,7 +11,7 @@ from runner.core.diagnostics import Diagnostic, did_you_mean
 from runner.core.protocol import Json, encode
 from runner.core.template_form import is_template
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
-from runner.vocabulary.steps.base import Around, Callee, StepAbove, StepKind, Traits
+from runner.vocabulary.steps.base import Around, Callee, StepKind, Traits
 from runner.vocabulary.steps.call import Calling
 from runner.vocabulary.steps.session import Session, Side, needed, values_of
 
@@ -159,7 +159,7 @@ class Backward(StepKind):
         """The name of the differentiated result, without a path."""
         return None if self.of is None else self.of.split(".")[0]
 
-    def why_no_reference(self, above: Sequence[StepAbove]) -> tuple[str, str] | None:
+    def why_no_reference(self, above: Sequence[StepKind]) -> tuple[str, str] | None:
         """A backward on a value that is no result of a call has no reference."""
         why = "" if self.of is None else _why_not_of_a_call(str(self.of), above)
         if not why:
@@ -197,7 +197,7 @@ class Backward(StepKind):
             yield around.problem(path, *found)
 
 
-def _why_not_of_a_call(name: str, above: Sequence[StepAbove]) -> str:
+def _why_not_of_a_call(name: str, above: Sequence[StepKind]) -> str:
     """Return why the eager side has no result of this name; empty if it has one."""
     first = name.split(".")[0]
     giving = next((step for step in reversed(above) if (first == OUTPUT and step.traits.has_result) or step.bound == first), None)
@@ -307,7 +307,7 @@ class Optimizer(StepKind):
         """The class of the optimizer."""
         yield Callee(call=self.call, kwargs=self.kwargs)
 
-    def why_no_reference(self, above: Sequence[StepAbove]) -> tuple[str, str] | None:
+    def why_no_reference(self, above: Sequence[StepKind]) -> tuple[str, str] | None:
         """It always has a reference."""
         return None
 
