@@ -163,7 +163,7 @@ def changed(document: Document, edits: Iterable[Edit], data: Any, kind: Kind = S
     """Return a file with edits; raise ``CannotEdit`` unless it then has exactly this data."""
     text = applied(document.content.decode("utf-8"), edits)
     try:
-        found = parse(text.removeprefix("\ufeff"), path=document.path, content=text.encode("utf-8"), kind=kind)
+        found = parse(text, path=document.path, kind=kind)
     except (InvalidSpecs, UnicodeEncodeError) as error:
         raise CannotEdit("the changed text cannot be read: change it by hand") from error
     if repr(found.data) != repr(data):  # 1, 1.0 and true differ

@@ -89,7 +89,7 @@ def _with_end(text: str) -> str:
 def _must_be(document: Document, text: str, expected: Sequence[Any]) -> None:
     """Raise ``UsageError`` unless a text has these waivers and no others; None stands for any."""
     try:
-        found = parse(text, path=document.path, content=text.encode(), kind=WAIVERS).data["waivers"]
+        found = parse(text, path=document.path, kind=WAIVERS).data["waivers"]
     except (InvalidSpecs, KeyError, TypeError):
         found = None
     same = isinstance(found, list) and len(found) == len(expected)

@@ -28,7 +28,7 @@ CPU, CUDA, ROCM, VENDOR = (
 
 
 def document(text: str) -> Document:
-    return parse(text, path=Path("spec.yaml"), content=text.encode())
+    return parse(text, path=Path("spec.yaml"))
 
 
 def brackets(text: str, *backends: Backend) -> list[str]:

@@ -17,7 +17,7 @@ HERE = Path("spec.yaml")
 
 
 def document(text: str) -> Document:
-    return parse(text, path=HERE, content=text.encode())
+    return parse(text, path=HERE)
 
 
 def problems(text: str) -> list[str]:

@@ -5,11 +5,9 @@ is a string, ``012`` is 12), a position and the raw text of each value, errors f
 apply before data is built.
 """
 
-import math
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,54 +23,51 @@ from runner.language.read.document import SPEC, DataPath, Document, Kind, Mark
 _QUOTED = re.compile(r"'.*'|but found .*|byte 0x[0-9a-f]+|U\+[0-9A-F]+", re.DOTALL)
 
 
-def unquoted(problem: Diagnostic) -> Diagnostic:
+def _unquoted(problem: Diagnostic) -> Diagnostic:
     """Return a problem without its quotations of the file. Messages of libyaml's C parser and all hints are fixed texts."""
     fixed = problem.message.startswith("YAML syntax: ") and hasattr(yaml, "CSafeLoader")
-    message = problem.message if fixed else _QUOTED.sub("...", problem.message)
-    return replace(problem, message=message)
+    return replace(problem, message=problem.message if fixed else _QUOTED.sub("...", problem.message))
 
 
-def line_column(data: bytes, offset: int) -> tuple[int, int]:
-    """Return line and column, from 1, of an offset in bytes."""
-    start = data.rfind(b"\n", 0, offset) + 1
-    return data.count(b"\n", 0, offset) + 1, len(data[start:offset].decode("utf-8", "replace")) + 1
-
-
-def failure(path: Path, message: str, hint: str, line: int = 1, column: int = 1) -> InvalidSpecs:
-    """Return the exception for one problem of a file."""
+def _failure(path: Path, message: str, hint: str, before: str = "") -> InvalidSpecs:
+    """Return the exception for one problem of a file, which stands after the text ``before``."""
+    line, column = _end(before)
     position = Position(file=shown_path(path), line=line, column=column)
     return InvalidSpecs([Diagnostic(position=position, message=message, hint=hint, code="unreadable-file")])
 
 
-FOREIGN_BREAK = re.compile("[\x85\u2028\u2029]")
-ESCAPES = {"\x85": r"\N", "\u2028": r"\L", "\u2029": r"\P"}
+def _end(text: str) -> tuple[int, int]:
+    """Return line and column, from 1, of what follows a text."""
+    return text.count("\n") + 1, len(text) - text.rfind("\n")
 
 
-def place(text: str, offset: int) -> tuple[int, int]:
-    """Return line and column, from 1, of an offset in characters."""
-    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+_FOREIGN_BREAK = re.compile("[\x85\u2028\u2029]")
+_ESCAPES = {"\x85": r"\N", "\u2028": r"\L", "\u2029": r"\P"}
 
 
-def syntax_problem(file: str, text: str, error: yaml.YAMLError) -> Diagnostic:
+def _syntax_problem(file: str, text: str, error: yaml.YAMLError) -> Diagnostic:
     """Return the diagnostic of an error of PyYAML."""
-    if isinstance(error, yaml.reader.ReaderError):
-        line, column = place(text, max(int(getattr(error, "position", 0)), 0))
-        position = Position(file=file, line=line, column=column)
-        hint = "write it as an escape in a double-quoted string"
-        return Diagnostic(position=position, message="YAML syntax: a control character", hint=hint, code="yaml-syntax")
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    context = getattr(error, "context_mark", None)
+    mark = getattr(error, "problem_mark", None) or context
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-    position = Position(file=file, line=line, column=column)
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-    if "tab" in problem.split() or ("cannot start any token" in problem and "\t" in _line(text, line)[column - 1 : column]):
-        return Diagnostic(position=position, message="a tab cannot indent YAML", hint="use spaces", code="yaml-syntax")
-    templated = "{{" in _line(text, line) or "{{" in _line(text, line - 1)
-    return Diagnostic(
-        position=position, message=f"YAML syntax: {problem}", hint=QUOTE if templated else _syntax_hint(problem, error), code="yaml-syntax"
-    )
+    lines = dict(enumerate(text.split("\n"), start=1))
+    this, before = lines.get(line, ""), lines.get(line - 1, "")
+    message = f"YAML syntax: {problem}"
+    if isinstance(error, yaml.reader.ReaderError):
+        line, column = _end(text[: max(int(getattr(error, "position", 0)), 0)])
+        message, hint = "YAML syntax: a control character", "write it as an escape in a double-quoted string"
+    elif "tab" in problem.split() or ("cannot start any token" in problem and this[column - 1 : column] == "\t"):
+        message, hint = "a tab cannot indent YAML", "use spaces"
+    elif "{{" in this or "{{" in before:
+        hint = _QUOTE
+    else:
+        hint = next((hint for words, hint in _SYNTAX_HINTS.items() if words in problem), "check the indentation and the quotes")
+        hint = hint.format(context.line + 1 if context else "?")
+    return Diagnostic(position=Position(file=file, line=line, column=column), message=message, hint=hint, code="yaml-syntax")
 
 
-QUOTE = 'put quotes around it: "{{ ... }}"'
+_QUOTE = 'put quotes around it: "{{ ... }}"'
 
 
 _SYNTAX_HINTS = {
@@ -89,17 +84,6 @@ _SYNTAX_HINTS = {
 """Hints by a part of libyaml's message. ``{}`` is the first line of the unclosed part."""
 
 
-def _syntax_hint(problem: str, error: yaml.YAMLError) -> str:
-    context = getattr(error, "context_mark", None)
-    hint = next((hint for words, hint in _SYNTAX_HINTS.items() if words in problem), "check the indentation and the quotes")
-    return hint.format(context.line + 1 if context else "?")
-
-
-def _line(text: str, number: int) -> str:
-    lines = text.split("\n")
-    return lines[number - 1] if 1 <= number <= len(lines) else ""
-
-
 # -- scalars ----------------------------------------------------------------------------------------------------------
 
 
@@ -107,37 +91,29 @@ MAX_DIGITS = 100
 """The maximum of a whole number. Python does not print numbers with more than 4,300 digits; arithmetic in templates stays below that."""
 
 
-_NULL = {"", "~", "null", "Null", "NULL"}
-_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_INT = re.compile(r"[-+]?[0-9]+\Z")
-_OCT = re.compile(r"0o[0-7]+\Z")
-_HEX = re.compile(r"0x[0-9a-fA-F]+\Z")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
-_INF = re.compile(r"[-+]?\.(inf|Inf|INF)\Z")
-_NAN = {".nan", ".NaN", ".NAN"}
+_WORDS = {
+    **dict.fromkeys(["", "~", "null", "Null", "NULL"]),
+    **dict.fromkeys(["true", "True", "TRUE"], True),
+    **dict.fromkeys(["false", "False", "FALSE"], False),
+}
+_WHOLE = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_SPECIAL = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 
 def resolve(text: str) -> Any:
     """Return the YAML 1.2 core value of a plain scalar; raise ``ValueError`` for a number with too many digits."""
-    if text in _NULL:
-        return None
-    if text in _BOOL:
-        return _BOOL[text]
+    if text in _WORDS:
+        return _WORDS[text]
     if text[0] not in "+-.0123456789":
         return text
-    if len(text) > MAX_DIGITS and (_INT.match(text) or _OCT.match(text) or _HEX.match(text)):
-        raise ValueError(text)
-    if _INT.match(text):
-        return int(text)
-    if _OCT.match(text):
-        return int(text[2:], 8)
-    if _HEX.match(text):
-        return int(text[2:], 16)
-    if _FLOAT.match(text):
+    if _WHOLE.fullmatch(text):
+        if len(text) > MAX_DIGITS:
+            raise ValueError(text)
+        return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
+    if _FLOAT.fullmatch(text):
         return float(text)
-    if _INF.match(text):
-        return -math.inf if text.startswith("-") else math.inf
-    return math.nan if text in _NAN else text
+    return float(text.replace(".", "")) if _SPECIAL.fullmatch(text) else text
 
 
 # -- data from events -------------------------------------------------------------------------------------------------
@@ -159,210 +135,145 @@ class _Frame:
     flow: bool
     key: str | None = None
 
-    @property
-    def needs_key(self) -> bool:
-        return isinstance(self.value, dict) and self.key is None
 
-    @property
-    def child(self) -> DataPath:
-        return (*self.path, self.key if isinstance(self.value, dict) and self.key is not None else len(self.value))
-
-
-@dataclass(frozen=True, slots=True)
-class _Anchored:
-    """The value of an anchor, and its size after expansion: number of values, number of characters, depth."""
-
-    value: Any
-    nodes: int
-    text: int
-    depth: int
-
-
-class Builder:
-    """Builds data from events. Problems are collected, so that one pass finds all of them."""
+class _Builder:
+    """Builds data from parser events. Everything has a limit: an alias counts as often as it is used."""
 
     def __init__(self, file: str, kind: Kind) -> None:
         self.file = file
         self.kind = kind
         self.root: Any = None
         self.unread: list[DataPath] = []
-        self.is_whole = True
         self.marks: dict[DataPath, Mark] = {}
         self.key_marks: dict[DataPath, Mark] = {}
         self.problems: list[Diagnostic] = []
-        self._stack: list[_Frame] = []
-        self._anchors: dict[str, _Anchored] = {}
-        self._documents = 0
+        self.stack: list[_Frame] = []
+        self.documents = 0
+        self.is_too_large = False
+        self._anchors: dict[str, tuple[Any, int, int, int]] = {}
+        """The value of each anchor, and its size after expansion: number of values, number of characters, depth."""
         self._nodes = 0
         self._text = 0
         self._stopped = False
-        self._too_large = False
 
     def feed(self, event: Any) -> bool:
         """Process one event; return True if parsing must stop."""
         kind = type(event)
-        if kind is yaml.ScalarEvent:
-            self._add_scalar(event)
-        elif kind is yaml.MappingStartEvent:
-            self._open({}, event)
-        elif kind is yaml.SequenceStartEvent:
-            self._open([], event)
-        elif kind in (yaml.MappingEndEvent, yaml.SequenceEndEvent):
-            self._close()
-        elif kind is yaml.AliasEvent:
-            self._alias(event)
-        elif kind is yaml.DocumentStartEvent:
-            self._documents += 1
+        frame = self.stack[-1] if self.stack else None
+        if kind in (yaml.MappingEndEvent, yaml.SequenceEndEvent):
+            assert frame is not None
+            self.stack.pop()
+            if frame.anchor:
+                self._anchors[frame.anchor] = (frame.value, *_measure(frame.value))
+            self._attach(frame.value)
+            return False
+        if kind is yaml.DocumentStartEvent:
+            self.documents += 1
             if event.version not in (None, (1, 2)) or event.tags:
                 self._problem(event, "a directive (%YAML or %TAG)", "specs are YAML 1.2: remove the line")
-            if self._documents > 1:
+            if self.documents > 1:
                 hint = f"a file contains one {'spec' if self.kind is SPEC else 'document'}: remove the '---'"
                 self._problem(event, "a second document", hint, stop=True)
+            return self._stopped
+        if kind not in (yaml.ScalarEvent, yaml.MappingStartEvent, yaml.SequenceStartEvent, yaml.AliasEvent):
+            return False
+        needs_key = frame is not None and frame.key is None and isinstance(frame.value, dict)
+        path: DataPath = ()
+        if frame is not None:
+            path = frame.path if needs_key else (*frame.path, len(frame.value) if frame.key is None else frame.key)
+        has_tag = kind is not yaml.AliasEvent and event.tag not in (None, "!")
+        if has_tag:
+            self.unread.append(path)
+            tag = event.tag.replace("tag:yaml.org,2002:", "!!")
+            self._problem(event, f"the tag '{tag}' is not part of the language", "write the plain value")
+        start = event.start_mark
+        mark = Mark(start.line + 1, start.column + 1)
+        if kind is yaml.ScalarEvent:
+            mark = Mark(start.line + 1, start.column + 1, event.value, event.style)
+            value = None if has_tag else event.value
+            if not event.style and event.tag is None:  # a plain scalar is "" in libyaml and None in the pure parser
+                try:
+                    value = resolve(event.value)
+                except ValueError:
+                    value = None
+                    self.unread.append(path)
+                    self._problem(event, f"a number of more than {MAX_DIGITS} digits", "put quotes around it if it is text")
+            if frame is not None and needs_key:
+                self._key(frame, event, mark)
+                return self._stopped
+            self._count(event, 1, len(event.value))
+            if event.anchor:
+                self._anchors[event.anchor] = (value, 1, len(event.value), 0)
+            self.marks[path] = mark
+            self._attach(value)
+        elif kind is yaml.AliasEvent:
+            value, nodes, text, depth = self._anchors.get(event.anchor, (None, 0, 0, 0))
+            if event.anchor not in self._anchors:
+                is_inside = any(frame.anchor == event.anchor for frame in self.stack)
+                what = "is inside its own anchor" if is_inside else "has no anchor above it"
+                self._problem(event, f"the alias '*{event.anchor}' {what}", "write the value out", stop=True)
+            elif needs_key:
+                self._problem(event, "an alias as a key", "a key is one plain word", stop=True)
+            elif len(self.stack) + depth > MAX_DEPTH:
+                self._problem(event, f"nested more than {MAX_DEPTH} deep", "no part of the language is that deep", stop=True)
+            else:
+                self._count(event, nodes, text)
+                self.marks[path] = mark
+                self._attach(value)
+        elif len(self.stack) >= MAX_DEPTH:
+            self.is_too_large = True
+            self._problem(event, f"nested more than {MAX_DEPTH} deep", "no part of the language is that deep", stop=True)
+        elif frame is not None and needs_key:
+            templated = event.flow_style and frame.flow
+            hint = _QUOTE if templated else "a key is one plain word"
+            self._problem(event, "an unquoted {{" if templated else "a key that is a list or a map", hint, stop=True)
+        else:
+            self._count(event, 1, 0)
+            self.marks[path] = mark
+            self.stack.append(_Frame({} if kind is yaml.MappingStartEvent else [], path, event.anchor, bool(event.flow_style)))
         return self._stopped
 
-    def fail(self, problem: Diagnostic) -> None:
-        """Add a problem after which the rest of the file cannot be parsed."""
-        self.problems.append(problem)
-        self.is_whole = False
-
-    def finish(self) -> None:
-        """Report an empty file. Of a partly parsed file keep the top-level keys that are complete."""
-        if self._documents == 0 and not self.problems:
-            hint = "a spec needs at least summary, backends, function, inputs and expect" if self.kind is SPEC else self.kind.form
-            self.problems.append(Diagnostic(position=Position(file=self.file), message="the file is empty", hint=hint, code="empty-file"))
-        if self._stack:
-            self.is_whole = False
-            self.root = self._stack[0].value if not self._too_large else None
-
-    def _add_scalar(self, event: Any) -> None:
-        value = self._scalar(event)
-        if self._stack and self._stack[-1].needs_key:
-            self._key(self._stack[-1], event)
-            return
-        self._count(event, 1, len(event.value))
-        self.marks[_child(self._stack)] = _mark(event)
-        if event.anchor:
-            self._anchors[event.anchor] = _Anchored(value, 1, len(event.value), 0)
-        self._attach(value)
-
-    def _scalar(self, event: Any) -> Any:
-        if event.tag is not None and event.tag != "!":
-            self._refuse_tag(event)
-            return None
-        if event.style or event.tag is not None:  # a plain scalar is "" in libyaml and None in the pure parser
-            return event.value
-        try:
-            return resolve(event.value)
-        except ValueError:
-            self._mark_unread()
-            self._problem(event, f"a number of more than {MAX_DIGITS} digits", "put quotes around it if it is text")
-            return None
-
-    def _open(self, value: Any, event: Any) -> None:
-        if event.tag is not None and event.tag != "!":
-            self._refuse_tag(event)
-        if len(self._stack) >= MAX_DEPTH:
-            self._too_large = True
-            self._problem(event, f"nested more than {MAX_DEPTH} deep", "no part of the language is that deep", stop=True)
-            return
-        if self._stack and self._stack[-1].needs_key:
-            templated = event.flow_style and self._stack[-1].flow
-            hint = QUOTE if templated else "a key is one plain word"
-            self._problem(event, "an unquoted {{" if templated else "a key that is a list or a map", hint, stop=True)
-            return
-        path = _child(self._stack)
-        self._count(event, 1)
-        self.marks[path] = _mark(event)
-        self._stack.append(_Frame(value, path, event.anchor, bool(event.flow_style)))
-
-    def _refuse_tag(self, event: Any) -> None:
-        self._mark_unread()
-        tag = event.tag.replace("tag:yaml.org,2002:", "!!")
-        self._problem(event, f"the tag '{tag}' is not part of the language", "write the plain value")
-
-    def _close(self) -> None:
-        frame = self._stack.pop()
-        if frame.anchor:
-            self._anchors[frame.anchor] = _Anchored(frame.value, *_measure(frame.value))
-        self._attach(frame.value)
-
-    def _key(self, frame: _Frame, event: Any) -> None:
-        key = event.value
+    def _key(self, frame: _Frame, event: Any, mark: Mark) -> None:
+        key, path = event.value, (*frame.path, event.value)
         if key == "<<" and not event.style:
-            self.unread.append((*frame.path, key))
+            self.unread.append(path)
             self._problem(event, "the merge key '<<'", "YAML 1.2 has no merge keys: write the keys out")
         if key in frame.value:
-            self.unread.append((*frame.path, key))
-            first = self.key_marks[(*frame.path, key)]
-            self._problem(event, f"the key '{key}' is repeated", f"it is first on line {first.line}")
-        self.key_marks[(*frame.path, key)] = _mark(event)
+            self.unread.append(path)
+            self._problem(event, f"the key '{key}' is repeated", f"it is first on line {self.key_marks[path].line}")
+        self.key_marks[path] = mark
         frame.key = key
 
-    def _alias(self, event: Any) -> None:
-        anchored = self._anchors.get(event.anchor)
-        if anchored is None:
-            inside = any(frame.anchor == event.anchor for frame in self._stack)
-            what = "is inside its own anchor" if inside else "has no anchor above it"
-            self._problem(event, f"the alias '*{event.anchor}' {what}", "write the value out", stop=True)
-        elif self._stack and self._stack[-1].needs_key:
-            self._problem(event, "an alias as a key", "a key is one plain word", stop=True)
-        elif len(self._stack) + anchored.depth > MAX_DEPTH:
-            self._problem(event, f"nested more than {MAX_DEPTH} deep", "no part of the language is that deep", stop=True)
-        else:
-            self._count(event, anchored.nodes, anchored.text)
-            self.marks[_child(self._stack)] = _mark(event)
-            self._attach(anchored.value)
-
-    def _mark_unread(self) -> None:
-        """Record that the current value or key could not be read."""
-        frame = self._stack[-1] if self._stack else None
-        self.unread.append(frame.path if frame is not None and frame.needs_key else _child(self._stack))
-
     def _attach(self, value: Any) -> None:
-        if not self._stack:
+        if not self.stack:
             self.root = value
-            return
-        frame = self._stack[-1]
-        if isinstance(frame.value, dict):
+        elif (frame := self.stack[-1]).key is None:
+            frame.value.append(value)
+        else:
             frame.value[frame.key] = value
             frame.key = None
-        else:
-            frame.value.append(value)
 
-    def _count(self, event: Any, nodes: int, text: int = 0) -> None:
+    def _count(self, event: Any, nodes: int, text: int) -> None:
         self._nodes += nodes
         self._text += text
         if self._nodes > MAX_NODES or self._text > MAX_TEXT:
-            self._too_large = True
+            self.is_too_large = True
             much = f"{MAX_NODES:,} values" if self._nodes > MAX_NODES else f"{MAX_TEXT:,} characters"
             self._problem(event, f"more than {much} after expansion of aliases", "use a matrix instead of aliases", stop=True)
 
     def _problem(self, event: Any, message: str, hint: str, *, stop: bool = False) -> None:
-        start = event.start_mark
-        position = Position(file=self.file, line=start.line + 1, column=start.column + 1)
+        position = Position(file=self.file, line=event.start_mark.line + 1, column=event.start_mark.column + 1)
         self.problems.append(Diagnostic(position=position, message=message, hint=hint, code="yaml-syntax"))
         self._stopped |= stop
-
-
-def _child(stack: Sequence[_Frame]) -> DataPath:
-    """Return the path of the next value."""
-    return stack[-1].child if stack else ()
-
-
-def _mark(event: Any) -> Mark:
-    start = event.start_mark
-    if type(event) is yaml.ScalarEvent:
-        return Mark(start.line + 1, start.column + 1, event.value, event.style)
-    return Mark(start.line + 1, start.column + 1)
 
 
 def _measure(value: Any) -> tuple[int, int, int]:
     """Return the number of values in a value including itself, the number of characters, and the depth."""
     if not isinstance(value, dict | list):
         return 1, len(value) if isinstance(value, str) else 0, 0
-    below = [_measure(item) for item in (value.values() if isinstance(value, dict) else value)]
-    nodes, text, depth = (list(column) for column in zip(*below, strict=True)) if below else ([], [], [])
-    return 1 + sum(nodes), sum(text), 1 + max(depth, default=0)
+    below = [(0, 0, 0), *(_measure(item) for item in (value.values() if isinstance(value, dict) else value))]
+    nodes, text, depth = zip(*below, strict=True)
+    return 1 + sum(nodes), sum(text), 1 + max(depth)
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -380,6 +291,14 @@ def read(path: Path, kind: Kind = SPEC) -> Document:
     return document
 
 
+def parse(text: str, *, path: Path, kind: Kind = SPEC) -> Document:
+    """Parse YAML text of the file ``path``; raise ``InvalidSpecs`` with a diagnostic for each problem."""
+    document = _parse(text.encode("utf-8"), path, kind)
+    if document.problems:
+        raise InvalidSpecs(document.problems)
+    return document
+
+
 def read_partly(path: Path, kind: Kind = SPEC, content: bytes | None = None) -> Document:
     """Parse one YAML file as far as possible; raise ``InvalidSpecs`` if nothing can be parsed.
 
@@ -387,14 +306,14 @@ def read_partly(path: Path, kind: Kind = SPEC, content: bytes | None = None) -> 
     """
     data = read_bytes(path, article=kind.article) if content is None else content
     try:
-        document = _parse(_decode(path, data, kind.article), path=path, file=shown_path(path), content=data, kind=kind)
+        document = _parse(data, path, kind)
     except InvalidSpecs as error:
         if recognised(path, data, kind):
             raise
-        raise InvalidSpecs(unquoted(problem) for problem in error.diagnostics) from error
-    if not document.problems or recognised(path, data, kind, document.data):
-        return document
-    raise InvalidSpecs(unquoted(problem) for problem in document.problems)
+        raise InvalidSpecs(map(_unquoted, error.diagnostics)) from error
+    if document.problems and not recognised(path, data, kind, document.data):
+        raise InvalidSpecs(map(_unquoted, document.problems))
+    return document
 
 
 def recognised(path: Path, content: bytes, kind: Kind, data: Any = None) -> bool:
@@ -407,64 +326,65 @@ def read_bytes(path: Path, limit: int = MAX_BYTES, article: str = "a spec") -> b
 
     ``article`` names the expected kind of file in hints.
     """
+    irregular = _failure(path, "is not a regular file", f"{article} is a text file")
     try:
         # checked before opening, because opening has side effects on some devices
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise failure(path, "is not a regular file", f"{article} is a text file")
+            raise irregular
         # O_NONBLOCK: opening a named pipe that has replaced the file must not block
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError as error:
-        raise failure(path, f"cannot be read: {error.strerror}", "check the path and its permissions") from error
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        raise failure(path, "is not a regular file", f"{article} is a text file")
-    with os.fdopen(descriptor, "rb") as stream:
-        try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
+            status = os.fstat(stream.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise irregular
             # a file of /proc has the size 0, any contents, and may return None
             data = b"" if status.st_size > limit else stream.read(limit + 1) or b""
-        except OSError as error:
-            raise failure(path, f"cannot be read: {error.strerror}", f"{article} is a text file") from error
+    except OSError as error:
+        raise _failure(path, f"cannot be read: {error.strerror}", "check the path and its permissions") from error
     if max(status.st_size, len(data)) > limit:
         size = f"{status.st_size:,}" if status.st_size > limit else f"more than {limit:,}"
-        raise failure(
-            path, f"is {size} bytes; at most {limit:,} are read", "a spec is one claim: split it" if article == SPEC.article else "split it"
-        )
+        hint = "a spec is one claim: split it" if article == SPEC.article else "split it"
+        raise _failure(path, f"is {size} bytes; at most {limit:,} are read", hint)
     return data
 
 
-def _decode(path: Path, data: bytes, article: str) -> str:
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise failure(path, "is not UTF-8: it begins with a UTF-16 byte order mark", "save the file as UTF-8")
-    if b"\0" in data:
-        line, column = line_column(data, data.index(b"\0"))
-        raise failure(path, "is a binary file: it contains a NUL byte", f"{article} is UTF-8 text", line, column)
+def _parse(content: bytes, path: Path, kind: Kind) -> Document:
+    """Parse as far as possible; raise ``InvalidSpecs`` for bytes that are no text of YAML."""
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise _failure(path, "is not UTF-8: it begins with a UTF-16 byte order mark", "save the file as UTF-8")
+    if b"\0" in content:
+        before = content.partition(b"\0")[0].decode("utf-8", "replace")
+        raise _failure(path, "is a binary file: it contains a NUL byte", f"{kind.article} is UTF-8 text", before)
     try:
-        return data.decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line, column = line_column(data, error.start)
-        message = f"is not UTF-8: byte 0x{data[error.start]:02x} cannot be decoded"
-        raise failure(path, message, "save the file as UTF-8", line, column) from error
-
-
-def parse(text: str, *, path: Path, content: bytes = b"", kind: Kind = SPEC) -> Document:
-    """Parse YAML text of the file ``path``; raise ``InvalidSpecs`` with a diagnostic for each problem."""
-    document = _parse(text, path=path, file=shown_path(path), content=content, kind=kind)
-    if document.problems:
-        raise InvalidSpecs(document.problems)
-    return document
-
-
-def _parse(text: str, *, path: Path, file: str, content: bytes, kind: Kind) -> Document:
-    """Parse as far as possible. ``file`` is the path in messages."""
-    foreign = FOREIGN_BREAK.search(text)
-    if foreign is not None:
+        message = f"is not UTF-8: byte 0x{content[error.start]:02x} cannot be decoded"
+        raise _failure(path, message, "save the file as UTF-8", content[: error.start].decode("utf-8", "replace")) from error
+    if foreign := _FOREIGN_BREAK.search(text):
         # libyaml counts these as line ends, as in YAML 1.1: all later positions would be wrong
         message = f"the character U+{ord(foreign[0]):04X} is a line end for some parsers only"
-        line, column = place(text, foreign.start())
-        raise failure(path, message, f'write it as an escape in a double-quoted string: "{ESCAPES[foreign[0]]}"', line, column)
-    builder = _built(file, kind, text, _LOADER)
-    builder.finish()
+        hint = f'write it as an escape in a double-quoted string: "{_ESCAPES[foreign[0]]}"'
+        raise _failure(path, message, hint, text[: foreign.start()])
+    file = shown_path(path)
+    is_whole = True
+    for loader_class in (_LOADER, yaml.SafeLoader):
+        builder = _Builder(file, kind)
+        try:
+            # event by event, without recursion that a deeply nested file could exhaust
+            loader = loader_class(text)
+            while loader.check_event() and not builder.feed(loader.get_event()):
+                pass
+        except yaml.YAMLError as error:
+            if loader_class is not yaml.SafeLoader and "exceeded maximum nesting depth" in str(error):
+                continue  # libyaml reads ahead within a line, beyond the position that the builder refuses; the parser in Python does not
+            builder.problems.append(_syntax_problem(file, text, error))
+            is_whole = False
+        break
+    if builder.documents == 0 and not builder.problems:
+        hint = "a spec needs at least summary, backends, function, inputs and expect" if kind is SPEC else kind.form
+        builder.problems.append(Diagnostic(position=Position(file=file), message="the file is empty", hint=hint, code="empty-file"))
+    if builder.stack:  # the top-level keys that are complete are kept
+        is_whole = False
+        builder.root = None if builder.is_too_large else builder.stack[0].value
     return Document(
         path=path,
         file=file,
@@ -474,33 +394,5 @@ def _parse(text: str, *, path: Path, file: str, content: bytes, kind: Kind) -> D
         content=content,
         problems=tuple(builder.problems),
         unread=tuple(builder.unread),
-        is_whole=builder.is_whole,
+        is_whole=is_whole,
     )
-
-
-def _built(file: str, kind: Kind, text: str, loader: Any) -> Builder:
-    """Return a builder that has read the events of a loader, up to the first problem after which the rest cannot be parsed."""
-    builder = Builder(file, kind)
-    try:
-        for event in _events(text, loader):
-            if builder.feed(event):
-                break
-    except yaml.YAMLError as error:
-        if loader is not yaml.SafeLoader and _TOO_DEEP in str(error):
-            # libyaml reads ahead within a line, beyond the position that the builder refuses: the parser in Python has no such limit
-            return _built(file, kind, text, yaml.SafeLoader)
-        builder.fail(syntax_problem(file, text, error))
-    return builder
-
-
-_TOO_DEEP = "exceeded maximum nesting depth"
-
-
-def _events(text: str, made: Any) -> Iterator[Any]:
-    # event by event, without recursion that a deeply nested file could exhaust
-    loader = made(text)
-    try:
-        while loader.check_event():
-            yield loader.get_event()
-    finally:
-        loader.dispose()
