@@ -1,8 +1,7 @@
 """Backends as data: how a case is compiled, on which device, which other backends' specs it runs, and the proof that it ran."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -104,18 +103,16 @@ class Backends:
         """All defined names, valid or not."""
         return frozenset([*self.by_name, *(backend.name for backend in self.broken)])
 
-    @cached_property
-    def _joining(self) -> Mapping[str, tuple[Backend, ...]]:
-        return {
-            name: (backend, *(other for other in self.by_name.values() if other is not backend and name in other.names))
-            for name, backend in self.by_name.items()
-        }
-
     def of(self, names: Sequence[str], tags: Iterable[str] = ()) -> list[Backend]:
         """Return the backends of a spec with these ``tags`` that names ``names``, in order and without duplicates."""
         own = frozenset(tags)
-        found = {backend.name: backend for name in names for backend in self._joining[name] if self._runs(backend, name, own)}
-        return list(found.values())
+        backends: dict[str, Backend] = {}
+        for name in names:
+            backends.setdefault(name, self.by_name[name])
+            for backend in self.by_name.values():
+                if backend.name not in backends and name in backend.names and self._runs(backend, name, own):
+                    backends[backend.name] = backend
+        return list(backends.values())
 
     def _runs(self, backend: Backend, name: str, tags: frozenset[str]) -> bool:
         if backend.name == name:
@@ -136,12 +133,68 @@ def load_backends(extra: Sequence[Path] = ()) -> Backends:
 
 def read_backends(extra: Sequence[Path], problems: list[Diagnostic]) -> Backends:
     """Read the shipped backends and those of ``extra`` files whose form is right, and add the problems of all."""
-    documents: list[Document] = []
-    files = (folder("specs") / "backends.yaml", *extra)
-    for path in files:
-        document = read_named(path, BACKENDS, problems)
-        documents.extend([document] if document is not None else [])
-    return _build(documents, problems, is_whole=len(documents) == len(files))
+    files = [read_named(path, BACKENDS, problems) for path in (folder("specs") / "backends.yaml", *extra)]
+    is_whole = None not in files
+    documents: dict[str, Document] = {}
+    """The file of each backend."""
+    for document in filter(None, files):
+        for name in document.data:
+            if name in documents:
+                hint = f"it is first defined at {documents[name].position((name,), key=True)}"
+                problems.append(document.problem((name,), f"the backend '{name}' is defined twice", hint, key=True, code="repeated-name"))
+            documents.setdefault(name, document)
+    joins: dict[str, list[str]] = {name: document.data[name].get("joins", []) for name, document in documents.items()}
+    backends: list[Backend] = []
+    broken: set[str] = set()
+    for name, document in documents.items():
+        body = document.data[name]
+        for index, other in enumerate(joins[name]):
+            path: DataPath = (name, "joins", index)
+            if other not in joins and is_whole:
+                problems.append(document.problem(path, *unknown("backend", other, joins), code="unknown-backend"))
+            elif name in _reach(other, joins):
+                message = f"'{name}' joins itself through '{other}'"
+                problems.append(document.problem(path, message, "break the loop", code="backend-loop"))
+            else:
+                continue
+            broken.add(name)
+        if "only_tags" in body and not joins[name]:
+            message, hint = "only_tags selects specs of joined backends, and this one joins none", "add joins: [NAME], or remove only_tags"
+            problems.append(document.problem((name, "only_tags"), message, hint, key=True, code="misplaced-key"))
+            broken.add(name)
+        device, module = body["device"], body.get("module")
+        kind = devices.kind_of(device)
+        requires: list[Requirement] = []
+        if module is None and kind not in devices.WITHOUT_MODULE:
+            message = f"'{kind}' is no device of torch itself, and no module registers it"
+            hint = f"torch brings {one_of(devices.WITHOUT_MODULE)}; module: NAME registers another device"
+            problems.append(document.problem((name, "device"), message, hint, code="backend-device"))
+        elif module is not None and kind in devices.WITHOUT_MODULE:
+            message = f"torch itself brings the device '{kind}', so no module registers it"
+            hint = "remove module, or name the device that the module registers"
+            problems.append(document.problem((name, "module"), message, hint, code="backend-device"))
+        elif module is not None:
+            if (missing := missing_module(module)) is not None:
+                problems.append(document.problem((name, "module"), *missing, code="unknown-name"))
+            vendor = str(devices.VendorDevice(kind, module))
+            requires.append(Requirement(name="device", argument=vendor, position=document.position((name, "device"))))
+        backend = Backend(
+            name=name,
+            summary=body["summary"],
+            device=device,
+            names=frozenset(_reach(name, joins)),
+            joins=tuple(joins[name]),
+            only_tags=frozenset(body.get("only_tags", [])),
+            requires=(*requires, *read_requirements(document, (name, "requires"), body.get("requires", []), problems)),
+            module=module or "",
+            compiles=body.get("compiles", True),
+            proof=_proof(document, name, problems),
+            document=document,
+            settings={key: body[key] for key in ("config", "dynamo_config", "env", "torch", "compile") if key in body},
+        )
+        backends.append(backend)
+    sound = {backend.name: backend for backend in backends if not backend.names & broken and backend.names <= joins.keys()}
+    return Backends(sound, tuple(backend for backend in backends if backend.name not in sound), is_whole)
 
 
 def read_named(path: Path, kind: Kind, problems: list[Diagnostic]) -> Document | None:
@@ -153,178 +206,80 @@ def read_named(path: Path, kind: Kind, problems: list[Diagnostic]) -> Document |
     return read_formed(path, kind, problems)
 
 
-def _build(documents: Sequence[Document], problems: list[Diagnostic], *, is_whole: bool) -> Backends:
-    places: dict[str, Document] = {}
-    for document in documents:
-        for name in document.data:
-            if name in places:
-                first = places[name].position((name,), key=True)
-                problems.append(
-                    document.problem(
-                        (name,), f"the backend '{name}' is defined twice", f"it is first defined at {first}", key=True, code="repeated-name"
-                    )
-                )
-            places.setdefault(name, document)
-    joins = {name: list(document.data[name].get("joins", [])) for name, document in places.items()}
-    built: dict[str, Backend] = {}
-    broken: set[str] = set()
-    for name, document in places.items():
-        wrong_joins = list(_join_problems(document, name, joins, is_whole=is_whole))
-        problems.extend(wrong_joins)
-        built[name] = _backend(name, document, joins, problems)
-        broken.update([name] if wrong_joins else [])
-    lost = {name for name in joins if (reach := _reach(name, joins)) & broken or not reach <= joins.keys()}
-    return Backends(
-        by_name={name: backend for name, backend in built.items() if name not in lost},
-        broken=tuple(backend for name, backend in built.items() if name in lost),
-        is_whole=is_whole,
-    )
-
-
-def _join_problems(document: Document, name: str, joins: Mapping[str, list[str]], *, is_whole: bool) -> Iterator[Diagnostic]:
-    """Yield the problems of a backend's joins. A file of a wrong form may define any name."""
-    for index, other in enumerate(joins[name]):
-        path: DataPath = (name, "joins", index)
-        if other not in joins and is_whole:
-            yield document.problem(path, *unknown("backend", other, joins), code="unknown-backend")
-        elif name in _reach(other, joins):
-            yield document.problem(path, f"'{name}' joins itself through '{other}'", "break the loop", code="backend-loop")
-    if "only_tags" in document.data[name] and not joins[name]:
-        message = "only_tags selects specs of joined backends, and this one joins none"
-        yield document.problem((name, "only_tags"), message, "add joins: [NAME], or remove only_tags", key=True, code="misplaced-key")
-
-
 def _reach(name: str, joins: Mapping[str, list[str]]) -> set[str]:
-    seen: set[str] = set()
+    """Return a backend and all that it joins, directly or through others."""
+    names: set[str] = set()
     waiting = [name]
     while waiting:
         current = waiting.pop()
-        if current not in seen:
-            seen.add(current)
+        if current not in names:
+            names.add(current)
             waiting.extend(joins.get(current, []))
-    return seen
+    return names
 
 
-def _backend(name: str, document: Document, joins: Mapping[str, list[str]], problems: list[Diagnostic]) -> Backend:
-    body = document.data[name]
-    return Backend(
-        name=name,
-        summary=body["summary"],
-        device=body["device"],
-        names=frozenset(_reach(name, joins)),
-        joins=tuple(joins[name]),
-        only_tags=frozenset(body.get("only_tags", [])),
-        requires=(
-            *_device_of(document, name, problems),
-            *read_requirements(document, (name, "requires"), body.get("requires", []), problems),
-        ),
-        module=body.get("module", ""),
-        compiles=body.get("compiles", True),
-        proof=_proof(document, (name, "proof"), body, problems),
-        document=document,
-        settings={key: body[key] for key in ("config", "dynamo_config", "env", "torch", "compile") if key in body},
+def _proof(document: Document, name: str, problems: list[Diagnostic]) -> Proof:
+    from runner.vocabulary.expectations.texts import check_specific_checks
+
+    body, path = document.data[name], (name, "proof")
+    if "proof" not in body:
+        if body.get("compiles", True):
+            hint = "add proof: {graphs: {min: 1}}, or compiles: false if it compiles nothing"
+            problems.append(document.problem((name,), f"the backend '{name}' has no proof that it ran", hint, key=True, code="no-proof"))
+        return Proof()
+    proof = body["proof"]
+    choices, code = proof.get("choices"), None
+    for key in ("match", "class"):
+        if choices and (reason := check_pattern(choices[key]) if key in choices else None):
+            message = f"the pattern is not a regular expression: {reason}"
+            problems.append(document.problem((*path, "choices", key), message, code="expectation"))
+            return Proof()
+    try:
+        graphs = parse_count(proof["graphs"]) if "graphs" in proof else None
+    except BadExpectation as error:
+        problems.append(document.problem((*path, *error.path), str(error), error.hint, code="expectation"))
+        return Proof()
+    try:
+        if "code" in proof:
+            check_specific_checks(code := parse_checks(proof["code"]))
+    except (BadExpectation, ChecksError) as error:
+        message = error.message if isinstance(error, ChecksError) else str(error)
+        problems.append(document.problem((*path, "code"), message, error.hint, code="expectation"))
+        return Proof()
+    return Proof(
+        graphs=graphs,
+        code=code,
+        choices=Choices(match=choices["match"], least=choices.get("min", 1), of_class=choices.get("class", "")) if choices else None,
+        serves=tuple(Serves(group=group, by=tuple(as_list(by))) for group, by in proof.get("serves", {}).items()),
     )
 
 
-def _device_of(document: Document, name: str, problems: list[Diagnostic]) -> tuple[Requirement, ...]:
-    """Return the requirement of a device that a vendor's module registers; none for a device that torch brings."""
-    body = document.data[name]
-    device, module = body["device"], body.get("module")
-    kind = devices.kind_of(device)
-    if module is None:
-        if kind not in devices.WITHOUT_MODULE:
-            hint = f"torch brings {one_of(devices.WITHOUT_MODULE)}; module: NAME registers another device"
-            problems.append(
-                document.problem(
-                    (name, "device"), f"'{kind}' is no device of torch itself, and no module registers it", hint, code="backend-device"
-                )
-            )
-        return ()
-    if kind in devices.WITHOUT_MODULE:
-        message = f"torch itself brings the device '{kind}', so no module registers it"
-        problems.append(
-            document.problem(
-                (name, "module"), message, "remove module, or name the device that the module registers", code="backend-device"
-            )
-        )
-        return ()
-    if (missing := missing_module(module)) is not None:
-        problems.append(document.problem((name, "module"), *missing, code="unknown-name"))
-    vendor = devices.VendorDevice(kind, module)
-    return (Requirement(name="device", argument=str(vendor), position=document.position((name, "device"))),)
-
-
-def _proof(document: Document, path: DataPath, body: Mapping[str, Any], problems: list[Diagnostic]) -> Proof:
-    given = body.get("proof")
-    if given is None:
-        if body.get("compiles", True):
-            hint = "add proof: {graphs: {min: 1}}, or compiles: false if it compiles nothing"
-            problems.append(
-                document.problem(path[:1], f"the backend '{path[0]}' has no proof that it ran", hint, key=True, code="no-proof")
-            )
-        return Proof()
-    try:
-        graphs = parse_count(given["graphs"]) if "graphs" in given else None
-        code = _code(given["code"]) if "code" in given else None
-        serves = tuple(Serves(group=group, by=tuple(as_list(by))) for group, by in given.get("serves", {}).items())
-        return Proof(graphs=graphs, code=code, choices=_choices(given.get("choices")), serves=serves)
-    except BadExpectation as error:
-        problems.append(document.problem((*path, *error.path), str(error), error.hint, code="expectation"))
-    except ChecksError as error:
-        problems.append(document.problem((*path, "code"), error.message, error.hint, code="expectation"))
-    return Proof()
-
-
-def _code(given: str) -> CheckFile:
-    from runner.vocabulary.expectations.texts import check_specific_checks
-
-    checks = parse_checks(given)
-    try:
-        check_specific_checks(checks)
-    except BadExpectation as error:
-        raise BadExpectation(str(error), error.hint, path=("code",)) from error
-    return checks
-
-
-def _choices(given: Mapping[str, Any] | None) -> Choices | None:
-    if given is None:
-        return None
-    for key in ("match", "class"):
-        reason = check_pattern(given[key]) if key in given else None
-        if reason is not None:
-            raise BadExpectation(f"the pattern is not a regular expression: {reason}", path=("choices", key))
-    return Choices(match=given["match"], least=given.get("min", 1), of_class=given.get("class", ""))
-
-
 def read_requirements(
-    document: Document, path: DataPath, given: Sequence[Any], problems: list[Diagnostic], *, templated: bool = False
+    document: Document, path: DataPath, entries: Sequence[Any], problems: list[Diagnostic], *, templated: bool = False
 ) -> tuple[Requirement, ...]:
     """Read a ``requires`` list that fits the schema. Unknown capabilities and invalid arguments become problems.
 
     With ``templated``, entries with a template are left out: they are read at each point of the matrix.
     """
-    found = []
-    for index, entry in enumerate(given):
+    requirements = []
+    for index, entry in enumerate(entries):
         name, argument = next(iter(entry.items())) if isinstance(entry, dict) else (entry, None)
         if templated and is_template(argument if isinstance(entry, dict) else name):
             continue
         place = (*path, index, name) if isinstance(entry, dict) else (*path, index)
         text = None if argument is None else str(argument)
-        problem = _requirement_problem(name, text, is_plain=not isinstance(argument, bool | list | dict))
-        if problem is not None:
-            problems.append(document.problem(place, *problem, key=isinstance(entry, dict) and name not in CAPABILITIES, code="capability"))
+        capability = CAPABILITIES.get(name)
+        if capability is None:
+            problem = document.problem(place, *unknown("capability", name, CAPABILITIES), key=isinstance(entry, dict), code="capability")
+        elif capability.takes and (text is None or isinstance(argument, bool | list | dict)):
+            message, hint = f"the capability '{name}' needs an argument that is text", f'write {{{name}: "{capability.takes}"}}'
+            problem = document.problem(place, message, hint, code="capability")
+        elif not capability.takes and text is not None:
+            problem = document.problem(place, f"the capability '{name}' takes no argument", f"write {name}", code="capability")
+        elif text is not None and (reason := capability.check(text)):
+            problem = document.problem(place, reason, code="capability")
+        else:
+            requirements.append(Requirement(name=name, argument=text, position=document.position(place)))
             continue
-        found.append(Requirement(name=name, argument=text, position=document.position(place)))
-    return tuple(found)
-
-
-def _requirement_problem(name: str, argument: str | None, *, is_plain: bool) -> tuple[str, str] | None:
-    if name not in CAPABILITIES:
-        return unknown("capability", name, CAPABILITIES)
-    capability = CAPABILITIES[name]
-    if capability.takes and (argument is None or not is_plain):
-        return f"the capability '{name}' needs an argument that is text", f'write {{{name}: "{capability.takes}"}}'
-    if not capability.takes and argument is not None:
-        return f"the capability '{name}' takes no argument", f"write {name}"
-    reason = capability.check(argument) if argument is not None else None
-    return (reason, "") if reason else None
+        problems.append(problem)
+    return tuple(requirements)
