@@ -1,7 +1,7 @@
 """The parts of a spec: its blocks of Python, its functions, and its steps with their expectations. Nothing is checked here."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -102,67 +102,47 @@ def take_apart(spec: SpecFile) -> Anatomy:
     trees: dict[str, ast.Module] = {}
     for document in (*spec.defaults, spec.document):
         if "prelude" in document.data:
-            block = python.block_at(document, ("prelude",), "prelude")
+            block, tree = python.parse(document, ("prelude",), "prelude", problems)
             preludes.append(block)
-            tree = _parse(document, ("prelude",), block, problems)
             if tree is not None:
                 trees[block.file] = tree
-    functions = {raw.name: raw for raw in _functions(spec.document, problems)}
-    steps = tuple(_steps(spec.document.data))
-    scripts = {step.path: _script(spec.document, step, problems) for step in steps if step.traits.python}
+    data = spec.document.data
+    places: list[tuple[str, DataPath, Any]] = [(ONLY, ("function",), data["function"])] if "function" in data else []
+    places += [(name, ("functions", name), value) for name, value in data.get("functions", {}).items()]
+    functions: dict[str, RawFunction] = {}
+    for name, path, value in places:
+        code = python.parse(spec.document, path, name, problems) if isinstance(value, str) else (None, None)
+        functions[name] = RawFunction(name, value, path, *code)
+    steps = _steps(data)
+    scripts: dict[DataPath, RawFunction] = {}
+    for step in steps:
+        if key := step.traits.python:
+            path = (*step.path, key)
+            scripts[step.path] = RawFunction(step.kind, step.arguments[key], path, *python.parse(spec.document, path, step.kind, problems))
     return Anatomy(spec, tuple(preludes), trees, functions, scripts, steps, tuple(problems))
 
 
 def with_data(anatomy: Anatomy, data: Any) -> Anatomy:
     """Return a spec with evaluated templates: the same positions, other values."""
     document = replace(anatomy.document, data=data)
-    return replace(anatomy, spec=replace(anatomy.spec, document=document), steps=tuple(_steps(data)))
+    return replace(anatomy, spec=replace(anatomy.spec, document=document), steps=_steps(data))
 
 
-def _parse(document: Document, path: DataPath, block: CodeBlock, problems: list[Diagnostic]) -> ast.Module | None:
-    parsed = python.parse(document, path, block)
-    if parsed.problem is not None:
-        problems.append(parsed.problem)
-    return parsed.tree
-
-
-def _functions(document: Document, problems: list[Diagnostic]) -> Iterator[RawFunction]:
-    places: list[tuple[str, DataPath, Any]] = []
-    if "function" in document.data:
-        places.append((ONLY, ("function",), document.data["function"]))
-    for name, value in document.data.get("functions", {}).items():
-        places.append((name, ("functions", name), value))
-    for name, path, value in places:
-        if isinstance(value, str):
-            block = python.block_at(document, path, name)
-            yield RawFunction(name, value, path, block, _parse(document, path, block, problems))
-        else:
-            yield RawFunction(name, value, path, None, None)
-
-
-def _script(document: Document, step: RawStep, problems: list[Diagnostic]) -> RawFunction:
-    path = (*step.path, step.traits.python)
-    block = python.block_at(document, path, step.kind)
-    return RawFunction(step.kind, step.arguments[step.traits.python], path, block, _parse(document, path, block, problems))
-
-
-def _steps(data: Any) -> Iterator[RawStep]:
+def _steps(data: Any) -> tuple[RawStep, ...]:
+    expectations = _expectations(data, ())
     if SOURCE in data:
-        yield RawStep(SAMPLES, data[SOURCE]["opinfo"], (SOURCE, "opinfo"), tuple(_expectations(data.get("expect", []), ("expect",))))
-        return
+        return (RawStep(SAMPLES, data[SOURCE]["opinfo"], (SOURCE, "opinfo"), expectations),)
     if TRITON in data:
-        yield RawStep(TRITON, data[TRITON], (TRITON,), tuple(_expectations(data.get("expect", []), ("expect",))))
-        return
+        return (RawStep(TRITON, data[TRITON], (TRITON,), expectations),)
     if "steps" not in data:
-        yield RawStep(SHORT_FORM, {}, ("expect",), tuple(_expectations(data.get("expect", []), ("expect",))))
-        return
+        return (RawStep(SHORT_FORM, {}, ("expect",), expectations),)
+    steps = []
     for index, step in enumerate(data["steps"]):
         kind = next(key for key in step if key not in BESIDE_KIND)
-        path: DataPath = ("steps", index)
-        yield RawStep(kind, step[kind], (*path, kind), tuple(_expectations(step.get("expect", []), (*path, "expect"))), step.get("when"))
+        steps.append(RawStep(kind, step[kind], ("steps", index, kind), _expectations(step, ("steps", index)), step.get("when")))
+    return tuple(steps)
 
 
-def _expectations(entries: list[Any], path: DataPath) -> Iterator[RawExpectation]:
-    for index, entry in enumerate(entries):
-        kind, body = next(iter(entry.items()))
-        yield RawExpectation(kind, body, (*path, index, kind))
+def _expectations(step: Any, path: DataPath) -> tuple[RawExpectation, ...]:
+    entries = [next(iter(entry.items())) for entry in step.get("expect", [])]
+    return tuple(RawExpectation(kind, body, (*path, "expect", index, kind)) for index, (kind, body) in enumerate(entries))

@@ -15,8 +15,10 @@ from pathlib import Path
 
 from runner.core.case import CodeBlock
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, did_you_mean, one_of
-from runner.language.read.document import DataPath, Document, Mark
+from runner.language.read.document import DataPath, Document
 from runner.language.read.source import read_bytes
+
+_HEADER = re.compile(rb"[|>][-+1-9]*\s*(#.*)?\Z")
 
 
 def block_at(document: Document, path: DataPath, name: str) -> CodeBlock:
@@ -26,42 +28,36 @@ def block_at(document: Document, path: DataPath, name: str) -> CodeBlock:
     """
     mark = document.marks[path]
     text = str(document.value(path))
-    literal = mark.style == "|"
-    exact = literal or "\n" not in text.rstrip("\n")
-    line = _header(document, mark) + 1 if mark.style in ("|", ">") else mark.line
+    line = mark.line
+    if mark.style in ("|", ">"):
+        # the mark may be an anchor on a line before the '|'
+        lines = document.content.splitlines()
+        line = 1 + next((number for number in range(line, len(lines) + 1) if _HEADER.search(lines[number - 1])), line)
+    exact = mark.style == "|" or "\n" not in text.rstrip("\n")
     return CodeBlock(name=name, file=str(document.path.absolute()), line=line, text=text, exact=exact)
 
 
 MAX_MODULE = 16 << 20
 """The maximum size of a module that is searched for a name, in bytes."""
 
-_HEADER = re.compile(rb"[|>][-+1-9]*\s*(#.*)?\Z")
 
-
-def _header(document: Document, mark: Mark) -> int:
-    """Return the line of a block's ``|`` or ``>``. The mark may be an anchor on a line before it."""
-    lines = document.content.splitlines()
-    return next((number for number in range(mark.line, len(lines) + 1) if _HEADER.search(lines[number - 1])), mark.line)
-
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """A block's syntax tree, or the diagnostic of its syntax error."""
-
-    tree: ast.Module | None
-    problem: Diagnostic | None
-
-
-def parse(document: Document, path: DataPath, block: CodeBlock) -> Parsed:
-    """Parse a block. A syntax error gets its line in the YAML file."""
+def parse(document: Document, path: DataPath, name: str, problems: list[Diagnostic]) -> tuple[CodeBlock, ast.Module | None]:
+    """Return the Python at ``path`` with its syntax tree, or without one and with a problem at the line in the YAML file."""
+    block = block_at(document, path, name)
     try:
-        return Parsed(_tree(block.text), None)
+        return block, _tree(block.text)
     except SyntaxError as error:
-        line, column = (error.lineno or 1), (error.offset or 1)
-        return Parsed(None, _python_problem(document, path, block, line, column, error.msg))
+        if block.exact:
+            position = place(document, path, block, error.lineno or 1, error.offset or 1)
+            message, hint = f"Python syntax: {error.msg}", "this is Python, exactly as in a module"
+        else:
+            position = document.position(path)
+            message, hint = f"Python syntax: {error.msg} (line {error.lineno or 1} of this text)", "write Python as a literal block: |"
     except (ValueError, RecursionError, MemoryError) as error:
-        why = str(error) or "it is nested too deep"
-        return Parsed(None, document.problem(path, f"this Python cannot be read: {why}", "write it more simply", code="python-syntax"))
+        position = document.position(path)
+        message, hint = f"this Python cannot be read: {str(error) or 'it is nested too deep'}", "write it more simply"
+    problems.append(Diagnostic(position=position, message=message, hint=hint, code="python-syntax"))
+    return block, None
 
 
 @functools.lru_cache(maxsize=64)
@@ -75,35 +71,21 @@ def _tree(text: str) -> ast.Module:
         return tree
 
 
-def _python_problem(document: Document, path: DataPath, block: CodeBlock, line: int, column: int, text: str) -> Diagnostic:
-    if not block.exact:
-        return document.problem(
-            path, f"Python syntax: {text} (line {line} of this text)", "write Python as a literal block: |", code="python-syntax"
-        )
-    position = place(document, path, block, line, column)
-    return Diagnostic(
-        position=position, message=f"Python syntax: {text}", hint="this is Python, exactly as in a module", code="python-syntax"
-    )
-
-
 def place(document: Document, path: DataPath, block: CodeBlock, line: int, column: int) -> Position:
     """Return the position in the file of a line and column of a text; the start of the text if YAML does not keep its lines."""
     mark = document.marks[path]
     if not block.exact:
         return document.position(path)
-    if mark.style == "|":
-        return Position(file=document.file, line=block.line + line - 1, column=column + _indent(document, block, line))
-    return Position(file=document.file, line=mark.line, column=mark.column + column - 1 + (1 if mark.style else 0))
-
-
-def _indent(document: Document, block: CodeBlock, line: int) -> int:
-    """Return by how many columns the YAML file indents the block."""
+    if mark.style != "|":
+        return Position(file=document.file, line=mark.line, column=mark.column + column - 1 + (1 if mark.style else 0))
     try:
-        written = document.content.decode("utf-8-sig").split("\n")[block.line + line - 2]
-        own = block.text.split("\n")[line - 1]
+        # the columns by which the YAML file indents the block
+        written = document.content.decode("utf-8-sig").split("\n")[block.line + line - 2].rstrip()
+        own = block.text.split("\n")[line - 1].rstrip()
+        indent = len(written) - len(own) if written.endswith(own.strip()) else 0
     except (IndexError, UnicodeDecodeError):
-        return 0
-    return len(written.rstrip()) - len(own.rstrip()) if written.rstrip().endswith(own.strip()) else 0
+        indent = 0
+    return Position(file=document.file, line=block.line + line - 1, column=column + indent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +188,20 @@ def find_name(path: str, prelude: set[str]) -> tuple[str, str] | None:
         return f"no package '{first}' is installed", did_you_mean(
             first, [*prelude, "torch", "triton"]
         ) or "install it, put its folder on PYTHONPATH, or name it under requires: {module: ...}"
-    return _find_in_files(path.replace(":", "."))
+    if not (folders := _folders(first, tuple(sys.path))):
+        return None
+    place = Path(folders[0])
+    parts = path.replace(":", ".").split(".")
+    for index, part in enumerate(parts[1:], start=1):
+        if (place / part).is_dir():
+            place /= part
+            continue
+        file = place / f"{part}.py"
+        # of a link out of the package, the names of the target are not shown
+        if file.is_file() and Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folders[0])):
+            return _find_in_module(file, ".".join(parts[: index + 1]), tuple(parts[index + 1 :]))
+        break
+    return None  # defined by an __init__ or at run time: only a worker can decide
 
 
 _GIVEN = {"torch", "params"}
@@ -250,25 +245,6 @@ def missing_module(path: str) -> tuple[str, str] | None:
     return None
 
 
-def _find_in_files(path: str) -> tuple[str, str] | None:
-    folders = _folders(path.partition(".")[0], tuple(sys.path))
-    if not folders:
-        return None
-    place = Path(folders[0])
-    parts = path.split(".")
-    for index, part in enumerate(parts[1:], start=1):
-        if (place / part).is_dir():
-            place = place / part
-            continue
-        file = place / f"{part}.py"
-        if file.is_file():
-            if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folders[0])):
-                return None  # a link out of the package: the names of its target are not shown
-            return _find_in_module(file, ".".join(parts[: index + 1]), tuple(parts[index + 1 :]))
-        break
-    return None  # defined by an __init__ or at run time: only a worker can decide
-
-
 @functools.cache
 def _find_in_module(file: Path, module: str, rest: tuple[str, ...]) -> tuple[str, str] | None:
     if not rest:
@@ -300,7 +276,4 @@ def exceptions() -> list[str]:
 
 def defined(trees: Mapping[str, ast.Module]) -> set[str]:
     """Return all names that a spec's preludes bind, and those that every worker adds."""
-    names = set(_GIVEN)
-    for tree in trees.values():
-        names |= top_level_names(tree)
-    return names
+    return _GIVEN.union(*map(top_level_names, trees.values()))
