@@ -24,7 +24,7 @@ from runner.record.evidence import digest
 from runner.record.journal import read_run, totals
 from runner.record.run_folder import RunFolder
 from runner.report.html import cases, script, shown, writing
-from runner.report.html.cases import Details, sources_of
+from runner.report.html.cases import sources_of
 from runner.report.html.writing import HtmlReporter, write_page
 from runner.report.setup import ReportSetup
 from tests.fences import ROOT
@@ -195,13 +195,12 @@ def test_a_script_hands_over_what_it_was_given(tmp_path: Path, text: str) -> Non
 
 def test_every_case_is_in_a_chunk_and_each_chunk_is_bounded(tmp_path: Path) -> None:
     results = [case(f"n{number}", stderr="x" * 24_000) for number in range(300)]
-    details = Details(tmp_path, results)
-    chunks = list(details.chunks())
-    assert details.first[0] == 0
-    assert len(chunks) == len(details.first) > 2
+    firsts, chunks = zip(*cases.chunks(tmp_path, results), strict=True)
+    assert firsts[0] == 0
+    assert len(chunks) > 2
     assert max(map(len, chunks)) < 4_000_000
     (tmp_path / "a.js").write_bytes(chunks[0])
-    assert len(handed_over(tmp_path / "a.js")["cases"]) == details.first[1]
+    assert len(handed_over(tmp_path / "a.js")["cases"]) == firsts[1]
 
 
 def observation(**calibrated: Any) -> dict[str, Any]:

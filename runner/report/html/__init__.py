@@ -31,28 +31,3 @@ def script(name: str, value: object) -> bytes:
 def shown(text: str) -> str:
     """Return hostile text with visible escapes for what hides or reorders characters."""
     return plain(text)
-
-
-def clipped(text: str, limit: int) -> str:
-    """Return a text, at most ``limit`` characters of it: its beginning, and how much is left out."""
-    return text if len(text) <= limit else f"{text[:limit]}\n... {len(text) - limit} more characters are left out ..."
-
-
-def clipped_end(text: str, limit: int) -> str:
-    """Return the last ``limit`` characters of a text, and how much is left out before them."""
-    return text if len(text) <= limit else f"... {len(text) - limit} characters before this are left out ...\n{text[-limit:]}"
-
-
-class Strings:
-    """A table of the different strings of a chunk, the empty one first. Cases of one spec share most of their words."""
-
-    def __init__(self) -> None:
-        self._numbers = {"": 0}
-
-    def of(self, text: str) -> int:
-        """Return the number of a string; the page sees it with visible escapes."""
-        return self._numbers.setdefault(text, len(self._numbers))
-
-    def table(self) -> list[str]:
-        """Return the strings by number."""
-        return [shown(text) for text in self._numbers]

@@ -5,15 +5,16 @@ A column holds numbers of small tables, so 150,000 cases take some MB.
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from datetime import datetime
 
 from runner.core.escaping import one_line
 from runner.core.header import RunFooter, RunHeader
 from runner.core.outcomes import Outcome
 from runner.core.protocol import Json
-from runner.core.results import CaseResult
+from runner.core.results import Attempt, CaseResult
 from runner.report.html import shown
 from runner.report.statement import remark
 
@@ -48,12 +49,17 @@ def index_of(results: Sequence[CaseResult], chunks: Sequence[int]) -> dict[str, 
     places = {outcome: place for place, outcome in enumerate(_FIRST)}
     odd: dict[str, str] = {}
     for number, result in enumerate(results):
-        if (point := _point(result)) is None:
+        # the part of an id behind its backend; an id of another form is kept whole
+        begin = f"{f'{result.area}/' if result.area else ''}{result.name}[backend={result.backend}"
+        rest = result.case_id.removeprefix(begin)
+        point = rest[1:-1]
+        if rest == result.case_id or not (rest == "]" or (rest.startswith(",") and rest.endswith("]"))):
+            point = ""
             odd[str(number)] = shown(result.case_id)
         values: dict[str, object] = {
             "spec": (result.spec, result.area, result.name),
             "backend": result.backend,
-            "point": point or "",
+            "point": point,
             "reason": (result.failure_type, one_line(result.reason, _REASON)),
             "tags": tuple(result.tags),
         }
@@ -72,16 +78,6 @@ def index_of(results: Sequence[CaseResult], chunks: Sequence[int]) -> dict[str, 
         "chunks": list(chunks),
         "columns": columns,
     }
-
-
-def _point(result: CaseResult) -> str | None:
-    """Return the part of an id behind its backend; None for an id of another form."""
-    head = f"{result.area}/{result.name}" if result.area else result.name
-    begin = f"{head}[backend={result.backend}"
-    rest = result.case_id.removeprefix(begin)
-    if len(rest) == len(result.case_id) or not rest.endswith("]") or (rest != "]" and not rest.startswith(",")):
-        return None
-    return rest[1:-1]
 
 
 def totals_of(results: Sequence[CaseResult]) -> Mapping[Outcome, int]:
@@ -118,6 +114,15 @@ def head_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter 
 
 def facts_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None) -> dict[str, Json]:
     """Return what the view of the run shows besides."""
+    # the upstream tests that cases restate, and the operators of torch's database that they were made of; each with its cases by outcome
+    covered: dict[str, Counter[str]] = {}
+    operators: dict[str, Counter[str]] = {}
+    for result in results:
+        for name in dict.fromkeys(name.partition("[")[0] for name in result.covers):
+            covered.setdefault(name, Counter())[result.outcome.label] += 1
+        point = result.case_id.partition("[")[2].rstrip("]").split(",")
+        for name in [part.removeprefix("op=") for part in point if part.startswith("op=")][:1]:
+            operators.setdefault(name, Counter())[result.outcome.label] += 1
     return {
         "command": _shown(header.command),
         "variables": _shown(dict(header.variables)),
@@ -126,58 +131,35 @@ def facts_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter
         "shuffle": shown(header.shuffle),
         "merged": _shown(header.merged),
         "not_requested": header.not_requested,
-        "coverage": _by_outcome(results, _covered),
-        "operators": _by_outcome(results, _operators),
-        "statement": [_statement(footer)] if footer and footer.statement else [],
+        "coverage": [[shown(name), dict(counts)] for name, counts in sorted(covered.items())],
+        "operators": [[shown(name), dict(counts)] for name, counts in sorted(operators.items())],
+        "statement": [
+            _shown(
+                {
+                    "profile": statement.profile,
+                    "version": statement.version,
+                    "conformance": statement.conformance.value,
+                    "levels": [
+                        [
+                            level.level,
+                            level.conformance.value,
+                            level.required,
+                            level.executed,
+                            level.passed,
+                            level.waived,
+                            len(level.failed),
+                            len(level.not_executed),
+                        ]
+                        for level in statement.levels
+                    ],
+                    "problems": list(statement.problems),
+                    "waivers": [[waiver.reason, waiver.issue, waiver.until, len(waiver.used_by)] for waiver in statement.waivers],
+                }
+            )
+            for statement in (footer.statement if footer else ())
+        ],
         "audit": [_shown(asdict(score)) for score in footer.audit] if footer else [],
     }
-
-
-def _by_outcome(results: Iterable[CaseResult], names_of: Callable[[CaseResult], Iterable[str]]) -> list[Json]:
-    """Return each name that cases have, with its cases by outcome."""
-    counts: dict[str, Counter[str]] = {}
-    for result in results:
-        for name in dict.fromkeys(names_of(result)):
-            counts.setdefault(name, Counter())[result.outcome.label] += 1
-    return [[shown(name), dict(counts[name])] for name in sorted(counts)]
-
-
-def _covered(result: CaseResult) -> Iterable[str]:
-    """Yield the upstream tests that a case restates."""
-    return (name.partition("[")[0] for name in result.covers)
-
-
-def _operators(result: CaseResult) -> Iterable[str]:
-    """Yield the operator of torch's database that a case was made of."""
-    point = result.case_id.partition("[")[2].rstrip("]").split(",")
-    return [part.removeprefix("op=") for part in point if part.startswith("op=")][:1]
-
-
-def _statement(footer: RunFooter) -> Json:
-    statement = footer.statement[0]
-    levels = [
-        [
-            level.level,
-            level.conformance.value,
-            level.required,
-            level.executed,
-            level.passed,
-            level.waived,
-            len(level.failed),
-            len(level.not_executed),
-        ]
-        for level in statement.levels
-    ]
-    return _shown(
-        {
-            "profile": statement.profile,
-            "version": statement.version,
-            "conformance": statement.conformance.value,
-            "levels": levels,
-            "problems": list(statement.problems),
-            "waivers": [[waiver.reason, waiver.issue, waiver.until, len(waiver.used_by)] for waiver in statement.waivers],
-        }
-    )
 
 
 def _shown(value: object) -> Json:
@@ -196,74 +178,28 @@ def _shown(value: object) -> Json:
 # -- the timeline: which case ran when, on which worker and GPU -----------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
-    """One execution of a case."""
+def timeline_of(results: Sequence[CaseResult]) -> dict[str, list[Json]]:
+    """Return the executions whose beginning the journal has, by their beginning, as columns.
 
-    case: int
-    """The number of its case in the run."""
-    begun: float
-    """Seconds since the first interval of the run."""
-    seconds: float
-    outcome: str
-    worker: int
-    gpus: tuple[int, ...]
-    lane: int = 0
-    """Its row: at one moment a row has one case."""
-
-
-def intervals_of(results: Sequence[CaseResult]) -> list[Interval]:
-    """Return the executions whose beginning the journal has, by their beginning, each in a lane."""
-    executions = [
-        (moment, number, attempt)
-        for number, result in enumerate(results)
-        for attempt in (result.attempts or (result,))
-        if (moment := _moment(attempt.begun)) is not None
-    ]
+    Times are in milliseconds, since the first execution. Each is in the lowest lane that is free when it begins.
+    """
+    executions: list[tuple[float, int, Attempt]] = []
+    for number, result in enumerate(results):
+        for attempt in result.attempts or (result,):
+            with suppress(ValueError, OverflowError):
+                if attempt.begun:
+                    executions.append((datetime.fromisoformat(attempt.begun).timestamp(), number, attempt))
     executions.sort(key=lambda execution: execution[:2])
-    start = min((moment for moment, _, _ in executions), default=0.0)
-    return list(
-        _in_lanes(
-            Interval(
-                case=number,
-                begun=moment - start,
-                seconds=max(attempt.seconds, 0.0),
-                outcome=attempt.outcome.label,
-                worker=attempt.worker,
-                gpus=attempt.gpus,
-            )
-            for moment, number, attempt in executions
-        )
-    )
-
-
-def _moment(text: str) -> float | None:
-    try:
-        return datetime.fromisoformat(text).timestamp() if text else None
-    except (ValueError, OverflowError):
-        return None
-
-
-def _in_lanes(intervals: Iterable[Interval]) -> Iterator[Interval]:
-    """Yield each interval in the lowest lane that is free when it begins."""
+    columns: dict[str, list[Json]] = {name: [] for name in ("case", "begun", "ms", "lane", "worker", "gpus", "outcome")}
     busy: list[tuple[float, int]] = []
     free: list[int] = []
-    for interval in intervals:
-        while busy and busy[0][0] <= interval.begun + _SLACK:
+    for moment, number, attempt in executions:
+        begun, seconds = moment - executions[0][0], max(attempt.seconds, 0.0)
+        while busy and busy[0][0] <= begun + _SLACK:
             heapq.heappush(free, heapq.heappop(busy)[1])
         lane = heapq.heappop(free) if free else len(busy)
-        heapq.heappush(busy, (interval.begun + interval.seconds, lane))
-        yield replace(interval, lane=lane)
-
-
-def columns_of(intervals: Sequence[Interval]) -> dict[str, Json]:
-    """Return the timeline for the page."""
-    return {
-        "case": [interval.case for interval in intervals],
-        "begun": [round(interval.begun * 1000) for interval in intervals],
-        "ms": [round(interval.seconds * 1000) for interval in intervals],
-        "lane": [interval.lane for interval in intervals],
-        "worker": [interval.worker for interval in intervals],
-        "gpus": [list(interval.gpus) for interval in intervals],
-        "outcome": [interval.outcome for interval in intervals],
-    }
+        heapq.heappush(busy, (begun + seconds, lane))
+        row = (number, round(begun * 1000), round(seconds * 1000), lane, attempt.worker, list(attempt.gpus), attempt.outcome.label)
+        for column, value in zip(columns.values(), row, strict=True):
+            column.append(value)
+    return columns

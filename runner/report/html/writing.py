@@ -3,7 +3,7 @@
 import os
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from runner.core.header import RunFooter, RunHeader
 from runner.core.results import CaseResult
 from runner.record.run_folder import LATEST, REPORTS
 from runner.report.html import script, shown
-from runner.report.html.cases import Details, files_of, sources_of
-from runner.report.html.overview import columns_of, facts_of, head_of, index_of, intervals_of, totals_of
+from runner.report.html.cases import chunks, sources_of
+from runner.report.html.overview import facts_of, head_of, index_of, timeline_of, totals_of
 from runner.report.setup import ReportSetup
 from runner.system import data_dirs, output
 from runner.system.output import naming
@@ -23,7 +23,6 @@ from runner.system.output import naming
 PAGE, PARTS = "index.html", "report"
 """The page, and the folder of what it loads, in the folder of a run."""
 
-_STYLES, _PROGRAMS = "report/*.css", "report/app/*.js"
 _SOURCES_OF_CHUNK = 40
 _NAMED = 50
 """How many cases the page names where no script runs."""
@@ -39,70 +38,83 @@ class HtmlReporter:
         """Write the page of a run that ended; remove that of a run whose records cannot be believed."""
         match event:
             case RunEnded():
-                self._write(event)
+                try:
+                    write_page(self._folder.path, event.header, event.results, event.footer)
+                    self._folder.page = shown_path((REPORTS / LATEST if self._folder.is_latest else self._folder.path) / PAGE)
+                except OSError as error:
+                    why = f"cannot write{f' {error.filename}' if error.filename else ''}: {error.strerror or error}"
+                except Exception as error:
+                    # the journal is complete and says how the run ended: a defect of the page must not change the exit code
+                    why = f"{type(error).__name__}: {error}; this is a bug of torch-conformance, please report it"
+                else:
+                    return
+                output.note(f"warning: the HTML report was not written: {one_line(why)}")
             case RunAbandoned():
-                remove_page(self._folder.path)
+                pass
+        # a page of an earlier part of the run has other results
+        with suppress(OSError):
+            (self._folder.path / PAGE).unlink()
 
     def close(self) -> None:
         """Release nothing: every file is written at once."""
 
-    def _write(self, ended: RunEnded) -> None:
-        try:
-            write_page(self._folder.path, ended.header, ended.results, ended.footer)
-            self._folder.page = shown_path((REPORTS / LATEST if self._folder.is_latest else self._folder.path) / PAGE)
-        except OSError as error:
-            where = f" {error.filename}" if error.filename else ""
-            self._warn(f"cannot write{where}: {error.strerror or error}")
-        except Exception as error:
-            # the journal is complete and says how the run ended: a defect of the page must not change the exit code
-            self._warn(f"{type(error).__name__}: {error}; this is a bug of torch-conformance, please report it")
-
-    def _warn(self, why: str) -> None:
-        """Remove a page of an earlier part of the run, which has other results."""
-        remove_page(self._folder.path)
-        output.note(f"warning: the HTML report was not written: {one_line(why)}")
-
 
 def write_page(folder: Path, header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None) -> Path:
     """Write the report of a run into its folder; return the page. Raises ``OSError``; a former report then stays."""
-    parts = folder / f".{PARTS}-{secrets.token_hex(4)}"
+    token = secrets.token_hex(4)
     with naming(folder / PARTS):
+        new = folder / f".{PARTS}-{token}"
         try:
-            parts.mkdir()
-            _write_parts(parts, folder, header, results, footer)
-            _replace_folder(folder / PARTS, parts)
+            new.mkdir()
+            for name, data in _parts(folder, header, results, footer):
+                with (new / name).open("xb") as stream:
+                    stream.write(data)
+            former = folder / PARTS
+            # a worker may have made a link in its place, which is not followed
+            if former.is_dir() and not former.is_symlink():
+                aside = folder / f".{PARTS}-{token}-former"
+                former.rename(aside)
+                shutil.rmtree(aside, ignore_errors=True)
+            else:
+                former.unlink(missing_ok=True)
+            new.rename(former)
         finally:
-            shutil.rmtree(parts, ignore_errors=True)
-    with naming(folder / PAGE):
-        _replace_file(folder / PAGE, _page(header, results, footer).encode("utf-8"))
-    return folder / PAGE
+            shutil.rmtree(new, ignore_errors=True)
+    page = folder / PAGE
+    with naming(page):
+        temporary = folder / f".{PAGE}-{token}"
+        try:
+            with temporary.open("xb") as stream:
+                stream.write(_page(header, results, footer).encode("utf-8"))
+            if page.is_dir() and not page.is_symlink():
+                shutil.rmtree(page)
+            os.replace(temporary, page)
+        finally:
+            temporary.unlink(missing_ok=True)
+    return page
 
 
-def remove_page(folder: Path) -> None:
-    """Remove the page of a run that must not be believed."""
-    with suppress(OSError):
-        (folder / PAGE).unlink()
-
-
-def _write_parts(parts: Path, folder: Path, header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None) -> None:
-    details = Details(folder, results)
-    for number, chunk in enumerate(details.chunks()):
-        _write(parts / f"cases-{number}.js", chunk)
-    files = files_of(results)
-    groups = [files[at : at + _SOURCES_OF_CHUNK] for at in range(0, len(files), _SOURCES_OF_CHUNK)]
-    for number, group in enumerate(groups):
-        _write(parts / f"sources-{number}.js", script(f"sources-{number}", sources_of(group, header.specs)))
-    _write(parts / "run.js", script("run", {**facts_of(header, results, footer), "timeline": columns_of(intervals_of(results))}))
-    places = {shown(file): number for number, group in enumerate(groups) for file in group}
-    index = {**index_of(results, details.first), "head": head_of(header, results, footer), "sources": places}
-    _write(parts / "index.js", script("index", index))
-    _write(parts / "app.css", _joined(_STYLES))
-    _write(parts / "app.js", _joined(_PROGRAMS))
-
-
-def _joined(pattern: str) -> bytes:
-    """Return the files of the program, in the order of their names."""
-    return b"\n".join(path.read_bytes() for path in sorted(data_dirs.folder("templates").glob(pattern)))
+def _parts(folder: Path, header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of each file that the page loads."""
+    firsts = []
+    for number, (first, chunk) in enumerate(chunks(folder, results)):
+        firsts.append(first)
+        yield f"cases-{number}.js", chunk
+    # the files that cases point to: their specs, and where their verdicts and waivers stand
+    files = dict.fromkeys(
+        file
+        for result in results
+        for file in (result.spec, *(v.position.file for v in result.verdicts), *(w.position.file for w in result.waivers))
+    )
+    places: dict[str, int] = {}
+    for number, at in enumerate(range(0, len(files), _SOURCES_OF_CHUNK)):
+        sources = sources_of(list(files)[at : at + _SOURCES_OF_CHUNK], header.specs)
+        places |= dict.fromkeys(sources, number)
+        yield f"sources-{number}.js", script(f"sources-{number}", sources)
+    yield "run.js", script("run", {**facts_of(header, results, footer), "timeline": timeline_of(results)})
+    yield "index.js", script("index", {**index_of(results, firsts), "head": head_of(header, results, footer), "sources": places})
+    for name, pattern in (("app.css", "report/*.css"), ("app.js", "report/app/*.js")):
+        yield name, b"\n".join(path.read_bytes() for path in sorted(data_dirs.folder("templates").glob(pattern)))
 
 
 def _page(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None) -> str:
@@ -123,30 +135,3 @@ def _page(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | 
         more=max(len(failures) - _NAMED, 0),
         parts=PARTS,
     )
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("xb") as stream:
-        stream.write(data)
-
-
-def _replace_folder(path: Path, new: Path) -> None:
-    """Put a folder in the place of another one, or of a link: a worker may have made one, and it is not followed."""
-    if path.is_dir() and not path.is_symlink():
-        aside = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
-        path.rename(aside)
-        shutil.rmtree(aside, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-    new.rename(path)
-
-
-def _replace_file(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
-    try:
-        _write(temporary, data)
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
