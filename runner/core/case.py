@@ -40,10 +40,6 @@ class CodeBlock:
     exact: bool = True
     """False where YAML folds lines, so that only the first line's number is true."""
 
-    def as_json(self) -> dict[str, Json]:
-        """Return it as a plan has it."""
-        return {"name": self.name, "file": self.file, "line": self.line, "text": self.text, "exact": self.exact}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
@@ -131,15 +127,6 @@ class Availability(Enum):
         return {Availability.YES: True, Availability.NO: False, Availability.UNKNOWN: None}[self]
 
 
-class OwnProcess(Enum):
-    """What a spec says about the process of its cases; the values are the words of ``isolation``."""
-
-    CASE = "case"
-    """A fork of a zygote."""
-    PROCESS = "process"
-    """A new Python."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFunction:
     """A function whose Python stands in the spec."""
@@ -147,13 +134,6 @@ class WrittenFunction:
     block: CodeBlock
     entry: str | None
     """The name of what is compiled; None where the spec has a problem, and never runs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedFunction:
-    """A function that a spec describes by a map: a module of torch, a path of the library."""
-
-    value: Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +165,8 @@ class CaseBody:
     settings: Settings
     preludes: tuple[CodeBlock, ...] = ()
     """The Python of the defaults, outermost first, then the spec's own."""
-    functions: Mapping[str, WrittenFunction | DescribedFunction] = field(default_factory=dict)
+    functions: Mapping[str, WrittenFunction | Json] = field(default_factory=dict)
+    """By name; what is no ``WrittenFunction`` is the map that describes it: a module of torch, a path of the library."""
     let: Mapping[str, Json] = field(default_factory=dict)
     """Values by name, each as an input is written."""
     spies: Mapping[str, Json] = field(default_factory=dict)
@@ -198,7 +179,8 @@ class CaseBody:
     services: tuple[str, ...] = ()
     timeout: float | None = None
     """Seconds, where the spec says how many."""
-    isolation: OwnProcess = OwnProcess.CASE
+    isolation: str = "case"
+    """``case``: a fork of a zygote; ``process``: a new Python."""
     compiles: bool
     """Whether its backend compiles anything."""
 

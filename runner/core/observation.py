@@ -198,13 +198,6 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Misfit:
-    """What a worker sent that is no observation."""
-
-    problem: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
     """How a worker's process ended."""
 

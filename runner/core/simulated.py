@@ -4,7 +4,6 @@ A case of such a target calls a function of its spec. Inductor generates code fo
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 TESTED_MINORS = ("2.13",)
@@ -20,43 +19,35 @@ _CUDA = "NVIDIA, CUDA C++ Programming Guide, technical specifications per comput
 _BLACKWELL = "NVIDIA, Blackwell architecture technical brief"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """A property with the source of its value."""
-
-    value: int | str
-    source: str
+def _from(source: str, **values: int | str) -> dict[str, int | str]:
+    return values
 
 
-def _all(source: str, **values: int | str) -> dict[str, Known]:
-    return {name: Known(value=value, source=source) for name, value in values.items()}
-
-
-PROPERTIES: Mapping[str, Mapping[str, Known]] = {
+PROPERTIES: Mapping[str, Mapping[str, int | str]] = {
     "hip:gfx942": {
-        **_all(_MI300X, multi_processor_count=304, major=9, regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048),
-        **_all(_MI300X, warp_size=64, gcnArchName="gfx942:sramecc+:xnack-", max_threads_per_block=1024),
-        **_all(_CDNA3, name="AMD Instinct MI300X", minor=4, total_memory=192 << 30, L2_cache_size=4 << 20),
-        **_all(_CDNA3, shared_memory_per_block=64 << 10, shared_memory_per_multiprocessor=64 << 10),
+        **_from(_MI300X, multi_processor_count=304, major=9, regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048),
+        **_from(_MI300X, warp_size=64, gcnArchName="gfx942:sramecc+:xnack-", max_threads_per_block=1024),
+        **_from(_CDNA3, name="AMD Instinct MI300X", minor=4, total_memory=192 << 30, L2_cache_size=4 << 20),
+        **_from(_CDNA3, shared_memory_per_block=64 << 10, shared_memory_per_multiprocessor=64 << 10),
     },
     "hip:gfx950": {
-        **_all(_MI350, multi_processor_count=256, major=9, regs_per_multiprocessor=131072, max_threads_per_multi_processor=2048),
-        **_all(_MI350, warp_size=64, gcnArchName="gfx950:sramecc+:xnack-", max_threads_per_block=1024),
-        **_all(_CDNA4, name="AMD Instinct MI355X", minor=5, total_memory=288 << 30, L2_cache_size=4 << 20),
-        **_all(_CDNA4, shared_memory_per_block=160 << 10, shared_memory_per_multiprocessor=160 << 10),
+        **_from(_MI350, multi_processor_count=256, major=9, regs_per_multiprocessor=131072, max_threads_per_multi_processor=2048),
+        **_from(_MI350, warp_size=64, gcnArchName="gfx950:sramecc+:xnack-", max_threads_per_block=1024),
+        **_from(_CDNA4, name="AMD Instinct MI355X", minor=5, total_memory=288 << 30, L2_cache_size=4 << 20),
+        **_from(_CDNA4, shared_memory_per_block=160 << 10, shared_memory_per_multiprocessor=160 << 10),
     },
     "cuda:sm_90": {
-        **_all(_H200, multi_processor_count=132, major=9, minor=0, regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048),
-        **_all(_H200, warp_size=32, gcnArchName="NVIDIA H200", max_threads_per_block=1024, name="NVIDIA H200"),
-        **_all(_H200, total_memory=150109880320, L2_cache_size=62914560, shared_memory_per_block=49152),
-        **_all(_H200, shared_memory_per_block_optin=232448, shared_memory_per_multiprocessor=233472),
+        **_from(_H200, multi_processor_count=132, major=9, minor=0, regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048),
+        **_from(_H200, warp_size=32, gcnArchName="NVIDIA H200", max_threads_per_block=1024, name="NVIDIA H200"),
+        **_from(_H200, total_memory=150109880320, L2_cache_size=62914560, shared_memory_per_block=49152),
+        **_from(_H200, shared_memory_per_block_optin=232448, shared_memory_per_multiprocessor=233472),
     },
     "cuda:sm_100": {
-        **_all(_B200, multi_processor_count=148, major=10, minor=0, regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048),
-        **_all(_B200, warp_size=32, gcnArchName="NVIDIA B200", max_threads_per_block=1024, name="NVIDIA B200"),
-        **_all(_BLACKWELL, total_memory=180 << 30, L2_cache_size=126 << 20),
-        **_all(_CUDA, shared_memory_per_block=48 << 10, shared_memory_per_block_optin=227 << 10),
-        **_all(_CUDA, shared_memory_per_multiprocessor=228 << 10),
+        **_from(_B200, multi_processor_count=148, major=10, minor=0, regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048),
+        **_from(_B200, warp_size=32, gcnArchName="NVIDIA B200", max_threads_per_block=1024, name="NVIDIA B200"),
+        **_from(_BLACKWELL, total_memory=180 << 30, L2_cache_size=126 << 20),
+        **_from(_CUDA, shared_memory_per_block=48 << 10, shared_memory_per_block_optin=227 << 10),
+        **_from(_CUDA, shared_memory_per_multiprocessor=228 << 10),
     },
 }
 """What torch reads of the device, by target. A property that is not here is absent: torch raises where it reads it."""

@@ -16,7 +16,6 @@ from runner.core.observation import (
     Effects,
     Ending,
     Generator,
-    Misfit,
     Mode,
     Observation,
     ObservedStep,
@@ -34,7 +33,7 @@ class Evidence:
     """The evidence of a case: the ending of its process, its observation, and its generated code."""
 
     ending: Ending
-    observation: Observation | Misfit | None
+    observation: Observation | str | None
     """The worker's message as ``reading`` parsed it; None if there was no message."""
     code: Callable[[int, int], str]
     """(step, index) to the piece's text; raises OSError where there is none."""
@@ -89,25 +88,25 @@ class NoObservation(ValueError):
     """A recorded observation is invalid."""
 
 
-def read_observation(sent: object) -> Observation | Misfit | None:
-    """Return the observation of a worker's message, which is untrusted; None if there is no message."""
+def read_observation(sent: object) -> Observation | str | None:
+    """Return the observation of a worker's message, which is untrusted, or why it is none; None if there is no message."""
     if sent is None:
         return None
     from runner.language.read.schema import misfit  # reads the schemas
 
     problem = misfit(sent, "observation")
     if problem is not None:
-        return Misfit(problem=problem)
+        return problem
     assert isinstance(sent, dict), "the schema lets nothing else through"
     return Observation(case_id=sent["id"], steps=tuple(map(_step, sent["steps"])), error=_raised(sent["error"]), phases=sent["phases"])
 
 
 def recorded_observation(sent: object) -> Observation:
     """Return a recorded observation; raise ``NoObservation`` if it is invalid."""
-    found = read_observation(sent)
-    if isinstance(found, Observation):
-        return found
-    raise NoObservation(found.problem if found is not None else "it is null")
+    observation = read_observation(sent)
+    if isinstance(observation, Observation):
+        return observation
+    raise NoObservation(observation or "it is null")
 
 
 def _step(sent: Mapping[str, Any]) -> ObservedStep:

@@ -18,7 +18,7 @@ The ending of the process is judged first, then the validity of the observation,
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.folding import fold
-from runner.core.observation import Misfit, Observation
+from runner.core.observation import Observation
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, result_of
 from runner.judge.endings import by_ending, ended_by_code, error_of, folded, place_of_error
@@ -42,11 +42,11 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
     observation = evidence.observation
     if isinstance(observation, Observation):
         if observation.case_id != case.id:
-            observation = Misfit(problem="it is another case's")
+            observation = "it is another case's"
         elif len(observation.steps) > len(case.steps):
-            observation = Misfit(problem="it has too many steps")
+            observation = "it has too many steps"
     if not isinstance(observation, Observation):
-        return error_of(case, f"the worker's observation makes no sense: {observation.problem if observation else 'there is none'}")
+        return error_of(case, f"the worker's observation makes no sense: {observation or 'there is none'}")
     exited = ended_by_code(case, here, observation)
     if exited is not None:
         return exited
@@ -68,15 +68,15 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
         verdicts.append(offline.proof(case, backend, steps))
     elif backend.compiles:
         verdicts.append(proof(backend, here, steps, own_names(case) if backend.proof.code else frozenset()))
-    judged = fold(verdicts, case.target)
-    if judged.first is None:
-        passed = result_of(case, judged.outcome, verdicts=tuple(verdicts))
+    outcome, failure_type, first = fold(verdicts, case.target)
+    if first is None:
+        passed = result_of(case, outcome, verdicts=tuple(verdicts))
         return offline.with_level(case, passed) if case.target else passed
     return result_of(
         case,
-        judged.outcome,
-        first_line(judged.first.message),
-        judged.failure_type,
+        outcome,
+        first_line(first.message),
+        failure_type,
         verdicts=tuple(verdicts),
-        position=None if judged.outcome is Outcome.FELL_BACK else judged.first.position,
+        position=None if outcome is Outcome.FELL_BACK else first.position,
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runner.core.case import Case, Expected, OwnProcess, Step, WrittenFunction
+from runner.core.case import Case, Expected, Step, WrittenFunction
 from runner.core.conditions import CODE, CONDITIONS, Surroundings, holds, is_conditional
 from runner.core.devices import is_accelerator
 from runner.core.diagnostics import UsageError, one_line
@@ -115,8 +115,7 @@ def _document(case: Case, decision: Decision) -> Document:
     """Return all keys of the document, also the empty ones."""
     body, used = case.body, used_params(case)
     functions = {
-        name: function.block.text if isinstance(function, WrittenFunction) else plain(function.value)
-        for name, function in body.functions.items()
+        name: function.block.text if isinstance(function, WrittenFunction) else plain(function) for name, function in body.functions.items()
     }
     only = body.functions.get("function") if list(functions) == ["function"] else None
     several = isinstance(only, WrittenFunction) and len(re.findall(r"^def ", only.block.text, re.MULTILINE)) > 1
@@ -142,7 +141,7 @@ def _document(case: Case, decision: Decision) -> Document:
         and {**plain(dict(case.control.patch)), **({"fails": list(case.control.fails)} if case.control.fails else {})},
         "audit": [{word: text for word, text in reason.items() if text} for reason in reasons],
         "services": list(body.services),
-        "isolation": "" if body.isolation is OwnProcess.CASE else body.isolation.value,
+        "isolation": "" if body.isolation == "case" else body.isolation,
         "timeout": body.timeout,
         "on_request": case.on_request,
         "exclusive": case.exclusive,

@@ -3,10 +3,11 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from runner.core.case import Case, DescribedFunction, Step, WrittenFunction
+from runner.core.case import Case, Step, WrittenFunction
 from runner.core.conditions import Surroundings, holds
 from runner.core.protocol import Json, encode
 from runner.language.read.substitution import as_text, resolve_facts
@@ -31,7 +32,7 @@ def digest_of(case: Case) -> str:
     apart = ("isolation", "preludes", "functions")  # isolation is no part of the claim; the text of the others is added below
     body = {name: value for name, value in body_as_json(case).items() if name not in apart}
     preludes = [block.text for block in case.body.preludes]
-    functions = {name: one.block.text if isinstance(one, WrittenFunction) else one.value for name, one in case.body.functions.items()}
+    functions = {name: one.block.text if isinstance(one, WrittenFunction) else one for name, one in case.body.functions.items()}
     judged = [
         [step.kind, _arguments(step), [(one.kind, repr(one.check)) for one in step.expectations], *_beside(step)]
         for step in (*case.steps, *case.left_out)
@@ -64,8 +65,8 @@ def body_as_json(case: Case) -> dict[str, Json]:
     body = case.body
     return {
         **body.settings.by_section,
-        "preludes": [block.as_json() for block in body.preludes],
-        "functions": {name: _function_as_json(one) for name, one in body.functions.items()},
+        "preludes": [asdict(block) for block in body.preludes],
+        "functions": {name: asdict(one) if isinstance(one, WrittenFunction) else one for name, one in body.functions.items()},
         "let": body.let,
         "spies": body.spies,
         "handlers": body.handlers,
@@ -74,16 +75,10 @@ def body_as_json(case: Case) -> dict[str, Json]:
         "context": list(body.context),
         "services": list(body.services),
         "timeout": body.timeout,
-        "isolation": body.isolation.value,
+        "isolation": body.isolation,
         "compiles": body.compiles,
         "seed_key": case.seed_key,
     }
-
-
-def _function_as_json(function: WrittenFunction | DescribedFunction) -> Json:
-    if isinstance(function, WrittenFunction):
-        return {"block": function.block.as_json(), "entry": function.entry}
-    return function.value
 
 
 def expects_raise(step: Step, here: Surroundings) -> bool:

@@ -423,17 +423,17 @@ def _problem_of_outcome(part: Attempt, target: str, waivers: Sequence[AppliedWai
         return f"{label}, though it was executed" if part.verdicts or part.folder or part.evidence else ""
     if waivers is not None and all(verdict.status is Status.NOT_APPLICABLE for verdict in part.verdicts):
         return f"{label} without a verdict"
-    folded = fold(part.verdicts, target)
+    judged, failure_type, _ = fold(part.verdicts, target)
     effects = {waiver.effect for waiver in waivers or ()}
-    outcome = folded.outcome
+    outcome = judged
     if outcome in WAIVABLE and (WaiverEffect.MATCHED in effects or (waivers is None and part.outcome is Outcome.XFAIL)):
         outcome = Outcome.XFAIL
     elif outcome in PASSED and (WaiverEffect.PASSED in effects or (waivers is None and part.outcome is Outcome.XPASS)):
         outcome = Outcome.XPASS
-    failure_type = "xpass" if outcome is Outcome.XPASS else folded.failure_type
+    failure_type = "xpass" if outcome is Outcome.XPASS else failure_type
     if (part.outcome, part.failure_type) != (outcome, failure_type):
         return f"{label} ({part.failure_type}), though its verdicts and waivers give {outcome.label} ({failure_type})"
-    if not part.folder or (waivers is not None and folded.outcome in _BY_FACTS and OBSERVATION not in part.evidence):
+    if not part.folder or (waivers is not None and judged in _BY_FACTS and OBSERVATION not in part.evidence):
         return f"{label} without the folder or the digest of what it was judged by"
     return ""
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from runner.core.case import Availability, Case, OwnProcess
+from runner.core.case import Availability, Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import UsageError
 from runner.core.events import Activity
@@ -95,7 +95,7 @@ class Jobs:
             environment=self._environments[schedule.environment_of(case).key],
             timeout=(case.body.timeout or self._options.timeout) * self._options.timeout_factor,
             services=case.body.services,
-            new_process=case.body.isolation is OwnProcess.PROCESS,
+            new_process=case.body.isolation == "process",
             needs=schedule.needs_of(case, self.machine),
             memory_limit=self._scheduling.memory_limit,
         )

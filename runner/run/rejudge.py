@@ -54,7 +54,7 @@ def problems(case: Case, backend: Backend, known: Surroundings, result: CaseResu
 def disagreement(case: Case, backend: Backend, known: Surroundings, result: CaseResult, run: Path) -> str:
     """Return how the verdicts of a result or of an attempt differ when judged again; empty if they do not, or if no facts decided them."""
     for part in (result, *result.attempts):
-        by_facts = part.outcome is not Outcome.NOT_RUN and fold(part.verdicts, result.target).outcome in JUDGED_BY_FACTS
+        by_facts = part.outcome is not Outcome.NOT_RUN and fold(part.verdicts, result.target)[0] in JUDGED_BY_FACTS
         if not part.evidence or not by_facts:
             continue
         folder = run / part.folder
@@ -106,8 +106,8 @@ def not_excused(case: Case, result: CaseResult, here: Surroundings, waivers: Wai
     texts = [verdict.message for verdict in result.verdicts]
     if result.outcome not in (Outcome.XFAIL, Outcome.XPASS) or any(MASK in text for text in texts):
         return ""
-    folded = fold(result.verdicts, result.target)
-    judged = replace(result, outcome=folded.outcome, failure_type=folded.failure_type, waivers=())
+    outcome, failure_type, _ = fold(result.verdicts, result.target)
+    judged = replace(result, outcome=outcome, failure_type=failure_type, waivers=())
     found = apply(judged, case, here, replace(waivers, today=date.min)).outcome
     return "" if found is result.outcome else f"{case.id}: {result.outcome.label} is recorded, and no waiver gives this outcome"
 

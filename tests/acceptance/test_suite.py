@@ -82,7 +82,7 @@ def cases_here(*, slow: bool) -> list[Case]:
 
 def uses(case: Case) -> Iterator[tuple[str, str]]:
     """Yield each part of the language, and each capability, that a case uses."""
-    yield "isolation", case.body.isolation.value
+    yield "isolation", case.body.isolation
     yield from (("requires", requirement.name) for requirement in case.requires)
     yield from (("service", name) for name in case.body.services)
     yield from (("section", name) for name, options in case.body.settings.by_section.items() if options)

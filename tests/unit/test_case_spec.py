@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runner.cli.parser import main
-from runner.core.case import Case, DescribedFunction
+from runner.core.case import Case, WrittenFunction
 from runner.core.conditions import Surroundings
 from runner.core.exit_codes import ExitCode
 from runner.language.load import Suite, load, load_specs
@@ -38,9 +38,7 @@ def facts(case: Case) -> dict[str, Any]:
         "requires": sorted({str(one) for one in case.requires}),
         "settings": json.dumps(sections, default=str, sort_keys=True),
         "prelude": [line for block in body.preludes for line in block.text.split("\n") if line],
-        "functions": [
-            repr(one.value) if isinstance(one, DescribedFunction) else (one.block.text, one.entry) for one in body.functions.values()
-        ],
+        "functions": [(one.block.text, one.entry) if isinstance(one, WrittenFunction) else repr(one) for one in body.functions.values()],
         "values": repr((body.let, body.handlers, list(body.inputs), list(body.context), body.services, body.timeout)),
         "spies": without_idle_spies({"spies": dict(body.spies), "steps": judged(case, (2, 13, 0))}).get("spies", {}),
         "isolation": body.isolation,

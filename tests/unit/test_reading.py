@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runner.core.observation import Bench, ChildExit, Choice, Effects, Misfit, Observation, Raised, SpyCalls, Timing
+from runner.core.observation import Bench, ChildExit, Choice, Effects, Observation, Raised, SpyCalls, Timing
 from runner.judge.evidence import NoObservation, read_observation, recorded_observation
 from tests.fakes import ROOT, exception, observation, seen
 
@@ -73,9 +73,9 @@ def test_what_a_step_need_not_have_is_absent(name: str) -> None:
 
 def test_nothing_is_no_observation_and_anything_else_is_a_misfit() -> None:
     assert read_observation(None) is None
-    assert read_observation([]) == Misfit(problem="$: expected a map, found a list")
+    assert read_observation([]) == "$: expected a map, found a list"
     found = read_observation(observation(seen(entered="many")))
-    assert found == Misfit(problem="$.steps[0].entered: expected a whole number, found the text 'many'")
+    assert found == "$.steps[0].entered: expected a whole number, found the text 'many'"
 
 
 @pytest.mark.parametrize("sent", [None, [], {}, observation(more=1)])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import runner
-from runner.core.case import CodeBlock, DescribedFunction
+from runner.core.case import CodeBlock
 from runner.core.expectation import Status
 from runner.core.observation import Ending
 from runner.core.outcomes import Outcome
@@ -44,7 +44,7 @@ def block(file: str) -> CodeBlock:
 
 
 def timed_out(stderr: str, **more: Any) -> CaseResult:
-    described = DescribedFunction(value={"ref": "math:sqrt"})
+    described = {"ref": "math:sqrt"}
     body = {"preludes": (block("/elsewhere/specs/area/_defaults.yaml"), block(FILE)), "functions": {"f": described}}
     return verdict_of(case(step(COUNTED), body=body), None, ending=TIMED_OUT, stderr=stderr, **more)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from runner.cli.commands.list import as_json
 from runner.cli.profiles import levels_of, load_profile
-from runner.core.case import Availability, Case, OwnProcess, Step
+from runner.core.case import Availability, Case, Step
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import UsageError, one_line
 from runner.core.exit_codes import ExitCode
@@ -109,7 +109,7 @@ def _facts(case: Case, verdict: Verdict, backend: Backend) -> Iterator[tuple[str
     yield "proof", flow(backend.document.data[backend.name].get("proof", {}))
     yield "runs here", f"{_WORDS[verdict.availability]}{f': {verdict.reason}' if verdict.reason else ''}"
     usual = without_benches(case)
-    yield "process", "a new Python" if case.body.isolation is OwnProcess.PROCESS else "a fork"
+    yield "process", "a new Python" if case.body.isolation == "process" else "a fork"
     if is_exclusive(case):
         yield "alone", f"nothing runs beside it{'' if is_exclusive(usual) else ' under --bench'}"
     yield "timeout", f"{case.body.timeout:g} seconds" if case.body.timeout else "that of run --timeout"

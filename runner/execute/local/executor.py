@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import dataclasses
+import functools
 import json
 import os
 import shutil
@@ -10,17 +11,20 @@ import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from runner.execute.base import Execution, ExecutorSettings, Job
 from runner.execute.local.engine import Engine
 from runner.execute.local.spawn import ProcessStarter
 from runner.execute.local.workers import OUTPUTS
-from runner.execute.services import Services
 from runner.plan.resources import Capacity
 from runner.plan.worker_plan import with_paths
 from runner.system import scratch
 from runner.system.output import naming
 from runner.system.safe_open import tail
+
+if TYPE_CHECKING:
+    from runner.execute.services import Services
 
 _PLAN = "plan.json"
 
@@ -51,7 +55,6 @@ class LocalExecutor(Engine):
         """``make_starter`` makes the starter of other processes, from the scratch folder; ``kept`` returns those that outlive a run."""
         self._kept = kept
         self._scratch = scratch.make()
-        self._services = Services(self._scratch.path)
         self._orphans = Orphans()
         make = make_starter or (lambda folder: ProcessStarter(settings.threads, folder, settings.warm_folder))
         super().__init__(settings, make(self._scratch.path), self._write_plan)
@@ -59,7 +62,8 @@ class LocalExecutor(Engine):
     def run(self, jobs: Iterable[Job], capacity: Capacity) -> Iterator[Execution]:
         """Run every job, in order as far as there is room, and yield each as it ends."""
         waiting = list(jobs)
-        self._services.announce(sum(bool(job.services) for job in waiting))
+        if with_services := sum(bool(job.services) for job in waiting):
+            self._services.announce(with_services)
         for execution in super().run(waiting, capacity):
             job, files = execution.job, []
             with contextlib.suppress(OSError):  # its worker removed the folder
@@ -77,9 +81,17 @@ class LocalExecutor(Engine):
     def close(self) -> None:
         """Kill running workers, and remove the scratch folder."""
         super().close()
-        self._services.close()
+        if "_services" in vars(self):
+            self._services.close()
         self._orphans.close(self._kept())
         self._scratch.close()
+
+    @functools.cached_property
+    def _services(self) -> "Services":
+        """The servers of cases, from the first job on that uses one."""
+        from runner.execute.services import Services
+
+        return Services(self._scratch.path)
 
     def _folder_of(self, job: Job) -> Path:
         """Return the folder of a job's artifacts: in the folder of the run, or in the scratch folder for a job without one."""

@@ -11,7 +11,7 @@ orphans, so only a process that escapes on purpose is missed by the descent; a s
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 INTERVAL = 0.1
@@ -33,8 +33,7 @@ _PROPORTIONAL = (b"Pss_Anon:", b"Pss_Shmem:", b"SwapPss:")
 class MemoryWatch:
     """Measures the memory use of workers periodically."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._shows_children = (_PROC / "self" / "task" / str(os.getpid()) / "children").exists()
         """Some kernels are built without the list of a process's children."""
         self._scan_due = 0.0
@@ -43,12 +42,12 @@ class MemoryWatch:
 
     def look(self, limits: Mapping[int, int]) -> dict[int, int]:
         """Return the memory use of workers above their limit, by the leader of their session; empty if no measurement is due."""
-        begun = self._clock()
+        begun = time.monotonic()
         if not limits or begun < self.due:
             return {}
         scans = begun >= self._scan_due or not self._shows_children
         over = above(limits, scans=scans)
-        ended = self._clock()
+        ended = time.monotonic()
         if scans:
             self._scan_due = ended + SCAN_INTERVAL
         self.due = ended + max(INTERVAL, (ended - begun) / MOST_SHARE)
@@ -58,52 +57,38 @@ class MemoryWatch:
 def above(limits: Mapping[int, int], proc: Path = _PROC, *, scans: bool = True) -> dict[int, int]:
     """Return the bytes of workers above their limit, by the leader of their session.
 
-    Without ``scans`` only the leaders and their descendants are measured: no other process is read.
+    A worker's processes are its session, their descendants, and the sessions that these started. Without ``scans`` only the leaders and
+    their descendants are measured: no other process is read.
     """
-    processes = _scanned(limits, proc) if scans else {leader: _reached(leader, lambda pid: _children(pid, proc)) for leader in limits}
-    over: dict[int, int] = {}
-    for leader, pids in processes.items():
-        if sum(_amount(f"{proc}/{pid}/status", _RESIDENT) for pid in pids) > limits[leader]:
-            # a process whose pages cannot be read counts with all of them
-            used = sum(_amount(f"{proc}/{pid}/smaps_rollup", _PROPORTIONAL) or _amount(f"{proc}/{pid}/status", _RESIDENT) for pid in pids)
-            if used > limits[leader]:
-                over[leader] = used
-    return over
-
-
-def _children(pid: int, proc: Path) -> list[int]:
-    with contextlib.suppress(OSError):  # it has ended
-        return [
-            int(child) for thread in os.listdir(f"{proc}/{pid}/task") for child in _read(f"{proc}/{pid}/task/{thread}/children").split()
-        ]
-    return []
-
-
-def _scanned(leaders: Collection[int], proc: Path) -> dict[int, set[int]]:
-    """Return the processes of each leader: its session, their descendants, and the sessions that these started."""
-    members: dict[int, list[int]] = {}
-    children: dict[int, list[int]] = {}
-    for entry in os.listdir(proc) if leaders else ():
+    following: dict[int, list[int]] = {}
+    for entry in os.listdir(proc) if scans and limits else ():
         if entry.isdecimal():
             # the name of a process is in parentheses and may contain parentheses
             fields = _read(f"{proc}/{entry}/stat").rpartition(b")")[2].split()
             if len(fields) > 3:
-                children.setdefault(int(fields[1]), []).append(int(entry))
-                members.setdefault(int(fields[3]), []).append(int(entry))
-    # a pid that leads no session has no members
-    return {leader: _reached(leader, lambda pid: [*members.get(pid, ()), *children.get(pid, ())]) for leader in leaders}
-
-
-def _reached(leader: int, following: Callable[[int], Iterable[int]]) -> set[int]:
-    """Return a process and all that follow from it."""
-    reached: set[int] = set()
-    waiting = [leader]
-    while waiting:
-        pid = waiting.pop()
-        if pid not in reached:
-            reached.add(pid)
-            waiting += following(pid)
-    return reached
+                following.setdefault(int(fields[1]), []).append(int(entry))  # its parent
+                following.setdefault(int(fields[3]), []).append(int(entry))  # the leader of its session
+    over: dict[int, int] = {}
+    for leader, limit in limits.items():
+        pids: set[int] = set()
+        waiting = [leader]
+        while waiting:
+            pid = waiting.pop()
+            if pid in pids:
+                continue
+            pids.add(pid)
+            if scans:
+                waiting += following.get(pid, ())
+            else:
+                with contextlib.suppress(OSError):  # it has ended
+                    for thread in os.listdir(f"{proc}/{pid}/task"):
+                        waiting += map(int, _read(f"{proc}/{pid}/task/{thread}/children").split())
+        if sum(_amount(f"{proc}/{pid}/status", _RESIDENT) for pid in pids) > limit:
+            # a process whose pages cannot be read counts with all of them
+            used = sum(_amount(f"{proc}/{pid}/smaps_rollup", _PROPORTIONAL) or _amount(f"{proc}/{pid}/status", _RESIDENT) for pid in pids)
+            if used > limit:
+                over[leader] = used
+    return over
 
 
 def _amount(path: str, names: tuple[bytes, ...]) -> int:

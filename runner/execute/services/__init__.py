@@ -86,30 +86,24 @@ class Services:
         self._running: dict[str, _Server] = {}
 
     def announce(self, cases: int) -> None:
-        """Set how many cases will need a server."""
+        """Set how many cases will need a server, and start the next one's."""
         self._waiting = cases
-        self._start_spare()
-
-    def _start_spare(self) -> None:
         if self._waiting > 0 and self._spare is None:
             self._waiting -= 1
             self._spare = _Server(self._scratch / f"redis-{self._waiting}.log")
-
-    def _take_spare(self) -> _Server:
-        spare, self._spare = self._spare, None
-        if spare is not None and spare.process.poll() is None:
-            return spare
-        if spare is not None:  # another case may have killed the spare server: start a new one
-            spare.kill()
-        return _Server(self._scratch / "redis.log")
 
     def start(self, case: str, folder: Path) -> None:
         """Start the server of a case, and write its address for the worker; a second call changes nothing."""
         if case in self._running:
             return
-        server = self._running[case] = self._take_spare()
+        server, self._spare = self._spare, None
+        if server is None or server.process.poll() is not None:
+            if server is not None:  # another case may have killed the spare server
+                server.kill()
+            server = _Server(self._scratch / "redis.log")
+        self._running[case] = server
         url = server.url()
-        self._start_spare()
+        self.announce(self._waiting)
         if url:
             folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(folder / SERVICES_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

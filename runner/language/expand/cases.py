@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from runner.core.case import (
@@ -10,10 +10,8 @@ from runner.core.case import (
     CaseBody,
     CaseId,
     Control,
-    DescribedFunction,
     Expected,
     Option,
-    OwnProcess,
     Requirement,
     Settings,
     Step,
@@ -23,6 +21,7 @@ from runner.core.case import (
 from runner.core.conditions import Surroundings
 from runner.core.devices import is_accelerator
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position
+from runner.core.protocol import Json
 from runner.core.targets import AXIS, DEVICE, OFFLINE_BACKENDS, SIMULATED, TARGETS
 from runner.language.backends import Backend, Backends, read_requirements
 from runner.language.check.functions import entry_of
@@ -62,7 +61,7 @@ class StepMaker:
                 entry = next(iter(kernels(script.tree) if script.tree else {}), None)
             else:
                 entry = entry_of(filled, script)
-            arguments = {**arguments, step.traits.python: script.block.as_json(), "entry": entry}
+            arguments = {**arguments, step.traits.python: asdict(script.block), "entry": entry}
         beside: Any = filled.document.value(step.path[:-1]) if step.path != ("expect",) else {}
         return Step(
             kind=step.kind,
@@ -139,7 +138,7 @@ class _Expansion:
         self.survivors = self._survivors()
         spec = anatomy.spec
         self.prefix = f"{spec.area}/{spec.name}" if spec.area else spec.name
-        self.isolation = OwnProcess(isolation_of(anatomy))
+        self.isolation = isolation_of(anatomy)
         self.judges_templates = any(
             path[0] in ("steps", "expect", TRITON) and template.is_single for path, template in self.templates.items()
         )
@@ -308,10 +307,10 @@ class _Expansion:
             compiles=point.backend.compiles,
         )
 
-    def _function(self, raw: RawFunction, filled: Anatomy) -> WrittenFunction | DescribedFunction:
+    def _function(self, raw: RawFunction, filled: Anatomy) -> WrittenFunction | Json:
         if raw.block is not None:
             return WrittenFunction(block=raw.block, entry=entry_of(self.anatomy, raw))
-        return DescribedFunction(value=filled.document.value(raw.path))
+        return filled.document.value(raw.path)
 
     def _context(self, filled: Anatomy, backend: Backend) -> tuple[Any, ...]:
         if "context" in filled.data:

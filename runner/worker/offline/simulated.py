@@ -253,7 +253,7 @@ def device_problems(target: Target, wrapper: str) -> Iterator[str]:
         return
     found = dict(part.split("=", 1) for part in given[2].split(", "))
     cc = str(target.compiler_arch) if target.backend == "cuda" else f"'{target.arch}'"
-    wanted = {"type": target.backend, "cc": cc, **{name: str(PROPERTIES[target.name][name].value) for name in _NUMBERS}}
+    wanted = {"type": target.backend, "cc": cc, **{name: str(PROPERTIES[target.name][name]) for name in _NUMBERS}}
     for name, value in wanted.items():
         if (said := {**found, "type": given[1]}.get(name)) != value:
             yield f"the wrapper has {name} {said}, the table {value}"

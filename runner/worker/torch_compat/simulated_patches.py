@@ -51,7 +51,7 @@ class Patch:
 
 def properties(target: Target) -> types.SimpleNamespace:
     """Return the device's properties as torch reads them."""
-    return types.SimpleNamespace(**{name: known.value for name, known in PROPERTIES[target.name].items()})
+    return types.SimpleNamespace(**PROPERTIES[target.name])
 
 
 def _constant(value: Any) -> Callable[[Target], Any]:
