@@ -1,9 +1,10 @@
 """What the kinds of expectation share: names, what is wrong with one that means nothing, counts, and the values of ``core.expectation``."""
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from runner.core.conditions import Surroundings, choose, holds
 from runner.core.expectation import Judgement, Mutant, StepFacts
@@ -35,6 +36,18 @@ class Kind:
 
     __slots__ = ()
     kind: ClassVar[str]
+    is_recorded: ClassVar[bool] = False
+    """Whether the worker sends what it judges only when it is asked for, and there is nothing to choose."""
+
+    @classmethod
+    def check(cls, body: Any) -> None:
+        """Raise ``BadExpectation`` for a body that the schema lets through and that is invalid."""
+
+    @classmethod
+    def parse(cls, body: Any) -> Self:
+        """Read the body that the schema let through; raise ``BadExpectation``."""
+        cls.check(body)
+        return cls(**body)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -43,10 +56,12 @@ class Kind:
 
     def measurement(self) -> Mapping[str, Json] | None:
         """What the worker is asked to measure; None for facts that every step has."""
-        return None
+        return {} if self.is_recorded else None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge the facts, where what the worker was asked for was measured."""
+        """Judge the facts where ``when`` holds, if there is one, and where what the worker was asked for was measured."""
+        if not holds(getattr(self, "when", None), here):
+            return [Judgement.not_applicable()]
         if facts.measured is None and self.measurement() is not None:
             return [Judgement.error("nothing was measured", expected=self.kind)]
         return self.judged(facts, here)
@@ -56,25 +71,11 @@ class Kind:
         raise NotImplementedError
 
 
-class Recorded(Kind):
-    """What is expected of something that the worker sends of a step only when it is asked for; no value is named."""
-
-    __slots__ = ()
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """Ask for it; there is nothing to choose."""
-        return {}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditional(Kind):
     """A kind with ``when``."""
 
     when: Mapping[str, Any] | None = None
-
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge the facts where ``when`` holds."""
-        return Kind.judge(self, facts, here) if holds(self.when, here) else [Judgement.not_applicable()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,36 +150,30 @@ class Count:
 
 def parse_count(body: Any) -> Count:
     """Read a number or a range; raise ``BadExpectation`` for a range with no number or all numbers."""
-    numbers = [*(body.get(word) for word in ("value", "min", "max")), *body.get("any", [])] if isinstance(body, dict) else [body]
-    for number in numbers:
+    words = body if isinstance(body, dict) else {"value": body}
+    for number in [*(words.get(word) for word in ("value", "min", "max")), *words.get("any", [])]:
         if number is not None and number < 0:
             raise BadExpectation(f"{number} is less than 0, and counts are not negative", "write 0 or more")
-    if isinstance(body, dict):
-        if "any" in body:
-            return _among(body)
-        if "value" in body:
-            if "min" in body or "max" in body:
-                raise BadExpectation("value together with min or max", "use one of them")
-            return Count(least=body["value"], most=body["value"])
-        least, most = body.get("min"), body.get("max")
-        if least is None and most is None:
-            raise BadExpectation("a range without min and max", "write {min: 1}, {max: 3} or a number")
-        if least is not None and most is not None and least > most:
-            raise BadExpectation(f"the range from {least} to {most} is empty", "min must not be greater than max")
-        if most is None and least is not None and least <= 0:
-            raise BadExpectation(f"{{min: {least}}} is true for every count", "write {min: 1}")
-        return Count(least=least, most=most)
-    return Count(least=body, most=body)
-
-
-def _among(body: Any) -> Count:
-    others = [word for word in ("value", "min", "max") if word in body]
-    if others:
-        raise BadExpectation(f"any together with {' and '.join(others)}", "any lists every number that holds")
-    numbers = tuple(sorted(set(body["any"])))
-    if len(numbers) < 2:
-        raise BadExpectation("any with one number", f"write {numbers[0]}")
-    return Count(least=numbers[0], most=numbers[-1], among=numbers)
+    if "any" in words:
+        others = [word for word in ("value", "min", "max") if word in words]
+        if others:
+            raise BadExpectation(f"any together with {' and '.join(others)}", "any lists every number that holds")
+        numbers = tuple(sorted(set(words["any"])))
+        if len(numbers) < 2:
+            raise BadExpectation("any with one number", f"write {numbers[0]}")
+        return Count(least=numbers[0], most=numbers[-1], among=numbers)
+    if "value" in words:
+        if "min" in words or "max" in words:
+            raise BadExpectation("value together with min or max", "use one of them")
+        return Count(least=words["value"], most=words["value"])
+    least, most = words.get("min"), words.get("max")
+    if least is None and most is None:
+        raise BadExpectation("a range without min and max", "write {min: 1}, {max: 3} or a number")
+    if least is not None and most is not None and least > most:
+        raise BadExpectation(f"the range from {least} to {most} is empty", "min must not be greater than max")
+    if most is None and least is not None and least <= 0:
+        raise BadExpectation(f"{{min: {least}}} is true for every count", "write {min: 1}")
+    return Count(least=least, most=most)
 
 
 def check_count(body: Any, *path: str | int) -> None:
@@ -214,24 +209,53 @@ def count_mutants(
     applies, value = choose(body, here)
     if not applies or observed is None:
         return
-    for name, number in _outside(parse_count(value), observed):
+    required = parse_count(value)
+    numbers: list[tuple[str, float]] = []
+    if required.among:
+        for step in (1, -1):
+            number = next(number for number in itertools.count(observed + step, step) if not required.holds(number))
+            numbers.append(("none of its numbers", number))
+    elif required.least is not None and required.least == required.most:
+        numbers = [("one more", observed + 1), ("one less", observed - 1)]
+    else:
+        if required.least is not None:
+            # only metrics have a least below 1: 0 is just below it
+            numbers.append(("just below its least", 0 if 0 < required.least < 1 else required.least - 1))
+        if required.most is not None:
+            numbers.append(("just above its most", required.most + 1))
+    for name, number in numbers:
         if number < 0:
             yield Mutant.not_applicable(name, "counts are not negative", leaf=leaf, where=where)
         else:
             yield Mutant(name=name, facts=changed(number), leaf=leaf, where=where)
 
 
-def _outside(required: Count, observed: float) -> Iterator[tuple[str, float]]:
-    if required.among:
-        for step in (1, -1):
-            yield "none of its numbers", next(number for number in itertools.count(observed + step, step) if not required.holds(number))
-        return
-    if required.least is not None and required.least == required.most:
-        yield "one more", observed + 1
-        yield "one less", observed - 1
-        return
-    if required.least is not None:
-        # only metrics have a least below 1: 0 is just below it
-        yield "just below its least", 0 if 0 < required.least < 1 else required.least - 1
-    if required.most is not None:
-        yield "just above its most", required.most + 1
+class Counts(Kind):
+    """What is expected of some numbers, each of which is a leaf."""
+
+    __slots__ = ()
+    mutations: ClassVar[tuple[str, ...]] = COUNT_MUTATIONS
+    absent: ClassVar[str] = ""
+    """The error text where a number is not known."""
+
+    @property
+    def by_leaf(self) -> Mapping[str, Any]:
+        """The body of each count."""
+        raise NotImplementedError
+
+    def number(self, facts: StepFacts, leaf: str) -> float | None:
+        """Return the number that was observed; None where it is not known."""
+        raise NotImplementedError
+
+    def with_number(self, facts: StepFacts, leaf: str, number: float) -> StepFacts:
+        """Return the facts with another number: a mutant."""
+        raise NotImplementedError
+
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge each number on its own."""
+        return [judge_count(count, self.number(facts, leaf), here, leaf=leaf, absent=self.absent) for leaf, count in self.by_leaf.items()]
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """Each number on its own, with another one."""
+        for leaf, count in self.by_leaf.items():
+            yield from count_mutants(count, self.number(facts, leaf), here, functools.partial(self.with_number, facts, leaf), leaf=leaf)

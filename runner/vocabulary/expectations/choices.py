@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings
-from runner.core.expectation import Judgement, Mutant, StepFacts
+from runner.core.expectation import Judgement, Mutant, Status, StepFacts
 from runner.core.tuning import TALLIED, Tuning, Tunings
 from runner.vocabulary.expectations.base import COUNT_MUTATIONS, BadExpectation, Conditional, count_mutants, judge_count, parse_count
 from runner.vocabulary.expectations.compilation import AT_LEAST_ONE, check_counts
@@ -47,31 +47,27 @@ class Choices(Conditional):
             return {"rendered": AT_LEAST_ONE, **counts}
         return counts
 
-    def _words(self) -> str:
-        return f"candidates of {self.backend}" if self.backend else "candidates"
-
     def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge how many operations there were, then each count for each of them. The judgement of a count shows the first that fails."""
         found = list(facts.tunings.of(self.of))
+        candidates = f"candidates of {self.backend}" if self.backend else "candidates"
         if facts.tunings.count > len(facts.tunings.found):
             observed = f"{facts.tunings.count} operations were selected for, and only {len(facts.tunings.found)} recorded"
-            return [Judgement.error(observed, expected=f"every operation's {self._words()}")]
+            return [Judgement.error(observed, expected=f"every operation's {candidates}")]
         detail = "\n".join(map(str, found[:_SHOWN]))
         required = AT_LEAST_ONE if self.tuned is None else self.tuned
         number = judge_count(required, len(found), here, leaf="tuned", absent="")
         what = f" of {', '.join(self.of)}" if self.of else ""
         number = replace(number, expected=f"operations{what} that inductor selects a kernel for: {_plain(number, 'tuned')}", detail=detail)
-        if not found:
-            return [number]
-        return [number, *(replace(self._judge(name, count, found, here), detail=detail) for name, count in self._counts.items())]
-
-    def _judge(self, name: str, count: Any, found: list[Tuning], here: Surroundings) -> Judgement:
-        judged = [(one, judge_count(count, getattr(one.tally(self.backend), name), here, leaf=name, absent="")) for one in found]
-        tuning, worst = next(((one, result) for one, result in judged if result.status.value == "failed"), judged[0])
-        expected = f"{self._words()} that {_VERBS[name]}, for each operation: {_plain(worst, name)}"
-        error = tuning.tally(self.backend).error
-        observed = f"{worst.observed} for {tuning.op}" + (f"; first error: {error}" if error and worst.status.value == "failed" else "")
-        return replace(worst, expected=expected, observed=observed)
+        judgements = [number]
+        for name, count in self._counts.items() if found else ():
+            judged = [(one, judge_count(count, getattr(one.tally(self.backend), name), here, leaf=name, absent="")) for one in found]
+            tuning, worst = next(((one, result) for one, result in judged if result.status is Status.FAILED), judged[0])
+            expected = f"{candidates} that {_VERBS[name]}, for each operation: {_plain(worst, name)}"
+            error = tuning.tally(self.backend).error
+            observed = f"{worst.observed} for {tuning.op}" + (f"; first error: {error}" if error and worst.status is Status.FAILED else "")
+            judgements.append(replace(worst, expected=expected, observed=observed, detail=detail))
+        return judgements
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """No operation at all; each count of one operation on its own, with another number."""
@@ -79,8 +75,19 @@ class Choices(Conditional):
         if self.tuned is None or not parse_count(self.tuned[0]["value"] if isinstance(self.tuned, list) else self.tuned).holds(0):
             yield Mutant(name="no operation", facts=replace(facts, tunings=Tunings()), leaf="tuned")
         for name, count in self._counts.items() if found else ():
-            number = getattr(found[0].tally(self.backend), name)
-            yield from count_mutants(count, number, here, _Changed(facts, found[0], self.backend, name), leaf=name, where=found[0].op)
+            first = found[0]
+            number = getattr(first.tally(self.backend), name)
+
+            def changed(other: float, first: Tuning = first, name: str = name, number: int = number) -> StepFacts:
+                # without a backend the sum is changed, by the tally of one of them
+                backend = self.backend or next(iter(first.by_backend), "OTHER")
+                known = first.tally(backend)
+                tally = known.with_count(name, getattr(known, name) + int(other) - number)
+                tuning = replace(first, by_backend={**first.by_backend, backend: tally})
+                tunings = tuple(tuning if one is first else one for one in facts.tunings.found)
+                return replace(facts, tunings=replace(facts.tunings, found=tunings))
+
+            yield from count_mutants(count, number, here, changed, leaf=name, where=first.op)
 
 
 _VERBS = {"rendered": "were rendered", "compiled": "compiled", "failed": "failed", "timed": "were timed", "won": "won"}
@@ -93,23 +100,3 @@ def _plain(judgement: Judgement, leaf: str) -> str:
 def _allows_none(count: Any) -> bool:
     values = [entry["value"] for entry in count] if isinstance(count, list) else [count]
     return any(parse_count(value).holds(0) for value in values)
-
-
-@dataclass(frozen=True, slots=True)
-class _Changed:
-    """Makes facts in which one count of one operation has another number."""
-
-    facts: StepFacts
-    tuning: Tuning
-    backend: str
-    name: str
-
-    def __call__(self, number: float) -> StepFacts:
-        # without a backend the sum is changed, by the tally of one of them
-        backend = self.backend or next(iter(self.tuning.by_backend), "OTHER")
-        known = self.tuning.tally(backend)
-        difference = int(number) - getattr(self.tuning.tally(self.backend), self.name)
-        tally = known.with_count(self.name, getattr(known, self.name) + difference)
-        changed = replace(self.tuning, by_backend={**self.tuning.by_backend, backend: tally})
-        found = tuple(changed if one is self.tuning else one for one in self.facts.tunings.found)
-        return replace(self.facts, tunings=replace(self.facts.tunings, found=found))

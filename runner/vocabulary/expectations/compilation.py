@@ -1,6 +1,5 @@
 """What dynamo and Inductor did in a step: ``guards``, ``recompiles``, ``graph_breaks``, ``graph``, ``kernels``."""
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
@@ -12,7 +11,7 @@ from runner.vocabulary.expectations.base import (
     COUNT_MUTATIONS,
     BadExpectation,
     Conditional,
-    Recorded,
+    Counts,
     check_count,
     count_mutants,
     judge_count,
@@ -56,10 +55,10 @@ def checks_mutants(checks: FileCheck, text: str, here: Surroundings, changed: Ca
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Events(Recorded, Conditional):
+class Events(Conditional):
     """What is expected of events of a step that have a reason: ``{count: 1, reason: {contains: TEXT}}``. A kind of them is a subclass."""
 
-    kind: ClassVar[str]
+    is_recorded: ClassVar[bool] = True
     what: ClassVar[str]
     """The events, in words."""
     mutations: ClassVar[tuple[str, ...]] = (*COUNT_MUTATIONS, *TEXT_MUTATIONS)
@@ -67,52 +66,45 @@ class Events(Recorded, Conditional):
     reason: Mapping[str, Any] | None = None
 
     @classmethod
-    def parse(cls, body: Any) -> Self:
-        """Read count and reason; raise ``BadExpectation``."""
-        made = cls(**body)
-        made._check()
-        return made
-
-    @property
-    def _wanted(self) -> tuple[tuple[str, ...], str | None]:
-        """The parts and the pattern of a reason."""
-        reason = self.reason or {}
-        return parts_of(reason.get("contains")), reason.get("matches")
-
-    def _check(self) -> None:
-        """Raise ``BadExpectation`` for a wrong count or pattern, and for a reason where none may occur."""
-        if self.count is not None:
-            check_counts({"count": self.count}, "count")
-        if self.reason is not None:
+    def check(cls, body: Any) -> None:
+        """Refuse a wrong count or pattern, and a reason where none may occur."""
+        count, reason = body.get("count"), body.get("reason")
+        if count is not None:
+            check_count(count, "count")
+        if reason is not None:
             try:
-                check_text(self.reason)
-                check_specific(self.reason)
+                check_text(reason)
+                check_specific(reason)
             except BadExpectation as error:
                 raise BadExpectation(str(error), error.hint, path=("reason", *error.path)) from error
-            if self.count == 0:
-                raise BadExpectation(f"a reason of 0 {self.what}", "expect at least 1, or remove the reason", path=("reason",))
+            if count == 0:
+                raise BadExpectation(f"a reason of 0 {cls.what}", "expect at least 1, or remove the reason", path=("reason",))
+
+    def why_hollow(self, measured: Any) -> str:
+        """Return why the facts say nothing where they show no event; empty where they do."""
+        raise NotImplementedError
 
     def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge how many there were, then the reason of each."""
+        """Judge how many there were, then the reason of each. That there were none may mean nothing."""
         if not facts.measured["recorded"]:
             return [Judgement.error("the backend of the case compiles nothing", expected=f"the {self.what} of the step")]
         events = facts.measured["events"]
+        shown = [f"{event['frame']}: {_cut(event['reason'])}" for event in events[:_MOST]]
+        more = [f"and {len(events) - _MOST} more"] if len(events) > _MOST else []
         required = AT_LEAST_ONE if self.count is None else self.count
-        judged = judge_count(required, facts.measured["count"], here, leaf="count", absent="")
-        counted = replace(judged, expected=f"{self.what}: {judged.expected.removeprefix('count ')}", detail=_shown(events))
-        return [counted] if self.reason is None else [counted, self._judge_reasons(events)]
-
-    def _judge_reasons(self, events: Sequence[Mapping[str, str]]) -> Judgement:
-        assert self.reason is not None
-        judged = Judgement.failed(expected=f"{self.what} with a reason", observed="there were none", leaf="reason")
-        for event in events:
-            text = event["reason"]
-            judged = judge_text(
-                text, parts_of(self.reason.get("contains")), self.reason.get("matches"), what=f"a reason in {event['frame']}"
-            )
-            judged = replace(judged, leaf="reason")
-            if judged.status is not Status.HELD:
-                break
+        counted = judge_count(required, facts.measured["count"], here, leaf="count", absent="")
+        expected = f"{self.what}: {counted.expected.removeprefix('count ')}"
+        judged = [replace(counted, expected=expected, detail="\n".join([*shown, *more]))]
+        if self.reason is not None:
+            contains, pattern = parts_of(self.reason.get("contains")), self.reason.get("matches")
+            reasons = (judge_text(event["reason"], contains, pattern, what=f"a reason in {event['frame']}") for event in events)
+            of_reason = Judgement.failed(expected=f"{self.what} with a reason", observed="there were none")
+            for of_reason in reasons:
+                if of_reason.status is not Status.HELD:
+                    break
+            judged.append(replace(of_reason, leaf="reason"))
+        if all(one.status is Status.HELD for one in judged) and (why := self.why_hollow(facts.measured)):
+            return [Judgement.error(why, expected=expected)]
         return judged
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
@@ -121,25 +113,13 @@ class Events(Recorded, Conditional):
         observed = facts.measured["count"]
         yield from count_mutants(required, observed, here, lambda number: facts.with_measured(count=int(number)), leaf="count")
         for index, event in enumerate(events if self.reason is not None else ()):
-            for mutant in text_mutants(event["reason"], *self._wanted, _Changed(facts, index)):
+
+            def changed(text: str, index: int = index, event: Mapping[str, str] = event) -> StepFacts:
+                return facts.with_measured(events=[*events[:index], {**event, "reason": text}, *events[index + 1 :]])
+
+            reason = self.reason or {}
+            for mutant in text_mutants(event["reason"], parts_of(reason.get("contains")), reason.get("matches"), changed):
                 yield replace(mutant, leaf="reason", where=f"{event['frame']}: {mutant.where}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Changed:
-    """Makes facts in which one event has another reason."""
-
-    facts: StepFacts
-    index: int
-
-    def __call__(self, text: str) -> StepFacts:
-        events = [{**event, "reason": text} if at == self.index else event for at, event in enumerate(self.facts.measured["events"])]
-        return self.facts.with_measured(events=events)
-
-
-def _shown(events: Sequence[Mapping[str, str]]) -> str:
-    more = [f"and {len(events) - _MOST} more"] if len(events) > _MOST else []
-    return "\n".join([*(f"{event['frame']}: {_cut(event['reason'])}" for event in events[:_MOST]), *more])
 
 
 def _cut(reason: str) -> str:
@@ -154,10 +134,11 @@ _OF_CHECKS = tuple(name for name in FileCheck.mutations if name not in (COMMENTE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guards(Recorded, Conditional):
+class Guards(Conditional):
     """``guards: {contains: "L['x'].size()[0]", checks: "CHECK-NOT: DUPLICATE"}``."""
 
     kind: ClassVar[str] = "guards"
+    is_recorded: ClassVar[bool] = True
     mutations: ClassVar[tuple[str, ...]] = (*COUNT_MUTATIONS, *TEXT_MUTATIONS, *_OF_CHECKS)
     count: Any = None
     contains: str | list[str] | None = None
@@ -165,7 +146,7 @@ class Guards(Recorded, Conditional):
     checks: FileCheck | None = None
 
     @classmethod
-    def parse(cls, body: Any) -> "Guards":
+    def parse(cls, body: Any) -> Self:
         """Read count, parts, pattern and directives; raise ``BadExpectation``."""
         check_counts(body, "count")
         check_text(body)
@@ -177,18 +158,18 @@ class Guards(Recorded, Conditional):
 
     def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the number of guards, then their text."""
-        found, what = facts.measured, "guards of the step"
-        if not found["frames"]:
+        texts, count, what = facts.measured["texts"], facts.measured["count"], "guards of the step"
+        if not facts.measured["frames"]:
             why = "dynamo compiled no frame of the case's function in the step: there are no new guards"
             return [Judgement.error(why, expected=what)]
-        if found["problem"]:
-            return [Judgement.error(found["problem"], expected=what)]
-        judged = [] if self.count is None else [judge_count(self.count, found["count"], here, leaf="count", absent="")]
+        if facts.measured["problem"]:
+            return [Judgement.error(facts.measured["problem"], expected=what)]
+        judged = [] if self.count is None else [judge_count(self.count, count, here, leaf="count", absent="")]
         if self.contains is None and self.matches is None and self.checks is None:
             return judged
-        if len(found["texts"]) < found["count"]:
-            return [*judged, Judgement.error(f"only {len(found['texts'])} of {found['count']} guards were recorded", expected=what)]
-        text = _guards_text(facts)
+        if len(texts) < count:
+            return [*judged, Judgement.error(f"only {len(texts)} of {count} guards were recorded", expected=what)]
+        text = "\n".join(texts)
         if self.contains is not None:
             judged.append(replace(judge_text(text, parts_of(self.contains), None, what="guards"), leaf="contains"))
         if self.matches is not None:
@@ -200,7 +181,7 @@ class Guards(Recorded, Conditional):
         if self.count is not None:
             observed = facts.measured["count"]
             yield from count_mutants(self.count, observed, here, lambda number: facts.with_measured(count=int(number)), leaf="count")
-        text, put = _guards_text(facts), lambda text: facts.with_measured(texts=[text], count=1)
+        text, put = "\n".join(facts.measured["texts"]), lambda text: facts.with_measured(texts=[text], count=1)
         for mutant in text_mutants(text, parts_of(self.contains), None, put):
             yield replace(mutant, leaf="contains")
         for mutant in text_mutants(text, (), self.matches, put):
@@ -210,16 +191,9 @@ class Guards(Recorded, Conditional):
             yield from (mutant for mutant in found if mutant.name != COMMENTED_OUT)
 
 
-def _guards_text(facts: StepFacts) -> str:
-    return "\n".join(facts.measured["texts"])
-
-
-def measure_guards(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
-    """Measure in the worker: the guards of the case's own functions in the step."""
-    return value(f"{COMPILATION}guards")
-
-
-_AGAIN = "judge a later call of the same function: add a call above this step, or remove recompiles here"
+_AGAIN = (
+    "so nothing could be compiled again: judge a later call of the same function: add a call above this step, or remove recompiles here"
+)
 
 
 class Recompiles(Events):
@@ -229,28 +203,13 @@ class Recompiles(Events):
     kind: ClassVar[str] = "recompiles"
     what: ClassVar[str] = "recompiles"
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge as other events. That there were none means something only where compiled code was found again by its guards."""
-        found = super().judged(facts, here)
-        if all(one.status is Status.HELD for one in found) and facts.measured["count"] == 0 and facts.measured["reused"] == 0:
-            return [Judgement.error(_why_hollow(facts), expected=found[0].expected)]
-        return found
-
-
-def _why_hollow(facts: StepFacts) -> str:
-    if facts.measured["frames"]:
-        return f"dynamo compiled the functions of the step for the first time, so nothing could be compiled again: {_AGAIN}"
-    return f"no code that dynamo had compiled ran in the step, so nothing could be compiled again: {_AGAIN}"
-
-
-def measure_recompiles(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
-    """Measure in the worker: the recompiles of the case's own functions in the step."""
-    return value(f"{COMPILATION}recompiles")
-
-
-_NOTHING_TRACED = (
-    "dynamo traced no frame of the case's functions in the step: the code of an earlier compile ran, and may have graph breaks"
-)
+    def why_hollow(self, measured: Any) -> str:
+        """That there were none means something only where compiled code was found again by its guards."""
+        if measured["count"] or measured["reused"]:
+            return ""
+        if measured["frames"]:
+            return f"dynamo compiled the functions of the step for the first time, {_AGAIN}"
+        return f"no code that dynamo had compiled ran in the step, {_AGAIN}"
 
 
 class GraphBreaks(Events):
@@ -260,24 +219,18 @@ class GraphBreaks(Events):
     kind: ClassVar[str] = "graph_breaks"
     what: ClassVar[str] = "graph breaks"
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge as other events. That there are none means something only where dynamo traced a frame in the step."""
-        found = super().judged(facts, here)
-        if all(one.status is Status.HELD for one in found) and facts.measured["frames"] == 0:
-            return [Judgement.error(_NOTHING_TRACED, expected=found[0].expected)]
-        return found
-
-
-def measure_graph_breaks(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
-    """Measure in the worker: the graph breaks of the case's own functions in the step."""
-    return value(f"{COMPILATION}graph_breaks")
+    def why_hollow(self, measured: Any) -> str:
+        """That there are none means something only where dynamo traced a frame in the step."""
+        if measured["frames"]:
+            return ""
+        return "dynamo traced no frame of the case's functions in the step: the code of an earlier compile ran, and may have graph breaks"
 
 
 Graph = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphOfStage(Recorded, Conditional):
+class GraphOfStage(Conditional):
     """``graph: {stage: post_grad, ops: {aten.mm.default: 1}, checks: "CHECK: aten.mm"}``."""
 
     kind: ClassVar[str] = "graph"
@@ -313,31 +266,31 @@ class GraphOfStage(Recorded, Conditional):
             why = "no graph of the case's function was made at this stage: it was compiled before, served from a cache, or not compiled"
             return [Judgement.error(why, expected=what)]
         judged = [] if self.count is None else [judge_count(self.count, len(graphs), here, leaf="count", absent="")]
-        return [*judged, *self._judge_chosen(facts, here)] if self.ops or self.checks else judged
-
-    def _judge_chosen(self, facts: StepFacts, here: Surroundings) -> Iterator[Judgement]:
-        chosen = self._choose(facts.measured["graphs"])
+        if not self.ops and not self.checks:
+            return judged
+        chosen = self._choose(graphs)
         if isinstance(chosen, str):
-            yield Judgement.error(f"{len(facts.measured['graphs'])} graphs", expected=chosen)
-            return
+            return [*judged, Judgement.error(f"{len(graphs)} graphs", expected=chosen)]
         if problem := next((graph["problem"] for graph in chosen if graph["problem"]), ""):
-            yield Judgement.error(problem, expected=f"the {self.stage} graph of the step")
-            return
+            return [*judged, Judgement.error(problem, expected=what)]
+        operators = "\n".join(f"{name}: {count}" for graph in chosen for name, count in sorted(graph["ops"].items()))[:4000]
         for name, count in self.ops.items():
             leaf = f"ops {name}"
             if name in facts.measured["unknown"]:
-                judged = Judgement.error(f"torch has no operator {name}{_similar(name, chosen)}", expected=leaf, leaf=leaf)
-                yield replace(judged, detail=_operators(chosen))
+                similar = sorted({one for graph in chosen for one in graph["ops"] if name.rpartition(".")[2] in one.split(".")})
+                hint = f"the graph has {', '.join(similar)}" if similar else "the graph's operators are listed below"
+                judged.append(Judgement.error(f"torch has no operator {name}; {hint}", expected=leaf, leaf=leaf, detail=operators))
             elif why := _of_another_level(self.stage, name, chosen):
-                yield Judgement.error(why, expected=leaf, leaf=leaf)
+                judged.append(Judgement.error(why, expected=leaf, leaf=leaf))
             else:
-                judged = judge_count(count, _count_of_nodes(chosen, name), here, leaf=leaf, absent="")
-                yield replace(judged, detail=_operators(chosen))
+                judged.append(replace(judge_count(count, _count_of_nodes(chosen, name), here, leaf=leaf, absent=""), detail=operators))
         if self.checks is not None:
             if any(graph["cut"] for graph in chosen):
-                yield Judgement.error("the graph is too large: its text was cut off", expected="the text of the graph", leaf="checks")
+                why = "the graph is too large: its text was cut off"
+                judged.append(Judgement.error(why, expected="the text of the graph", leaf="checks"))
             else:
-                yield judge_checks(self.checks, _graph_text(chosen), here)
+                judged.append(judge_checks(self.checks, _graph_text(chosen), here))
+        return judged
 
     def _choose(self, graphs: Sequence[Graph]) -> Sequence[Graph] | str:
         """Return the chosen graphs, or what was expected instead of these."""
@@ -352,18 +305,31 @@ class GraphOfStage(Recorded, Conditional):
         """Another number of graphs; each operator more often and less often; the mutants of the directives."""
         graphs = facts.measured["graphs"]
         if self.count is not None:
-            yield from count_mutants(self.count, len(graphs), here, functools.partial(_with_graphs, facts), leaf="count")
+
+            def more_or_fewer(number: float) -> StepFacts:
+                return facts.with_measured(graphs=[*graphs, *[graphs[-1]] * int(number)][: int(number)])
+
+            yield from count_mutants(self.count, len(graphs), here, more_or_fewer, leaf="count")
         chosen = self._choose(graphs)
         if isinstance(chosen, str):
             return
         at = int(self.index) if isinstance(self.index, int) else 0
+        before, graph, after = graphs[:at], graphs[at], graphs[at + 1 :]
         for name, count in self.ops.items():
-            changed = functools.partial(_with_operator, facts, at, name, _count_of_nodes(chosen, name))
-            yield from count_mutants(count, _count_of_nodes(chosen, name), here, changed, leaf=f"ops {name}")
+            observed = _count_of_nodes(chosen, name)
+
+            def with_operator(number: float, name: str = name, observed: int = observed) -> StepFacts:
+                ops = {**graph["ops"], name: graph["ops"].get(name, 0) + int(number) - observed}
+                return facts.with_measured(graphs=[*before, {**graph, "ops": ops}, *after])
+
+            yield from count_mutants(count, observed, here, with_operator, leaf=f"ops {name}")
         if self.checks is not None:
-            # the directives are matched against one text: one graph takes the place of the chosen ones
-            rest = functools.partial(_with_graph_text, facts, chosen[0], graphs[:at], graphs[at + len(chosen) :])
-            yield from checks_mutants(self.checks, _graph_text(chosen), here, rest)
+
+            def with_text(text: str) -> StepFacts:
+                # the directives are matched against one text: one graph takes the place of the chosen ones
+                return facts.with_measured(graphs=[*before, {**graph, "text": text}, *graphs[at + len(chosen) :]])
+
+            yield from checks_mutants(self.checks, _graph_text(chosen), here, with_text)
 
 
 def _count_of_nodes(graphs: Sequence[Graph], name: str) -> int:
@@ -399,36 +365,6 @@ def _graph_text(graphs: Sequence[Graph]) -> str:
     return texts[0] if len(texts) == 1 else "\n".join(texts)  # join would remove the mark of a text without comments
 
 
-def _similar(name: str, graphs: Sequence[Graph]) -> str:
-    """Return which operators of the graphs have the last part of a name."""
-    found = sorted({one for graph in graphs for one in graph["ops"] if name.rpartition(".")[2] in one.split(".")})
-    return f"; the graph has {', '.join(found)}" if found else "; the graph's operators are listed below"
-
-
-def _operators(graphs: Sequence[Graph]) -> str:
-    return "\n".join(f"{name}: {count}" for graph in graphs for name, count in sorted(graph["ops"].items()))[:4000]
-
-
-def _with_graph_text(facts: StepFacts, graph: Graph, before: Sequence[Graph], after: Sequence[Graph], text: str) -> StepFacts:
-    return _with_graph(facts, [*before, {**graph, "text": text}, *after])
-
-
-def _with_graph(facts: StepFacts, graphs: Sequence[Graph]) -> StepFacts:
-    return facts.with_measured(graphs=list(graphs))
-
-
-def _with_graphs(facts: StepFacts, number: float) -> StepFacts:
-    graphs = facts.measured["graphs"]
-    return _with_graph(facts, [*graphs, *[graphs[-1]] * int(number)][: int(number)])
-
-
-def _with_operator(facts: StepFacts, at: int, name: str, before: int, number: float) -> StepFacts:
-    graphs = list(facts.measured["graphs"])
-    ops = graphs[at]["ops"]
-    graphs[at] = {**graphs[at], "ops": {**ops, name: ops.get(name, 0) + int(number) - before}}
-    return _with_graph(facts, graphs)
-
-
 def measure_graph(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
     """Measure in the worker: the graphs of the stage, and the operators that torch does not have."""
     found, stage = value(f"{COMPILATION}graph"), arguments["stage"]
@@ -443,11 +379,11 @@ COUNTS = ("launched", *KINDS, "compiled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kernels(Recorded, Conditional):
+class Kernels(Conditional, Counts):
     """``kernels: {launched: 1, compiled: 1}``, or by kind: ``kernels: {fused: 1, extern: 0}``."""
 
     kind: ClassVar[str] = "kernels"
-    mutations: ClassVar[tuple[str, ...]] = COUNT_MUTATIONS
+    is_recorded: ClassVar[bool] = True
     launched: Any = None
     fused: Any = None
     extern: Any = None
@@ -455,60 +391,42 @@ class Kernels(Recorded, Conditional):
     compiled: Any = None
 
     @classmethod
-    def parse(cls, body: Any) -> "Kernels":
-        """Read the counts; raise ``BadExpectation``."""
+    def check(cls, body: Any) -> None:
+        """Check the counts."""
         check_counts(body, *COUNTS)
-        return cls(**body)
 
     @property
-    def _counts(self) -> Mapping[str, Any]:
+    def by_leaf(self) -> Mapping[str, Any]:
+        """The counts that are expected."""
         return {key: getattr(self, key) for key in COUNTS if getattr(self, key) is not None}
 
     def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge each count on its own. What could not be counted is an ERROR."""
-        judged = []
-        for key, count in self._counts.items():
-            why = _why_not(key, facts)
-            found = judge_count(count, None if why else _count_of_kernels(key, facts), here, leaf=key, absent=why)
-            if found.status is Status.HELD and key == "compiled" and not facts.measured["compiled"] and not facts.measured["ran"]:
-                found = Judgement.error(_NOTHING_RAN, expected=found.expected, leaf=key)
-            judged.append(found if why or key == "compiled" else replace(found, detail="\n".join(facts.measured["names"][:50])))
-        return judged
+        measured, nothing_ran = facts.measured, "the step ran no compiled graph of the case's function"
+        judgements = []
+        for key, count in self.by_leaf.items():
+            why = "; ".join(measured["uncompiled" if key == "compiled" else "uncounted"])
+            if not measured["recorded"]:
+                why = "the backend of the case compiles nothing"
+            elif not why and not measured["ran"] and key != "compiled":
+                why = nothing_ran
+            judged = judge_count(count, None if why else self.number(facts, key), here, leaf=key, absent=why)
+            if judged.status is Status.HELD and key == "compiled" and not measured["compiled"] and not measured["ran"]:
+                judged = Judgement.error(nothing_ran, expected=judged.expected, leaf=key)
+            judgements.append(judged if why or key == "compiled" else replace(judged, detail="\n".join(measured["names"][:50])))
+        return judgements
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
-        """Each count on its own, with another number."""
-        for key, count in self._counts.items():
-            yield from count_mutants(count, _count_of_kernels(key, facts), here, functools.partial(_with_kernels, facts, key), leaf=key)
+    def number(self, facts: StepFacts, leaf: str) -> float | None:
+        """Return how many kernels were called of a kind, or compiled."""
+        if leaf == "compiled":
+            return int(facts.measured["compiled"])
+        return sum(int(facts.measured["launched"][kind]) for kind in (KINDS if leaf == "launched" else (leaf,)))
 
-
-_NOTHING_RAN = "the step ran no compiled graph of the case's function"
-
-
-def _why_not(key: str, facts: StepFacts) -> str:
-    found = facts.measured
-    if not found["recorded"]:
-        return "the backend of the case compiles nothing"
-    reasons = found["uncompiled"] if key == "compiled" else found["uncounted"]
-    if not reasons and not found["ran"] and key != "compiled":
-        return _NOTHING_RAN
-    return "; ".join(reasons)
-
-
-def _count_of_kernels(key: str, facts: StepFacts) -> int:
-    if key == "compiled":
-        return int(facts.measured["compiled"])
-    return sum(int(facts.measured["launched"][kind]) for kind in (KINDS if key == "launched" else (key,)))
-
-
-def _with_kernels(facts: StepFacts, key: str, number: float) -> StepFacts:
-    if key == "compiled":
-        return facts.with_measured(compiled=int(number))
-    launched = facts.measured["launched"]
-    # a change of the sum is a change of the fused kernels, whatever their number is
-    changed = {"fused": launched["fused"] + int(number) - sum(launched.values())} if key == "launched" else {key: int(number)}
-    return facts.with_measured(launched={**launched, **changed})
-
-
-def measure_kernels(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
-    """Measure in the worker: kernel calls by kind, compiled kernels, and why something could not be counted."""
-    return value(f"{COMPILATION}kernels")
+    def with_number(self, facts: StepFacts, leaf: str, number: float) -> StepFacts:
+        """Return the facts with more kernels or fewer."""
+        if leaf == "compiled":
+            return facts.with_measured(compiled=int(number))
+        launched = facts.measured["launched"]
+        # a change of the sum is a change of the fused kernels, whatever their number is
+        changed = {"fused": launched["fused"] + int(number) - sum(launched.values())} if leaf == "launched" else {leaf: int(number)}
+        return facts.with_measured(launched={**launched, **changed})

@@ -1,6 +1,5 @@
 """Counts of what torch did in a step: ``counter``, ``metric``, ``generated_files``, ``runs``, ``remote_cache``, ``calls`` of spies."""
 
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -14,7 +13,7 @@ from runner.vocabulary.expectations.base import (
     COUNT_MUTATIONS,
     BadExpectation,
     Conditional,
-    Kind,
+    Counts,
     allows_zero,
     check_count,
     count_mutants,
@@ -26,59 +25,47 @@ from runner.vocabulary.expectations.values import same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counter(Kind):
-    """``counter: {inductor.fxgraph_cache_hit: 1, inductor.fxgraph_cache_miss: {min: 1}}``."""
+class Counter(Counts):
+    """``counter: {inductor.fxgraph_cache_hit: 1, inductor.fxgraph_cache_miss: {min: 1}}``, by ``namespace.name``."""
 
     kind: ClassVar[str] = "counter"
-    mutations: ClassVar[tuple[str, ...]] = COUNT_MUTATIONS
     counts: Mapping[str, Any]
 
     @classmethod
     def parse(cls, body: Any) -> "Counter":
-        """Read the counts by ``namespace.name``; raise ``BadExpectation``."""
+        """Read the counts; raise ``BadExpectation``."""
         for name, count in body.items():
-            _check(name, count)
+            if "." not in name:
+                raise BadExpectation(f"the counter '{name}' has no namespace", f"did you mean 'inductor.{name}'?", path=(name,))
+            check_count(count, name)
+            if is_unlisted(count) and allows_zero(count):
+                hint = "a misspelt name is always 0: expect at least 1"
+                raise BadExpectation(f"the unlisted counter '{name}' may not be expected to be 0", hint, path=(name,))
         return cls(counts=dict(body))
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge each counter on its own. A counter that torch has not touched is 0, as in torch."""
-        return [
-            judge_count(count, _counter(facts, name), here, leaf=name, absent="no counters were read")
-            for name, count in self.counts.items()
-        ]
+    @property
+    def by_leaf(self) -> Mapping[str, Any]:
+        """Each counter."""
+        return self.counts
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
-        """Each counter on its own, with another count."""
-        for name, count in self.counts.items():
-            yield from count_mutants(count, _counter(facts, name), here, functools.partial(_with_counter, facts, name), leaf=name)
+    def number(self, facts: StepFacts, leaf: str) -> float | None:
+        """Return the number of a counter. One that torch has not touched is 0, as in torch."""
+        namespace, _, counter = leaf.partition(".")
+        return facts.counters.get(namespace, {}).get(counter, 0)
 
-
-def _check(name: str, count: Any) -> None:
-    if "." not in name:
-        raise BadExpectation(f"the counter '{name}' has no namespace", f"did you mean 'inductor.{name}'?", path=(name,))
-    check_count(count, name)
-    if is_unlisted(count) and allows_zero(count):
-        hint = "a misspelt name is always 0: expect at least 1"
-        raise BadExpectation(f"the unlisted counter '{name}' may not be expected to be 0", hint, path=(name,))
-
-
-def _counter(facts: StepFacts, name: str) -> int | None:
-    namespace, _, counter = name.partition(".")
-    return facts.counters.get(namespace, {}).get(counter, 0)
-
-
-def _with_counter(facts: StepFacts, name: str, number: float) -> StepFacts:
-    namespace, _, counter = name.partition(".")
-    counters = {**facts.counters, namespace: {**facts.counters.get(namespace, {}), counter: int(number)}}
-    return replace(facts, counters=counters)
+    def with_number(self, facts: StepFacts, leaf: str, number: float) -> StepFacts:
+        """Return the facts with another number for a counter."""
+        namespace, _, counter = leaf.partition(".")
+        counters = {**facts.counters, namespace: {**facts.counters.get(namespace, {}), counter: int(number)}}
+        return replace(facts, counters=counters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Metric(Kind):
-    """``metric: {generated_kernel_count: 1}``."""
+class Metric(Counts):
+    """``metric: {generated_kernel_count: 1}``. A metric that torch lacks is an error, because it would always be 0."""
 
     kind: ClassVar[str] = "metric"
-    mutations: ClassVar[tuple[str, ...]] = COUNT_MUTATIONS
+    absent: ClassVar[str] = "this torch has no such metric"
     counts: Mapping[str, Any]
 
     @classmethod
@@ -88,27 +75,25 @@ class Metric(Kind):
             check_count(count, name)
         return cls(counts=dict(body))
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge each metric on its own. A metric that torch lacks is an error, because it would always be 0."""
-        absent = "this torch has no such metric"
-        return [judge_count(count, facts.metrics.get(name), here, leaf=name, absent=absent) for name, count in self.counts.items()]
+    @property
+    def by_leaf(self) -> Mapping[str, Any]:
+        """Each metric."""
+        return self.counts
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
-        """Each metric on its own, with another count."""
-        for name, count in self.counts.items():
-            yield from count_mutants(count, facts.metrics.get(name), here, functools.partial(_with_metric, facts, name), leaf=name)
+    def number(self, facts: StepFacts, leaf: str) -> float | None:
+        """Return the number of a metric."""
+        return facts.metrics.get(leaf)
 
-
-def _with_metric(facts: StepFacts, name: str, number: float) -> StepFacts:
-    return replace(facts, metrics={**facts.metrics, name: number})
+    def with_number(self, facts: StepFacts, leaf: str, number: float) -> StepFacts:
+        """Return the facts with another number for a metric."""
+        return replace(facts, metrics={**facts.metrics, leaf: number})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GeneratedFiles(Kind):
-    """``generated_files: 1``."""
+class GeneratedFiles(Counts):
+    """``generated_files: 1``: the number of pieces of code."""
 
     kind: ClassVar[str] = "generated_files"
-    mutations: ClassVar[tuple[str, ...]] = COUNT_MUTATIONS
     count: Any
 
     @classmethod
@@ -117,18 +102,19 @@ class GeneratedFiles(Kind):
         check_count(body)
         return cls(count=body)
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge the number of pieces."""
-        return [judge_count(self.count, len(facts.code), here, leaf="", absent="")]
+    @property
+    def by_leaf(self) -> Mapping[str, Any]:
+        """The count alone."""
+        return {"": self.count}
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
-        """More pieces and fewer."""
-        yield from count_mutants(self.count, len(facts.code), here, functools.partial(_with_files, facts))
+    def number(self, facts: StepFacts, leaf: str) -> float | None:
+        """Return how many pieces there are."""
+        return len(facts.code)
 
-
-def _with_files(facts: StepFacts, number: float) -> StepFacts:
-    size = int(number)
-    return replace(facts, code=(*facts.code[:size], *[""] * (size - len(facts.code))))
+    def with_number(self, facts: StepFacts, leaf: str, number: float) -> StepFacts:
+        """Return the facts with more pieces or fewer."""
+        size = int(number)
+        return replace(facts, code=(*facts.code[:size], *[""] * (size - len(facts.code))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,11 +123,6 @@ class Runs(Conditional):
 
     kind: ClassVar[str] = "runs"
     mutations: ClassVar[tuple[str, ...]] = ("an exception",)
-
-    @classmethod
-    def parse(cls, body: Any) -> "Runs":
-        """Read the condition."""
-        return cls(when=body.get("when"))
 
     def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge that there is no exception."""
@@ -159,11 +140,11 @@ CACHES = ("RemoteFxGraphCache", "RemoteAOTAutogradCache", "RemoteAutotuneCache",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteCache(Kind):
-    """``remote_cache: {RemoteFxGraphCache: {hit: 3, miss: 1, put: 1}}``."""
+class RemoteCache(Counts):
+    """``remote_cache: {RemoteFxGraphCache: {hit: 3, miss: 1, put: 1}}``. A cache without requests from torch has the counts 0."""
 
     kind: ClassVar[str] = "remote_cache"
-    mutations: ClassVar[tuple[str, ...]] = COUNT_MUTATIONS
+    absent: ClassVar[str] = "no statistics of remote caches were read"
     caches: Mapping[str, Mapping[str, Any]]
 
     @classmethod
@@ -179,32 +160,21 @@ class RemoteCache(Kind):
             raise BadExpectation("every count may be 0: it passes without any request to a cache", "expect a hit, a miss or a put")
         return cls(caches={cache: dict(counts) for cache, counts in body.items()})
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge each count on its own. A cache without requests from torch has the counts 0."""
-        return [
-            judge_count(count, _remote(facts, cache, word), here, leaf=f"{cache} {word}", absent=_ABSENT)
-            for cache, counts in self.caches.items()
-            for word, count in counts.items()
-        ]
+    @property
+    def by_leaf(self) -> Mapping[str, Any]:
+        """Each count of each cache, by the names of both."""
+        return {f"{cache} {word}": count for cache, counts in self.caches.items() for word, count in counts.items()}
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
-        """Each count on its own, with another number."""
-        for cache, counts in self.caches.items():
-            for word, count in counts.items():
-                changed = functools.partial(_with_remote, facts, cache, word)
-                yield from count_mutants(count, _remote(facts, cache, word), here, changed, leaf=f"{cache} {word}")
+    def number(self, facts: StepFacts, leaf: str) -> float | None:
+        """Return a count of a cache."""
+        cache, word = leaf.split()
+        return None if facts.remote is None else facts.remote.get(cache, {}).get(word, 0)
 
-
-_ABSENT = "no statistics of remote caches were read"
-
-
-def _remote(facts: StepFacts, cache: str, word: str) -> int | None:
-    return None if facts.remote is None else facts.remote.get(cache, {}).get(word, 0)
-
-
-def _with_remote(facts: StepFacts, cache: str, word: str, number: float) -> StepFacts:
-    remote = facts.remote or {}
-    return replace(facts, remote={**remote, cache: {**remote.get(cache, {}), word: int(number)}})
+    def with_number(self, facts: StepFacts, leaf: str, number: float) -> StepFacts:
+        """Return the facts with another number for a count of a cache."""
+        cache, word = leaf.split()
+        remote = facts.remote or {}
+        return replace(facts, remote={**remote, cache: {**remote.get(cache, {}), word: int(number)}})
 
 
 _AT_LEAST_ONE = {"min": 1}
@@ -221,53 +191,46 @@ class Calls(Conditional):
     count: Any = None
 
     @classmethod
-    def parse(cls, body: Any) -> "Calls":
-        """Read the count; raise ``BadExpectation``."""
+    def check(cls, body: Any) -> None:
+        """Check the count."""
         if "count" in body:
             check_count(body["count"], "count")
-        return cls(**body)
 
     def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the number of entries that match ``where``."""
         required = _AT_LEAST_ONE if self.count is None else self.count
         what = f"calls of {self.of}" + (f" where {text_of(dict(self.where))}" if self.where else "")
-        found = facts.calls.get(self.of)
-        if found is None:
+        calls = facts.calls.get(self.of)
+        if calls is None:
             return [Judgement.error("the case has no such spy", expected=what)]
-        entries = [decode(entry) for entry in found.entries]
-        if self.where and len(entries) < found.count:
-            return [Judgement.error(f"only {len(entries)} of {found.count} entries were recorded", expected=what)]
-        number = sum(_matches(entry, self.where) for entry in entries) if self.where else found.count
+        entries = [decode(entry) for entry in calls.entries]
+        if self.where and len(entries) < calls.count:
+            return [Judgement.error(f"only {len(entries)} of {calls.count} entries were recorded", expected=what)]
+        number = sum(_matches(entry, self.where) for entry in entries) if self.where else calls.count
         judged = judge_count(required, number, here, leaf="", absent="")
         shown = "\n".join(text_of(entry) for entry in entries[:20])
         return [replace(judged, expected=f"{what}: {judged.expected}", detail=shown)]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """More matching entries and fewer; and none, if some are required."""
-        found = facts.calls.get(self.of)
-        if found is None or not holds(self.when, here):
+        calls = facts.calls.get(self.of)
+        if calls is None or not holds(self.when, here):
             return
         required = _AT_LEAST_ONE if self.count is None else self.count
-        fitting = [entry for entry in found.entries if _matches(decode(entry), self.where or {})]
-        others = [entry for entry in found.entries if entry not in fitting] if self.where else []
-        number = len(fitting) if self.where else found.count
+        where = self.where or {}
+        fitting = [entry for entry in calls.entries if _matches(decode(entry), where)]
+        others = [entry for entry in calls.entries if entry not in fitting] if self.where else []
+        # an entry that matches, where none was recorded
+        sample = {key: encode(value["contains"] if isinstance(value, Mapping) else value) for key, value in where.items()}
 
-        def changed(count: float) -> StepFacts:
-            entries = ((fitting or [_matching_entry(self.where or {})]) * int(count))[: int(count)]
-            return _with_calls(facts, self.of, [*others, *entries])
+        def with_entries(entries: Sequence[Mapping[str, Json]]) -> StepFacts:
+            seen = SpyCalls(count=len(others) + len(entries), entries=(*others, *entries))
+            return replace(facts, calls={**facts.calls, self.of: seen})
 
-        yield from count_mutants(required, number, here, changed)
+        number = len(fitting) if self.where else calls.count
+        yield from count_mutants(required, number, here, lambda count: with_entries(((fitting or [sample]) * int(count))[: int(count)]))
         if self.where and fitting:
-            yield Mutant(name="entries that do not fit", facts=_with_calls(facts, self.of, [*others, *[{}] * len(fitting)]))
-
-
-def _with_calls(facts: StepFacts, spy: str, entries: Sequence[Mapping[str, Json]]) -> StepFacts:
-    return replace(facts, calls={**facts.calls, spy: SpyCalls(count=len(entries), entries=tuple(entries))})
-
-
-def _matching_entry(where: Mapping[str, Any]) -> dict[str, Json]:
-    """Return an entry that matches ``where``."""
-    return {key: encode(value["contains"] if isinstance(value, Mapping) else value) for key, value in where.items()}
+            yield Mutant(name="entries that do not fit", facts=with_entries([{}] * len(fitting)))
 
 
 def _matches(entry: Mapping[str, Any], where: Mapping[str, Any]) -> bool:

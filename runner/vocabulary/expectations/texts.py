@@ -17,7 +17,6 @@ from runner.vocabulary.expectations.base import (
     BadExpectation,
     Conditional,
     OfValue,
-    Recorded,
     check_count,
     count_mutants,
     parse_count,
@@ -74,35 +73,6 @@ def check_times(body: Any) -> None:
             raise BadExpectation("{min: 1} is true for every text that contains it", "remove count", path=("count",))
 
 
-def judge_times(judged: Judgement, text: str, contains: tuple[str, ...], count: Any, here: Surroundings) -> Judgement:
-    """Judge how often each part is in a text of which everything else held. Occurrences do not overlap."""
-    applies, value = choose(count, here)
-    if count is None or not applies or judged.status is not Status.HELD:
-        return judged
-    required = parse_count(value)
-    expected = f"{judged.expected}, as often as {required}"
-    for part in contains:
-        number = text.count(part)
-        too_many = required.most is not None and number > required.most
-        if _may_be_cut(text) and not too_many:
-            return Judgement.error("the text is longer than what is kept of it, so its beginning is not known", expected=expected)
-        if not required.holds(number):
-            return Judgement.failed(expected=expected, observed=f"{part!r} {number} times", detail=text[-4000:])
-    return replace(judged, expected=expected)
-
-
-def times_mutants(
-    text: str, contains: tuple[str, ...], count: Any, here: Surroundings, changed: Callable[[str], StepFacts]
-) -> Iterator[Mutant]:
-    """Yield the text with each part more often and less often. ``changed`` makes facts with a text."""
-    for part in contains if count is not None else ():
-
-        def so_often(number: float, part: str = part) -> StepFacts:
-            return changed("\n".join([text.replace(part, ""), *[part] * int(number)]))
-
-        yield from count_mutants(count, text.count(part), here, so_often, where=repr(part))
-
-
 def judge_text(text: str, contains: tuple[str, ...], pattern: str | None, *, what: str, lacks: tuple[str, ...] = ()) -> Judgement:
     """Judge a text. The judgement shows the first part that is missing, or that is there although it must not be."""
     for part in lacks:
@@ -139,10 +109,39 @@ def text_mutants(text: str, contains: tuple[str, ...], pattern: str | None, chan
     yield Mutant.not_applicable("its match removed", "more than 100 matches", where=f"/{pattern}/")
 
 
-def lacked_mutants(text: str, lacks: tuple[str, ...], changed: Callable[[str], StepFacts]) -> Iterator[Mutant]:
-    """Yield the text with each part that it must lack."""
-    for part in lacks:
-        yield Mutant(name=LACKED, facts=changed(text + part), where=repr(part))
+def _judge_measured(check: "Text | Log", facts: StepFacts, here: Surroundings, what: str) -> Judgement:
+    """Judge the text that was measured; where all else holds, how often each part is in it. Occurrences do not overlap."""
+    text, parts = facts.measured["text"], parts_of(check.contains)
+    judged = judge_text(text, parts, check.matches, what=what, lacks=parts_of(check.lacks))
+    applies, value = choose(check.count, here)
+    if check.count is None or not applies or judged.status is not Status.HELD:
+        return judged
+    required = parse_count(value)
+    expected = f"{judged.expected}, as often as {required}"
+    for part in parts:
+        number = text.count(part)
+        too_many = required.most is not None and number > required.most
+        if _may_be_cut(text) and not too_many:
+            return Judgement.error("the text is longer than what is kept of it, so its beginning is not known", expected=expected)
+        if not required.holds(number):
+            return Judgement.failed(expected=expected, observed=f"{part!r} {number} times", detail=text[-4000:])
+    return replace(judged, expected=expected)
+
+
+def _mutants_of_measured(check: "Text | Log", facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    """The text without the expected parts and matches, with parts as often as they must not be, and with what it must lack."""
+    if not holds(check.when, here):
+        return
+    text, parts = facts.measured["text"], parts_of(check.contains)
+    yield from text_mutants(text, parts, check.matches, lambda other: facts.with_measured(text=other))
+    for part in parts if check.count is not None else ():
+
+        def so_often(number: float, part: str = part) -> StepFacts:
+            return facts.with_measured(text="\n".join([text.replace(part, ""), *[part] * int(number)]))
+
+        yield from count_mutants(check.count, text.count(part), here, so_often, where=repr(part))
+    for part in parts_of(check.lacks):
+        yield Mutant(name=LACKED, facts=facts.with_measured(text=text + part), where=repr(part))
 
 
 def _may_be_cut(text: str) -> bool:
@@ -255,28 +254,21 @@ class Text(OfValue):
     lacks: str | list[str] | None = None
 
     @classmethod
-    def parse(cls, body: Any) -> "Text":
-        """Read parts and pattern."""
+    def check(cls, body: Any) -> None:
+        """Check parts and pattern."""
         check_text(body)
         check_lacked(body)
         check_times(body)
-        return cls(**body)
 
     def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the text; a value of another type is a failure."""
         if facts.measured["text"] is None:
             return [Judgement.failed(expected=f"{self.of} is a text", observed=facts.measured["type"])]
-        text, parts = facts.measured["text"], parts_of(self.contains)
-        judged = judge_text(text, parts, self.matches, what=self.of, lacks=parts_of(self.lacks))
-        return [judge_times(judged, text, parts, self.count, here)]
+        return [_judge_measured(self, facts, here, self.of)]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """The text without the expected parts and matches, with parts as often as they must not be, and with what it must lack."""
-        if holds(self.when, here):
-            found, parts = facts.measured["text"], parts_of(self.contains)
-            yield from text_mutants(found, parts, self.matches, lambda text: facts.with_measured(text=text))
-            yield from times_mutants(found, parts, self.count, here, lambda text: facts.with_measured(text=text))
-            yield from lacked_mutants(found, parts_of(self.lacks), lambda text: facts.with_measured(text=text))
+        yield from _mutants_of_measured(self, facts, here)
 
 
 def measure_text(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
@@ -290,10 +282,11 @@ STDERR = "<stderr>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Log(Recorded, Conditional):
+class Log(Conditional):
     """``log: {contains: planted crash}``."""
 
     kind: ClassVar[str] = "log"
+    is_recorded: ClassVar[bool] = True
     mutations: ClassVar[tuple[str, ...]] = (*TEXT_MUTATIONS, *COUNT_MUTATIONS, LACKED)
     contains: str | list[str] | None = None
     count: Any = None
@@ -301,27 +294,20 @@ class Log(Recorded, Conditional):
     lacks: str | list[str] | None = None
 
     @classmethod
-    def parse(cls, body: Any) -> "Log":
-        """Read parts and pattern."""
+    def check(cls, body: Any) -> None:
+        """Check parts and pattern, which must be in no text by chance."""
         check_text(body)
         check_specific(body)
         check_lacked(body)
         check_times(body)
-        return cls(**body)
 
     def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the text."""
-        text, parts = facts.measured["text"], parts_of(self.contains)
-        judged = judge_text(text, parts, self.matches, what="standard error", lacks=parts_of(self.lacks))
-        return [judge_times(judged, text, parts, self.count, here)]
+        return [_judge_measured(self, facts, here, "standard error")]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """The text without the expected parts and matches, with parts as often as they must not be, and with what it must lack."""
-        if holds(self.when, here):
-            found, parts = facts.measured["text"], parts_of(self.contains)
-            yield from text_mutants(found, parts, self.matches, lambda text: facts.with_measured(text=text))
-            yield from times_mutants(found, parts, self.count, here, lambda text: facts.with_measured(text=text))
-            yield from lacked_mutants(found, parts_of(self.lacks), lambda text: facts.with_measured(text=text))
+        yield from _mutants_of_measured(self, facts, here)
 
 
 def measure_log(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
@@ -341,13 +327,12 @@ class Exit(Conditional):
     stdout: str | list[str] | None = None
 
     @classmethod
-    def parse(cls, body: Any) -> "Exit":
-        """Read code and text. A non-zero code needs a text, because a child that fails to start has a non-zero code too."""
+    def check(cls, body: Any) -> None:
+        """Check the texts. A non-zero code needs one, because a child that fails to start has a non-zero code too."""
         if body.get("code") != 0 and not body.keys() & {"stderr", "stdout"}:
             hint = "add stderr: a text that only this failure prints; a child that fails to start has a non-zero code too"
             raise BadExpectation("a non-zero exit code without 'stderr'", hint)
         check_specific(body, "stderr")
-        return cls(**body)
 
     def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the code, then the texts."""
@@ -361,13 +346,11 @@ class Exit(Conditional):
         if self.stderr is not None:
             judged.append(judge_text(facts.exit.stderr, parts_of(self.stderr), None, what=f"{expected} and standard error"))
         if self.stdout is not None:
-            judged.append(replace(self._judge_stdout(facts.exit.stdout, expected), leaf="stdout"))
+            printed = Judgement.error("the child shares the standard output of the case", expected="the standard output of a program")
+            if facts.exit.stdout is not None:
+                printed = judge_text(facts.exit.stdout, parts_of(self.stdout), None, what=f"{expected} and standard output")
+            judged.append(replace(printed, leaf="stdout"))
         return judged or [Judgement.passed(expected=expected, observed=f"exit code {code}")]
-
-    def _judge_stdout(self, text: str | None, expected: str) -> Judgement:
-        if text is None:
-            return Judgement.error("the child shares the standard output of the case", expected="the standard output of a program")
-        return judge_text(text, parts_of(self.stdout), None, what=f"{expected} and standard output")
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """Another code, and standard error without its text."""
