@@ -1,6 +1,7 @@
 """The step ``aot``: what is exported and run, what its result is, and what shows that inductor compiled it. Nothing is built here."""
 
 import contextlib
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -141,7 +142,7 @@ def test_a_graph_counts_when_it_was_built(torch):
 
     witness = Witness()
     watch(Phases(lambda phase: None), witness)
-    built = _recording_ahead(lambda cls, graph, wrapper, kernels, extern, *, device_type: [device_type])
+    built = functools.partial(_recording_ahead, lambda cls, graph, wrapper, kernels, extern, *, device_type: [device_type])
     assert built(None, GRAPH, "int main()", "", None, device_type="cuda") == ["cuda"]
     assert built(None, GRAPH, "int again()", "kernel", None, device_type="cuda") == ["cuda"]
     assert witness.seen.graphs == [["cpu", "cuda"], ["cpu", "cuda"]]
@@ -158,7 +159,7 @@ def test_a_graph_that_could_not_be_built_leaves_its_code_and_is_no_graph(torch):
     witness = Witness()
     watch(Phases(lambda phase: None), witness)
     with pytest.raises(RuntimeError, match="no compiler"):
-        _recording_ahead(refuse)(None, GRAPH, "wrapper", "kernel", None)
+        _recording_ahead(refuse, None, GRAPH, "wrapper", "kernel", None)
     assert (witness.seen.graphs, witness.seen.code) == ([], ["wrapper", "kernel"])
 
 
@@ -169,7 +170,7 @@ def test_a_run_counts_for_the_device_that_the_package_was_built_for(torch):
     witness = Witness()
     watch(Phases(lambda phase: None), witness)
     package = SimpleNamespace(get_metadata=lambda: {"AOTI_DEVICE_KEY": "cuda"})
-    run = _counting_ahead(lambda package, *arguments: sum(arguments))
+    run = functools.partial(_counting_ahead, lambda package, *arguments: sum(arguments))
     assert [run(package, 1, 2), run(package, 3)] == [3, 3]
     assert witness.seen.executed_others == {"cuda": 2}
 

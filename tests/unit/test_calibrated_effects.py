@@ -55,7 +55,7 @@ def judge(tmp_path: Path) -> Judge:
             session.begin_step(step)
             session.do(step)
             found.append(session.effects.facts)
-        session.calibrations.add_all()
+        session.additional.run_references()
         sent = [loads(dumps(encode(facts))) for facts in found]
         read = read_observation(observation(*(seen(effects=facts) for facts in sent)))
         assert isinstance(read, Observation), read

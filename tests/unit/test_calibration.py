@@ -36,11 +36,11 @@ class Case:
             self.session.output = change(self.session.output)
             for wanted in step["measure"]:
                 facts = close_measure.measure(wanted["arguments"], self.session.names.values())
-                self.session.calibrations.defer(facts, wanted["arguments"], self.session.names.value)
-                self.session.other_answers.defer(facts, wanted["arguments"], self.session.names.value)
+                self.session.additional.calibrate(facts, wanted["arguments"], self.session.names.value)
+                self.session.additional.compare_other_inputs(facts, wanted["arguments"], self.session.names.value)
                 self.facts.append(facts)
-        self.session.calibrations.add_all()
-        self.session.other_answers.add_all()
+        self.session.additional.run_references()
+        self.session.additional.run_calls()
         return self.facts
 
 

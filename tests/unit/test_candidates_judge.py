@@ -37,7 +37,7 @@ def one_thread() -> Iterator[None]:
 
 def judged(folder: Path, monkeypatch: pytest.MonkeyPatch, second: Any, body: str = "{}") -> Judgement:
     """Judge two candidates, of which the second has another answer than eager."""
-    from runner.worker.case import repeats
+    from runner.worker.case import additional
 
     @contextlib.contextmanager
     def only(number: int) -> Iterator[list[list[str]]]:
@@ -45,22 +45,22 @@ def judged(folder: Path, monkeypatch: pytest.MonkeyPatch, second: Any, body: str
         yield [["mm", "cpp"][number:] + ["mm"][:number]]
 
     tried: list[int] = []
-    run = repeats.RepeatableCall.run
+    run = additional.RepeatableCall.run
 
     def answer(self: Any, arguments: Any = None) -> Any:
         found = run(self, arguments)
         return second(found) if tried[-1] == 1 else found
 
     torch._dynamo.reset()
-    monkeypatch.setattr(repeats.repeating, "only", only)
-    monkeypatch.setattr(repeats.RepeatableCall, "run", answer)
+    monkeypatch.setattr(additional.repeating, "only", only)
+    monkeypatch.setattr(additional.RepeatableCall, "run", answer)
     session, plan = prepared(folder, SPEC.replace("BODY", body))
     (step,) = plan["steps"]
     session.begin_step(step)
     session.do(step)
-    facts = session.repeats.defer(step["measure"][0], step, 0, session.names.values())
-    session.calibrations.add_all()
-    session.repeats.run_all()
+    facts = session.additional.repeat(step["measure"][0], step, 0, session.names.values())
+    session.additional.run_references()
+    session.additional.run_calls()
     sent = decode(loads(dumps(encode(facts))))
     (found,) = EXPECTATIONS["candidates"].parse(decode(loads(body))).judge(StepFacts(measured=sent), HERE)
     return found

@@ -59,8 +59,8 @@ def measured(torch: Any, tmp_path: Path, uncompiled: list[str]) -> Callable[...,
         (wanted,) = step["measure"]
         with torch.no_grad():
             facts = MEASURES[wanted["kind"]](wanted["arguments"], session.names.values())
-        session.calibrations.defer_samples(facts, wanted["arguments"], session.names.value("output"))
-        session.calibrations.add_all()
+        session.additional.calibrate_samples(facts, wanted["arguments"], session.names.value("output"))
+        session.additional.run_references()
         sent = loads(dumps(encode(facts)))
         assert isinstance(read_observation(observation(seen(measured={"0": sent}))), Observation)
         return one, decode(sent)["samples"]

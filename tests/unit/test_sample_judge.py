@@ -54,8 +54,8 @@ def judge(tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch) -> 
         wanted = check.measurement()
         assert wanted is not None
         facts: Any = expectation.measure(wanted, lambda name: done)
-        session.calibrations.defer_samples(facts, wanted, done)
-        session.calibrations.add_all()
+        session.additional.calibrate_samples(facts, wanted, done)
+        session.additional.run_references()
         sent = loads(dumps(encode(facts)))
         assert isinstance(read_observation(observation(seen(measured={"0": sent}))), Observation)
         (judgement,) = check.judge(StepFacts(measured=decode(sent)), HERE)

@@ -71,11 +71,10 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
             facts["steps"].append(known)
             seal.check()
             if not goes_on:
-                session.calibrations.add_all()
+                session.additional.run_references()
                 return
-        session.calibrations.add_all()
-        session.other_answers.add_all()
-        session.repeats.run_all()
+        session.additional.run_references()
+        session.additional.run_calls()
         seal.check()
     finally:
         session.close()
@@ -184,14 +183,14 @@ def _measure(session: Any, step: Mapping[str, Any], raised: Any, executed: Mappi
         try:
             with torch.no_grad(), compiling.reference_stance():
                 if wanted["kind"] in REPEATS:
-                    measured[key] = session.repeats.defer(wanted, step, sum(executed.values()), session.names.values())
+                    measured[key] = session.additional.repeat(wanted, step, sum(executed.values()), session.names.values())
                     continue
                 measured[key] = MEASURES[wanted["kind"]](wanted["arguments"], session.names.values())
             if wanted["kind"] == "close":
-                session.calibrations.defer(measured[key], wanted["arguments"], session.names.value)
-                session.other_answers.defer(measured[key], wanted["arguments"], session.names.value)
+                session.additional.calibrate(measured[key], wanted["arguments"], session.names.value)
+                session.additional.compare_other_inputs(measured[key], wanted["arguments"], session.names.value)
             if wanted["kind"] == samples.KIND:
-                session.calibrations.defer_samples(measured[key], wanted["arguments"], session.names.value("output"))
+                session.additional.calibrate_samples(measured[key], wanted["arguments"], session.names.value("output"))
         except Exception as error:  # comparing values of a spec may raise anything
             unmeasured[key] = f"{type(error).__name__}: {error}"
     return measured, unmeasured

@@ -53,24 +53,24 @@ class Compilation:
     uncompiled: list[str] = field(default_factory=list)
     """Why kernels that were compiled could not be counted."""
 
-    def kernels(self) -> dict[str, Any]:
-        """Return the facts of kernels."""
-        return {
-            "launched": {kind: sum(found == kind for found, _ in self.calls) for kind in observed_compiles.KINDS},
-            "names": [f"{kind} {name}" for kind, name in self.calls[:MOST_EVENTS]],
-            "recorded": bool(_installed),
-            "ran": self.ran,
-            "uncounted": list(dict.fromkeys(self.uncounted)),
-            "compiled": len(self.compiled),
-            "uncompiled": list(dict.fromkeys(self.uncompiled)),
-        }
-
     def facts(self) -> dict[str, Any]:
         """Return the facts by the kind of expectation that asks for them; ``graph`` has a function beside the graphs of each stage."""
+
+        def is_available(stage: str) -> bool:
+            return stage not in observed_compiles.PASSES or observed_compiles.is_available(stage)
+
         events = {"recompiles": self.recompiles, "graph_breaks": self.graph_breaks}
         return {
-            "kernels": self.kernels(),
-            "graph": {"stages": self.graphs, "is_available": _is_available, "is_known": observed_compiles.is_known},
+            "kernels": {
+                "launched": {kind: sum(called == kind for called, _ in self.calls) for kind in observed_compiles.KINDS},
+                "names": [f"{kind} {name}" for kind, name in self.calls[:MOST_EVENTS]],
+                "recorded": bool(_installed),
+                "ran": self.ran,
+                "uncounted": list(dict.fromkeys(self.uncounted)),
+                "compiled": len(self.compiled),
+                "uncompiled": list(dict.fromkeys(self.uncompiled)),
+            },
+            "graph": {"stages": self.graphs, "is_available": is_available, "is_known": observed_compiles.is_known},
             "guards": {"frames": self.guarded, "problem": self.unread, "count": len(self.guards), "texts": self.guards[:MOST_GUARDS]},
             **{
                 kind: {
@@ -130,11 +130,11 @@ def install() -> None:
         return
     _installed.append(True)
     for module, name in compiling.backend_calls():
-        compiling.wrap(module, name, _recording_dynamo_graphs)
+        hooks.hook(module, name, _recording_dynamo_graphs)
     for stage, (module, name) in observed_compiles.PASSES.items():
         if observed_compiles.is_available(stage):
-            compiling.wrap(module, name, functools.partial(_recording_stage, stage))
-    for (module, name), around in (
+            hooks.hook(module, name, functools.partial(_recording_stage, stage))
+    for (module, name), call in (
         (observed_compiles.CONVERSION, _recording_frames),
         (observed_compiles.GUARDS, _recording_guards),
         (("torch._inductor.codecache", "PyCodeCache.load_by_key_path"), _noting_wrappers),
@@ -142,16 +142,12 @@ def install() -> None:
         (("torch._inductor.output_code", "CompiledFxGraph.__call__"), _counting_kernels),
         (("torch.export.pt2_archive._package", "AOTICompiledModel.__call__"), _noticing_packages),
     ):
-        compiling.wrap(module, name, around)
-    observed_compiles.on_lookup(_noticing_lookup)
+        hooks.hook(module, name, call)
 
+    def count_reuse(is_found: bool) -> None:
+        _recording.compilation.reused += is_found and _recording.has_converted
 
-def _noticing_lookup(is_found: bool) -> None:
-    _recording.compilation.reused += is_found and _recording.has_converted
-
-
-def _is_available(stage: str) -> bool:
-    return stage not in observed_compiles.PASSES or observed_compiles.is_available(stage)
+    observed_compiles.on_lookup(count_reuse)
 
 
 # -- graphs ---------------------------------------------------------------------------------------------------------
@@ -170,82 +166,62 @@ def _record_graph(stage: str, graph: Any) -> None:
     found.append({"ops": ops, "text": text[:room], "cut": len(text) > room, "problem": problem})
 
 
-def _recording_dynamo_graphs(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(backend: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
-        if "dynamo" in _recording.wanted and hooks.is_claimed(backend):
-            _record_graph("dynamo", graph)
-        return original(backend, graph, *args, **kwargs)
-
-    return wrapper
+def _recording_dynamo_graphs(original: Callable[..., Any], backend: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+    if "dynamo" in _recording.wanted and hooks.is_claimed(backend):
+        _record_graph("dynamo", graph)
+    return original(backend, graph, *args, **kwargs)
 
 
-def _recording_stage(stage: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(graph: Any, *args: Any, **kwargs: Any) -> Any:
-        if stage not in _recording.wanted or getattr(_within, "stage", False) or not hooks.is_own_compile():
-            return original(graph, *args, **kwargs)
-        _within.stage = True
-        try:
-            made = original(graph, *args, **kwargs)
-        finally:
-            _within.stage = False
-        _record_graph(stage, graph if made is None else made)
-        return made
-
-    return wrapper
+def _recording_stage(stage: str, original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
+    if stage not in _recording.wanted or getattr(_within, "stage", False) or not hooks.is_own_compile():
+        return original(graph, *args, **kwargs)
+    _within.stage = True
+    try:
+        made = original(graph, *args, **kwargs)
+    finally:
+        _within.stage = False
+    _record_graph(stage, graph if made is None else made)
+    return made
 
 
 # -- frames ---------------------------------------------------------------------------------------------------------
 
 
-def _recording_frames(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(convert: Any, frame: Any, entry: Any, *args: Any, **kwargs: Any) -> Any:
-        asked = not _recording.wanted.isdisjoint(("recompiles", "graph_breaks"))
-        if not asked or not any(map(hooks.is_claimed, observed_compiles.backends_of(convert))):
-            return original(convert, frame, entry, *args, **kwargs)
-        record, name = _recording.compilation, observed_compiles.name_of(frame)
-        record.frames += 1
-        _recording.has_converted = True
-        known, failed = len(observed_compiles.break_reasons()), observed_compiles.guard_failures()
+def _recording_frames(original: Callable[..., Any], convert: Any, frame: Any, entry: Any, *args: Any, **kwargs: Any) -> Any:
+    asked = not _recording.wanted.isdisjoint(("recompiles", "graph_breaks"))
+    if not asked or not any(map(hooks.is_claimed, observed_compiles.backends_of(convert))):
+        return original(convert, frame, entry, *args, **kwargs)
+    record, name = _recording.compilation, observed_compiles.name_of(frame)
+    record.frames += 1
+    _recording.has_converted = True
+    known, failed = len(observed_compiles.break_reasons()), observed_compiles.guard_failures()
+    try:
+        made = original(convert, frame, entry, *args, **kwargs)
+    except Exception as error:  # converting a frame can raise any error: it is recorded for the step and raised again
+        if compiling.is_graph_break(error) and (why := observed_compiles.why_skipped(error)):
+            record.graph_breaks.append({"frame": name, "reason": why[:MOST_REASON]})
+        raise
+    else:
+        if entry is not None:
+            # the guards that failed since: one for each compiled code of the frame that did not fit
+            now = observed_compiles.guard_failures()
+            again = (reason for code, reasons in now.items() for reason in reasons[len(failed.get(code, ())) :])
+            record.recompiles.append({"frame": name, "reason": "\n".join(again)[:MOST_REASON]})
+        return made
+    finally:
+        for reason in observed_compiles.break_reasons()[known:]:
+            record.graph_breaks.append({"frame": name, "reason": reason[:MOST_REASON]})
+
+
+def _recording_guards(original: Callable[..., Any], manager: Any, *args: Any, **kwargs: Any) -> None:
+    original(manager, *args, **kwargs)
+    if "guards" in _recording.wanted and hooks.is_own_compile():
+        record = _recording.compilation
+        record.guarded += 1
         try:
-            made = original(convert, frame, entry, *args, **kwargs)
-        except Exception as error:  # converting a frame can raise any error: it is recorded for the step and raised again
-            if compiling.is_graph_break(error) and (why := observed_compiles.why_skipped(error)):
-                record.graph_breaks.append({"frame": name, "reason": why[:MOST_REASON]})
-            raise
-        else:
-            if entry is not None:
-                record.recompiles.append({"frame": name, "reason": _why_again(failed)[:MOST_REASON]})
-            return made
-        finally:
-            for reason in observed_compiles.break_reasons()[known:]:
-                record.graph_breaks.append({"frame": name, "reason": reason[:MOST_REASON]})
-
-    return wrapper
-
-
-def _why_again(before: Mapping[Any, list[str]]) -> str:
-    """Return the guards that failed since: one for each compiled code of the frame that did not fit."""
-    return "\n".join(
-        reason for code, reasons in observed_compiles.guard_failures().items() for reason in reasons[len(before.get(code, ())) :]
-    )
-
-
-def _recording_guards(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(manager: Any, *args: Any, **kwargs: Any) -> None:
-        original(manager, *args, **kwargs)
-        if "guards" in _recording.wanted and hooks.is_own_compile():
-            record = _recording.compilation
-            record.guarded += 1
-            try:
-                record.guards.extend(observed_compiles.guards_of(manager))
-            except Exception as error:  # the text of a guard is made of any value: that must not end the compile
-                record.unread = f"guards cannot be read: {type(error).__name__}: {error}"[:MOST_REASON]
-
-    return wrapper
+            record.guards.extend(observed_compiles.guards_of(manager))
+        except Exception as error:  # the text of a guard is made of any value: that must not end the compile
+            record.unread = f"guards cannot be read: {type(error).__name__}: {error}"[:MOST_REASON]
 
 
 # -- kernels --------------------------------------------------------------------------------------------------------
@@ -260,57 +236,41 @@ def _asks_kernels() -> bool:
     return "kernels" in _recording.wanted
 
 
-def _noting_wrappers(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        made = original(*args, **kwargs)
-        if _asks_kernels():
-            observed_compiles.note_wrapper(made)
-        return made
-
-    return wrapper
+def _noting_wrappers(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    made = original(*args, **kwargs)
+    if _asks_kernels():
+        observed_compiles.note_wrapper(made)
+    return made
 
 
-def _recording_kernels(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(graph: Any, *args: Any, **kwargs: Any) -> Any:
+def _recording_kernels(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
+    made = original(graph, *args, **kwargs)
+    if _asks_kernels() and hooks.is_own_compile():
+        try:
+            _recording.compilation.compiled |= observed_compiles.generated_kernels(graph, made)
+        except ValueError as error:
+            _recording.compilation.uncompiled.append(str(error)[:MOST_REASON])
+    return made
+
+
+def _counting_kernels(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
+    if not _asks_kernels() or not hooks.is_own_graph(graph):
+        return original(graph, *args, **kwargs)
+    record = _recording.compilation
+    record.ran += 1
+    with observed_compiles.counted() as found:
         made = original(graph, *args, **kwargs)
-        if _asks_kernels() and hooks.is_own_compile():
-            try:
-                _recording.compilation.compiled |= observed_compiles.generated_kernels(graph, made)
-            except ValueError as error:
-                _recording.compilation.uncompiled.append(str(error)[:MOST_REASON])
-        return made
-
-    return wrapper
-
-
-def _counting_kernels(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(graph: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _asks_kernels() or not hooks.is_own_graph(graph):
-            return original(graph, *args, **kwargs)
-        record = _recording.compilation
-        record.ran += 1
-        with observed_compiles.counted() as found:
-            made = original(graph, *args, **kwargs)
-        if not found.to_the_end:
-            record.uncounted.append(_REPLACED)
-        elif found.in_cpp:
-            record.uncounted.append(_CPP)
-        elif not found.in_python:
-            record.uncounted.append(_NOT_PYTHON)
-        record.calls.extend(found.calls)
-        return made
-
-    return wrapper
+    if not found.to_the_end:
+        record.uncounted.append(_REPLACED)
+    elif found.in_cpp:
+        record.uncounted.append(_CPP)
+    elif not found.in_python:
+        record.uncounted.append(_NOT_PYTHON)
+    record.calls.extend(found.calls)
+    return made
 
 
-def _noticing_packages(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if _asks_kernels():
-            _recording.compilation.uncounted.append(_PACKAGE)
-        return original(*args, **kwargs)
-
-    return wrapper
+def _noticing_packages(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    if _asks_kernels():
+        _recording.compilation.uncounted.append(_PACKAGE)
+    return original(*args, **kwargs)

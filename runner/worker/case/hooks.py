@@ -107,7 +107,8 @@ def is_claimed(backend: Any) -> bool:
 
 def is_own_compile() -> bool:
     """Whether the current compile is of the case's own functions."""
-    return _watch.depth > 0 or _is_own_context()
+    context = compiling.compile_context()
+    return _watch.depth > 0 or (context is not None and _watch.contexts.get(id(context)) is context)
 
 
 def is_own_graph(graph: Any) -> bool:
@@ -121,8 +122,8 @@ def install() -> None:
         return
     _installed.append(True)
     for module, name, phase in compiling.PHASES:
-        compiling.wrap(module, name, functools.partial(_in_phase, phase))
-    for module, name, around in (
+        hook(module, name, functools.partial(_in_phase, phase))
+    calls: tuple[tuple[str, str, Callable[..., Any]], ...] = (
         *((module, name, _compiling_own) for module, name in compiling.backend_calls()),
         ("torch._dynamo.convert_frame", "ConvertFrame.__call__", _noticing_abandoned),
         ("torch._dynamo.convert_frame", "ConvertFrameAssert.__call__", _keeping_errors),
@@ -132,99 +133,89 @@ def install() -> None:
         ("torch._inductor.output_code", "CompiledFxGraph.__call__", _counting_calls),
         ("torch._inductor.codecache", "AotCodeCompiler.compile", _recording_ahead),
         ("torch.export.pt2_archive._package", "AOTICompiledModel.__call__", _counting_ahead),
-    ):
-        compiling.wrap(module, name, around)
+    )
+    for module, name, call in calls:
+        hook(module, name, call)
     compiling.on_output_code(lambda code: _watch.seen.code.append(code))
     compiling.on_timed_choices(lambda timings: _watch.seen.choices.append(dict(timings)))
     choice_census.install(lambda tuning: _watch.seen.tunings.append(tuning), is_own_compile)
 
 
-def _in_phase(phase: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if _watch.phases.current == phase:
-            return original(*args, **kwargs)
-        with _watch.phases(phase):
-            return original(*args, **kwargs)
+def hook(module: str, name: str, call: Callable[..., Any]) -> None:
+    """Replace a function or a method of torch: ``call`` gets it, followed by the arguments."""
 
-    return wrapper
+    def around(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return call(original, *args, **kwargs)
 
+        return wrapper
 
-def _counting_entries(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        _watch.seen.entered += 1
-        _watch.within += 1
-        try:
-            return original(*args, **kwargs)
-        except Exception as error:  # torch may raise anything here: it is recorded and raised again
-            # dynamo may treat it as a graph break and continue eagerly; otherwise the step raises
-            reason = _reason(error)
-            if not compiling.is_restart(error) and reason not in _watch.seen.abandoned:
-                _watch.seen.abandoned.append(reason)
-            raise
-        finally:
-            _watch.within -= 1
-
-    return wrapper
+    compiling.wrap(module, name, around)
 
 
-def _counting_direct_entries(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        # called by code of the spec, not by torch in a compile of a frame or of a backward
-        _watch.seen.entered += not _watch.within and compiling.compile_context() is None
+def _in_phase(phase: str, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    if _watch.phases.current == phase:
+        return original(*args, **kwargs)
+    with _watch.phases(phase):
         return original(*args, **kwargs)
 
-    return wrapper
+
+def _counting_entries(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    _watch.seen.entered += 1
+    _watch.within += 1
+    try:
+        return original(*args, **kwargs)
+    except Exception as error:  # torch may raise anything here: it is recorded and raised again
+        # dynamo may treat it as a graph break and continue eagerly; otherwise the step raises
+        reason = _reason(error)
+        if not compiling.is_restart(error) and reason not in _watch.seen.abandoned:
+            _watch.seen.abandoned.append(reason)
+        raise
+    finally:
+        _watch.within -= 1
 
 
-def _compiling_own(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(backend: Any, *args: Any, **kwargs: Any) -> Any:
-        is_own = is_claimed(backend)
-        _watch.depth += is_own
-        if is_own:
-            context = compiling.compile_context()
-            _watch.contexts[id(context)] = context
-        try:
-            return original(backend, *args, **kwargs)
-        finally:
-            _watch.depth -= is_own
+def _counting_direct_entries(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    # called by code of the spec, not by torch in a compile of a frame or of a backward
+    _watch.seen.entered += not _watch.within and compiling.compile_context() is None
+    return original(*args, **kwargs)
 
-    return wrapper
+
+def _compiling_own(original: Callable[..., Any], backend: Any, *args: Any, **kwargs: Any) -> Any:
+    is_own = is_claimed(backend)
+    _watch.depth += is_own
+    if is_own:
+        context = compiling.compile_context()
+        _watch.contexts[id(context)] = context
+    try:
+        return original(backend, *args, **kwargs)
+    finally:
+        _watch.depth -= is_own
 
 
 _errors = threading.local()
 """``last``: the latest exception from the conversion of a frame in this thread."""
 
 
-def _keeping_errors(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return original(*args, **kwargs)
-        except Exception as error:  # converting a frame can raise any error: it is recorded for the step and raised again
-            _errors.last = error
-            raise
-
-    return wrapper
+def _keeping_errors(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    try:
+        return original(*args, **kwargs)
+    except Exception as error:  # converting a frame can raise any error: it is recorded for the step and raised again
+        _errors.last = error
+        raise
 
 
-def _noticing_abandoned(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        _errors.last = None
-        try:
-            made = original(*args, **kwargs)
-            error = _errors.last
-            if error is not None and not compiling.is_graph_break(error):
-                _watch.seen.abandoned.append(_reason(error))
-            return made
-        finally:
-            _errors.last = None  # its traceback keeps the frames' values alive
-
-    return wrapper
+def _noticing_abandoned(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    _errors.last = None
+    try:
+        made = original(*args, **kwargs)
+        error = _errors.last
+        if error is not None and not compiling.is_graph_break(error):
+            _watch.seen.abandoned.append(_reason(error))
+        return made
+    finally:
+        _errors.last = None  # its traceback keeps the frames' values alive
 
 
 def _reason(error: Exception) -> str:
@@ -234,29 +225,16 @@ def _reason(error: Exception) -> str:
         return f"{type(error).__name__}: <no text: {type(other).__name__}>"
 
 
-def _recording_graphs(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(graph: Any, *args: Any, **kwargs: Any) -> Any:
-        _watch.seen.graphs.append(sorted(graph.device_types))
-        if is_own_compile():
-            _watch.own[id(graph)] = weakref.ref(graph)
-        return original(graph, *args, **kwargs)
-
-    return wrapper
+def _recording_graphs(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
+    _watch.seen.graphs.append(sorted(graph.device_types))
+    if is_own_compile():
+        _watch.own[id(graph)] = weakref.ref(graph)
+    return original(graph, *args, **kwargs)
 
 
-def _is_own_context() -> bool:
-    context = compiling.compile_context()
-    return context is not None and _watch.contexts.get(id(context)) is context
-
-
-def _counting_calls(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(graph: Any, inputs: Any) -> Any:
-        _count(_watch.seen.executed if is_own_graph(graph) else _watch.seen.executed_others, graph.device_types)
-        return original(graph, inputs)
-
-    return wrapper
+def _counting_calls(original: Callable[..., Any], graph: Any, inputs: Any) -> Any:
+    _count(_watch.seen.executed if is_own_graph(graph) else _watch.seen.executed_others, graph.device_types)
+    return original(graph, inputs)
 
 
 def _count(counts: dict[str, int], devices: Iterable[str]) -> None:
@@ -264,25 +242,19 @@ def _count(counts: dict[str, int], devices: Iterable[str]) -> None:
         counts[device] = counts.get(device, 0) + 1
 
 
-def _recording_ahead(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(cls: Any, graph: Any, wrapper_code: str, kernel_code: str, *args: Any, **kwargs: Any) -> Any:
-        seen = _watch.seen
-        seen.code.extend(code for code in (wrapper_code, kernel_code) if code)
-        made = original(cls, graph, wrapper_code, kernel_code, *args, **kwargs)
-        seen.graphs.append(sorted(graph.device_types))
-        return made
-
-    return wrapper
+def _recording_ahead(
+    original: Callable[..., Any], cls: Any, graph: Any, wrapper_code: str, kernel_code: str, *args: Any, **kwargs: Any
+) -> Any:
+    seen = _watch.seen
+    seen.code.extend(code for code in (wrapper_code, kernel_code) if code)
+    made = original(cls, graph, wrapper_code, kernel_code, *args, **kwargs)
+    seen.graphs.append(sorted(graph.device_types))
+    return made
 
 
-def _counting_ahead(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(package: Any, *args: Any, **kwargs: Any) -> Any:
-        _count(_watch.seen.executed_others, [package.get_metadata()["AOTI_DEVICE_KEY"]])
-        return original(package, *args, **kwargs)
-
-    return wrapper
+def _counting_ahead(original: Callable[..., Any], package: Any, *args: Any, **kwargs: Any) -> Any:
+    _count(_watch.seen.executed_others, [package.get_metadata()["AOTI_DEVICE_KEY"]])
+    return original(package, *args, **kwargs)
 
 
 def as_facts(seen: Seen) -> Mapping[str, Any]:

@@ -19,12 +19,11 @@ from runner.vocabulary.expectations.texts import MOST, STDERR
 from runner.vocabulary.expectations.values import WEAK
 from runner.vocabulary.steps.session import Call, needed
 from runner.worker.case import copies, effects, making, scope, spies, state
-from runner.worker.case.calibration import Calibrations
+from runner.worker.case.additional import AdditionalCalls
 from runner.worker.case.effects import Effects, with_repetition
 from runner.worker.case.hooks import Witness
 from runner.worker.case.kinds import STEPS
 from runner.worker.case.phases import Phases
-from runner.worker.case.repeats import OtherAnswers, Repeats
 from runner.worker.case.scope import Scope, follow
 from runner.worker.case.sides import Compiled, Enter, Reference, Side, Unseen, entering
 from runner.worker.case.source_module import SpecModule
@@ -117,10 +116,10 @@ _PLAIN = (bool, int, float, complex, str, type(None))
 class EachRepetition:
     """The repetitions of the current step before the last."""
 
-    def __init__(self, names: Names, reference: Reference, calibrations: Calibrations) -> None:
+    def __init__(self, names: Names, reference: Reference, additional: AdditionalCalls) -> None:
         self._names = names
         self._reference = reference
-        self._calibrations = calibrations
+        self._additional = additional
         self._values = 0
         self._known: dict[tuple[str, str], dict[str, Any]] = {}
         self.facts: dict[str, list[dict[str, Any]]] = {}
@@ -154,7 +153,7 @@ class EachRepetition:
             for leaf in measured["leaves"]:
                 leaf.pop("stand_ins", None)
             self._values += len(measured["leaves"])
-            self._calibrations.defer(measured, arguments, self._names.value, with_stand_ins=False)
+            self._additional.calibrate(measured, arguments, self._names.value, with_stand_ins=False)
         except Exception as error:  # comparing values of a spec may raise anything
             entry["why_not"] = f"{type(error).__name__}: {error}"[:500]
         else:
@@ -201,9 +200,9 @@ class StepEffects:
     """Compares the side effects of a step: ``begin``, the eager side, ``eager_done``, the compiled side, ``finish``."""
 
     def __init__(
-        self, settings: Mapping[str, Any], unseen: Callable[[], Any], phases: Callable[[str], Any], calibrations: Calibrations
+        self, settings: Mapping[str, Any], unseen: Callable[[], Any], phases: Callable[[str], Any], additional: AdditionalCalls
     ) -> None:
-        self._calibrations = calibrations
+        self._additional = additional
         self._settings = settings
         self._unseen = unseen
         self._phases = phases
@@ -242,7 +241,7 @@ class StepEffects:
             return
         with self._phases("compare"), self._unseen(), _comparing():
             self.facts = with_repetition(self.facts, self._running.after(compiled, eager.called, result))
-            self._calibrations.defer_effects(self.facts, self._running.inexact, parameters=not self._running.is_package)
+            self._additional.calibrate_effects(self.facts, self._running.inexact, parameters=not self._running.is_package)
 
     def unwanted_write(self, ours: torch.Tensor, theirs: torch.Tensor, before: torch.Tensor) -> dict[str, str] | None:
         """Return how the compiled side changed a tensor that eager did not write, and what was expected; None where it did not."""
@@ -285,11 +284,9 @@ class Session:
         self.unseen = Unseen(witness, self.spies)
         self.reference = Reference(self.unseen, phases, self.device_api, self._is_of_a_call)
         self.names = Names(self.scope, self.reference, lambda: self.output, self.log_of_step)
-        self.calibrations = Calibrations(plan, self.reference, self.unseen, phases)
-        self.effects = StepEffects(plan["body"]["compile"], self.unseen, phases, self.calibrations)
-        self.repetitions = EachRepetition(self.names, self.reference, self.calibrations)
-        self.other_answers = OtherAnswers(plan, self.reference, self.unseen, phases, self.calibrations.comparers)
-        self.repeats = Repeats(plan, self.scope, self.unseen, phases, self.calibrations)
+        self.additional = AdditionalCalls(plan, self.scope, self.reference, self.unseen, phases)
+        self.effects = StepEffects(plan["body"]["compile"], self.unseen, phases, self.additional)
+        self.repetitions = EachRepetition(self.names, self.reference, self.additional)
         self._closing = contextlib.ExitStack()
         self.maker = making.Maker(device=plan["device"], scope=self.scope, closing=self._closing)
 
@@ -349,7 +346,7 @@ class Session:
         if self.eager is not None and wanted.has_reference:
             self._call_reference(self.eager, wanted, given, enter)
         target = wanted.target()
-        self.repeats.record(target, self.compiled.calling(wanted.function, given), enter, is_package=wanted.is_package)
+        self.additional.record(target, self.compiled.calling(wanted.function, given), enter, is_package=wanted.is_package)
         with self.phases(wanted.phase):
             self.output = self.compiled.run(target, wanted.function, given, enter)
             self.device_api.synchronize()
