@@ -243,11 +243,11 @@ def with_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
 
 def only_in(table: str, version: str) -> str:
     """Return an option that just one of the committed tables has."""
-    from runner.language.names.tables import NameKind, NameTables
+    from runner.language.names.tables import NameTables
 
     tables = NameTables.load(None)
-    for name in sorted(tables._every_name(NameKind(table))):
-        if tables.lookup(NameKind(table), name).versions == (version,):
+    for name in tables.names(table):
+        if tables.lookup(table, name).versions == (version,):
             return name
     pytest.fail(f"no {table} is in torch {version} alone")
 

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from runner.language.names.name_table import allowed_values
+from runner.language.names.scan import allowed_values
 
 
 @pytest.mark.parametrize(

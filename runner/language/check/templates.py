@@ -8,9 +8,10 @@ from runner.core import template_form
 from runner.core.diagnostics import Diagnostic, unknown
 from runner.language.backends import Backend, Backends
 from runner.language.check.functions import device_problems
-from runner.language.check.names import OPTION_KINDS, name_problem, option_names, section_problems
+from runner.language.check.names import name_problem, option_names, section_problems
 from runner.language.check.spec import check_values, condition_problems, matrix_problems, process_problems, requirement_problems
 from runner.language.check.steps import expectation_problems, named_value_problems
+from runner.language.names.name_table import CONFIG_FILES
 from runner.language.names.tables import NameTables
 from runner.language.read import matrix, schema, substitution, templates
 from runner.language.read.anatomy import Anatomy, with_data
@@ -99,9 +100,9 @@ def _backend_problems(backend: Backend, backends: Backends, names: NameTables) -
     yield from layer_problems(document, (backend.name,))
     yield from condition_problems(document, (backend.name,), backends)
     yield from process_problems(document, (backend.name,))
-    for section, kind in OPTION_KINDS.items():
+    for section in CONFIG_FILES:
         for path, name in option_names(backend.settings.get(section), (backend.name, section)):
-            problem = name_problem(names, kind, name)
+            problem = name_problem(names, section, name)
             if problem is not None:
                 yield document.problem(path, *problem, key=True, code="unknown-name")
         yield from section_problems(document, backend.settings.get(section), (backend.name, section), section, names)

@@ -25,11 +25,12 @@ from runner.core.protocol import Json
 from runner.core.targets import AXIS, DEVICE, OFFLINE_BACKENDS, SIMULATED, TARGETS
 from runner.language.backends import Backend, Backends, read_requirements
 from runner.language.check.functions import entry_of
-from runner.language.check.names import GUARD_FILTER, OPTION_KINDS, filter_problem, judged_names, value_problem
+from runner.language.check.names import GUARD_FILTER, filter_problem, judged_names, value_problem
 from runner.language.check.values import isolation_of
 from runner.language.expand import options
 from runner.language.expand.options import fill
-from runner.language.names.tables import NameKind, NameTables
+from runner.language.names.name_table import CONFIG_FILES
+from runner.language.names.tables import NameTables
 from runner.language.read import matrix, substitution, templates
 from runner.language.read.anatomy import SOURCE, Anatomy, RawExpectation, RawFunction, RawStep, with_data
 from runner.vocabulary.expectations import EXPECTATIONS
@@ -142,7 +143,7 @@ class _Expansion:
         self.judges_templates = any(
             path[0] in ("steps", "expect", TRITON) and template.is_single for path, template in self.templates.items()
         )
-        self.judged_names = [] if self.judges_templates else _judged_names(anatomy)
+        self.judged_names = [] if self.judges_templates else list(judged_names(anatomy))
         self._merged: dict[tuple[str, str], _Section] = {}
         self._shared: dict[str, Mapping[str, _Options]] = {}
         self._steps = StepMaker(self.templated)
@@ -196,15 +197,15 @@ class _Expansion:
         for name, section in sections.items():
             if name not in self.templated:
                 continue
-            options_of = section.options.items() if name in OPTION_KINDS else ()
+            options_of = section.options.items() if name in CONFIG_FILES else ()
             for key, option in options_of:
-                found = value_problem(self.names, OPTION_KINDS[name], key, option.value)
+                found = value_problem(self.names, name, key, option.value)
                 if found is not None:
                     yield _at_point(option.position, found, point)
         compile_ = sections["compile"].options if "compile" in self.templated else {}
         for key, value in (compile_["options"].value if "options" in compile_ else {}).items():
             is_filter = key == GUARD_FILTER and not isinstance(value, substitution.Deferred)
-            found = filter_problem(value) if is_filter else value_problem(self.names, NameKind.INDUCTOR_CONFIG, key, value)
+            found = filter_problem(value) if is_filter else value_problem(self.names, "config", key, value)
             if found is not None:
                 yield _at_point(compile_["options"].position, found, point)
         mode = compile_.get("mode")
@@ -319,9 +320,9 @@ class _Expansion:
         return tuple(substitution.filled(next(inherited, []), options.layer_names(backend)))
 
     def _missing(self, merged: Mapping[str, "_Options"], filled: Anatomy) -> tuple[str, ...]:
-        judged = _judged_names(with_data(self.anatomy, filled.data)) if self.judges_templates else self.judged_names
-        used = [(kind, name) for section, kind in OPTION_KINDS.items() for name in merged[section]]
-        reasons = (self.names.absence(kind, name) for kind, name in [*used, *judged])
+        judged = list(judged_names(with_data(self.anatomy, filled.data))) if self.judges_templates else self.judged_names
+        used = [(section, name) for section in CONFIG_FILES for name in merged[section]]
+        reasons = (self.names.absence(kind, name) for kind, name in [*used, *((kind, name) for kind, name, _ in judged)])
         return tuple(dict.fromkeys(reason for reason in reasons if reason))
 
 
@@ -334,14 +335,6 @@ class _Section(NamedTuple):
     options: _Options
     values: Mapping[str, Any]
     problems: Sequence[Diagnostic]
-
-
-_JUDGED = (NameKind.COUNTER, NameKind.METRIC)
-
-
-def _judged_names(anatomy: Anatomy) -> list[tuple[NameKind, str]]:
-    """Return the counters and metrics that a spec judges."""
-    return [(kind, name) for kind, name, unlisted in judged_names(anatomy) if kind in _JUDGED and not unlisted]
 
 
 def _at_point(position: Position, found: tuple[str, str], point: matrix.Point) -> Diagnostic:

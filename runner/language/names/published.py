@@ -17,9 +17,9 @@ from typing import Any
 from runner.core.diagnostics import UsageError
 from runner.language.backends import load_backends
 from runner.language.check.names import GUARD_FILTER
-from runner.language.names.name_table import CONFIG_FILES, KINDS, Allowed, Names, shown
+from runner.language.names.name_table import CONFIG_FILES, COUNTER, KINDS, METRIC, Allowed, Names, read_table, shown
 from runner.language.names.scan import scan
-from runner.language.names.tables import TABLES, read_table
+from runner.language.names.tables import TABLES
 from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS
 from runner.system.capabilities import CAPABILITIES
 from runner.system.installed_torch import InstalledTorch, installed_torch, no_torch_reason, release
@@ -58,7 +58,7 @@ def schema(tables: Mapping[str, Names] | None = None, files: Sequence[Path] = ()
             **{section: _section(section) for section in CONFIG_FILES},
             "compile_options": _compile_options(),
             "counter": _counters(tables),
-            "metric": _closed("A metric of inductor.", _by_minor({minor: table.metrics for minor, table in tables.items()})),
+            "metric": _closed("A metric of inductor.", _by_minor({minor: table.names[METRIC] for minor, table in tables.items()})),
             "backend": _backend(backends, is_closed=is_closed),
             "backends": {"description": "A backend, or several.", "if": {"type": "array"}, "then": {"items": one}, "else": one},
             "capability": _capability(),
@@ -89,7 +89,7 @@ def _closed(description: str, names: Mapping[str, Iterable[str]], others: Any = 
 
 
 def _options(section: str, tables: Mapping[str, Names]) -> dict[str, Any]:
-    names = _by_minor({minor: table.options[section] for minor, table in tables.items()})
+    names = _by_minor({minor: table.names[section] for minor, table in tables.items()})
     return _closed(f"The options of torch/{CONFIG_FILES[section]}.", names)
 
 
@@ -111,9 +111,8 @@ def _section(section: str) -> dict[str, Any]:
 
 
 def _counters(tables: Mapping[str, Names]) -> dict[str, Any]:
-    spaces = {minor: table.counters for minor, table in tables.items()}
-    names = {minor: [f"{space}.{name}" for space, found in known.items() for name in found.names] for minor, known in spaces.items()}
-    made = {(space, pattern) for known in spaces.values() for space, found in known.items() for pattern in found.patterns}
+    names = {minor: table.names[COUNTER] for minor, table in tables.items()}
+    made = {(space, pattern) for table in tables.values() for space, patterns in table.patterns.items() for pattern in patterns}
     unlisted = {"required": ["unlisted"]}
     listed = {"type": "array", "contains": {"properties": {"value": {"type": "object", **unlisted}}}}
     others = {"anyOf": [{"type": "object", **unlisted}, listed]}

@@ -1,15 +1,14 @@
 """Scans the source of torch for the names of options, counters and metrics. Nothing is imported or executed."""
 
 import ast
-import re
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
-from runner.language.names.name_table import CONFIG_FILES, Allowed, CounterNames, Names, allowed_values
+from runner.language.names.name_table import CONFIG_FILES, COUNTER, KINDS, METRIC, Allowed, Names
 from runner.language.names.torch_source import (
     ANYTHING,
     UNKNOWN,
@@ -36,75 +35,50 @@ from runner.system.installed_torch import release, version_facts
 FOLDERS = ("_dynamo", "_inductor", "_functorch", "_higher_order_ops", "fx", "_subclasses")
 """The folders below ``torch`` with code that increments torch.compile's counters."""
 
-_MENTION = b"counters"
 
-
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     namespace: frozenset[Shape]
     name: frozenset[Shape]
     where: str
 
 
-def scan_counters(source: Source, mention: str = "") -> tuple[dict[str, CounterNames], tuple[str, ...]]:
-    """Return the counters by namespace, and the places with an unknown namespace.
-
-    With ``mention`` only files that contain this text as words of their own are read, which suffices to find one name.
-    """
-    places = [place for path in _files_with(source, _MENTION, whole=mention) for place in _File(source, path).places()]
-    passed = _arguments(source, {part for place in places for part in _parameters(place)})
-    places = [_Place(_filled(place.namespace, passed), _filled(place.name, passed), place.where) for place in places]
-    return _tables(places), tuple(place.where for place in places if any(literal(space) is None for space in place.namespace))
-
-
-def _tables(places: Iterable[_Place]) -> dict[str, CounterNames]:
-    names: dict[str, set[str]] = defaultdict(set)
+def scan_counters(source: Source) -> tuple[frozenset[str], dict[str, tuple[str, ...]], tuple[str, ...]]:
+    """Return the counters, the patterns of each namespace, and the places with an unknown namespace."""
+    places = [place for path in _files_with(source, b"counters") for place in _File(source, path).places()]
+    passed = _arguments(source, places)
+    names: set[str] = set()
     patterns: dict[str, set[str]] = defaultdict(set)
+    unresolved: list[str] = []
     for place in places:
-        for space, name in product((literal(shape) for shape in place.namespace), place.name):
-            if space is not None and (known := literal(name)) is not None:
-                names[space].add(known)
-            elif space is not None:
-                patterns[space].add(pattern(name))
-    spaces = sorted({*names, *patterns})
-    return {space: CounterNames(frozenset(names[space]), _least(patterns[space])) for space in spaces}
+        spaces = [literal(shape) for shape in _filled(place.namespace, passed)]
+        if None in spaces:
+            unresolved.append(place.where)
+        for space, shape in product(filter(None, spaces), _filled(place.name, passed)):
+            name = literal(shape)
+            patterns[space].update([pattern(shape)] if name is None else [])
+            names.update([f"{space}.{name}"] if name is not None else [])
+    # a pattern that matches everything replaces all others
+    least = {space: (ANYTHING,) if ANYTHING in patterns[space] else tuple(sorted(patterns[space])) for space in sorted(patterns)}
+    return frozenset(names), least, tuple(unresolved)
 
 
-def _least(patterns: set[str]) -> tuple[str, ...]:
-    """Return the sorted patterns. A pattern that matches everything replaces all others."""
-    return (ANYTHING,) if ANYTHING in patterns else tuple(sorted(patterns))
+def _files_with(source: Source, mention: bytes) -> list[str]:
+    return [path for folder in FOLDERS for path in source.below(folder) if mention in (source.read(path) or b"")]
 
 
-def _files_with(source: Source, mention: bytes, *, whole: str = "") -> list[str]:
-    paths = (path for folder in FOLDERS for path in source.below(folder))
-    alone = re.compile(rf"(?<!\w){re.escape(whole)}(?!\w)".encode()) if whole else re.compile(b"")
-    return [path for path in paths if (text := source.read(path)) and mention in text and alone.search(text)]
-
-
-# Parameters of helper functions: the arguments of their callers.
-
-
-def _parameters(place: _Place) -> Iterator[Parameter]:
-    for shape in place.namespace | place.name:
-        yield from (part for part in shape if isinstance(part, Parameter))
-
-
-def _arguments(source: Source, parameters: set[Parameter]) -> dict[Parameter, set[Shape]]:
-    """Return for each parameter the shapes of its arguments in all files; none if the function is never called."""
-    found: dict[Parameter, set[Shape]] = {parameter: set() for parameter in parameters}
-    for function in sorted({parameter.function for parameter in parameters}):
-        own = [parameter for parameter in parameters if parameter.function == function]
+def _arguments(source: Source, places: Iterable[_Place]) -> dict[Parameter, set[Shape]]:
+    """Return for each parameter of a helper function the shapes of its arguments in all files; none if the function is never called."""
+    shapes = {shape for place in places for shape in place.namespace | place.name}
+    passed: dict[Parameter, set[Shape]] = {part: set() for shape in shapes for part in shape if isinstance(part, Parameter)}
+    for function in sorted({parameter.function for parameter in passed}):
+        own = [parameter for parameter in passed if parameter.function == function]
         for path in _files_with(source, f"{function}(".encode()):
-            for call, parameter in product(_calls(parse(source, path), function), own):
-                found[parameter] |= _argument(call, parameter)
-    return found
-
-
-def _calls(tree: ast.Module, function: str) -> Iterator[ast.Call]:
-    for node in ast.walk(tree):
-        match node:
-            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name == function:
-                yield node
+            for node in ast.walk(parse(source, path)):
+                match node:
+                    case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) as call if name == function:
+                        for parameter in own:
+                            passed[parameter] |= _argument(call, parameter)
+    return passed
 
 
 def _argument(call: ast.Call, parameter: Parameter) -> set[Shape]:
@@ -132,55 +106,59 @@ class _File:
     def __init__(self, source: Source, path: str) -> None:
         self._path = path
         self._tree = parse(source, path)
-        words = [word.encode() for word in {"counters", *self._imported, *self._aliases()}]
+        imports = (node for node in statements(self._tree) if isinstance(node, ast.ImportFrom))
+        aliases = [alias for node in imports if (node.module or "").split(".")[-1] == "utils" for alias in node.names]
+        self._imported = {alias.asname or alias.name for alias in aliases if alias.name == "counters"}
+        """The names of dynamo's counters in this file."""
+        if path == "_dynamo/utils.py":
+            self._imported.add("counters")
+        words = {"counters", *self._imported}
+        for statement in self._tree.body:
+            match statement:  # a module variable that is one namespace's counters
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript(value=owner)) if self._is_counters(owner):
+                    words.add(name)
         lines = enumerate(read(source, path).split(b"\n"), 1)
-        self._lines = [number for number, line in lines if any(word in line for word in words)]
+        self._lines = [number for number, line in lines if any(word.encode() in line for word in words)]
 
     def places(self) -> Iterator[_Place]:
-        yield from self._in_body(self._tree.body, Scope.of_module(self._tree))
-
-    def _in_body(self, body: list[ast.stmt], scope: Scope) -> Iterator[_Place]:
         """Walk the statements that mention counters, which are few."""
-        for statement in body:
-            if not any(statement.lineno <= line <= (statement.end_lineno or 0) for line in self._lines):
-                continue
-            if isinstance(statement, ast.ClassDef):
-                yield from self._in_body(statement.body, scope)
-            else:
-                yield from self._in_node(statement, scope)
+        remaining = [*self._tree.body]
+        module = Scope.of_module(self._tree)
+        while remaining:
+            statement = remaining.pop(0)
+            if any(statement.lineno <= line <= (statement.end_lineno or 0) for line in self._lines):
+                if isinstance(statement, ast.ClassDef):
+                    remaining[:0] = statement.body
+                else:
+                    yield from self._in_node(statement, module)
 
     def _in_node(self, node: ast.AST, scope: Scope) -> Iterator[_Place]:
         if isinstance(node, Function):
             scope = scope.inside(node)
-        yield from self._at(node, scope)
-        for child in ast.iter_child_nodes(node):
-            yield from self._in_node(child, scope)
-
-    def _at(self, node: ast.AST, scope: Scope) -> Iterator[_Place]:
+        counted: list[tuple[ast.expr, Iterable[Shape]]] = []
+        """The counters of one namespace, and the names that are counted in it."""
         match node:
             case ast.AugAssign(target=ast.Subscript() as target, op=ast.Add()):
-                yield from self._counted(target, scope)
+                counted = [(target.value, string_shapes(target.slice, scope))]
             case ast.Assign(targets=targets):
-                for assigned in targets:
-                    if isinstance(assigned, ast.Subscript):
-                        yield from self._counted(assigned, scope)
-            case ast.Subscript():
-                yield from (place for place in self._counted(node, scope) if _is_known(place))
+                subscripts = [target for target in targets if isinstance(target, ast.Subscript)]
+                counted = [(target.value, string_shapes(target.slice, scope)) for target in subscripts]
+            case ast.Subscript(value=owner, slice=key):
+                counted = [(owner, string_shapes(key, scope))]
             case ast.Call(func=ast.Attribute(value=owner, attr="update"), args=arguments, keywords=keywords):
-                keys = [key for argument in arguments if isinstance(argument, ast.Dict) for key in argument.keys]
-                names = {shape for key in keys if key for shape in string_shapes(key, scope)}
-                names |= {(Text(keyword.arg),) for keyword in keywords if keyword.arg}
-                yield from self._named(owner, names, scope, node.lineno)
+                keys = [key for argument in arguments if isinstance(argument, ast.Dict) for key in argument.keys if key]
+                names = {shape for key in keys for shape in string_shapes(key, scope)}
+                counted = [(owner, names | {(Text(keyword.arg),) for keyword in keywords if keyword.arg})]
             case ast.Call(func=ast.Attribute(value=owner, attr="get"), args=[ast.Constant(value=str() as name), *_]):
-                yield from self._named(owner, {(Text(name),)}, scope, node.lineno)
-
-    def _counted(self, target: ast.Subscript, scope: Scope) -> Iterator[_Place]:
-        return self._named(target.value, string_shapes(target.slice, scope), scope, target.lineno)
-
-    def _named(self, owner: ast.expr, names: set[Shape], scope: Scope, line: int) -> Iterator[_Place]:
-        """Yield the place of ``names`` in ``owner`` if that is one namespace's counters."""
-        for namespace in self._namespaces(owner, scope):
-            yield _Place(frozenset(string_shapes(namespace, scope)), frozenset(names), f"{self._path}:{line}")
+                counted = [(owner, {(Text(name),)})]
+        for owner, shapes in counted:
+            for namespace in self._namespaces(owner, scope):
+                place = _Place(frozenset(string_shapes(namespace, scope)), frozenset(shapes), f"{self._path}:{getattr(node, 'lineno', 0)}")
+                # a read access with names that are no constants shows none: ``counters["inductor"][key]`` in a loop
+                if not isinstance(node, ast.Subscript) or all(literal(shape) is not None for shape in place.namespace | place.name):
+                    yield place
+        for child in ast.iter_child_nodes(node):
+            yield from self._in_node(child, scope)
 
     def _namespaces(self, node: ast.expr, scope: Scope) -> Iterator[ast.expr]:
         match node:
@@ -192,13 +170,6 @@ class _File:
                     if isinstance(value, ast.Subscript) and self._is_counters(value.value):
                         yield value.slice
 
-    def _aliases(self) -> Iterator[str]:
-        """Yield the module variables that are one namespace's counters."""
-        for statement in self._tree.body:
-            match statement:
-                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript(value=owner)) if self._is_counters(owner):
-                    yield name
-
     def _is_counters(self, node: ast.expr) -> bool:
         match node:
             case ast.Name(id=name):
@@ -206,19 +177,6 @@ class _File:
             case ast.Attribute(value=ast.Attribute(attr=module) | ast.Name(id=module), attr="counters"):
                 return module.endswith("utils")
         return False
-
-    @cached_property
-    def _imported(self) -> frozenset[str]:
-        """The names of dynamo's counters in this file."""
-        own = {"counters"} if self._path == "_dynamo/utils.py" else set()
-        imports = (node for node in statements(self._tree) if isinstance(node, ast.ImportFrom))
-        aliases = (alias for node in imports if (node.module or "").split(".")[-1] == "utils" for alias in node.names)
-        return frozenset(own | {alias.asname or alias.name for alias in aliases if alias.name == "counters"})
-
-
-def _is_known(place: _Place) -> bool:
-    """Whether a read access has constant names; ``counters["inductor"][key]`` in a loop has none."""
-    return all(literal(shape) is not None for shape in place.namespace | place.name)
 
 
 # -- all names --------------------------------------------------------------------------------------------------------
@@ -231,28 +189,30 @@ MODES_FILE = "_inductor/__init__.py"
 def scan(path: Path) -> Names:
     """Return all names of the torch in ``path``."""
     source = open_source(path)
-    counters, unresolved = scan_counters(source)
+    counters, patterns, unresolved = scan_counters(source)
     options = {kind: scan_types(source, kind) for kind in CONFIG_FILES}
     facts = version_facts(read(source, VERSION_FILE).decode(), source.root.name)
     return Names(
         version=".".join(str(number) for number in release(facts["__version__"] or "")),
-        options={kind: frozenset(found) for kind, found in options.items()},
-        types={kind: {name: allowed for name, allowed in found.items() if allowed} for kind, found in options.items()},
+        names={**{kind: frozenset(options[kind]) for kind in CONFIG_FILES}, METRIC: scan_metrics(source), COUNTER: counters},
+        patterns=patterns,
+        types={kind: {name: allowed for name, allowed in options[kind].items() if allowed} for kind in CONFIG_FILES},
         modes=scan_modes(source),
-        metrics=scan_metrics(source),
-        counters=counters,
         unresolved=unresolved,
     )
 
 
-def scan_options(source: Source, kind: str) -> frozenset[str]:
-    """Return the dotted options of one config module (a key of ``CONFIG_FILES``)."""
-    return frozenset(scan_types(source, kind))
+def scan_kind(root: Path, kind: str) -> tuple[frozenset[str], Mapping[str, tuple[str, ...]]]:
+    """Return the names of one kind in the torch in ``root``, and the patterns of counters."""
+    source = Source(root)
+    if kind == COUNTER:
+        return scan_counters(source)[:2]
+    return frozenset(scan_types(source, kind)) if kind in CONFIG_FILES else scan_metrics(source), {}
 
 
 def scan_types(source: Source, kind: str) -> dict[str, Allowed]:
     """Return the dotted options of one config module with their allowed values; empty if the source does not show them."""
-    return dict(_dotted(_Fields().run(parse(source, CONFIG_FILES[kind]).body).found))
+    return _options(parse(source, CONFIG_FILES[kind]).body, {})
 
 
 def scan_modes(source: Source) -> tuple[str, ...]:
@@ -273,100 +233,59 @@ def scan_metrics(source: Source) -> frozenset[str]:
     """Return inductor's metrics: module variables that start as a number or that ``reset`` resets."""
     body = parse(source, METRICS_FILE).body
     assigned = {name: value for statement in body for name, value in _assigned(statement)}
-    numbers = {name for name, value in assigned.items() if _is_number(value)}
-    reset = (node for node in body if isinstance(node, ast.FunctionDef) and node.name == "reset")
-    return frozenset(numbers | {name for function in reset for name in _touched(function) if name in assigned})
+    metrics = {name for name, value in assigned.items() if isinstance(value, ast.Constant) and type(value.value) in (int, float)}
+    for node in (node for node in body if isinstance(node, ast.FunctionDef) and node.name == "reset"):
+        for leaf in ast.walk(node):
+            match leaf:
+                case ast.Name(id=name, ctx=ast.Store()) | ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="clear")):
+                    metrics.update([name] if name in assigned else [])
+    return frozenset(metrics)
 
 
-def _is_number(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and isinstance(value.value, int | float) and not isinstance(value.value, bool)
-
-
-def _touched(function: ast.FunctionDef) -> Iterator[str]:
-    for node in ast.walk(function):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store()) | ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="clear")):
-                yield name
-
-
-_Found = dict[str, "_Found | Allowed"]
-"""The result of a module or class body: options with their allowed values, and classes with their contents."""
-
-
-def _dotted(found: _Found, prefix: str = "") -> Iterator[tuple[str, Allowed]]:
-    for name, inner in found.items():
-        if isinstance(inner, tuple):
-            yield prefix + name, inner
-        else:
-            yield from _dotted(inner, f"{prefix}{name}.")
-
-
-class _Fields:
-    """Evaluates a body statement by statement, without executing it, with the result of ``install_config_module``.
+def _options(body: Sequence[ast.stmt], outer: Mapping[str, Allowed]) -> dict[str, Allowed]:
+    """Evaluate a body statement by statement, without executing it, with the result of ``install_config_module``.
 
     Options are variables with data as values, private ones included. Dunders, functions, lambdas, imports and names of types are not
-    options. Classes become groups; ``@inherit_fields_from(parent)`` copies the parent's public options.
+    options. Classes become groups, whose options are dotted; ``@inherit_fields_from(parent)`` copies the parent's public options.
+    ``outer`` are the options around a class.
     """
-
-    def __init__(self, outer: Mapping[str, "_Found | Allowed"] | None = None) -> None:
-        self.found: _Found = {}
-        self._outer = outer or {}
-
-    def run(self, body: Iterable[ast.stmt]) -> "_Fields":
-        for statement in body:
-            self._statement(statement)
-        return self
-
-    def _statement(self, statement: ast.stmt) -> None:
+    options: dict[str, Allowed] = {}
+    remaining = [*reversed(body)]
+    while remaining:
+        statement = remaining.pop()
         match statement:
             case ast.Assign() | ast.AnnAssign():
-                self._assignment(statement)
-            case ast.ClassDef():
-                self.found[statement.name] = self._group(statement)
+                annotation = statement.annotation if isinstance(statement, ast.AnnAssign) else None
+                whole = statement.value if isinstance(statement, ast.AnnAssign) or isinstance(statement.targets[0], ast.Name) else None
+                for name, value in _assigned(statement):
+                    if not name.startswith("__") and _is_data(value):
+                        # an option that is assigned twice, as under an ``if``, takes the values of both assignments
+                        before, allowed = options.get(name), allowed_values(annotation, whole)
+                        is_known = before is None or (before and allowed)
+                        options[name] = tuple(dict.fromkeys([*(before or ()), *allowed])) if is_known else ()
+            case ast.ClassDef(name=group):
+                known = {**outer, **options}
+                own = _options(statement.body, known)
+                for decorator in statement.decorator_list:
+                    match decorator:
+                        case ast.Call(func=ast.Name(id="inherit_fields_from"), args=[ast.Name(id=parent)]):
+                            inherited = {name.removeprefix(f"{parent}."): known[name] for name in known if name.startswith(f"{parent}.")}
+                            own = {**{name: inherited[name] for name in inherited if not name.startswith("_")}, **own}
+                options |= {f"{group}.{name}": allowed for name, allowed in own.items()}
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                self.found.pop(name, None)
+                options.pop(name, None)
             case ast.Delete(targets=targets):
                 for target in targets:
-                    self.found.pop(ast.unparse(target), None)
+                    options.pop(ast.unparse(target), None)
+            case ast.If(test=test):
+                taken = _known_test(test)
+                branches = [*(statement.body if taken is not False else []), *(statement.orelse if taken is not True else [])]
+                remaining.extend(reversed(branches))
             case _:
-                self.run(_inner_statements(statement))
-
-    def _assignment(self, statement: ast.Assign | ast.AnnAssign) -> None:
-        annotation = statement.annotation if isinstance(statement, ast.AnnAssign) else None
-        whole = statement.value if isinstance(statement, ast.AnnAssign) or isinstance(statement.targets[0], ast.Name) else None
-        for name, value in _assigned(statement):
-            if not name.startswith("__") and _is_data(value):
-                self._option(name, allowed_values(annotation, whole))
-
-    def _option(self, name: str, allowed: Allowed) -> None:
-        """Add an option. If it is assigned twice, as under an ``if``, it takes the values of both assignments."""
-        before = self.found.get(name)
-        if not isinstance(before, tuple):
-            self.found[name] = allowed
-        else:
-            self.found[name] = tuple(dict.fromkeys([*before, *allowed])) if before and allowed else ()
-
-    def _group(self, definition: ast.ClassDef) -> _Found:
-        known = {**self._outer, **self.found}
-        own = _Fields(known).run(definition.body).found
-        for decorator in definition.decorator_list:
-            match decorator:
-                case ast.Call(func=ast.Name(id="inherit_fields_from"), args=[ast.Name(id=parent)]):
-                    parents = known.get(parent)
-                    fields = parents if isinstance(parents, dict) else {}
-                    inherited = {name: inner for name, inner in fields.items() if not name.startswith("_")}
-                    own = {**inherited, **own}
-        return own
-
-
-def _inner_statements(statement: ast.stmt) -> list[ast.stmt]:
-    """Return the statements inside an if, try, with or loop, without branches that never run in a public torch."""
-    if isinstance(statement, ast.If):
-        taken = _known_test(statement.test)
-        return (statement.body if taken is not False else []) + (statement.orelse if taken is not True else [])
-    bodies = [getattr(statement, part, []) for part in ("body", "orelse", "finalbody")]
-    bodies += [handler.body for handler in getattr(statement, "handlers", [])]
-    return [inner for body in bodies for inner in body]
+                bodies = [getattr(statement, part, []) for part in ("body", "orelse", "finalbody")]
+                bodies += [handler.body for handler in getattr(statement, "handlers", [])]
+                remaining.extend(reversed([inner for inner_body in bodies for inner in inner_body]))
+    return options
 
 
 def _known_test(test: ast.expr) -> bool | None:
@@ -401,3 +320,67 @@ def _is_data(value: ast.expr) -> bool:
         case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name)):
             return name not in {"Literal", "Callable", "Union", "Optional", "Annotated"}
     return True
+
+
+# -- values of options -----------------------------------------------------------------------------------------------
+
+
+_NAMES = {"bool": "bool", "int": "int", "float": "float", "str": "str", "None": "null", "dict": "map", "Dict": "map", "Mapping": "map"}
+_NAMES |= dict.fromkeys(("list", "List", "tuple", "Tuple", "set", "Set", "frozenset", "Sequence"), "list")
+_UNKNOWN = "?"
+
+
+def allowed_values(annotation: ast.expr | None, default: ast.expr | None) -> Allowed:
+    """Return the allowed values of an option, from its annotation and its default."""
+    of_default = _kind_of(default)
+    found = [*_annotated(annotation), *of_default] if annotation is not None else of_default
+    if not found or _UNKNOWN in found or (annotation is None and "null" in found):
+        return ()
+    literals = [text for text in found if text not in KINDS]
+    kinds = [kind for kind in KINDS if kind in found]
+    if literals and annotation is not None:
+        # the default is one of the literals and does not allow its whole kind
+        kinds = [kind for kind in KINDS if kind in _annotated(annotation)]
+    return (*sorted(set(literals)), *kinds)
+
+
+def _annotated(annotation: ast.expr | None) -> list[str]:
+    match annotation:
+        case ast.Constant(value=None):
+            return ["null"]
+        case ast.Constant(value=str(text)):
+            return _annotated(ast.parse(text, mode="eval").body)
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return [_NAMES.get(name, _UNKNOWN)]
+        case ast.BinOp(op=ast.BitOr(), left=left, right=right):
+            return [*_annotated(left), *_annotated(right)]
+        case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name), slice=inner):
+            parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+            if name in ("Optional", "Union", "ClassVar", "Final"):
+                return [word for part in parts for word in _annotated(part)] + (["null"] if name == "Optional" else [])
+            if name == "Literal":
+                return [json.dumps(part.value) if isinstance(part, ast.Constant) else _UNKNOWN for part in parts]
+            return [_NAMES.get(name, _UNKNOWN)]
+    return [_UNKNOWN]
+
+
+def _kind_of(value: ast.expr | None) -> list[str]:
+    """Return the kind of a default if its expression shows it, else nothing."""
+    match value:
+        case ast.Constant(value=None):
+            return ["null"]
+        case ast.Constant(value=bool()) | ast.Compare() | ast.UnaryOp(op=ast.Not()) | ast.Call(func=ast.Name(id="bool")):
+            return ["bool"]
+        case ast.Constant(value=int()) | ast.Call(func=ast.Name(id="int")) | ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int())):
+            return ["int"]
+        case ast.Constant(value=float()) | ast.Call(func=ast.Name(id="float")):
+            return ["float"]
+        case ast.Constant(value=str()) | ast.JoinedStr() | ast.Call(func=ast.Attribute(attr="upper" | "lower" | "strip")):
+            return ["str"]
+        case ast.Call(func=ast.Attribute(attr="get", value=ast.Attribute(attr="environ")), args=[_, ast.Constant(value=str())]):
+            return ["str"]
+        case ast.List() | ast.Tuple() | ast.Set():
+            return ["list"]
+        case ast.Dict():
+            return ["map"]
+    return []
