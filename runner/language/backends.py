@@ -14,7 +14,7 @@ from runner.core.matching.filecheck import parse as parse_checks
 from runner.core.matching.patterns import check_pattern
 from runner.core.template_form import is_template
 from runner.language.read.document import BACKENDS, DataPath, Document, Kind
-from runner.language.read.files import link_problem, tree_of
+from runner.language.read.files import link_problem
 from runner.language.read.python import missing_module
 from runner.language.read.schema import read_formed
 from runner.system.capabilities import CAPABILITIES
@@ -199,7 +199,7 @@ def read_backends(extra: Sequence[Path], problems: list[Diagnostic]) -> Backends
 
 def read_named(path: Path, kind: Kind, problems: list[Diagnostic]) -> Document | None:
     """Read a file of the command line and add its problems; return it if its form is right. Links out of its folder's tree are rejected."""
-    problem = link_problem(path, tree_of(path.parent.absolute()))
+    problem = link_problem(path, path.parent.absolute())
     if problem is not None:
         problems.append(problem)
         return None

@@ -1,6 +1,5 @@
 """Loads specs: from paths to cases, or all problems of all files."""
 
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -141,7 +140,7 @@ class _Context:
 def _read_spec(spec: SpecPath, defaults: DefaultsReader, problems: list[Diagnostic], content: bytes | None) -> Anatomy | None:
     """Read a spec, or ``content`` in its place, and add its problems of form; None where it, or a file of its defaults, has any."""
     inherited = defaults.of(spec)
-    refused = link_problem(spec.path, spec.tree) if os.path.islink(spec.path) else None
+    refused = link_problem(spec.path, spec.root)
     if refused is not None:
         problems.append(refused)
         return None
