@@ -24,7 +24,7 @@ from runner.core.results import CaseResult, executed
 from runner.report import clip, one_line, plain, slug, statement, verdict_text, visible_name
 from runner.report.console import why_nothing
 from runner.report.files import is_special, replace
-from runner.report.junit import NAME, TRUNCATED, cached_file, failure_type, forget_files
+from runner.report.junit import NAME, TRUNCATED, cached_file, failure_type
 from runner.report.setup import ReportSetup
 from runner.system import output
 
@@ -138,7 +138,7 @@ class GitHubReporter:
         """Release nothing: every text is written at once."""
 
     def _tell(self, report: RunReport) -> None:
-        forget_files()
+        cached_file.cache_clear()
         for command in annotations(report):
             output.command(command)
         self._write(report)

@@ -11,7 +11,7 @@ import math
 import os
 import shlex
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # junit-xml ships no annotations (no py.typed), and no stub package exists for it
 
-from runner.core.events import HeaderCompleted, ResultsCompleted, RunAbandoned, RunEvent, RunStarted
+from runner.core.events import HeaderCompleted, Listener, ResultsCompleted, RunAbandoned, RunEvent, RunStarted
 from runner.core.header import RunHeader
 from runner.core.outcomes import RETRIED, JUnitTag, Outcome
 from runner.core.results import Attempt, CaseResult
@@ -60,42 +60,23 @@ _PARTS_FOR_LINK = 8
 """The address of a case in the HTML report has at most this part of its text."""
 
 
-class JUnitReporter:
+@dataclass
+class JUnitReporter(Listener):
     """Writes a stub when a run begins, and the report when all results are known."""
 
-    def __init__(self, setup: ReportSetup) -> None:
-        self._setup = setup
+    setup: ReportSetup
 
     def on_event(self, event: RunEvent) -> None:
         """Write the files that are due."""
-        setup = self._setup
+        setup = self.setup
         for path in setup.folder.junit_files:
             match event:
                 case RunStarted(is_resumed=False) | HeaderCompleted(is_resumed=True):
                     write_stub(path, event.header, flavour=setup.junit_flavour)
-                case ResultsCompleted(header=header, results=results):
-                    write_junit(
-                        path,
-                        header,
-                        results,
-                        folder=setup.folder.path,
-                        flavour=setup.junit_flavour,
-                        page=setup.page,
-                    )
-                case RunAbandoned(header=header, results=results, why=why):
-                    write_junit(
-                        path,
-                        header,
-                        results,
-                        truncated=True,
-                        why=why,
-                        folder=setup.folder.path,
-                        flavour=setup.junit_flavour,
-                        page=setup.page,
-                    )
-
-    def close(self) -> None:
-        """Release nothing: every file is written at once."""
+                case ResultsCompleted() | RunAbandoned():
+                    end = {"truncated": True, "why": event.why} if isinstance(event, RunAbandoned) else {}
+                    settings = {"folder": setup.folder.path, "flavour": setup.junit_flavour, "page": setup.page}
+                    write_junit(path, event.header, event.results, **settings, **end)
 
 
 def write_stub(path: Path, header: RunHeader, *, flavour: str = "default") -> None:
@@ -104,14 +85,31 @@ def write_stub(path: Path, header: RunHeader, *, flavour: str = "default") -> No
         write_junit(path, header, (), truncated=True, flavour=flavour)
 
 
-def write_junit(path: Path, header: RunHeader, results: Sequence[CaseResult], **more: Any) -> None:
-    """Write the report (the fields of ``_Report``), and replace a former one atomically."""
-    replace(path, _Report(header, results, **more).fitting())
+def write_junit(path: Path, header: RunHeader, results: Sequence[CaseResult], **settings: Any) -> None:
+    """Write the report (``settings`` are fields of ``_Report``), and replace a former one atomically."""
+    replace(path, document_of(header, results, **settings))
 
 
-def document_of(header: RunHeader, results: Sequence[CaseResult]) -> bytes:
-    """Return the report of a run that has ended, without files beside it: a submission holds it."""
-    return _Report(header, results).fitting()
+def document_of(header: RunHeader, results: Sequence[CaseResult], **settings: Any) -> bytes:
+    """Return the report with the most text that fits into the limit, or else with the least text.
+
+    The least is tried second: if it is too large itself, the sizes between are skipped.
+    """
+    seen: set[str] = set()
+    for result in results:
+        if result.outcome is not Outcome.PASS and not result.reason.strip():
+            raise ValueError(f"{result.case_id}: {result.outcome.label} without a reason")
+        if result.case_id in seen:
+            raise ValueError(f"{result.case_id} has two results")
+        seen.add(result.case_id)
+    cached_file.cache_clear()
+    report = _Report(header, results, **settings)
+    largest, *between, smallest = _TEXT_LIMITS
+    if whole := report.document(largest, most=FILE_LIMIT):
+        return whole
+    least = report.document(smallest)
+    fitting = (report.document(limit, most=FILE_LIMIT) for limit in between) if len(least) <= FILE_LIMIT else iter(())
+    return next((data for data in fitting if data), least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,45 +129,57 @@ class _Report:
     flavour: str = "default"
     """``strict`` is valid for Jenkins' xunit plugin."""
 
-    def fitting(self) -> bytes:
-        """Return the document with the most text that fits into the limit, or else with the least text.
-
-        The least is tried second: if it is too large itself, the sizes between are skipped.
-        """
-        seen: set[str] = set()
-        for result in self.results:
-            if result.outcome is not Outcome.PASS and not result.reason.strip():
-                raise ValueError(f"{result.case_id}: {result.outcome.label} without a reason")
-            if result.case_id in seen:
-                raise ValueError(f"{result.case_id} has two results")
-            seen.add(result.case_id)
-        forget_files()
-        largest, *between, smallest = _TEXT_LIMITS
-        if whole := self.document(largest, most=FILE_LIMIT):
-            return whole
-        least = self.document(smallest)
-        fitting = (self.document(limit, most=FILE_LIMIT) for limit in between) if len(least) <= FILE_LIMIT else iter(())
-        return next((data for data in fitting if data), least)
-
     def document(self, limit: int, most: float = math.inf) -> bytes:
         """Return the document, indented like one tree, each case within ``limit`` bytes of text; empty if it is longer than ``most``.
 
         The suites become text one by one: elements of all suites together need many times the memory.
         """
+        header = self.header
+        known = {
+            NAME: header.version,
+            "run": header.run_id,
+            "command": shlex.join(header.command),
+            "shard": header.shard,
+            "shuffle": header.shuffle,
+            "merged": " ".join(header.merged),
+            **statement_properties(header, self.results),
+            **header.environment,
+            **{f"env.{name}": value for name, value in header.variables.items()},
+        }
+        # the properties of the run stand once, in the first suite: a reader shows those of every suite
+        properties = {visible_name(name): clip(plain(value), _PROPERTY_LIMIT) for name, value in known.items() if value}
+        groups: dict[str | None, list[CaseResult]] = {None: []} if self.truncated else {}
+        for result in self.results:
+            groups.setdefault(result.spec, []).append(result)
+
         totals = dict.fromkeys(("tests", "failures", "errors"), 0)
         texts: list[bytes] = []
         size = 0
-        for suite in self._suites(limit):
+        for spec, group in groups.items():
+            if left_out := sum(result.benches_left_out for result in group):
+                properties["bench-steps-left-out"] = str(left_out)
+            if spec is not None:
+                name, cases = visible_name(cached_file(spec)), [self._case(result, limit) for result in group]
+            else:
+                name, cases = "run", [TestCase("run", classname=NAME)]
+                why = one_line(self.why or TRUNCATED)
+                cases[0].add_error_info(message=why, output=f"{why}\nrun: {plain(header.run_id)}", error_type="truncated")
+            suite = TestSuite(name, cases, timestamp=one_line(header.started), properties=properties).build_xml_doc()
+            properties = {}
+            del suite.attrib["disabled"]  # strict readers refuse it
+            suite.set("time", f"{math.fsum(map(_seconds, group)):.3f}")
+            for element, result in itertools.zip_longest(suite.iter("testcase"), group):
+                element.set("time", f"{_seconds(result) if result else 0:.3f}")
+                if result:
+                    self._complete(element, result, limit)
             for name in totals:
                 totals[name] += int(suite.get(name, "0"))
-            if self.flavour == "strict":
-                _make_strict(suite)
             ET.indent(suite, level=1)
             texts.append(b"\n  " + ET.tostring(suite, encoding="utf-8"))
             size += len(texts[-1])
             if size > most:
                 return b""
-        seconds = _decimal(math.fsum(map(seconds_of, self.results)))
+        seconds = f"{math.fsum(map(_seconds, self.results)):.3f}"
         root = ET.Element("testsuites", {"name": NAME, **{name: str(total) for name, total in totals.items()}, "time": seconds})
         if not texts:
             return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
@@ -178,116 +188,113 @@ class _Report:
         data = b"".join([head, *texts, b"\n", end, b"\n"])
         return b"" if len(data) > most else data
 
-    def _suites(self, limit: int) -> Iterator[ET.Element]:
-        properties = _properties(self.header, self.results)
-        if self.truncated:
-            yield _truncated_suite(self.header, properties, self.why or TRUNCATED)
-        # the properties of the run stand once: a reader shows those of every suite
-        properties = {} if self.truncated else properties
-        groups: dict[str, list[CaseResult]] = {}
-        for result in self.results:
-            groups.setdefault(result.spec, []).append(result)
-        for spec, group in groups.items():
-            left_out = sum(result.benches_left_out for result in group)
-            if left_out:
-                properties = {**properties, "bench-steps-left-out": str(left_out)}
-            yield _suite(spec, group, self.header, properties=properties, limit=limit, folder=self.folder, page=self.page)
-            properties = {}
+    def _case(self, result: CaseResult, limit: int) -> TestCase:
+        """Return a case within ``limit`` bytes of text, as far as the package can write it."""
+        case = TestCase(
+            visible_name(result.case_id),
+            classname=visible_name(".".join([*result.area.split("/"), result.name] if result.area else [result.name])),
+            file=visible_name(cached_file(result.position.file or result.spec)),
+            line=result.position.line,
+        )
+        beside = [*node_lines(result), *timing_lines(result), *note_lines(result)]
+        shown = None
+        if self.folder is not None:
+            shown = Path(cached_file(str(self.folder)))
+            # with the first few files of code or graphs that a failed expectation was judged by. GitLab and others read each on a
+            # line of its own, with a path from the repository's root
+            prefixes = tuple(_CODE_OF[verdict.kind] for verdict in result.failed if verdict.kind in _CODE_OF)
+            judged = [name for name in result.code if prefixes and name.startswith(prefixes)][:_MOST_CODE]
+            for name in (*result.attachments, *judged):
+                beside.append(f"[[ATTACHMENT|{visible_name(cached_file(str(self.folder / result.folder / name)))}]]")
+        case.stdout = timed = clip("\n".join(beside), limit // 4)
+        if result.outcome is Outcome.PASS or self._is_let_pass(result):
+            return case
+        link = ""
+        if self.page and shown is not None:
+            link = f"\npage: {one_line(str(shown / self.page))}#/case?id={quote(result.case_id, safe='', errors='replace')}"
+            link = link if _PARTS_FOR_LINK * len(link) < limit else ""
 
+        # the verdict has at least three quarters; the ends of stdout and stderr have the rest
+        reruns = _share(result, limit) if result.outcome in RETRIED and len(result.attempts) > 1 else 0
+        room = limit - reruns - len(f"{timed}{link}".encode())
+        stdout, stderr = plain(result.stdout), plain(result.stderr)
+        printed = len(stdout.encode("utf-8")) + len(stderr.encode("utf-8"))
+        text = verdict_text(result, limit=room - min(printed, room // 4), folder=shown) if room else ""
+        room -= len(text.encode("utf-8"))
+        stdout = clip(stdout, max(room // 2, room - len(stderr.encode("utf-8"))), self._beside(result, "stdout.txt"))
+        case.stderr = clip(stderr, room - len(stdout.encode("utf-8")), self._beside(result, "stderr.txt"))
+        case.stdout = "\n".join(filter(None, (timed, stdout)))
+        text = f"{text}{link}" if text else text
 
-# -- the elements ---------------------------------------------------------------------------------------------------
+        message = one_line(result.reason, min(MESSAGE_LIMIT, max(limit, 100))) or slug(result.outcome)
+        match result.outcome.junit:
+            case JUnitTag.FAILURE:
+                case.add_failure_info(message=message, output=text, failure_type=failure_type(result))
+            case JUnitTag.ERROR:
+                case.add_error_info(message=message, output=text, error_type=failure_type(result))
+            case JUnitTag.SKIPPED:
+                # Readers show only the message, so it begins with the outcome: XFAIL and UNAVAILABLE are both skipped.
+                case.add_skipped_info(message=f"{slug(result.outcome)}: {message}", output=text)
+            case JUnitTag.NONE:
+                raise ValueError(f"{result.outcome.label} has no element")
+        return case
 
+    def _complete(self, element: ET.Element, result: CaseResult, limit: int) -> None:
+        """Add to the element of a case what the package lacks.
 
-def _properties(header: RunHeader, results: Sequence[CaseResult] = ()) -> dict[str, str]:
-    """Return the properties of every suite: the run, its statement, the machine and the environment. ``results`` are all of the run."""
-    run = {NAME: header.version, "run": header.run_id, "command": shlex.join(header.command), "shard": header.shard}
-    run["shuffle"] = header.shuffle  # empty properties are left out
-    run["merged"] = " ".join(header.merged)
-    variables = {f"env.{name}": value for name, value in header.variables.items()}
-    known = {**run, **statement_properties(header, results), **header.environment, **variables}
-    return {visible_name(name): clip(plain(value), _PROPERTY_LIMIT) for name, value in known.items() if value}
-
-
-def _truncated_suite(header: RunHeader, properties: Mapping[str, str], why: str) -> ET.Element:
-    """Return the suite with one error for a run that did not reach its end."""
-    case = TestCase("run", classname=NAME)
-    case.add_error_info(message=one_line(why), output=f"{one_line(why)}\nrun: {plain(header.run_id)}", error_type="truncated")
-    suite = TestSuite("run", [case], timestamp=one_line(header.started), properties=properties).build_xml_doc()
-    return _mended(suite, [0.0])
-
-
-def _suite(
-    spec: str,
-    group: Sequence[CaseResult],
-    header: RunHeader,
-    *,
-    properties: Mapping[str, str],
-    limit: int,
-    folder: Path | None,
-    page: str = "",
-) -> ET.Element:
-    """Return the suite of one YAML file, each case within ``limit`` bytes of text. ``page`` is the HTML report in ``folder``."""
-    passed = [result.outcome is Outcome.PASS or _is_let_pass(result, header) for result in group]
-    suite = TestSuite(
-        visible_name(cached_file(spec)),
-        [_case(result, limit, folder, passed=is_pass, page=page) for result, is_pass in zip(group, passed, strict=True)],
-        timestamp=one_line(header.started),
-        properties=properties,
-    )
-    mended = _mended(suite.build_xml_doc(), [seconds_of(result) for result in group])
-    for element, result in zip(mended.iter("testcase"), group, strict=True):
+        ``flakyFailure`` of a FLAKY case that may pass, ``rerunFailure`` of one that never passed. Crashes and errors are written as
+        failures too: few readers support flakyError and rerunError. A FLAKY case that fails the run has all attempts in its one failure.
+        """
         for skipped in element.iter("skipped"):
             skipped.set("type", failure_type(result))
-        _add_attempts(element, result, limit, folder, let_pass=_is_let_pass(result, header))
-        _add_evidence(element, result)
-    return mended
-
-
-def _add_evidence(case: ET.Element, result: CaseResult) -> None:
-    """Add the properties of a case that was compiled for a target and not executed, which the package cannot write."""
-    values = {"target": result.target, "evidence": evidence_of(result.level)}
-    if result.target:
-        properties = ET.Element("properties")
-        for name, value in values.items():
-            if value:
-                ET.SubElement(properties, "property", {"name": name, "value": visible_name(value)})
-        case.insert(0, properties)
-
-
-def _make_strict(suite: ET.Element) -> None:
-    """Remove what Jenkins' xunit plugin refuses: ``file`` and ``line`` of a case, and its properties, which move to its output."""
-    for case in suite.iter("testcase"):
+        tag, attempts = "", result.attempts[:0]
+        if self._is_let_pass(result):
+            tag, attempts = "flakyFailure", result.attempts
+        elif result.outcome in RETRIED:
+            tag, attempts = "rerunFailure", result.attempts[1:]
+        failed = [attempt for attempt in attempts if attempt.outcome.is_failure]
+        place = sum(child.tag in ("failure", "error", "skipped") for child in element)
+        share = _share(result, limit) // max(len(failed), 1)
+        for number, attempt in enumerate(failed):
+            message = one_line(attempt.reason, min(MESSAGE_LIMIT, max(share, 100))) or slug(attempt.outcome)
+            rerun = ET.Element(tag, message=message, type=one_line(attempt.failure_type) or slug(attempt.outcome))
+            texts = (
+                ("stackTrace", attempt_text(attempt, limit=share // 2)),
+                ("system-out", clip(plain(attempt.stdout), share // 4, self._beside(attempt, "stdout.txt"))),
+                ("system-err", clip(plain(attempt.stderr), share // 4, self._beside(attempt, "stderr.txt"))),
+            )
+            for name, text in texts:
+                if text.strip():
+                    ET.SubElement(rerun, name).text = text
+            element.insert(place + number, rerun)
+        # a case that was compiled for a target and not executed
+        target = {"target": result.target, "evidence": evidence_of(result.level)} if result.target else {}
+        target = {name: visible_name(value) for name, value in target.items() if value}
+        if self.flavour != "strict":
+            if target:
+                properties = ET.Element("properties")
+                for name, value in target.items():
+                    ET.SubElement(properties, "property", {"name": name, "value": value})
+                element.insert(0, properties)
+            return
+        # Jenkins' xunit plugin refuses ``file`` and ``line`` of a case, and its properties, which stand in its output
         for name in ("file", "line"):
-            case.attrib.pop(name, None)
-        for properties in case.findall("properties"):
-            said = "\n".join(f"{entry.get('name')}: {entry.get('value')}" for entry in properties)
-            case.remove(properties)
-            output = case.find("system-out")
+            element.attrib.pop(name, None)
+        if target:
+            output = element.find("system-out")
             if output is None:
-                output = ET.SubElement(case, "system-out")
-            output.text = f"{said}\n{output.text}" if output.text else said
+                output = ET.SubElement(element, "system-out")
+            output.text = "\n".join([*(f"{name}: {value}" for name, value in target.items()), *filter(None, [output.text])])
 
+    def _is_let_pass(self, result: CaseResult) -> bool:
+        return result.outcome is Outcome.FLAKY and self.header.lets_flaky_pass
 
-def _is_let_pass(result: CaseResult, header: RunHeader) -> bool:
-    return result.outcome is Outcome.FLAKY and header.lets_flaky_pass
-
-
-def _add_attempts(case: ET.Element, result: CaseResult, limit: int, folder: Path | None, *, let_pass: bool) -> None:
-    """Add the elements that the package lacks: ``flakyFailure`` of a FLAKY case that may pass, ``rerunFailure`` of one that never passed.
-
-    Crashes and errors are written as failures too: few readers support flakyError and rerunError. A FLAKY case that fails the run has all
-    attempts in its one failure.
-    """
-    if let_pass:
-        tag, attempts = "flakyFailure", [attempt for attempt in result.attempts if attempt.outcome.is_failure]
-    elif result.outcome in RETRIED:
-        tag, attempts = "rerunFailure", [attempt for attempt in result.attempts[1:] if attempt.outcome.is_failure]
-    else:
-        return
-    place = sum(child.tag in ("failure", "error", "skipped") for child in case)
-    share = _share(result, limit) // max(len(attempts), 1)
-    for attempt in reversed(attempts):
-        case.insert(place, _attempt_element(tag, attempt, share, folder))
+    def _beside(self, attempt: Attempt, name: str) -> str:
+        """Return the path of a file in the folder of an attempt, as messages name it; empty where there is none."""
+        if not attempt.folder:
+            return ""
+        inside = Path(attempt.folder, name)
+        return visible_name(str(inside if self.folder is None else Path(cached_file(str(self.folder))) / inside))
 
 
 def _share(result: CaseResult, limit: int) -> int:
@@ -295,104 +302,9 @@ def _share(result: CaseResult, limit: int) -> int:
     return limit if result.outcome is Outcome.FLAKY else limit // 2
 
 
-def _attempt_element(tag: str, attempt: Attempt, limit: int, folder: Path | None) -> ET.Element:
-    message = one_line(attempt.reason, min(MESSAGE_LIMIT, max(limit, 100))) or slug(attempt.outcome)
-    element = ET.Element(tag, message=message, type=one_line(attempt.failure_type) or slug(attempt.outcome))
-    texts = (
-        ("stackTrace", attempt_text(attempt, limit=limit // 2)),
-        ("system-out", clip(plain(attempt.stdout), limit // 4, _beside(attempt, "stdout.txt", folder))),
-        ("system-err", clip(plain(attempt.stderr), limit // 4, _beside(attempt, "stderr.txt", folder))),
-    )
-    for name, text in texts:
-        if text.strip():
-            ET.SubElement(element, name).text = text
-    return element
-
-
-def _mended(suite: ET.Element, seconds: Sequence[float]) -> ET.Element:
-    """Set the time of the suite and of each case, and remove attributes that strict readers refuse."""
-    del suite.attrib["disabled"]
-    suite.set("time", _decimal(math.fsum(seconds)))
-    for case, taken in zip(suite.iter("testcase"), seconds, strict=True):
-        case.set("time", _decimal(taken))
-    return suite
-
-
-def _case(result: CaseResult, limit: int, folder: Path | None, *, passed: bool, page: str) -> TestCase:
-    case = TestCase(
-        visible_name(result.case_id),
-        classname=visible_name(".".join([*result.area.split("/"), result.name] if result.area else [result.name])),
-        file=visible_name(cached_file(result.position.file or result.spec)),
-        line=result.position.line,
-    )
-    beside = [*node_lines(result), *timing_lines(result), *note_lines(result), *_attachments(result, folder)]
-    case.stdout = timed = clip("\n".join(beside), limit // 4)
-    if not passed:
-        reruns = _share(result, limit) if result.outcome in RETRIED and len(result.attempts) > 1 else 0
-        link = _link(result, folder, page)
-        link = link if _PARTS_FOR_LINK * len(link) < limit else ""
-        text, said, case.stderr = _texts(result, limit - reruns - len(f"{timed}{link}".encode()), folder)
-        text = f"{text}{link}" if text else text
-        case.stdout = f"{timed}\n{said}" if timed and said else timed or said
-        _add_verdict(case, result, text, limit)
-    return case
-
-
-def _link(result: CaseResult, folder: Path | None, page: str) -> str:
-    """Return a line with the address of a case in the HTML report; empty where there is none."""
-    shown = _shown(folder)
-    if not page or shown is None:
-        return ""
-    return f"\npage: {one_line(str(shown / page))}#/case?id={quote(result.case_id, safe='', errors='replace')}"
-
-
-def _attachments(result: CaseResult, folder: Path | None) -> list[str]:
-    """Return a line for each attachment: GitLab and others read it on a line of its own, with a path from the repository's root."""
-    if folder is None:
-        return []
-    names = (*result.attachments, *_judged_code(result))
-    return [f"[[ATTACHMENT|{visible_name(cached_file(str(folder / result.folder / name)))}]]" for name in names]
-
-
-def _judged_code(result: CaseResult) -> list[str]:
-    """Return the files of code or graphs that a failed expectation of a case was judged by; the first few of many."""
-    prefixes = tuple(_CODE_OF[verdict.kind] for verdict in result.failed if verdict.kind in _CODE_OF)
-    return [name for name in result.code if prefixes and name.startswith(prefixes)][:_MOST_CODE]
-
-
-def _texts(result: CaseResult, limit: int, folder: Path | None) -> tuple[str, str, str]:
-    """Return the verdict and the ends of stdout and stderr, together within ``limit`` bytes; the verdict has at least three quarters."""
-    stdout, stderr = plain(result.stdout), plain(result.stderr)
-    printed = len(stdout.encode("utf-8")) + len(stderr.encode("utf-8"))
-    text = verdict_text(result, limit=limit - min(printed, limit // 4), folder=_shown(folder)) if limit else ""
-    room = limit - len(text.encode("utf-8"))
-    stdout = clip(stdout, max(room // 2, room - len(stderr.encode("utf-8"))), _beside(result, "stdout.txt", folder))
-    return text, stdout, clip(stderr, room - len(stdout.encode("utf-8")), _beside(result, "stderr.txt", folder))
-
-
-def _beside(attempt: Attempt, name: str, folder: Path | None) -> str:
-    """Return the path of a file in the folder of an attempt, as messages name it; empty where there is none."""
-    shown = _shown(folder)
-    inside = f"{attempt.folder}/{name}"
-    return visible_name(str(shown / inside) if shown is not None else inside) if attempt.folder else ""
-
-
-def _shown(folder: Path | None) -> Path | None:
-    return Path(spec_file(str(folder))) if folder is not None else None
-
-
-def _add_verdict(case: TestCase, result: CaseResult, text: str, limit: int) -> None:
-    message = one_line(result.reason, min(MESSAGE_LIMIT, max(limit, 100))) or slug(result.outcome)
-    match result.outcome.junit:
-        case JUnitTag.FAILURE:
-            case.add_failure_info(message=message, output=text, failure_type=failure_type(result))
-        case JUnitTag.ERROR:
-            case.add_error_info(message=message, output=text, error_type=failure_type(result))
-        case JUnitTag.SKIPPED:
-            # Readers show only the message, so it begins with the outcome: XFAIL and UNAVAILABLE are both skipped.
-            case.add_skipped_info(message=f"{slug(result.outcome)}: {message}", output=text)
-        case JUnitTag.NONE:
-            raise ValueError(f"{result.outcome.label} has no element")
+def _seconds(result: CaseResult) -> float:
+    """Return the duration of a case; 0 for a value that cannot be summed."""
+    return result.seconds if math.isfinite(result.seconds) and result.seconds > 0 else 0.0
 
 
 def failure_type(result: CaseResult) -> str:
@@ -401,32 +313,17 @@ def failure_type(result: CaseResult) -> str:
     return word or slug(result.outcome)
 
 
-def seconds_of(result: CaseResult) -> float:
-    """Return the duration of a case; 0 for a value that cannot be summed."""
-    return result.seconds if math.isfinite(result.seconds) and result.seconds > 0 else 0.0
+@functools.lru_cache(maxsize=1 << 16)
+def cached_file(shown: str) -> str:
+    """Return a file relative to the repository's root, as CI systems need it, or else as shown.
 
-
-def spec_file(shown: str) -> str:
-    """Return a file relative to the repository's root, as CI systems need it, or else as shown."""
+    Cached during one report: many cases share few files, and files may appear between two reports.
+    """
     here = Path.cwd()
     root = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
     whole = Path(os.path.abspath(here / shown))
     # a path of another folder or machine is not changed, nor a name that no file can have
     return whole.relative_to(root).as_posix() if whole.is_relative_to(root) and os.path.exists(whole) else shown
-
-
-cached_file = functools.lru_cache(maxsize=1 << 16)(spec_file)
-"""Cached during one report: many cases share few files."""
-
-
-def forget_files() -> None:
-    """Clear the cache of ``spec_file``: files may have appeared since the last report."""
-    cached_file.cache_clear()
-
-
-def _decimal(seconds: float) -> str:
-    """Return seconds without an exponent."""
-    return f"{seconds:.3f}"
 
 
 # -- whether a report is that of a journal --------------------------------------------------------------------------

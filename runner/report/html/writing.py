@@ -5,11 +5,12 @@ import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from runner.core.diagnostics import shown_path
 from runner.core.escaping import one_line
-from runner.core.events import RunAbandoned, RunEnded, RunEvent
+from runner.core.events import Listener, RunAbandoned, RunEnded, RunEvent
 from runner.core.header import RunFooter, RunHeader
 from runner.core.results import CaseResult
 from runner.record.run_folder import LATEST, REPORTS
@@ -28,19 +29,20 @@ _NAMED = 50
 """How many cases the page names where no script runs."""
 
 
-class HtmlReporter:
+@dataclass
+class HtmlReporter(Listener):
     """Writes the page; the terminal names it. The run has ended by then: a page that cannot be written is a warning."""
 
-    def __init__(self, setup: ReportSetup) -> None:
-        self._folder = setup.folder
+    setup: ReportSetup
 
     def on_event(self, event: RunEvent) -> None:
         """Write the page of a run that ended; remove that of a run whose records cannot be believed."""
+        folder = self.setup.folder
         match event:
             case RunEnded():
                 try:
-                    write_page(self._folder.path, event.header, event.results, event.footer)
-                    self._folder.page = shown_path((REPORTS / LATEST if self._folder.is_latest else self._folder.path) / PAGE)
+                    write_page(folder.path, event.header, event.results, event.footer)
+                    folder.page = shown_path((REPORTS / LATEST if folder.is_latest else folder.path) / PAGE)
                 except OSError as error:
                     why = f"cannot write{f' {error.filename}' if error.filename else ''}: {error.strerror or error}"
                 except Exception as error:
@@ -53,10 +55,7 @@ class HtmlReporter:
                 pass
         # a page of an earlier part of the run has other results
         with suppress(OSError):
-            (self._folder.path / PAGE).unlink()
-
-    def close(self) -> None:
-        """Release nothing: every file is written at once."""
+            (folder.path / PAGE).unlink()
 
 
 def write_page(folder: Path, header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None) -> Path:
