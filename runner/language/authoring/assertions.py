@@ -1,8 +1,8 @@
 """Assertions of a test as expectations: comparisons with eager and with other values, counters, generated code."""
 
 import ast
+import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from runner.language.authoring.python_file import free_names
@@ -19,8 +19,7 @@ class Reader(Protocol):
 
 
 _COMPARISONS = {"assertGreater": ast.Gt, "assertGreaterEqual": ast.GtE, "assertLess": ast.Lt, "assertLessEqual": ast.LtE}
-_SELF = ("assertEqual", "assertTrue", "assertFalse", "assertIn", "assertNotIn", "assertNotEqual", "common", *_COMPARISONS)
-_FUNCTIONS = ("assert_close", "check_model", "check_model_cuda", "check_model_gpu", "assert_allclose")
+_FUNCTIONS = ("assert_close", "assert_allclose")
 _SAME: Mapping[str, Mapping[str, Any]] = {
     "allclose": {"rtol": 1e-5, "atol": 1e-8},
     "same": {"rtol": 1e-4, "atol": 1e-4},
@@ -33,8 +32,7 @@ def assertion_of(reader: Reader, call: ast.Call) -> str:
     """Return the name of the assertion that a call is; empty for other calls."""
     path = reader.translation.file.dotted(call.func)
     if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) and call.func.value.id == "self":
-        is_claim = call.func.attr in _SELF or call.func.attr.startswith(("assert", "check_model"))
-        return call.func.attr if is_claim else ""
+        return call.func.attr if call.func.attr.startswith(("assert", "check_model", "common")) else ""
     if path.rpartition(".")[2] in _FUNCTIONS:
         return path.rpartition(".")[2]
     return "FileCheck" if _directives(call) else ""
@@ -45,15 +43,16 @@ def read_assertion(reader: Reader, call: ast.Call) -> None:
     name, arguments = assertion_of(reader, call), call.args
     match name:
         case "FileCheck":
-            _filecheck(reader, call)
+            checks = [check for directive in _directives(call) for check in _checks_of(reader.translation, directive)]
+            if all(check.startswith("CHECK-NOT") for check in checks):
+                checks.insert(0, _EVERY_FILE)
+            _expect_code(reader, arguments[0], checks)
         case "assertEqual" | "assert_close" | "assert_allclose" if len(arguments) >= 2:
             _equal(reader, arguments[0], arguments[1], _tolerances(reader, call))
         case "assertTrue" | "assertFalse" if arguments:
             _true(reader, arguments[0], is_true=name == "assertTrue")
         case "assertIn" | "assertNotIn" if len(arguments) >= 2:
-            _contains(reader, arguments[0], arguments[1], is_in=name == "assertIn")
-        case "common" | "check_model" | "check_model_cuda" | "check_model_gpu":
-            _common(reader, call, arguments[1:] if arguments and ast.unparse(arguments[0]) == "self" else arguments)
+            _true(reader, ast.Compare(left=arguments[0], ops=[ast.In()], comparators=[arguments[1]]), is_true=name == "assertIn")
         case _ if name in _COMPARISONS and len(arguments) >= 2:
             _counted(reader.translation, arguments[0], _COMPARISONS[name](), arguments[1])
         case _:
@@ -76,7 +75,9 @@ def _true(reader: Reader, test: ast.expr, *, is_true: bool) -> None:
     elif isinstance(test, ast.Compare) and len(test.ops) == 1:
         left, operator, right = test.left, test.ops[0], test.comparators[0]
         if isinstance(operator, ast.In | ast.NotIn):
-            _contains(reader, left, right, is_in=isinstance(operator, ast.In) == is_true)
+            text = pattern(reader.translation.literal(left))
+            is_in = isinstance(operator, ast.In) == is_true
+            _expect_code(reader, right, [f"CHECK: {text}"] if is_in else [_EVERY_FILE, f"CHECK-NOT: {text}"])
         elif is_true:
             _counted(reader.translation, left, operator, right)
         else:
@@ -88,9 +89,9 @@ def _true(reader: Reader, test: ast.expr, *, is_true: bool) -> None:
 # comparisons of values
 
 
-def _tolerances(reader: Reader, call: ast.Call, default: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+def _tolerances(reader: Reader, call: ast.Call, default: Mapping[str, Any] | None = None) -> dict[str, Any]:
     words = {str(word.arg): word.value for word in call.keywords}
-    tolerances = dict(default)
+    tolerances = dict(default or {})
     tolerances |= {name: reader.translation.literal(word) for name, word in words.items() if name in ("atol", "rtol")}
     if "tol" in words:
         tolerances |= dict.fromkeys(("atol", "rtol"), reader.translation.literal(words["tol"]))
@@ -174,25 +175,6 @@ def _source(translation: Translation, node: ast.expr) -> str:
 _DEEPEST = 5
 
 
-def _common(reader: Reader, call: ast.Call, arguments: list[ast.expr]) -> None:
-    """Expect what torch's ``check_model`` claims: the compiled function equals eager."""
-    if len(arguments) < 2 or not isinstance(arguments[1], ast.Tuple | ast.List):
-        raise NotCarried("a check of a model whose arguments are not written out")
-    words = [word for word in call.keywords if word.arg in ("atol", "rtol")]
-    others = sorted(str(word.arg) for word in call.keywords if word.arg not in ("atol", "rtol", "check_lowp"))
-    if others:
-        reader.translation.note(call, f"the check has the argument {', '.join(others)}; the spec has not")
-    compile_ = ast.parse("torch.compile", mode="eval").body
-    compiled = ast.Call(func=compile_, args=[arguments[0]], keywords=[])
-    made = ast.copy_location(ast.Call(func=compiled, args=list(arguments[1].elts), keywords=[]), call)
-    result = reader.value(ast.fix_missing_locations(made))
-    if not isinstance(result, Result):
-        raise NotCarried("a check of a model that is not compiled")
-    tolerances = _tolerances(reader, ast.Call(func=call.func, args=[], keywords=words))
-    reader.translation.devices.add("any")
-    reader.translation.expect({"close": {"to": "eager", **tolerances}}, result.step)
-
-
 # counts
 
 
@@ -208,19 +190,18 @@ def _count_of(translation: Translation, node: ast.expr) -> tuple[str, str] | Non
 
 def _counted(translation: Translation, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> None:
     """Expect a count."""
-    flipped: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Lt: ast.Gt, ast.LtE: ast.GtE}
-    if not (_count_of(translation, left)):
-        left, right, operator = right, left, flipped.get(type(operator), type(operator))()
-    count = _count_of(translation, left)
+    is_flipped = _count_of(translation, left) is None
+    count = _count_of(translation, right if is_flipped else left)
     if count is None:
         raise NotCarried("an assertion about a value that the language cannot name")
-    value: Any = translation.yaml(right)
+    value: Any = translation.yaml(left if is_flipped else right)
     if not isinstance(operator, ast.Eq):
+        bounds: Mapping[type[ast.cmpop], tuple[str, int]]
         bounds = {ast.Gt: ("min", 1), ast.GtE: ("min", 0), ast.Lt: ("max", -1), ast.LtE: ("max", 0)}
         if type(operator) not in bounds or not isinstance(value, int):
             raise NotCarried("a bound of a count that is no constant")
         word, more = bounds[type(operator)]
-        value = {word: value + more}
+        value = {"max" if word == "min" else "min": value - more} if is_flipped else {word: value + more}
     translation.expect({count[0]: {count[1]: value}})
 
 
@@ -244,28 +225,18 @@ def _directives(call: ast.Call) -> list[ast.Call]:
     return directives if isinstance(inner, ast.Call) and ast.unparse(inner.func).rpartition(".")[2] == "FileCheck" else []
 
 
-def _filecheck(reader: Reader, call: ast.Call) -> None:
-    checks = [check for directive in _directives(call) for check in _directive(reader.translation, directive)]
-    if all(check.startswith("CHECK-NOT") for check in checks):
-        checks.insert(0, _EVERY_FILE)
-    _expect_code(reader, call.args[0], checks)
-
-
-def _directive(translation: Translation, node: ast.Call) -> list[str]:
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-    values = [translation.literal(argument) for argument in node.args]
-    words = {word.arg: translation.literal(word.value) for word in node.keywords}
+def _checks_of(translation: Translation, directive: ast.Call) -> list[str]:
+    """Return the lines of FileCheck that one directive stands for."""
+    name = directive.func.attr if isinstance(directive.func, ast.Attribute) else ""
+    values = [translation.literal(argument) for argument in directive.args]
+    words = {word.arg: translation.literal(word.value) for word in directive.keywords}
     if name in _DIRECTIVES and len(values) == 1 and not words:
         return [f"{_DIRECTIVES[name]}: {pattern(values[0])}"]
     if name == "check_count" and set(words) <= {"count", "exactly"} and values:
         count, exactly = [*values[1:], *(words[key] for key in ("count", "exactly") if key in words), False][:2]
-        return _times(str(values[0]), int(count), exactly=bool(exactly))
+        text = pattern(values[0])
+        return ([f"CHECK-COUNT-{count}: {text}"] if int(count) else []) + ([f"CHECK-NOT: {text}"] if exactly else [])
     raise NotCarried(f"the FileCheck directive '{name}'")
-
-
-def _times(text: str, count: int, *, exactly: bool) -> list[str]:
-    none = [f"CHECK-NOT: {pattern(text)}"] if exactly else []
-    return [f"CHECK-COUNT-{count}: {pattern(text)}", *none] if count else none
 
 
 def pattern(text: Any) -> str:
@@ -273,18 +244,7 @@ def pattern(text: Any) -> str:
     if not isinstance(text, str) or "\n" in text or "\r" in text or not text.strip():
         raise NotCarried("a text of several lines, or of none, in the generated code")
     escaped = text.replace("{{", "{{[{][{]}}").replace("[[", "{{\\[\\[}}").replace("]]", "{{\\]\\]}}")
-    inner = escaped.strip(" \t")
-    before, after = len(escaped) - len(escaped.lstrip(" \t")), len(escaped) - len(escaped.rstrip(" \t"))
-    return f"{_blanks(before)}{inner}{_blanks(after)}"
-
-
-def _blanks(count: int) -> str:
-    return f"{{{{[[:space:]]{{{count}}}}}}}" if count else ""
-
-
-def _contains(reader: Reader, text: ast.expr, code: ast.expr, *, is_in: bool) -> None:
-    words = pattern(reader.translation.literal(text))
-    _expect_code(reader, code, [f"CHECK: {words}"] if is_in else [_EVERY_FILE, f"CHECK-NOT: {words}"])
+    return re.sub(r"^[ \t]+|[ \t]+$", lambda blanks: f"{{{{[[:space:]]{{{len(blanks[0])}}}}}}}", escaped)
 
 
 def _expect_code(reader: Reader, code: ast.expr, checks: list[str]) -> None:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from runner.core.diagnostics import Diagnostic, errors
-from runner.language.authoring.python_file import PythonFile, Test, free_names
-from runner.language.authoring.skips import read_decorator
-from runner.language.authoring.statements import Reader
-from runner.language.authoring.translation import DTYPES, NotCarried, Remark, Result, SetUp, Step, Translation
+from runner.language.authoring.python_file import DTYPES, PythonFile, Test, free_names
+from runner.language.authoring.statements import Reader, read_decorator
+from runner.language.authoring.translation import NotCarried, Remark, Result, Translation
 from runner.language.flow import block, flow
 
 
@@ -31,11 +30,14 @@ class Draft:
 
 def draft(file: PythonFile, test: Test) -> Draft:
     """Return the spec of a test, with a comment for each line that it does not have."""
-    translation = Translation(file=file, test=test)
-    text = ""
+    translation, text = Translation(file=file, test=test), ""
     try:
         _read(translation)
-        text = _checked(translation)
+        text = _text(translation)
+        if problems := problems_of(text, spec_name(test.name)):
+            line = test.function.lineno
+            translation.lost |= {Remark(line, f"validate refuses the spec: {problem.message}") for problem in problems}
+            text = _text(translation)
     except NotCarried as error:
         translation.lost.add(Remark(test.function.lineno, str(error)))
     except RecursionError:
@@ -56,7 +58,11 @@ def _read(translation: Translation) -> None:
         if argument.arg in ("device", "device_type"):
             translation.parameter(argument.arg, "params.device", "device")
             translation.devices.add("any")
-    reader.read_settings()
+    # what the file and the set-up of the class set for all tests
+    reader.read([part for part in reader.file.body if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Attribute)])
+    for name in ("setUpClass", "setUp"):
+        method = reader.file.method(test.owner, name)
+        reader.read(method.body if method is not None else [])
     decorators = [*(test.owner.decorator_list if test.owner else ()), *test.function.decorator_list]
     for decorator in reversed(decorators):
         try:
@@ -71,22 +77,12 @@ def _read(translation: Translation) -> None:
     known = {argument.arg for argument in test.function.args.args} - {"self"} - translation.names.keys()
     if known:
         raise NotCarried(f"the parameter '{sorted(known)[0]}' without values")
-
-
-def _checked(translation: Translation) -> str:
-    """Return the text of the spec; what ``validate`` refuses of it is among what is not carried."""
     if not any(step.kind == "call" for step in translation.steps):
         raise NotCarried("no call of a compiled function was understood")
     if not any(step.expects for step in translation.steps):
         if translation.lost:
             raise NotCarried("none of its assertions was understood")
         translation.steps[-1].expects.append({"runs": {}})
-    text = _text(translation)
-    problems = problems_of(text, spec_name(translation.test.name))
-    if not problems:
-        return text
-    translation.lost |= {Remark(translation.test.function.lineno, f"validate refuses the spec: {problem.message}") for problem in problems}
-    return _text(translation)
 
 
 def problems_of(text: str, name: str) -> list[Diagnostic]:
@@ -102,92 +98,68 @@ def problems_of(text: str, name: str) -> list[Diagnostic]:
 def _text(translation: Translation) -> str:
     """Return the spec with the comments above it, with each expectation on lines of its own."""
     test, functions = translation.test, translation.functions
-    steps = [_step(translation, step) for step in translation.steps]
+    first_contexts = next(step.contexts for step in translation.steps if step.kind == "call")
+    arguments_of_steps: list[Any] = []
+    for step in translation.steps:
+        value = step.value
+        if step.kind == "call":
+            value = {} if len(functions) == 1 else {"function": step.function}
+            if step.arguments:
+                value["inputs"] = [_input(translation, argument) for argument in step.arguments]
+            if step.contexts != first_contexts:
+                value["context"] = list(step.contexts)
+            value |= step.value
+        arguments_of_steps.append(value)
     remarks = [("not carried", remark) for remark in sorted(translation.lost)] + [("note", remark) for remark in sorted(translation.notes)]
     lines = [f"# made from {translation.file.name}::{test.name}, lines {test.function.lineno} to {test.function.end_lineno}"]
     lines += [f"# {word}: line {remark.line}: {remark.text}" for word, remark in remarks]
-    compile_options = dict(next(iter(functions.values())).options)
-    options = {section: dict(values) for section, values in translation.base_options.items()}
-    for section, values in (translation.call_options or {}).items():
-        options.setdefault(section, {}).update(values)
-    words = spec_name(test.name).replace("-", " ")
-    texts = {
-        key: {"module": f"make_{key}"} if function.node is None else f"{ast.unparse(function.node)}\n"
-        for key, function in functions.items()
-    }
-    spec = {
-        "summary": f"{words.capitalize()}, as {test.name} of {translation.file.name} claims{', in part' if translation.lost else ''}",
-        "backends": _backends(translation, compile_options),
-        "matrix": translation.matrix,
-        "requires": translation.requires,
-        **{section: options.get(section) for section in ("config", "dynamo_config", "functorch_config", "env")},
-        "torch": translation.torch_settings,
-        "context": list(_first_call(translation).contexts),
-        "prelude": _prelude(translation),
-        "function" if len(texts) == 1 else "functions": next(iter(texts.values())) if len(texts) == 1 else texts,
-        "compile": compile_options,
-    }
-    lines += [line for name, value in spec.items() if value for line in block(name, value)]
-    lines.append("steps:")
-    for step, value in zip(translation.steps, steps, strict=True):
-        lines.append(f"  - {step.kind}: {flow(value)}")
-        lines += ["    expect:"] if step.expects else []
-        for expectation in step.expects:
-            ((kind, claim),) = expectation.items()
-            first, *rest = block(kind, claim)
-            lines += [f"{_EXPECTATION}{first}", *(f"{' ' * len(_EXPECTATION)}{line}" for line in rest)]
-    return "".join(re.sub(r"[^ -~]", "?", line) + "\n" for line in lines)
-
-
-_EXPECTATION = "      - "
-
-
-def _first_call(translation: Translation) -> Step:
-    return next(step for step in translation.steps if step.kind == "call")
-
-
-def _step(translation: Translation, step: Step) -> Any:
-    """Return the value of a step; that of a call has its inputs."""
-    if step.kind != "call":
-        return step.value
-    value: dict[str, Any] = {} if len(translation.functions) == 1 else {"function": step.function}
-    if step.arguments:
-        value["inputs"] = [_input(translation, argument) for argument in step.arguments]
-    if step.contexts != _first_call(translation).contexts:
-        value["context"] = list(step.contexts)
-    return value | step.value
-
-
-def _prelude(translation: Translation) -> str:
-    """Return the Python that the spec needs: definitions of the file, then what the test prepares."""
-    setup = translation.needed_setup()
-    makers = [
-        ast.parse(f"def make_{key}():\n    return {key}").body[0]
-        for key, function in translation.functions.items()
-        if function.node is None
-    ]
-    used = [*setup, *(function.node for function in translation.functions.values() if function.node is not None)]
-    names = {name for node in used for name in free_names(node)} | translation.needed
-    statements = [*translation.file.definitions_of(names - translation.values.keys()), *setup, *makers]
-    texts = [ast.unparse(statement) for statement in statements]
-    return "".join(f"{text}\n\n" if "\n" in text else f"{text}\n" for text in texts).rstrip("\n") + "\n" * bool(texts)
-
-
-def _backends(translation: Translation, compile_options: dict[str, Any]) -> list[str]:
-    """Return the backends where the test runs; a dynamo backend other than inductor is a backend of its own. Changes the options."""
+    compile_options = dict(translation.compile_options)
     devices = translation.devices
     kinds = {"cpu", "cuda", "rocm"} if "any" in devices else {"cuda", "rocm"} if "gpu" in devices else {"cpu"}
     backends: list[str] = [name for name in ("cpu", "cuda", "rocm") if name in kinds - translation.dropped]
     if not backends:
         raise NotCarried("no backend of the runner is left after the test's skips")
     backend = compile_options.get("backend")
-    if backend is None:
-        return backends
-    if "cpu" not in backends or backend not in ("eager", "aot_eager"):
-        raise NotCarried(f"the dynamo backend {backend!r}")
-    if backend == "eager":
-        del compile_options["backend"]
-    return ["eager" if backend == "eager" else "dynamo"]
+    if backend is not None:  # a dynamo backend other than inductor is a backend of its own
+        if "cpu" not in backends or backend not in ("eager", "aot_eager"):
+            raise NotCarried(f"the dynamo backend {backend!r}")
+        backends = ["eager" if backend == "eager" else "dynamo"]
+        if backend == "eager":
+            del compile_options["backend"]
+    options = {section: dict(values) for section, values in translation.base_options.items()}
+    for section, values in (translation.call_options or {}).items():
+        options.setdefault(section, {}).update(values)
+    setup = translation.needed_setup()
+    # the Python that the spec needs: definitions of the file, then what the test prepares
+    makers = [ast.parse(f"def make_{key}():\n    return {key}").body[0] for key, function in functions.items() if function is None]
+    used = [*setup, *filter(None, functions.values())]
+    names = {name for node in used for name in free_names(node)} | translation.needed
+    statements = [*translation.file.definitions_of(names - translation.values.keys()), *setup, *makers]
+    prelude = [ast.unparse(statement) for statement in statements]
+    words = spec_name(test.name).replace("-", " ")
+    texts = {key: {"module": f"make_{key}"} if function is None else f"{ast.unparse(function)}\n" for key, function in functions.items()}
+    spec = {
+        "summary": f"{words.capitalize()}, as {test.name} of {translation.file.name} claims{', in part' if translation.lost else ''}",
+        "backends": backends,
+        "matrix": translation.matrix,
+        "requires": translation.requires,
+        **{section: options.get(section) for section in ("config", "dynamo_config", "functorch_config", "env")},
+        "torch": translation.torch_settings,
+        "context": list(first_contexts),
+        "prelude": "".join(f"{text}\n\n" if "\n" in text else f"{text}\n" for text in prelude).rstrip("\n") + "\n" * bool(prelude),
+        "function" if len(texts) == 1 else "functions": next(iter(texts.values())) if len(texts) == 1 else texts,
+        "compile": compile_options,
+    }
+    lines += [line for name, value in spec.items() if value for line in block(name, value)]
+    lines.append("steps:")
+    for step, value in zip(translation.steps, arguments_of_steps, strict=True):
+        lines.append(f"  - {step.kind}: {flow(value)}")
+        lines += ["    expect:"] if step.expects else []
+        for expectation in step.expects:
+            ((kind, claim),) = expectation.items()
+            first, *rest = block(kind, claim)
+            lines += [f"      - {first}", *(f"        {line}" for line in rest)]
+    return "".join(re.sub(r"[^ -~]", "?", line) + "\n" for line in lines)
 
 
 def _input(translation: Translation, node: ast.expr | Result) -> Any:
@@ -200,20 +172,16 @@ def _input(translation: Translation, node: ast.expr | Result) -> Any:
         return {"value": None} if node.value is None else node.value
     assert isinstance(node, ast.Name)
     value = translation.values.get(node.id)
-    if value is not None and isinstance(value.node, ast.expr) and not _is_shared(translation, value):
-        described = _described(translation, value.node)
-        if described is not None:
+    if value is not None and isinstance(value.node, ast.expr):
+        # unless other Python of the prelude or a second call uses it, or changes it
+        nodes = [*translation.needed_setup(), *filter(None, translation.functions.values())]
+        is_used = any(value.name in free_names(other) for other in nodes)
+        names = [part.id for step in translation.steps for part in step.arguments if isinstance(part, ast.Name)]
+        is_shared = is_used or translation.changes.get(value.name, 0) > value.position or names.count(value.name) > 1
+        if not is_shared and (described := _described(translation, value.node)) is not None:
             return described
     translation.needed.add(node.id)
     return {"ref": node.id}
-
-
-def _is_shared(translation: Translation, value: SetUp) -> bool:
-    """Whether other Python of the prelude or a second call uses a value."""
-    nodes = [*translation.needed_setup(), *(function.node for function in translation.functions.values() if function.node is not None)]
-    is_used = any(value.name in free_names(node) for node in nodes)
-    calls = [step for step in translation.steps for part in step.arguments if isinstance(part, ast.Name) and part.id == value.name]
-    return is_used or translation.changes.get(value.name, 0) > value.position or len(calls) > 1
 
 
 def _described(translation: Translation, node: ast.expr) -> dict[str, Any] | None:
@@ -226,24 +194,17 @@ def _described(translation: Translation, node: ast.expr) -> dict[str, Any] | Non
         shape = [translation.yaml(argument, is_prelude=True) for argument in node.args]
         shape = shape[0] if len(shape) == 1 and isinstance(shape[0], list) else shape
         for word in node.keywords:
-            if word.arg == "dtype" and (dtype := _dtype(translation, word.value)) is not None:
-                words["dtype"] = dtype
+            name, path = getattr(word.value, "id", ""), translation.file.dotted(word.value)
+            if word.arg == "dtype" and name in translation.templates:
+                words["dtype"] = f"{{{{ {translation.templates[name]} }}}}"
+            elif word.arg == "dtype" and path.startswith("torch.") and path.removeprefix("torch.") in DTYPES:
+                words["dtype"] = DTYPES[path.removeprefix("torch.")]
             elif word.arg == "requires_grad":
                 words["requires_grad"] = bool(translation.literal(word.value, is_prelude=True))
-            elif word.arg != "device" or not _is_device(translation, word.value):
+            elif word.arg != "device" or (
+                translation.templates.get(name) != "device" and ast.unparse(word.value) not in ("params.device", "'cpu'")
+            ):
                 return None
     except NotCarried:
         return None
     return {kind: shape, **words} if all(isinstance(size, int | str) for size in shape) else None
-
-
-def _is_device(translation: Translation, node: ast.expr) -> bool:
-    is_parameter = isinstance(node, ast.Name) and translation.templates.get(node.id) == "device"
-    return is_parameter or ast.unparse(node) in ("params.device", "'cpu'")
-
-
-def _dtype(translation: Translation, node: ast.expr) -> str | None:
-    if isinstance(node, ast.Name) and node.id in translation.templates:
-        return f"{{{{ {translation.templates[node.id]} }}}}"
-    path = translation.file.dotted(node)
-    return DTYPES.get(path.removeprefix("torch.")) if path.startswith("torch.") else None

@@ -2,10 +2,24 @@
 
 import ast
 import builtins
+import copy
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+DTYPES = {
+    **{name: name for name in ("float64", "float32", "float16", "bfloat16", "complex64", "complex128")},
+    **{name: name for name in ("int64", "int32", "int16", "int8", "uint8", "bool", "float8_e4m3fn", "float8_e5m2")},
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "int": "int32",
+    "long": "int64",
+    "short": "int16",
+}
+"""The dtypes of the language by torch's names for them."""
+
+GPU_NAMES = frozenset(["GPU_TYPE", "DEVICE_TYPE"])
 _ALWAYS_DEFINED = {*dir(builtins), "torch", "params", "self"}
 
 
@@ -64,18 +78,12 @@ class PythonFile:
 
     def method(self, owner: ast.ClassDef | None, name: str) -> ast.FunctionDef | None:
         """Return a method of a class, or of its bases in the file."""
-        waiting, seen = [owner], list[ast.ClassDef]()
-        while waiting:
-            current = waiting.pop(0)
-            if current is None or current in seen:
-                continue
-            seen.append(current)
-            for part in current.body:
-                if isinstance(part, ast.FunctionDef) and part.name == name:
-                    return part
-            words = [base.id for base in current.bases if isinstance(base, ast.Name)]
-            waiting += [found for word in words if isinstance(found := self.definitions.get(word), ast.ClassDef)]
-        return None
+        for part in owner.body if owner is not None else ():
+            if isinstance(part, ast.FunctionDef) and part.name == name:
+                return part
+        bases = [self.definitions.get(base.id) for base in (owner.bases if owner is not None else ()) if isinstance(base, ast.Name)]
+        methods = [self.method(base, name) for base in bases if isinstance(base, ast.ClassDef) and base is not owner]
+        return next(filter(None, methods), None)
 
     def dotted(self, node: ast.AST) -> str:
         """Return the dotted path of an imported name or of an attribute of it; empty for other expressions."""
@@ -97,17 +105,14 @@ class PythonFile:
             if name in self.definitions:
                 waiting |= free_names(self.definitions[name]) - seen
         wanted = [self.definitions[name] for name in seen if name in self.definitions and name not in _ALWAYS_DEFINED]
-        return [_import_of(statement, seen) for statement in self.statements if any(statement is definition for definition in wanted)]
-
-
-def _import_of(statement: ast.stmt, names: set[str]) -> ast.stmt:
-    """Return an import of the used names alone; other statements as they are."""
-    if not isinstance(statement, ast.Import | ast.ImportFrom):
-        return statement
-    aliases = [alias for alias in statement.names if (alias.asname or alias.name.partition(".")[0]) in names]
-    if isinstance(statement, ast.Import):
-        return ast.Import(names=aliases)
-    return ast.ImportFrom(module=statement.module, names=aliases, level=statement.level)
+        used: list[ast.stmt] = []
+        for statement in self.statements:
+            if any(statement is definition for definition in wanted):
+                if isinstance(statement, ast.Import | ast.ImportFrom):  # of the used names alone
+                    statement = copy.copy(statement)
+                    statement.names = [alias for alias in statement.names if (alias.asname or alias.name.partition(".")[0]) in seen]
+                used.append(statement)
+        return used
 
 
 def _flat(statements: list[ast.stmt]) -> Iterator[ast.stmt]:

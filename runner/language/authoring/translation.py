@@ -6,21 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from runner.language.authoring.python_file import PythonFile, Test, bound_names, free_names, own_names
+from runner.language.authoring.python_file import GPU_NAMES, PythonFile, Test, bound_names, free_names, own_names
 
-DTYPES = {
-    **{name: name for name in ("float64", "float32", "float16", "bfloat16", "complex64", "complex128")},
-    **{name: name for name in ("int64", "int32", "int16", "int8", "uint8", "bool", "float8_e4m3fn", "float8_e5m2")},
-    "float": "float32",
-    "double": "float64",
-    "half": "float16",
-    "int": "int32",
-    "long": "int64",
-    "short": "int16",
-}
-"""The dtypes of the language by torch's names for them."""
-
-GPU_NAMES = frozenset(["GPU_TYPE", "DEVICE_TYPE"])
 _GPU_TEXTS = frozenset(["cuda", "cuda:0", "xpu"])
 
 
@@ -95,15 +82,6 @@ class Unknown:
 Value = SetUp | Compiled | Result | Code | Unknown | tuple["Value", ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
-    """A function under test: its definition, or the name of a module in the prelude."""
-
-    name: str
-    node: ast.FunctionDef | None
-    options: Mapping[str, Any]
-
-
 @dataclass(eq=False)
 class Translation:
     """A spec while it is made from a test."""
@@ -115,7 +93,10 @@ class Translation:
     values: dict[str, SetUp] = field(default_factory=dict)
     """The values of the prelude by their names there."""
     setup: list[ast.stmt] = field(default_factory=list)
-    functions: dict[str, Function] = field(default_factory=dict)
+    functions: dict[str, ast.FunctionDef | None] = field(default_factory=dict)
+    """The definitions of the functions under test by key; None for a module, which has its key as name in the prelude."""
+    compile_options: Mapping[str, Any] = field(default_factory=dict)
+    """The arguments of ``torch.compile``, the same for all functions."""
     steps: list[Step] = field(default_factory=list)
     needed: set[str] = field(default_factory=set)
     """Names of the prelude that the spec itself mentions."""
@@ -138,13 +119,6 @@ class Translation:
     notes: set[Remark] = field(default_factory=set)
     changes: dict[str, int] = field(default_factory=dict)
     """How many statements of the prelude there were when one may have changed a value."""
-    work: int = 0
-
-    def spend(self) -> None:
-        """Count a statement, so that loops of a hostile file end."""
-        self.work += 1
-        if self.work > _MOST_WORK:
-            raise NotCarried("the test is too large")
 
     def lose(self, node: ast.AST, reason: str) -> None:
         """Remember that a part is not carried; what it binds is unknown from here on."""
@@ -186,7 +160,13 @@ class Translation:
             aliases = {name: self.fresh(name) for name in binds}
             if isinstance(made, ast.Assign) and isinstance(statement, ast.Assign):
                 made.targets = copy.deepcopy(statement.targets)
-            _rename_targets(made, aliases)
+            if isinstance(made, ast.FunctionDef | ast.ClassDef):
+                made.name = aliases[made.name]
+            elif isinstance(made, ast.Assign | ast.AnnAssign):
+                targets = made.targets if isinstance(made, ast.Assign) else [made.target]
+                for part in (part for target in targets for part in ast.walk(target)):
+                    if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                        part.id = aliases[part.id]
             is_plain = isinstance(made, ast.Assign) and isinstance(made.targets[0], ast.Name)
             node = made if isinstance(made, ast.FunctionDef) else made.value if isinstance(made, ast.Assign) and is_plain else None
             for name, alias in aliases.items():
@@ -216,8 +196,7 @@ class Translation:
 
     def needed_setup(self) -> list[ast.stmt]:
         """Return the statements of the prelude that the spec depends on: those that bind, or may change, a value that is needed."""
-        functions = [function.node for function in self.functions.values() if function.node is not None]
-        names = self.needed | {name for node in functions for name in free_names(node)}
+        names = self.needed | {name for node in filter(None, self.functions.values()) for name in free_names(node)}
         chosen = []
         for statement in reversed(self.setup):
             inner = statement.body[0] if isinstance(statement, ast.With) and len(statement.body) == 1 else statement
@@ -291,20 +270,6 @@ class Translation:
         if "as" not in step.value:
             step.value["as"] = f"result_{sum('as' in other.value for other in self.steps if isinstance(other.value, dict)) + 1}"
         return str(step.value["as"])
-
-
-_MOST_WORK = 2_000
-
-
-def _rename_targets(statement: ast.stmt, names: Mapping[str, str]) -> None:
-    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-        statement.name = names[statement.name]
-    elif isinstance(statement, ast.Assign | ast.AnnAssign):
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        for target in targets:
-            for part in ast.walk(target):
-                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                    part.id = names[part.id]
 
 
 class _Rewriter(ast.NodeTransformer):
