@@ -19,8 +19,8 @@ from runner.cli.parser import parser
 from runner.cli.table import COMMANDS, PROGRAM
 from runner.core.case import Case
 from runner.language.backends import load_backends
-from runner.language.lint.base import Rule
 from runner.language.lint.linting import RULES
+from runner.language.lint.rules import Rule
 from runner.language.load import load
 from runner.language.read import schema
 from runner.system.capabilities import CAPABILITIES

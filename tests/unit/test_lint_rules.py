@@ -12,8 +12,8 @@ from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
 from runner.core.options import LintOptions
 from runner.language.backends import load_backends
-from runner.language.lint.conditions import may_hold
 from runner.language.lint.linting import RULES, lint
+from runner.language.lint.rules import may_hold
 from runner.language.load import load
 from runner.language.read import schema
 from tests.conftest import GOOD

@@ -3,8 +3,8 @@
 from runner.core.diagnostics import one_line
 from runner.core.exit_codes import ExitCode
 from runner.core.options import LintOptions
-from runner.language.lint.base import Finding
 from runner.language.lint.linting import lint
+from runner.language.lint.rules import Finding
 from runner.system import output
 
 

@@ -1,26 +1,21 @@
 """``lint``: the table of rules, what is linted, and the comments that suppress findings."""
 
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from runner.core.case import Case
-from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError, errors, one_line, unknown
+from runner.core.diagnostics import InvalidSpecs, Position, UsageError, errors, one_line, unknown
 from runner.core.options import LintOptions
-from runner.language.lint import claims, conditions
-from runner.language.lint.base import Finding, Rule, Scene, Spec
-from runner.language.load import Inspection, inspect
+from runner.language.lint import rules
+from runner.language.lint.rules import Finding, Rule, Scene, Spec
+from runner.language.load import inspect
 from runner.language.read.document import Document
-from runner.language.read.files import discover, names_shipped
+from runner.language.read.files import names_shipped
 from runner.language.text_edits import Comment, Layout
-from runner.language.waivers import WaiverFiles, load_waivers
+from runner.language.waivers import load_waivers
 
 UNUSED, WRONG = "unused-suppression", "wrong-suppression"
-
-
-def _nothing(_: object) -> Iterator[Finding]:
-    yield from ()
 
 
 OF_SUPPRESSIONS = (
@@ -30,7 +25,6 @@ OF_SUPPRESSIONS = (
         why="The finding is gone, and the next one of the rule on that line would be hidden. It cannot be suppressed.",
         bad="expect: [{close: {to: eager}}]   # lint: ignore loose-tolerance -- a sum",
         good="expect: [{close: {to: eager}}]",
-        check=_nothing,
     ),
     Rule(
         id=WRONG,
@@ -38,11 +32,10 @@ OF_SUPPRESSIONS = (
         why="It suppresses nothing. The reason is for the next reader. It cannot be suppressed.",
         bad="# lint: ignore same-body",
         good="# lint: ignore same-body -- the other spec is of another vendor, and goes in 2027",
-        check=_nothing,
     ),
 )
 
-CHECKED: Mapping[str, Rule] = {rule.id: rule for rule in (*claims.RULES, *conditions.RULES)}
+CHECKED: Mapping[str, Rule] = {rule.id: rule for rule in rules.RULES}
 """The rules of specs and waivers, by id."""
 
 RULES: Mapping[str, Rule] = {**CHECKED, **{rule.id: rule for rule in OF_SUPPRESSIONS}}
@@ -59,74 +52,39 @@ class Linted:
 
 def lint(options: LintOptions) -> Linted:
     """Return the findings. Raise ``InvalidSpecs`` or ``UsageError``."""
-    applied = _applied(options)
-    inspection = inspect(options.paths, options.backends)
-    if wrong := errors(inspection.problems):
-        raise InvalidSpecs(wrong)
-    scene = _scene(inspection, load_waivers(options.waivers, inspection.suite.backends), options)
-    return Linted(findings=tuple(findings_of(scene, applied)), specs=len(scene.specs))
-
-
-def _applied(options: LintOptions) -> dict[str, Rule]:
     for name in (*options.select, *options.ignore):
         if name not in RULES:
             message, hint = unknown("rule", one_line(name), RULES)
             raise UsageError(f"{message} ({hint})")
-    return {name: rule for name, rule in RULES.items() if (not options.select or name in options.select) and name not in options.ignore}
-
-
-def _scene(inspection: Inspection, waivers: WaiverFiles, options: LintOptions) -> Scene:
-    cases: dict[str, list[Case]] = {}
-    for case in inspection.suite.cases:
+    applied = [name for name in RULES if (not options.select or name in options.select) and name not in options.ignore]
+    inspection = inspect(options.paths, options.backends)
+    if wrong := errors(inspection.problems):
+        raise InvalidSpecs(wrong)
+    suite, cases = inspection.suite, dict[str, list[Case]]()
+    for case in suite.cases:
         cases.setdefault(case.spec, []).append(case)
-    specs = tuple(Spec(anatomy=one, cases=tuple(cases.get(one.document.file, ()))) for one in inspection.anatomies)
-    return Scene(
-        specs=specs,
-        backends=inspection.suite.backends,
-        waivers=waivers,
-        whole=names_shipped(options.paths),
-        is_complete=_Completeness(specs),
-    )
-
-
-class _Completeness:
-    """Whether every spec below the folder of a file of defaults is linted, and no other one inherits it."""
-
-    def __init__(self, specs: Sequence[Spec]) -> None:
-        self._paths = {os.path.realpath(spec.document.path) for spec in specs}
-        self._inheriting: dict[str, set[str]] = {}
-        for spec in specs:
-            for one in spec.anatomy.spec.defaults:
-                self._inheriting.setdefault(one.file, set()).add(os.path.realpath(spec.document.path))
-
-    def __call__(self, document: Document) -> bool:
-        """Look at the folder of a file of defaults."""
-        problems: list[Diagnostic] = []
-        below = {os.path.realpath(one.path) for one in discover([document.path.parent], problems)}
-        return below <= self._paths and self._inheriting.get(document.file, set()) <= below
-
-
-def findings_of(scene: Scene, applied: Mapping[str, Rule]) -> list[Finding]:
-    """Return the findings of rules, in the order of the files, without those that a comment suppresses."""
-    documents = {document.file: document for spec in scene.specs for document in (*spec.anatomy.spec.defaults, spec.document)}
-    documents |= {document.file: document for document in scene.waivers.documents}
+    specs = tuple(Spec(anatomy=anatomy, cases=tuple(cases.get(anatomy.document.file, ()))) for anatomy in inspection.anatomies)
+    waivers = load_waivers(options.waivers, suite.backends)
+    scene = Scene(specs=specs, backends=suite.backends, waivers=waivers, whole=names_shipped(options.paths))
+    documents = {document.file: document for spec in specs for document in spec.documents}
+    documents |= {document.file: document for document in waivers.documents}
     suppressions: list[Suppression] = []
     findings: list[Finding] = []
     for document in documents.values():
-        own, wrong = _suppressions(document)
+        own, invalid = _suppressions(document)
         suppressions += own
-        findings += wrong if WRONG in applied else []
+        findings += invalid if WRONG in applied else []
     used: set[int] = set()
-    for finding in (finding for rule in applied.values() for finding in rule.check(scene)):
+    for finding in (finding for name in applied for finding in RULES[name].check(scene)):
         place = (finding.rule, finding.position.file, finding.position.line)
-        own = [one for one in suppressions if (one.rule, one.document.file, one.line) == place]
-        used |= {id(one) for one in own}
+        own = [each for each in suppressions if (each.rule, each.document.file, each.line) == place]
+        used |= set(map(id, own))
         findings += [] if own else [finding]
-    for one in suppressions if UNUSED in applied else ():
-        if id(one) not in used and one.rule in applied:
-            message = f"nothing on line {one.line} is a finding of {one.rule}"
-            findings.append(_finding(UNUSED, one.document, one.comment, message, "remove the suppression"))
-    return sorted(findings, key=lambda one: one.order)
+    for each in suppressions if UNUSED in applied else ():
+        if id(each) not in used and each.rule in applied:
+            message = f"nothing on line {each.line} is a finding of {each.rule}"
+            findings.append(_finding(UNUSED, each.document, each.comment, message, "remove the suppression"))
+    return Linted(findings=tuple(sorted(findings)), specs=len(specs))
 
 
 # -- suppressions -----------------------------------------------------------------------------------------------------
@@ -162,20 +120,17 @@ def _suppressions(document: Document) -> tuple[list[Suppression], list[Finding]]
             hint = "write # lint: ignore RULE -- REASON"
             wrong.append(_finding(WRONG, document, comment, "this suppression names no rule, or gives no reason", hint))
             continue
+        line = comment.line  # of a comment alone on its line the next one that is no comment
+        while (
+            comment.alone and line < len(rows) and (line == comment.line or not rows[line - 1].strip() or rows[line - 1].strip()[0] == "#")
+        ):
+            line += 1
         for name in re.split(r"\s*,\s*", match["rules"]):
             if name not in CHECKED:
                 wrong.append(_finding(WRONG, document, comment, *unknown("rule", name, CHECKED)))
             else:
-                found.append(Suppression(rule=name, line=_target(rows, comment), comment=comment, document=document))
+                found.append(Suppression(rule=name, line=line, comment=comment, document=document))
     return found, wrong
-
-
-def _target(rows: Sequence[str], comment: Comment) -> int:
-    """Return the line that a comment is for: its own, or the next one that is no comment."""
-    line = comment.line
-    while comment.alone and line < len(rows) and (line == comment.line or not rows[line - 1].strip() or rows[line - 1].strip()[0] == "#"):
-        line += 1
-    return line
 
 
 def _finding(rule: str, document: Document, comment: Comment, message: str, hint: str) -> Finding:
