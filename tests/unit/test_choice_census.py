@@ -40,20 +40,20 @@ def selection(census: Any, choices: list[Candidate], pick: int, errors: list[Any
         return choice.time
 
     def select(_selector: Any, _name: str, given: list[Candidate]) -> str:
-        census._recording_compile_errors(lambda _: None)(errors)
+        census._record_compile_errors(lambda _: None, errors)
         failed = {choice for choice, _ in errors}
         timings = {}
         for choice in given:
             if choice not in failed:
                 try:
-                    timings[choice] = census._recording_benchmark(benchmark)(choice)
+                    timings[choice] = census._record_error(benchmark, choice)
                 except RuntimeError:
                     timings[choice] = float("inf")
         if len(given) > 1:
             census._record_times(timings, "mm", [], list(timings), None, dict.fromkeys(timings, 0.1))
         return given[pick].output_node()
 
-    return census._recording_selection(select)(None, "mm", choices)
+    return census._record_selection(select, None, "mm", choices)
 
 
 def test_what_became_of_each_candidate(census: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def test_a_selection_that_is_revised_has_one_winner(census: Any) -> None:
     module, found = census
     first, last = Candidate("first"), Candidate("last")
     selection(module, [first, last], 0)
-    module._recording_deferred(lambda _buffer, _caller: None)(None, last)
+    module._record_deferred(lambda _buffer, _caller: None, None, last)
     (one,) = [tuning.to_json() for tuning in found]
     assert one["winner"] == "last"
     assert one["backends"]["OTHER"]["won"] == 1

@@ -110,7 +110,7 @@ def wrapper(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "sys": sys,
     }
     known = observed_compiles.Wrapper(kernels=frozenset(["fused", "triton_0", "theirs", "by_function", "not_there"]))
-    monkeypatch.setitem(observed_compiles._loaded.wrappers, FILE, known)
+    monkeypatch.setitem(observed_compiles._wrappers, FILE, known)
     exec(compile(WRAPPER, FILE, "exec"), names)
     return names
 

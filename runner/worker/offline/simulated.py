@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch._subclasses import FakeTensorMode
 
-from runner.core.simulated import PROPERTIES, refusals
+from runner.core.simulated import FIXED, PROPERTIES, refusals
 from runner.core.targets import DEVICE, TARGETS, Level, Target
 from runner.vocabulary import offline
 from runner.worker.case import making, own_files, scope
@@ -126,7 +126,7 @@ def run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: 
 
 
 def _options(body: Mapping[str, Any]) -> scope.Sections:
-    return {section: {**body[section], **codegen.FIXED.get(section, {})} for section in ("config", "dynamo_config", "functorch_config")}
+    return {section: {**body[section], **FIXED.get(section, {})} for section in ("config", "dynamo_config", "functorch_config")}
 
 
 def _step(lowering: Lowering, plan: Mapping[str, Any], index: int, step: Mapping[str, Any], phases: Phases) -> dict[str, Any]:
@@ -276,7 +276,7 @@ def lowered(
     torch._dynamo.reset()
     codegen.take(compiles_candidates=False)
     pinned = {"test_configs.autotune_choice_desc_regex": r"BLOCK_M=128, BLOCK_N=(128|64)\b.*num_warps=(4|8)"} if largest else {}
-    wanted = {**codegen.FIXED, "config": {**codegen.FIXED["config"], **(config or {}), **pinned}}
+    wanted = {**FIXED, "config": {**FIXED["config"], **(config or {}), **pinned}}
     with torch_state.patched_options(wanted), FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
         given = [torch.empty(shape, dtype=getattr(torch, dtype), device="cuda") for shape in shapes]
         with contextlib.suppress(codegen.Lowered):

@@ -6,11 +6,12 @@ The hooks see the candidates at its entry, the exceptions of those that could no
 node was put into the graph. A selection that ``benchmark_epilogue_fusion`` defers ends later, in the scheduler.
 """
 
+import contextlib
 import functools
 import math
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,13 +83,8 @@ class _Candidate:
     tuning: Tuning
     backend: str
     name: str
-    compiled: bool = False
-    failed: bool = False
-    timed: bool = False
-
-    @property
-    def tally(self) -> Tally:
-        return self.tuning.tallies[self.backend]
+    reached: set[str] = field(default_factory=set)
+    """Those of ``compiled``, ``failed`` and ``timed`` that are counted."""
 
 
 @dataclass
@@ -121,35 +117,24 @@ def install(save: Callable[[Tuning], None], is_asked: Callable[[], bool]) -> Non
     from torch._inductor import ir, select_algorithm
 
     # in a case, this would change a class of torch for the next case in its worker
-    for kind in _classes_of(ir.ChoiceCaller):
+    kinds = [ir.ChoiceCaller]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    for kind in kinds[1:]:
         _watch_node(_state[0], kind)
-    compiling.wrap(_SELECTOR, "AlgorithmSelectorCache.__call__", _recording_selection)
-    compiling.wrap(_SELECTOR, "AlgorithmSelectorCache.benchmark_choice", _recording_benchmark)
-    for module, name, around in (
-        (_SELECTOR, "_log_autotune_exceptions", _recording_compile_errors),
-        ("torch._inductor.autotune_process", "TuningProcessPool.target", _naming_benchmarked),
-        ("torch._inductor.autotune_process", "TuningProcess.get", _recording_child_errors),
-        ("torch._inductor.ir", "MultiTemplateBuffer.finalize_as_triton_caller", _recording_deferred),
-        ("torch._inductor.ir", "MultiTemplateBuffer.finalize_as_triton_callers", _recording_deferred_by_hint),
+    compiling.hook(_SELECTOR, "AlgorithmSelectorCache.__call__", _record_selection)
+    compiling.hook(_SELECTOR, "AlgorithmSelectorCache.benchmark_choice", _record_error)
+    for module, name, replacement in (
+        (_SELECTOR, "_log_autotune_exceptions", _record_compile_errors),
+        ("torch._inductor.autotune_process", "TuningProcessPool.target", _name_benchmarked),
+        ("torch._inductor.autotune_process", "TuningProcess.get", _record_error),
+        ("torch._inductor.ir", "MultiTemplateBuffer.finalize_as_triton_caller", _record_deferred),
+        ("torch._inductor.ir", "MultiTemplateBuffer.finalize_as_triton_callers", _record_deferred),
     ):
-        _wrap_if_there(module, name, around)
+        # these say why and when; without one of them the counts of the selection itself remain right
+        with contextlib.suppress(AttributeError, ImportError):
+            compiling.hook(module, name, replacement)
     select_algorithm.add_feedback_saver(_record_times)
-
-
-def _classes_of(kind: type) -> Iterator[type]:
-    """Yield the classes of candidates that are loaded; those of modules that are imported later are watched when one is selected."""
-    below: list[type] = kind.__subclasses__()
-    for one in below:
-        yield one
-        yield from _classes_of(one)
-
-
-def _wrap_if_there(module: str, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    # these say why and when; without one of them the counts of the selection itself remain right
-    try:
-        compiling.wrap(module, name, around)
-    except (AttributeError, ImportError):
-        return
 
 
 def forget() -> None:
@@ -159,39 +144,29 @@ def forget() -> None:
 
 
 def _find(choice: Any) -> _Candidate | None:
-    found = _state[0].candidates.get(id(choice))
-    return found if found is not None and found.of() is choice else None
+    candidate = _state[0].candidates.get(id(choice))
+    return candidate if candidate is not None and candidate.of() is choice else None
 
 
 # -- a selection ----------------------------------------------------------------------------------------------------
 
 
-def _recording_selection(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(selector: Any, name: Any, choices: Any, *args: Any, **kwargs: Any) -> Any:
-        state = _state[0]
-        if not state.is_asked():
-            return original(selector, name, choices, *args, **kwargs)
-        tuning = _begin(state, str(name), list(choices))
+def _record_selection(original: Callable[..., Any], selector: Any, op: Any, choices: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+    state = _state[0]
+    if state.is_asked():
+        tuning = Tuning(op=str(op), how="only" if len(choices) == 1 else "untimed")
+        for choice in choices:
+            backend = backend_of(choice)
+            tuning.tallies.setdefault(backend, Tally()).rendered += 1
+            state.candidates[id(choice)] = _Candidate(weakref.ref(choice), tuning, backend, str(getattr(choice, "name", "")))
+            _watch_node(state, type(choice))  # of a module that was imported since ``install``
         state.save(tuning)
-        return original(selector, name, choices, *args, **kwargs)
-
-    return wrapper
-
-
-def _begin(state: _State, op: str, choices: Sequence[Any]) -> Tuning:
-    tuning = Tuning(op=op, how="only" if len(choices) == 1 else "untimed")
-    for choice in choices:
-        backend = backend_of(choice)
-        tuning.tallies.setdefault(backend, Tally()).rendered += 1
-        state.candidates[id(choice)] = _Candidate(weakref.ref(choice), tuning, backend, str(getattr(choice, "name", "")))
-        _watch_node(state, type(choice))
-    return tuning
+    return original(selector, op, choices, *args, **kwargs)
 
 
 def _watch_node(state: _State, kind: type) -> None:
     """Watch the method of a class of candidates that puts the selected one into the graph."""
-    owner = next((one for one in kind.__mro__ if "output_node" in vars(one)), None)
+    owner = next((base for base in kind.__mro__ if "output_node" in vars(base)), None)
     if owner is None or owner in state.classes:
         return
     state.classes.add(owner)
@@ -206,33 +181,21 @@ def _watch_node(state: _State, kind: type) -> None:
 
 
 def _won(choice: Any) -> None:
-    found = _find(choice)
-    if found is None:
+    candidate = _find(choice)
+    if candidate is None:
         return
-    tuning = found.tuning
+    tuning = candidate.tuning
     if tuning.won_by:  # a selection can be revised: the last node is the one that is in the graph
         tuning.tallies[tuning.won_by].won = 0
-    tuning.winner, tuning.won_by = found.name, found.backend
-    found.tally.won = 1
+    tuning.winner, tuning.won_by = candidate.name, candidate.backend
+    tuning.tallies[candidate.backend].won = 1
 
 
-def _recording_deferred(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(buffer: Any, caller: Any) -> Any:
+def _record_deferred(original: Callable[..., Any], buffer: Any, callers: Any) -> Any:
+    """Record a selection that ends in the scheduler; ``callers`` is one candidate, or one by each hint of sizes."""
+    for caller in callers.values() if isinstance(callers, Mapping) else [callers]:
         _won(caller)
-        return original(buffer, caller)
-
-    return wrapper
-
-
-def _recording_deferred_by_hint(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(buffer: Any, callers: Mapping[Any, Any]) -> Any:
-        for caller in callers.values():
-            _won(caller)
-        return original(buffer, callers)
-
-    return wrapper
+    return original(buffer, callers)
 
 
 # -- compiled, timed, failed ----------------------------------------------------------------------------------------
@@ -243,26 +206,25 @@ def _record_times(timings: Mapping[Any, float], _op: str, _inputs: Any, choices:
     # after the function that times again: by candidate, how long it took to compile it
     precompiled = rest[1] if len(rest) > 1 and isinstance(rest[1], Mapping) else {}
     for choice in precompiled:
-        _mark(choice, compiled=True)
+        _mark(choice, "compiled")
     for choice, time in timings.items():
-        is_timed = math.isfinite(time)
-        _mark(choice, compiled=is_timed, failed=not is_timed, timed=is_timed)
+        _mark(choice, *(("compiled", "timed") if math.isfinite(time) else ("failed",)))
 
 
-def _mark(choice: Any, *, compiled: bool = False, failed: bool = False, timed: bool = False, error: str = "") -> None:
-    found = _find(choice)
-    if found is None:
+def _mark(choice: Any, *reached: str, error: BaseException | None = None) -> None:
+    candidate = _find(choice)
+    if candidate is None:
         return
     with _state[0].lock:
-        tally = found.tally
-        for state, reached in (("compiled", compiled), ("failed", failed), ("timed", timed)):
-            if reached and not getattr(found, state):
-                setattr(found, state, True)
+        tally = candidate.tuning.tallies[candidate.backend]
+        for state in reached:
+            if state not in candidate.reached:
+                candidate.reached.add(state)
                 setattr(tally, state, getattr(tally, state) + 1)
-        if timed:
-            found.tuning.how = "timed"
-        if error and not tally.error:
-            tally.error = error
+        if "timed" in reached:
+            candidate.tuning.how = "timed"
+        if error is not None and not tally.error:
+            tally.error = _text(error)
 
 
 def _text(error: BaseException) -> str:
@@ -272,50 +234,26 @@ def _text(error: BaseException) -> str:
         return f"{type(error).__name__}: <no text: {type(other).__name__}>"
 
 
-def _recording_compile_errors(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(exceptions: Any) -> Any:
-        for choice, error in exceptions:
-            _mark(choice, failed=True, error=_text(error))
-        return original(exceptions)
-
-    return wrapper
+def _record_compile_errors(original: Callable[..., Any], exceptions: Any) -> Any:
+    for choice, error in exceptions:
+        _mark(choice, "failed", error=error)
+    return original(exceptions)
 
 
-def _recording_benchmark(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return original(*args, **kwargs)
-        except Exception as error:  # compiling and running a candidate may raise anything: it is recorded and raised again
-            for choice in args[:2]:  # a class method has the selector before the candidate
-                _mark(choice, failed=True, error=_text(error))
-            raise
-
-    return wrapper
+def _record_error(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Record why a candidate could not be compiled or run: here, or in the child process whose answer is read."""
+    try:
+        return original(*args, **kwargs)
+    except Exception as error:  # candidates and child processes may raise anything: it is recorded and raised again
+        # a class method has the selector before the candidate
+        for choice in (*args[:2], getattr(_benchmarking, "choice", None)):
+            _mark(choice, "failed", error=error)
+        raise
 
 
-def _naming_benchmarked(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(pool: Any, choice: Any) -> Any:
-        _benchmarking.choice = choice
-        try:
-            return original(pool, choice)
-        finally:
-            _benchmarking.choice = None
-
-    return wrapper
-
-
-def _recording_child_errors(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return original(*args, **kwargs)
-        except Exception as error:  # a child sends any exception, or ends: it is recorded and raised again
-            choice = getattr(_benchmarking, "choice", None)
-            if choice is not None:
-                _mark(choice, failed=True, error=_text(error))
-            raise
-
-    return wrapper
+def _name_benchmarked(original: Callable[..., Any], pool: Any, choice: Any) -> Any:
+    _benchmarking.choice = choice
+    try:
+        return original(pool, choice)
+    finally:
+        _benchmarking.choice = None

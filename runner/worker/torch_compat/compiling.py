@@ -1,6 +1,7 @@
 """Hooks into compilation: phases, backends, graph breaks, generated code, timed choices."""
 
 import contextlib
+import functools
 import importlib
 import sys
 from collections.abc import Callable, Mapping
@@ -40,6 +41,19 @@ def wrap(module: str, name: str, around: Callable[[Callable[..., Any]], Callable
         setattr(owner, attribute, staticmethod(around(raw.__func__)))
     else:
         setattr(owner, attribute, around(raw))
+
+
+def hook(module: str, name: str, replacement: Callable[..., Any]) -> None:
+    """Let calls of a function or a method call ``replacement`` with the original before the arguments; raise as ``wrap`` does."""
+
+    def around(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return replacement(original, *args, **kwargs)
+
+        return wrapper
+
+    wrap(module, name, around)
 
 
 def compiled(function: Callable[..., Any], options: Mapping[str, Any]) -> tuple[Callable[..., Any], Any]:

@@ -98,28 +98,25 @@ def is_available(stage: str) -> bool:
 
 def operators(graph: Any) -> dict[str, int]:
     """Return how many nodes call each operator, in a graph module and in the graphs within it."""
-    counts: collections.Counter[str] = collections.Counter()
-    for module in _graph_modules(graph):
-        counts.update(_name_of(node, module) for node in module.graph.nodes if node.op != "output")
-    return dict(counts)
-
-
-def _graph_modules(graph: Any) -> Iterator[Any]:
     import torch.fx
 
-    return (module for module in graph.modules() if isinstance(module, torch.fx.GraphModule))
-
-
-def _name_of(node: Any, module: Any) -> str:
-    match node.op:
-        case "call_function":
-            return _function_name(node.target)
-        case "call_method":
-            return f"Tensor.{node.target}"
-        case "call_module":
-            kind = type(module.get_submodule(node.target))
-            return f"{kind.__module__}.{kind.__qualname__}"
-    return str(node.op)
+    counts: collections.Counter[str] = collections.Counter()
+    for module in graph.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            match node.op:
+                case "output":
+                    continue
+                case "call_function":
+                    name = _function_name(node.target)
+                case "call_method":
+                    name = f"Tensor.{node.target}"
+                case "call_module":
+                    kind = type(module.get_submodule(node.target))
+                    name = f"{kind.__module__}.{kind.__qualname__}"
+                case _:
+                    name = str(node.op)
+            counts[name] += 1
+    return dict(counts)
 
 
 def _function_name(target: Any) -> str:
@@ -197,15 +194,8 @@ class Wrapper:
     """False for a wrapper that only calls C++."""
 
 
-@dataclass
-class _Loaded:
-    """What was loaded in the running case."""
-
-    wrappers: dict[str, Wrapper] = field(default_factory=dict)
-    """By file, the wrappers whose calls may be counted."""
-
-
-_loaded = _Loaded()
+_wrappers: dict[str, Wrapper] = {}
+"""By file, the wrappers that were loaded in the running case, whose calls may be counted."""
 
 
 def read_wrapper(source: str) -> Wrapper:
@@ -213,41 +203,32 @@ def read_wrapper(source: str) -> Wrapper:
     tree = ast.parse(source)
     if any(isinstance(node, ast.Name) and node.id == _CPP_WRAPPER for node in ast.walk(tree)):
         return Wrapper(is_python=False)
-    definitions = dict(_definitions(tree))
-    texts = {name: _strings(call) for name, call in definitions.items()}
-    own = (name for name, text in texts.items() if not _USER_KERNEL.search(text) and not _joins_others(definitions[name]))
-    return Wrapper(kernels=frozenset(definitions), generated=frozenset(texts[name].replace(name, "KERNEL") for name in own))
-
-
-def _definitions(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
-    for node in tree.body:
-        match node:
+    kernels, generated = set(), set()
+    for statement in tree.body:
+        match statement:
             case ast.Assign(
-                targets=[ast.Name(id=name)], value=ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile"))) as call
+                targets=[ast.Name(id=name)],
+                value=ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile"), attr=kind)) as call,
             ) if name != "async_compile":
-                yield name, call
-
-
-def _strings(call: ast.Call) -> str:
-    return "\n".join(node.value for node in ast.walk(call) if isinstance(node, ast.Constant) and isinstance(node.value, str))
-
-
-def _joins_others(call: ast.Call) -> bool:
-    """Whether a kernel only chooses among others, which have definitions of their own."""
-    return isinstance(call.func, ast.Attribute) and call.func.attr in ("multi_kernel", "size_hint_multi_kernel")
+                kernels.add(name)
+                text = "\n".join(node.value for node in ast.walk(call) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+                # a kernel that only chooses among others: these have definitions of their own
+                if kind not in ("multi_kernel", "size_hint_multi_kernel") and not _USER_KERNEL.search(text):
+                    generated.add(text.replace(name, "KERNEL"))
+    return Wrapper(kernels=frozenset(kernels), generated=frozenset(generated))
 
 
 def note_wrapper(module: Any) -> None:
     """Read the source of a generated module that was loaded. Modules that are no wrappers define no kernels."""
-    if module.__file__ not in _loaded.wrappers:
+    if module.__file__ not in _wrappers:
         # without the names of its kernels a wrapper is not one that is seen to run, so that its calls count as unknown
         with contextlib.suppress(OSError, ValueError, SyntaxError), open(module.__file__, encoding="utf-8") as stream:
-            _loaded.wrappers[module.__file__] = read_wrapper(stream.read())
+            _wrappers[module.__file__] = read_wrapper(stream.read())
 
 
 def forget_wrappers() -> None:
     """Forget the wrappers of the case before."""
-    _loaded.wrappers.clear()
+    _wrappers.clear()
 
 
 def generated_kernels(graph: Any, made: Any) -> frozenset[str]:
@@ -278,83 +259,72 @@ class Counted:
 @contextlib.contextmanager
 def counted() -> Iterator[Counted]:
     """Count the kernel calls of wrappers in this thread until the context ends."""
-    found = Counted()
-    before, profile = sys.getprofile(), _Profile(found)
+    record = Counted()
+    before, profile = sys.getprofile(), _Profile(record)
     sys.setprofile(profile)
     try:
-        yield found
+        yield record
     finally:
-        found.to_the_end = sys.getprofile() is profile
+        record.to_the_end = sys.getprofile() is profile
         sys.setprofile(before)
 
 
 class _Profile:
     """The profile function. A call of C within a wrapper hides what Python it calls itself."""
 
-    def __init__(self, found: Counted) -> None:
-        self._found = found
+    def __init__(self, record: Counted) -> None:
+        from torch._inductor.select_algorithm import extern_kernels
+
+        self._record = record
         self._calling: types.FrameType | None = None
         """The wrapper's frame that is calling C."""
         self._kernels: dict[int, dict[int, tuple[str, Any]]] = {}
         """The kernels of a wrapper with their names by ``id``, by the ``id`` of its namespace."""
-        self._extern = _extern_functions()
+        self._extern: dict[int, Any] = {id(function): function for function in vars(extern_kernels).values()}
 
     def __call__(self, frame: types.FrameType, event: str, argument: Any) -> None:
         if event == "c_call":
-            if self._calling is None and (wrapper := _wrapper_of(frame)) is not None:
+            if self._calling is None and (kernels := self._kernels_of(frame)) is not None:
                 self._calling = frame
-                self._note(self._of_c(argument, self._of(frame, wrapper)))
+                owner, name = getattr(argument, "__self__", None), getattr(argument, "__name__", "")
+                is_extern = id(argument) in self._extern or (name == "copy_" and _is_tensor(owner))
+                self._note(kernels.get(id(argument)) or kernels.get(id(owner)), name if is_extern else "")
         elif event in ("c_return", "c_exception"):
             if frame is self._calling:
                 self._calling = None
         elif event == "call":
-            if (entered := _wrapper_of(frame)) is not None:
-                self._found.in_python |= entered.is_python
-                self._found.in_cpp |= not entered.is_python
+            if (entered := _wrappers.get(frame.f_code.co_filename)) is not None:
+                self._record.in_python |= entered.is_python
+                self._record.in_cpp |= not entered.is_python
             caller = frame.f_back
-            if self._calling is None and caller is not None and (wrapper := _wrapper_of(caller)) is not None:
-                self._note(self._of_python(frame, self._of(caller, wrapper)))
+            if self._calling is None and caller is not None and (kernels := self._kernels_of(caller)) is not None:
+                owner, code = frame.f_locals.get("self"), frame.f_code
+                kernel = kernels.get(id(owner)) or next((known for known in kernels.values() if _has_code(known[1], code)), None)
+                is_operator = code.co_name == "__call__" and kernel is None and _runs_kernel(owner)
+                is_extern = any(_has_code(function, code) for function in self._extern.values())
+                self._note(kernel, code.co_name if is_extern else str(owner) if is_operator else "")
 
-    def _note(self, found: tuple[str, str] | None) -> None:
-        if found is not None:
-            self._found.calls.append(found)
-
-    def _of(self, frame: types.FrameType, wrapper: Wrapper) -> dict[int, tuple[str, Any]]:
-        names = frame.f_globals
+    def _kernels_of(self, frame: types.FrameType) -> dict[int, tuple[str, Any]] | None:
+        """Return the kernels of the wrapper that a frame belongs to; None where it is of none."""
+        wrapper, names = _wrappers.get(frame.f_code.co_filename), frame.f_globals
+        if wrapper is None:
+            return None
         if id(names) not in self._kernels:
             self._kernels[id(names)] = {id(names[name]): (name, names[name]) for name in wrapper.kernels if name in names}
         return self._kernels[id(names)]
 
-    def _of_c(self, called: Any, kernels: dict[int, tuple[str, Any]]) -> tuple[str, str] | None:
-        owner = getattr(called, "__self__", None)
-        known = kernels.get(id(called)) or kernels.get(id(owner))
-        if known is not None:
-            return _kind_of(known[1]), known[0]
-        name = getattr(called, "__name__", "")
-        return (EXTERN, name) if id(called) in self._extern or (name == "copy_" and _is_tensor(owner)) else None
-
-    def _of_python(self, frame: types.FrameType, kernels: dict[int, tuple[str, Any]]) -> tuple[str, str] | None:
-        owner, code = frame.f_locals.get("self"), frame.f_code
-        known = kernels.get(id(owner)) or next((one for one in kernels.values() if getattr(one[1], "__code__", None) is code), None)
-        if known is not None:
-            return _kind_of(known[1]), known[0]
-        if any(getattr(function, "__code__", None) is code for function in self._extern.values()):
-            return EXTERN, code.co_name
-        return (EXTERN, str(owner)) if code.co_name == "__call__" and _runs_kernel(owner) else None
+    def _note(self, kernel: tuple[str, Any] | None, extern: str) -> None:
+        """Count the call of a kernel, or else of what has a name among operators and library kernels."""
+        if kernel is not None:
+            name, function = kernel
+            is_of_user = getattr(getattr(function, "heuristic_type", None), "name", "") == "USER_AUTOTUNE"
+            self._record.calls.append((USER if is_of_user else FUSED, name))
+        elif extern:
+            self._record.calls.append((EXTERN, extern))
 
 
-def _wrapper_of(frame: types.FrameType) -> Wrapper | None:
-    return _loaded.wrappers.get(frame.f_code.co_filename)
-
-
-def _extern_functions() -> dict[int, Any]:
-    from torch._inductor.select_algorithm import extern_kernels
-
-    return {id(function): function for function in vars(extern_kernels).values()}
-
-
-def _kind_of(kernel: Any) -> str:
-    return USER if getattr(getattr(kernel, "heuristic_type", None), "name", "") == "USER_AUTOTUNE" else FUSED
+def _has_code(function: Any, code: types.CodeType) -> bool:
+    return getattr(function, "__code__", None) is code
 
 
 def _is_tensor(value: Any) -> bool:

@@ -2,7 +2,6 @@
 
 import ast
 import contextlib
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +10,7 @@ from runner.core.simulated import FIXED
 from runner.worker.torch_compat import choice_census, compiling, torch_state
 from runner.worker.torch_compat.choice_census import Tally, Tuning
 
-__all__ = ["FIXED", "Graph", "Lowered", "Recording", "Source", "Unfaithful", "compiled_configs", "install", "load", "sources", "take"]
+_SELECTOR = "torch._inductor.select_algorithm"
 
 
 class Unfaithful(Exception):
@@ -71,15 +70,15 @@ def install() -> None:
     for section, options in FIXED.items():
         for name, value in options.items():
             torch_state.set_option(torch_state.OPTIONS[section], name, value)
-    compiling.wrap("torch._inductor.graph", "GraphLowering.compile_to_module", _recording_wrapper)
-    compiling.wrap("torch._inductor.select_algorithm", "AlgorithmSelectorCache.__call__", _recording_selection)
-    compiling.wrap("torch._inductor.select_algorithm", "AlgorithmSelectorCache.make_benchmark_fn", _ranked_by_place)
-    compiling.wrap("torch._inductor.select_algorithm", "AlgorithmSelectorCache.make_precompile_fn", _precompiling_nothing)
+    compiling.hook("torch._inductor.graph", "GraphLowering.compile_to_module", _record_wrapper)
+    compiling.hook(_SELECTOR, "AlgorithmSelectorCache.__call__", _record_selection)
+    compiling.hook(_SELECTOR, "AlgorithmSelectorCache.make_benchmark_fn", _rank_by_place)
+    compiling.hook(_SELECTOR, "AlgorithmSelectorCache.make_precompile_fn", lambda original, *args, **kwargs: dict)
     with contextlib.suppress(AttributeError, ImportError):  # it builds and loads a candidate of Composable Kernel
-        compiling.wrap("torch._inductor.codegen.rocm.rocm_benchmark_request", "ROCmBenchmarkRequest.update_workspace_size", _doing_nothing)
-    compiling.wrap("torch._inductor.select_algorithm", "AlgorithmSelectorCache.log_results", _printing_nothing)
-    with contextlib.suppress(AttributeError):  # later torches print a second summary
-        compiling.wrap("torch._inductor.select_algorithm", "_log_autotune_choices_stats", _printing_nothing)
+        compiling.hook("torch._inductor.codegen.rocm.rocm_benchmark_request", "ROCmBenchmarkRequest.update_workspace_size", _do_nothing)
+    # the tables of times would show invented numbers
+    compiling.hook(_SELECTOR, "AlgorithmSelectorCache.log_results", _do_nothing)
+    compiling.hook(_SELECTOR, "_log_autotune_choices_stats", _do_nothing)
     for module, name in (
         ("torch._inductor.runtime.benchmarking", "Benchmarker.benchmark"),
         ("torch._inductor.runtime.benchmarking", "Benchmarker.benchmark_gpu"),
@@ -88,56 +87,36 @@ def install() -> None:
         ("torch._inductor.fx_passes.pad_mm", "should_pad_bench_key"),  # asked for where padding is decided by time alone
     ):
         with contextlib.suppress(AttributeError):  # the class does not override it
-            compiling.wrap(module, name, _refusing_times)
+            compiling.hook(module, name, _refuse_times)
     for name in ("compile_fx", "_compile_fx_inner"):  # dynamo's graph, and the graph that Inductor lowers
-        compiling.wrap("torch._inductor.compile_fx", name, _refusing_operators)
+        compiling.hook("torch._inductor.compile_fx", name, _refuse_operators)
 
 
-def _recording_wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(graph: Any) -> Any:
-        if graph.cpp_wrapper:
-            raise _recording[0].refuse("cpp_wrapper: its C++ is not compiled without the headers of the GPU")
-        code, _ = graph.codegen()
-        _recording[0].graphs.append(Graph(code.value, bool(graph.is_backward)))
-        return _Module()
-
-    return wrapper
+def _record_wrapper(original: Callable[..., Any], graph: Any) -> Any:
+    if graph.cpp_wrapper:
+        raise _recording[0].refuse("cpp_wrapper: its C++ is not compiled without the headers of the GPU")
+    code, _ = graph.codegen()
+    _recording[0].graphs.append(Graph(code.value, bool(graph.is_backward)))
+    return _Module()
 
 
-def _ranked_by_place(original: Callable[..., Any]) -> Callable[..., Any]:
+def _rank_by_place(original: Callable[..., Any], selector: Any, choices: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
     """Nothing is timed: the first template of Triton is taken, else the first candidate. Which is fastest is not known."""
 
-    def make(selector: Any, choices: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-        def ranked(found: Sequence[Any], *more: Any, **others: Any) -> dict[Any, float]:
-            first = [one for one in found if choice_census.backend_of(one) == "TRITON"] or list(found)
-            places = {id(one): place for place, one in enumerate(first)}
-            return {one: float(places.get(id(one), len(found))) + 1.0 for one in found}
+    def ranked(candidates: Sequence[Any], *more: Any, **others: Any) -> dict[Any, float]:
+        first = [choice for choice in candidates if choice_census.backend_of(choice) == "TRITON"] or list(candidates)
+        places = {id(choice): place for place, choice in enumerate(first)}
+        return {choice: float(places.get(id(choice), len(candidates))) + 1.0 for choice in candidates}
 
-        return ranked
-
-    return make
+    return ranked
 
 
-def _precompiling_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *args, **kwargs: dict
+def _do_nothing(original: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Return None in the place of a function."""
 
 
-def _doing_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *args, **kwargs: None
-
-
-def _printing_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The table of times would show invented numbers."""
-    return lambda *args, **kwargs: None
-
-
-def _refusing_times(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        raise _recording[0].refuse("a choice that Inductor makes by timing something on the device")
-
-    return wrapper
+def _refuse_times(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    raise _recording[0].refuse("a choice that Inductor makes by timing something on the device")
 
 
 _CHOSEN_IN_CPP = (
@@ -162,54 +141,36 @@ def refuse_operators(nodes: Any) -> None:
             raise _recording[0].refuse(f"{name}: a collective needs its processes")
 
 
-def _refusing_operators(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(module: Any, *args: Any, **kwargs: Any) -> Any:
-        refuse_operators(module.graph.nodes)
-        return original(module, *args, **kwargs)
-
-    return wrapper
+def _refuse_operators(original: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
+    refuse_operators(module.graph.nodes)
+    return original(module, *args, **kwargs)
 
 
-def _recording_selection(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(selector: Any, name: Any, choices: Any, *args: Any, **kwargs: Any) -> Any:
-        found = _left(choices)
-        tuning = Tuning(op=str(name), how="only" if len(found) == 1 else "untimed")
-        _recording[0].tunings.append(tuning)
-        for choice in found:
-            tally = tuning.tallies.setdefault(choice_census.backend_of(choice), Tally())
-            tally.rendered += 1
-            if _recording[0].compiles_candidates and hasattr(getattr(choice, "bmreq", None), "module_path"):
-                _compile_candidate(choice, tally)
-        return original(selector, name, choices, *args, **kwargs)
-
-    return wrapper
-
-
-def _left(choices: Sequence[Any]) -> list[Any]:
-    """Return the candidates that the options of ``test_configs`` leave, as the selector filters them."""
+def _record_selection(original: Callable[..., Any], selector: Any, op: Any, choices: Any, *args: Any, **kwargs: Any) -> Any:
     from torch._inductor import select_algorithm
-
-    found = list(choices)
-    for name in ("filter_choices_by_name_regex", "filter_choices_by_desc_regex"):
-        found = list(getattr(select_algorithm, name)(found))
-    return found
-
-
-def _compile_candidate(choice: Any, tally: Tally) -> None:
     from torch._inductor.codecache import PyCodeCache
 
-    request = choice.bmreq
-    _choose_assembler()
-    try:
-        module = PyCodeCache.load_by_key_path(request.module_cache_key, request.module_path, set_sys_modules=False)
-        list(compiled_configs(getattr(module, request.kernel_name)))
-    except Exception as error:  # a compiler may raise anything: it is counted
-        tally.failed += 1
-        tally.error = tally.error or f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
-    else:
-        tally.compiled += 1
+    # the candidates that the options of ``test_configs`` leave, as the selector filters them
+    candidates = list(choices)
+    for name in ("filter_choices_by_name_regex", "filter_choices_by_desc_regex"):
+        candidates = list(getattr(select_algorithm, name)(candidates))
+    tuning = Tuning(op=str(op), how="only" if len(candidates) == 1 else "untimed")
+    _recording[0].tunings.append(tuning)
+    for choice in candidates:
+        tally = tuning.tallies.setdefault(choice_census.backend_of(choice), Tally())
+        tally.rendered += 1
+        request: Any = getattr(choice, "bmreq", None)
+        if _recording[0].compiles_candidates and hasattr(request, "module_path"):
+            _choose_assembler()
+            try:
+                module = PyCodeCache.load_by_key_path(request.module_cache_key, request.module_path, set_sys_modules=False)
+                list(compiled_configs(getattr(module, request.kernel_name)))
+            except Exception as error:  # a compiler may raise anything: it is counted
+                tally.failed += 1
+                tally.error = tally.error or f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+            else:
+                tally.compiled += 1
+    return original(selector, op, choices, *args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,14 @@
 """What of torch and Triton is replaced for a simulated GPU: one table, applied after torch is imported and before Inductor is."""
 
-import contextlib
 import importlib
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from runner.core.simulated import PROPERTIES, VERSIONS
 from runner.core.targets import Target
+from runner.worker.torch_compat import compiling
 
 
 class Driver:
@@ -54,6 +54,16 @@ def properties(target: Target) -> types.SimpleNamespace:
     return types.SimpleNamespace(**PROPERTIES[target.name])
 
 
+def _of_properties(of: Callable[[Any], Any]) -> Callable[[Target], Any]:
+    """Return the replacement of a function by a value that follows from the device's properties."""
+
+    def replacement(target: Target) -> Any:
+        value = of(properties(target))
+        return lambda *args, **kwargs: value
+
+    return replacement
+
+
 def _constant(value: Any) -> Callable[[Target], Any]:
     return lambda target: lambda *args, **kwargs: value
 
@@ -65,33 +75,11 @@ def _version(backend: str) -> Callable[[Target], Any]:
     return lambda target: VERSIONS[backend][1] if target.backend == backend else None
 
 
-def _properties(target: Target) -> Any:
-    found = properties(target)
-    return lambda device=None: found
-
-
-def _capability(target: Target) -> Any:
-    found = properties(target)
-    return lambda device=None: (found.major, found.minor)
-
-
-def _name(target: Target) -> Any:
-    return lambda device=None: properties(target).name
-
-
-def _memory(target: Target) -> Any:
-    total = properties(target).total_memory
-    return lambda device=None: (total, total)
-
-
-def _no_stream(target: Target) -> Any:
-    return staticmethod(lambda device=0: 0)
-
-
 def _static(of: Callable[[Target], Any]) -> Callable[[Target], Any]:
     return lambda target: staticmethod(of(target))
 
 
+_PROPERTIES = _of_properties(lambda table: table)
 _CUDA = "torch.cuda"
 _INTERFACE = "torch._dynamo.device_interface:CudaInterface"
 
@@ -101,10 +89,10 @@ PATCHES: Sequence[Patch] = (
     Patch(_CUDA, "is_available", _YES, "else Inductor has no GPU"),
     Patch(_CUDA, "device_count", _constant(1), "one device"),
     Patch(_CUDA, "current_device", _constant(0), "the only one"),
-    Patch(_CUDA, "get_device_properties", _properties, "the table of core/simulated"),
-    Patch(_CUDA, "get_device_capability", _capability, "the table"),
-    Patch(_CUDA, "get_device_name", _name, "the table"),
-    Patch(_CUDA, "mem_get_info", _memory, "the table: all memory is free"),
+    Patch(_CUDA, "get_device_properties", _PROPERTIES, "the table of core/simulated"),
+    Patch(_CUDA, "get_device_capability", _of_properties(lambda table: (table.major, table.minor)), "the table"),
+    Patch(_CUDA, "get_device_name", _of_properties(lambda table: table.name), "the table"),
+    Patch(_CUDA, "mem_get_info", _of_properties(lambda table: (table.total_memory,) * 2), "the table: all memory is free"),
     Patch(_CUDA, "is_bf16_supported", _YES, "each target of the table computes bf16"),
     Patch(_CUDA, "is_tf32_supported", lambda target: lambda: target.backend == "cuda", "NVIDIA's targets of the table compute tf32"),
     Patch(_CUDA, "synchronize", _constant(None), "nothing runs"),
@@ -116,10 +104,10 @@ PATCHES: Sequence[Patch] = (
     Patch(_CUDA, "set_rng_state", _constant(None), "nothing draws random numbers of the device"),
     Patch(_INTERFACE, "current_device", _static(_constant(0)), "the class binds functions of torch.cuda while it is imported"),
     Patch(_INTERFACE, "device_count", _static(_constant(1)), "the same"),
-    Patch(_INTERFACE, "get_device_properties", _static(_properties), "the same"),
+    Patch(_INTERFACE, "get_device_properties", _static(_PROPERTIES), "the same"),
     Patch(_INTERFACE, "synchronize", _static(_constant(None)), "the same"),
     Patch(_INTERFACE, "is_bf16_supported", _static(_YES), "the same"),
-    Patch(_INTERFACE, "get_raw_stream", _no_stream, "the same"),
+    Patch(_INTERFACE, "get_raw_stream", _static(_constant(0)), "the same"),
     Patch(_INTERFACE, "exchange_device", _static(_constant(0)), "the same"),
     Patch(_INTERFACE, "maybe_exchange_device", _static(_constant(0)), "the same"),
     Patch(
@@ -171,36 +159,23 @@ def install(target: Target) -> None:
         if not hasattr(owner, patch.name):
             raise LookupError(f"this torch has no {patch.owner}.{patch.name}, which a simulated GPU replaces ({patch.why})")
         setattr(owner, patch.name, patch.value(target))
-    _fold_constants_on_the_cpu()
+    # it reads the values of one element that it computes
+    compiling.hook("torch._inductor.fx_passes.joint_graph", "UniformValueConstantFolder._deduce_value", _on_the_cpu)
     from triton.runtime import driver
 
     driver.set_active(Driver(target))  # it has the methods that Inductor calls, and no base class
 
 
-def _fold_constants_on_the_cpu() -> None:
-    """Make the values of one element, which Inductor's constant folding computes, on the CPU: it reads them."""
-    from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
-
-    original = UniformValueConstantFolder._deduce_value
-
-    def deduced(folder: Any, node: Any) -> Any:
-        with _on_the_cpu():
-            return original(folder, node)
-
-    UniformValueConstantFolder._deduce_value = deduced
-
-
-@contextlib.contextmanager
-def _on_the_cpu() -> Iterator[None]:
+def _on_the_cpu(original: Callable[..., Any], folder: Any, node: Any) -> Any:
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class OnTheCpu(TorchDispatchMode):  # type: ignore[misc]  # torch has no types here
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            given = dict(kwargs or {})
-            if "device" in given and given["device"] is not None:
-                given["device"] = torch.device("cpu")
-            return func(*args, **given)
+            kwargs = dict(kwargs or {})
+            if kwargs.get("device") is not None:
+                kwargs["device"] = torch.device("cpu")
+            return func(*args, **kwargs)
 
     with OnTheCpu():
-        yield
+        return original(folder, node)
