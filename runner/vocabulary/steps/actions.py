@@ -82,7 +82,7 @@ class DeleteModules(StepKind):
 def run_fresh_cache(session: Session, arguments: "FreshCache") -> None:
     """Use the next folder."""
     number = session.kept[FreshCache.kind] = session.kept.get(FreshCache.kind, 0) + 1
-    session.torch.reset_inductor()
+    session.torch.RESETS["inductor"]()
     session.torch.use_cache_dir(os.path.join(session.cache, f"fresh-{number}"))
 
 

@@ -108,7 +108,7 @@ def _set_up(plan: Mapping[str, Any], paths: scope.Sections, phases: Phases, witn
     undo.enter_context(torch_state.patched_options(plain))
     if body.get("services"):
         where = json.loads(Path(plan["cache"], protocol.SERVICES_FILE).read_bytes())
-        torch_state.use_redis(**where["redis"])
+        os.environ["TORCHINDUCTOR_REDIS_URL"] = where["redis"]["url"]  # torch reads it at each compile
     return naming
 
 

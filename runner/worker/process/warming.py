@@ -107,8 +107,8 @@ def _discarded(compile_: Callable[[], object], folder: str) -> str:
 
 
 def _forget(before: dict[int, int], counters: Counters) -> None:
-    torch_state.reset_dynamo()
-    torch_state.reset_inductor()
+    torch_state.RESETS["dynamo"]()
+    torch_state.RESETS["inductor"]()
     torch_state.clear_counters()
     torch_state.clear_metrics()
     torch_state.forget_compiles()
@@ -133,7 +133,7 @@ def _compile(device: str, *, with_gradients: bool) -> None:
         arguments = [torch.rand(shape, device=device, requires_grad=wants_gradients) for shape in shapes]
         with torch.set_grad_enabled(wants_gradients):
             torch.compile(_own(function))(*arguments)
-        torch_state.reset_dynamo()
+        torch._dynamo.reset()
     # the calls in it make dynamo import its handlers of functions; no kernel is built
     torch.compile(_own(_calls), backend="eager")(torch.rand(4, 4, device=device))
 

@@ -7,7 +7,6 @@ from runner.worker.torch_compat.torch_state import (
     clear_counters,
     clear_metrics,
     delete_generated_files,
-    reset_inductor,
     use_cache_dir,
 )
 
@@ -18,6 +17,5 @@ __all__ = [
     "clear_metrics",
     "delete_generated_files",
     "find_operator",
-    "reset_inductor",
     "use_cache_dir",
 ]

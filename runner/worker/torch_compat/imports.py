@@ -90,12 +90,9 @@ def _without_driver_calls() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for accelerator, module in modules():
             stack.callback(setattr, module, "is_available", module.is_available)
-            module.is_available = functools.partial(_may_be_there, accelerator)
+            may_be_there = _is_built_for(accelerator) and any(map(os.path.exists, accelerator.nodes))
+            module.is_available = functools.partial(bool, may_be_there)
         yield
-
-
-def _may_be_there(accelerator: devices.Accelerator) -> bool:
-    return _is_built_for(accelerator) and any(os.path.exists(node) for node in accelerator.nodes)
 
 
 def _is_built_for(accelerator: devices.Accelerator) -> bool:
@@ -155,6 +152,8 @@ _OF_COMPILES = (
 
 def import_for_gpus() -> None:
     """Import the modules of a compile for a GPU, and compute Triton's hash of its sources. No device is used."""
+    import torch
+
     for name in _OF_COMPILES:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
@@ -165,16 +164,8 @@ def import_for_gpus() -> None:
     with contextlib.suppress(ImportError, AttributeError):
         importlib.import_module("torch._inductor.runtime.triton_compat").triton_key()
     importlib.import_module("torch._inductor.codecache").torch_key()
-    _load_utilities_of_triton()
-
-
-def _load_utilities_of_triton() -> None:
-    """Build and load the C module of Triton's driver for this torch, an object of which a process has one. It calls no driver.
-
-    A worker without it runs the C compiler. Where the module cannot be built, Triton tries again in each worker and reports why.
-    """
-    import torch
-
+    # Build and load the C module of Triton's driver for this torch, an object of which a process has one. It calls no driver. A worker
+    # without it runs the C compiler. Where the module cannot be built, Triton tries again in each worker and reports why.
     vendor, name = ("amd", "HIPUtils") if torch.version.hip else ("nvidia", "CudaUtils")
     with contextlib.suppress(Exception):  # of another Triton, or without a compiler or a driver's library
         getattr(importlib.import_module(f"triton.backends.{vendor}.driver"), name)()
@@ -259,22 +250,15 @@ def pick_vector_isa() -> str:
     from torch._inductor import cpu_vec_isa
 
     with _without_driver_calls():
-        _probe_in_parallel(cpu_vec_isa)
+        # Ask for each set of instructions at the same time, which torch does one after another; each object keeps its answer. A question
+        # runs the compiler and starts a Python, several times: on a machine with four sets of instructions all took 40 s.
+        flags: list[str] = getattr(cpu_vec_isa, "x86_isa_checker", list)()
+        sets = [isa for isa in getattr(cpu_vec_isa, "supported_vec_isa_list", ()) if all(flag in flags for flag in str(isa).split())]
+        if len(sets) > 1:
+            with ThreadPoolExecutor(len(sets)) as threads:
+                # what raises here raises again when torch asks
+                concurrent.futures.wait([threads.submit(bool, isa) for isa in sets])
         return str(cpu_vec_isa.pick_vec_isa())
-
-
-def _probe_in_parallel(cpu_vec_isa: Any) -> None:
-    """Ask for each set of vector instructions at the same time, which torch does one after another; each object keeps its answer.
-
-    A question runs the compiler and starts a Python, several times: on a machine with four sets of instructions all took 40 s.
-    """
-    flags: list[str] = getattr(cpu_vec_isa, "x86_isa_checker", list)()
-    sets = [isa for isa in getattr(cpu_vec_isa, "supported_vec_isa_list", ()) if all(flag in flags for flag in str(isa).split())]
-    if len(sets) < 2:
-        return
-    with ThreadPoolExecutor(len(sets)) as threads:
-        # what raises here raises again when torch asks
-        concurrent.futures.wait([threads.submit(bool, isa) for isa in sets])
 
 
 def picked_vector_isa() -> str | None:

@@ -2,6 +2,8 @@
 
 import ast
 import contextlib
+import copy
+import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,7 +71,7 @@ def install() -> None:
     """Set the options and install the hooks for the rest of the process. Import Inductor after the simulation only."""
     for section, options in FIXED.items():
         for name, value in options.items():
-            torch_state.set_option(torch_state.OPTIONS[section], name, value)
+            setattr(importlib.import_module(torch_state.OPTIONS[section]), name, copy.deepcopy(value))
     compiling.hook("torch._inductor.graph", "GraphLowering.compile_to_module", _record_wrapper)
     compiling.hook(_SELECTOR, "AlgorithmSelectorCache.__call__", _record_selection)
     compiling.hook(_SELECTOR, "AlgorithmSelectorCache.make_benchmark_fn", _rank_by_place)

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 import importlib
 import logging
 import os
@@ -10,6 +11,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from runner.worker.torch_compat import imports
 
 
 def set_torch_state(state: Mapping[str, Any]) -> None:
@@ -51,17 +54,12 @@ def patched_options(sections: Mapping[str, Mapping[str, Any]]) -> Iterator[None]
         yield
 
 
-def set_option(module: str, name: str, value: Any) -> None:
-    """Set an option to a copy of a value."""
-    setattr(sys.modules[module], name, copy.deepcopy(value))
-
-
 def virtualized(handler: str, value: Any) -> contextlib.AbstractContextManager[Any]:
     """Return the context in which ``V.<handler>`` of inductor is ``value``."""
     from torch._inductor.virtualized import V
 
-    made: contextlib.AbstractContextManager[Any] = getattr(V, f"set_{handler}_handler")(value)
-    return made
+    context: contextlib.AbstractContextManager[Any] = getattr(V, f"set_{handler}_handler")(value)
+    return context
 
 
 def counters() -> dict[str, dict[str, int]]:
@@ -102,52 +100,53 @@ def frames() -> Frames:
 def clear_counters() -> None:
     """Clear all counters and statistics of remote caches."""
     from torch._dynamo.utils import counters as found
-
-    found.clear()
-    _remote_cache_stats().clear()
-
-
-def _remote_cache_stats() -> dict[str, Any]:
     from torch._inductor.remote_cache import cache_stats
 
-    found: dict[str, Any] = cache_stats._stats
-    return found
+    found.clear()
+    cache_stats._stats.clear()
 
 
 def remote_caches() -> dict[str, dict[str, int]]:
     """Return the counts ``hit``, ``miss``, ``put`` and ``exception`` of each remote cache, by name."""
+    from torch._inductor.remote_cache import cache_stats
+
     return {
         name: {count: int(getattr(seen, count)) for count in ("hit", "miss", "put", "exception")}
-        for name, seen in _remote_cache_stats().items()
+        for name, seen in cache_stats._stats.items()
         if name.startswith("Remote")
     }
 
 
-def metrics() -> dict[str, float]:
-    """Return inductor's metrics that are numbers or lists, by name; the value of a list is its length."""
-    from torch._inductor import metrics as found
+def _metrics() -> dict[str, Any]:
+    """Return inductor's metrics that are numbers or lists, by name."""
+    from torch._inductor import metrics as module
 
-    values = {name: value for name, value in vars(found).items() if not name.startswith("_")}
-    numbers = {name: value for name, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool)}
-    return {**numbers, **{name: len(value) for name, value in values.items() if isinstance(value, list)}}
+    public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    return {name: value for name, value in public.items() if isinstance(value, int | float | list) and not isinstance(value, bool)}
+
+
+def metrics() -> dict[str, float]:
+    """Return inductor's metrics by name; the value of a list is its length."""
+    return {name: len(value) if isinstance(value, list) else value for name, value in _metrics().items()}
 
 
 def clear_metrics() -> None:
     """Set inductor's metrics to 0."""
-    from torch._inductor import metrics as found
+    from torch._inductor import metrics as module
 
-    found.reset()
+    module.reset()
 
 
 @contextlib.contextmanager
 def counts_kept() -> Iterator[None]:
     """Restore counters, metrics and statistics of remote caches when the context ends."""
     from torch._dynamo.utils import counters as found
-    from torch._inductor import metrics as numbers
+    from torch._inductor import metrics as module
+    from torch._inductor.remote_cache import cache_stats
 
     counted = {space: dict(names) for space, names in found.items()}
-    measured = {name: copy.copy(value) for name, value in vars(numbers).items() if _is_metric(name, value)}
-    remote = {name: copy.copy(seen) for name, seen in _remote_cache_stats().items()}
+    measured = {name: copy.copy(value) for name, value in _metrics().items()}
+    remote = {name: copy.copy(seen) for name, seen in cache_stats._stats.items()}
     try:
         yield
     finally:
@@ -156,14 +155,9 @@ def counts_kept() -> Iterator[None]:
         for space, names in counted.items():
             found[space].clear()
             found[space].update(names)
-        for name, value in measured.items():
-            setattr(numbers, name, value)
-        _remote_cache_stats().clear()
-        _remote_cache_stats().update(remote)
-
-
-def _is_metric(name: str, value: Any) -> bool:
-    return not name.startswith("_") and isinstance(value, int | float | list) and not isinstance(value, bool)
+        vars(module).update(measured)
+        cache_stats._stats.clear()
+        cache_stats._stats.update(remote)
 
 
 def use_cache_dir(folder: str) -> None:
@@ -189,30 +183,25 @@ def follow_variables(folder: str) -> dict[str, dict[str, Any]]:
     root = os.path.join(folder, "torch_compile_debug")
     options: dict[str, dict[str, Any]] = {"dynamo_config": {"debug_dir_root": root}}
     for (section, name), variable in _PATH_OPTIONS.items():
-        held = getattr(importlib.import_module(OPTIONS[section]), name, None)
-        if isinstance(held, str) and os.environ.get(variable):
+        path = getattr(importlib.import_module(OPTIONS[section]), name, None)
+        if isinstance(path, str) and os.environ.get(variable):
             options.setdefault(section, {})[name] = os.environ[variable]
-    _move_logs(root)
-    select: Any = sys.modules.get("torch._inductor.select_algorithm")
-    for name in ("get_mm_log_filename", "get_conv_log_filename", "get_flex_attention_log_filename"):
-        found: Any = getattr(select, name, None)
-        if hasattr(found, "cache_clear"):
-            found.cache_clear()
-    return options
-
-
-def _move_logs(debug_root: str) -> None:
-    """Set the files of torch's log and trace handlers from the variables. A file is opened at the first record."""
-    loggers = [one for one in logging.Logger.manager.loggerDict.values() if isinstance(one, logging.Logger)]
-    files = {id(one): one for logger in loggers for one in logger.handlers if isinstance(one, logging.FileHandler)}
+    # the files of log and trace handlers, which are opened at the first record
+    loggers = [logger for logger in logging.Logger.manager.loggerDict.values() if isinstance(logger, logging.Logger)]
+    files = {id(handler): handler for logger in loggers for handler in logger.handlers if isinstance(handler, logging.FileHandler)}
     for handler in files.values() if os.environ.get("TORCH_LOGS_OUT") else ():
         _forget_stream(handler)
         handler.baseFilename = os.environ["TORCH_LOGS_OUT"]
     trace: Any = getattr(sys.modules["torch._logging._internal"], "LOG_TRACE_HANDLER", None)
     if getattr(trace, "root_dir", None) is not None:
         _forget_stream(trace)
-        named = os.environ.get("TORCH_DTRACE") or os.environ.get("TORCH_TRACE")
-        trace.root_dir = named or os.path.join(debug_root, "tlparse")
+        trace.root_dir = os.environ.get("TORCH_DTRACE") or os.environ.get("TORCH_TRACE") or os.path.join(root, "tlparse")
+    select: Any = sys.modules.get("torch._inductor.select_algorithm")
+    for name in ("get_mm_log_filename", "get_conv_log_filename", "get_flex_attention_log_filename"):
+        function: Any = getattr(select, name, None)
+        if hasattr(function, "cache_clear"):
+            function.cache_clear()
+    return options
 
 
 def _forget_stream(handler: Any) -> None:
@@ -244,11 +233,6 @@ def built_by_warm_up() -> dict[str, str]:
 
     folders = {"cache": os.environ["TORCHINDUCTOR_CACHE_DIR"], "headers": getattr(codecache, "_HEADER_DIR", "")}
     return {name: folder for name, folder in folders.items() if folder}
-
-
-def use_redis(url: str) -> None:
-    """Set the server of torch's Redis client. Torch reads it at each compile."""
-    os.environ["TORCHINDUCTOR_REDIS_URL"] = url
 
 
 def forget_compiles() -> None:
@@ -283,49 +267,22 @@ _GENERATED = re.compile(r"torch\._inductor\.runtime\.compile_tasks\.|c[a-z2-7]{5
 """Names of modules that inductor generated."""
 
 
-def reset_dynamo() -> None:
-    """Discard dynamo's compiled code."""
-    import torch._dynamo
-
-    torch._dynamo.reset()
-
-
-def reset_inductor() -> None:
-    """Clear inductor's caches in memory."""
-    from torch._inductor.utils import clear_caches
-
-    clear_caches()
-
-
-def reset_aot_autograd() -> None:
-    """Delete AOTAutograd's cache on disk."""
-    from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache
-
-    AOTAutogradCache.clear()
-
-
-def reset_fx_graph() -> None:
-    """Delete the FX graph cache on disk."""
-    from torch._inductor.codecache import FxGraphCache
-
-    FxGraphCache.clear()
-
-
-def reset_code() -> None:
-    """Unload the modules of generated code, and delete their files."""
-    from torch._inductor.codecache import PyCodeCache
-
-    PyCodeCache.cache_clear(purge=True)
+def _call(path: str, **options: Any) -> None:
+    imports.resolve(path)(**options)
 
 
 RESETS: Mapping[str, Callable[[], None]] = {
-    "dynamo": reset_dynamo,
-    "inductor": reset_inductor,
-    "aot_autograd": reset_aot_autograd,
-    "fx_graph": reset_fx_graph,
-    "code": reset_code,
+    # dynamo's compiled code
+    "dynamo": functools.partial(_call, "torch._dynamo.reset"),
+    # inductor's caches in memory
+    "inductor": functools.partial(_call, "torch._inductor.utils.clear_caches"),
+    # the caches on disk
+    "aot_autograd": functools.partial(_call, "torch._functorch._aot_autograd.autograd_cache.AOTAutogradCache.clear"),
+    "fx_graph": functools.partial(_call, "torch._inductor.codecache.FxGraphCache.clear"),
+    # the modules of generated code, with their files
+    "code": functools.partial(_call, "torch._inductor.codecache.PyCodeCache.cache_clear", purge=True),
 }
-"""The functions of the step ``reset``, by word. The session implements ``rng``."""
+"""What the step ``reset`` clears, by word. The session implements ``rng``."""
 
 
 def delete_generated_files() -> int:
