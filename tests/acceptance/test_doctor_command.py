@@ -136,7 +136,7 @@ def made_up_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch._inductor.utils", utils)
     for module in (conv, tile):
         monkeypatch.setitem(sys.modules, f"torch._inductor.codegen.rocm.{module.__name__}", module)
-    monkeypatch.setattr(ck_generators, "_import_inductor", lambda: None)
+    monkeypatch.setattr(ck_generators.imports, "import_inductor", lambda: None)
     for name in [name for name in sys.modules if name.partition(".")[0] == ck_stand_in.PACKAGE]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))

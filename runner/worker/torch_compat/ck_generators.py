@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from runner.core import protocol
+from runner.worker.torch_compat import imports
 
 _MODULES: Mapping[str, tuple[str, ...]] = {
     "universal_gemm": ("ck4inductor.universal_gemm.gen_instances", "ck4inductor.universal_gemm.op"),
@@ -24,79 +25,51 @@ def collect() -> dict[str, Any]:
     """Return ``inductor`` (why it cannot be imported), ``counts`` and ``reasons`` by generator."""
     counts: dict[str, int] = {}
     reasons: dict[str, str] = {}
-    inductor = _failure(_import_inductor)
-    for name, count in _GENERATORS.items():
-        if reason := (inductor and "torch._inductor cannot be imported") or _failure(count, counts, name):
-            reasons[name] = reason
+    _, inductor = _tried(imports.import_inductor)
+    for name, modules in _MODULES.items():
+        reason = "torch._inductor cannot be imported" if inductor else ""
+        if not inductor:
+            count, reason = _tried(_count, name)
+            if not reason:
+                counts[name] = count
         if not counts.get(name):
             # torch hides the error that made a generator empty
-            reasons[name] = _broken_module(name) or reasons.get(name, "")
+            broken = (_tried(importlib.import_module, module)[1] for module in modules)
+            reason = next(filter(None, broken), reason)
+        if reason or not counts.get(name):
+            reasons[name] = reason
     return {"inductor": inductor, "counts": counts, "reasons": reasons}
 
 
-def _import_inductor() -> None:
-    from runner.worker.torch_compat import imports
-
-    imports.import_inductor()
-
-
-def _universal(counts: dict[str, int], name: str) -> None:
+def _count(name: str) -> int:
+    """Return the number of instances of a generator, as torch asks for them."""
     from torch._inductor.utils import try_import_ck_lib
 
-    counts[name] = len(try_import_ck_lib()[1]())
-
-
-def _batched(counts: dict[str, int], name: str) -> None:
-    # torch imports it within CKGemmTemplate.gen_ops, which needs the tensors of a GEMM
-    counts[name] = len(importlib.import_module(_MODULES[name][0]).gen_ops_library())
-
-
-def _conv(counts: dict[str, int], name: str) -> None:
-    counts[name] = len(importlib.import_module("torch._inductor.codegen.rocm.ck_conv_template").gen_conv_ops_library())
-
-
-def _tile(counts: dict[str, int], name: str) -> None:
-    from torch._inductor.utils import try_import_ck_lib
-
-    # torch offers them only where it found the package
-    found = try_import_ck_lib()[0]
+    match name:
+        case "universal_gemm":
+            return len(try_import_ck_lib()[1]())
+        case "batched_gemm":
+            # torch imports it within CKGemmTemplate.gen_ops, which needs the tensors of a GEMM
+            return len(importlib.import_module(_MODULES[name][0]).gen_ops_library())
+        case "grouped_conv":
+            return len(importlib.import_module("torch._inductor.codegen.rocm.ck_conv_template").gen_conv_ops_library())
+    # torch offers those of CK tile only where it found the package
     template = importlib.import_module("torch._inductor.codegen.rocm.ck_tile_universal_gemm_template")
-    counts[name] = len(template.ops()) if found else 0
+    return len(template.ops()) if try_import_ck_lib()[0] else 0
 
 
-_GENERATORS: Mapping[str, Callable[[dict[str, int], str], None]] = {
-    "universal_gemm": _universal,
-    "batched_gemm": _batched,
-    "grouped_conv": _conv,
-    "ck_tile": _tile,
-}
-
-
-def _failure(function: Callable[..., None], *arguments: Any) -> str:
+def _tried(function: Callable[..., Any], *arguments: Any) -> tuple[Any, str]:
+    """Return what a function returned, and the exception that it raised."""
     try:
-        function(*arguments)
+        return function(*arguments), ""
     except BaseException as error:  # the package may raise anything, also SystemExit, when it is imported; the reason is what is asked for
-        return _described(error)
-    return ""
-
-
-def _described(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:300]
-
-
-def _broken_module(name: str) -> str:
-    return next((reason for module in _MODULES[name] if (reason := _failure(_import, module))), "")
-
-
-def _import(module: str) -> None:
-    importlib.import_module(module)
+        return None, f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:300]
 
 
 def main() -> None:
     """Write the answer to the file that the command line names."""
-    found = collect()
     with open(sys.argv[1], "xb") as stream:
-        stream.write(protocol.dumps(protocol.encode(found)))
+        stream.write(protocol.dumps(protocol.encode(collect())))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Devices: what torch says of each kind of accelerator, and the module that registers a vendor's."""
 
-import functools
+import contextlib
 import importlib
 import os
 import select
@@ -53,18 +53,8 @@ def modules() -> Iterator[tuple[devices.Accelerator, Any]]:
 
 
 def _initialized() -> Iterator[tuple[devices.Accelerator, Any]]:
-    """Yield the modules of accelerators that this process has used."""
-    yield from ((accelerator, module) for accelerator, module in modules() if _is_initialized(module))
-
-
-def _is_initialized(module: Any) -> bool:
-    # a vendor's module without the question is used from its import on
-    return bool(module.is_initialized()) if hasattr(module, "is_initialized") else True
-
-
-def _initialized_with(*names: str) -> Iterator[tuple[devices.Accelerator, Any]]:
-    """Yield those modules that have these functions; a vendor's may lack them."""
-    yield from ((accelerator, module) for accelerator, module in _initialized() if all(hasattr(module, name) for name in names))
+    """Yield the modules of accelerators that this process has used; a vendor's without the question is used from its import on."""
+    yield from ((accelerator, module) for accelerator, module in modules() if getattr(module, "is_initialized", lambda: True)())
 
 
 def used() -> str:
@@ -74,8 +64,7 @@ def used() -> str:
 
 def refused_to_forks() -> str:
     """Return the name of an accelerator that this process cannot use because it was used before the fork; empty where there is none."""
-    in_bad_fork = (one for one, module in modules() if hasattr(module, "_is_in_bad_fork") and module._is_in_bad_fork())
-    return next((accelerator.activity for accelerator in in_bad_fork), "")
+    return next((accelerator.activity for accelerator, module in modules() if getattr(module, "_is_in_bad_fork", bool)()), "")
 
 
 def visible() -> list[Any]:
@@ -88,16 +77,19 @@ def visible() -> list[Any]:
 
 def generator_state() -> GeneratorState:
     """Return the state of every generator."""
-    initialized = _initialized_with("get_rng_state_all", "set_rng_state_all")
-    return torch.get_rng_state(), {one.module: module.get_rng_state_all() for one, module in initialized}
+    # a vendor's module may lack the functions
+    able = [
+        (kind, module) for kind, module in _initialized() if hasattr(module, "get_rng_state_all") and hasattr(module, "set_rng_state_all")
+    ]
+    return torch.get_rng_state(), {kind.module: module.get_rng_state_all() for kind, module in able}
 
 
 def restore_generators(state: GeneratorState) -> None:
     """Restore every generator to a state from ``generator_state``."""
     torch.set_rng_state(state[0])
     for accelerator, module in modules():
-        if held := state[1].get(accelerator.module):
-            module.set_rng_state_all(held)
+        if states := state[1].get(accelerator.module):
+            module.set_rng_state_all(states)
 
 
 @dataclass(frozen=True)
@@ -130,7 +122,12 @@ class DeviceApi:
         if self._module is None:
             return timed_on_host(run)
         if not hasattr(self._module, "Event"):
-            return timed_on_host(functools.partial(self._run_whole, run))
+
+            def run_whole() -> None:
+                run()
+                self.synchronize()
+
+            return timed_on_host(run_whole)
         begun, ended = (self._module.Event(enable_timing=True) for _ in range(2))
         self._module.synchronize()
         begun.record()
@@ -138,10 +135,6 @@ class DeviceApi:
         ended.record()
         self._module.synchronize()
         return float(begun.elapsed_time(ended))
-
-    def _run_whole(self, run: Callable[[], None]) -> None:
-        run()
-        self.synchronize()
 
 
 _SECONDS = 240.0
@@ -170,14 +163,20 @@ def answer(question: str, seconds: float = _SECONDS) -> str:
         finally:  # a fork never returns into the worker
             os._exit(0)
     os.close(write)
+    text, until = b"", time.monotonic() + seconds
     try:
-        text = _read(read, time.monotonic() + seconds)
+        while (left := until - time.monotonic()) > 0 and select.select([read], [], [], left)[0]:
+            piece = os.read(read, _BYTES)
+            if not piece:
+                return text.decode("utf-8", "replace") or "the process that imported its module ended without an answer"
+            text += piece
+        return f"the import of its module did not end within {seconds:.0f} s"
     finally:
         os.close(read)
-        _end(child)
-    if text is None:
-        return f"the import of its module did not end within {seconds:.0f} s"
-    return text or "the process that imported its module ended without an answer"
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(OSError):
+                kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def _looked(question: str) -> str:
@@ -192,25 +191,3 @@ def _looked(question: str) -> str:
         return HOLDS if module.device_count() > 0 else f"torch.{vendor.kind}.device_count() returned 0"
     except BaseException as error:  # a vendor's module may raise anything, also SystemExit; the answer says what
         return f"its import raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:300]
-
-
-def _read(descriptor: int, until: float) -> str | None:
-    """Return what the fork wrote before its end; None at the deadline."""
-    found = b""
-    while (left := until - time.monotonic()) > 0:
-        if not select.select([descriptor], [], [], left)[0]:
-            break
-        piece = os.read(descriptor, _BYTES)
-        if not piece:
-            return found.decode("utf-8", "replace")
-        found += piece
-    return None
-
-
-def _end(child: int) -> None:
-    for kill, target in ((os.killpg, child), (os.kill, child)):
-        try:
-            kill(target, signal.SIGKILL)
-        except OSError:
-            continue
-    os.waitpid(child, 0)

@@ -2,7 +2,7 @@
 
 import importlib.util
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from runner.core.devices import builds
@@ -21,6 +21,11 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
     asked = tuple(questions)
     of_vendors = {question: devices.answer(question) for question in asked if devices.is_question(question)}
     properties = devices.visible()
+    ck = importlib.util.find_spec("ck4inductor")
+    mkldnn = []
+    if torch.backends.mkldnn.is_available():
+        asks = {"bfloat16": "_is_mkldnn_bf16_supported", "float16": "_is_mkldnn_fp16_supported"}
+        mkldnn = ["float32", *(dtype for dtype, name in asks.items() if getattr(torch.ops.mkldnn, name, bool)())]
     facts: dict[str, Any] = {
         "torch": torch.__version__,
         "torch_root": imports.torch_root(),
@@ -32,44 +37,20 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
         **{build.version: getattr(torch.version, build.version, None) for build in builds()},
         "triton": _triton_version(),
         "gpus": len(properties),
-        "ck_dir": _ck_dir(),
-        "mkldnn": " ".join(_mkldnn_dtypes()),
+        "ck_dir": next(iter(ck.submodule_search_locations or []), None) if ck else None,
+        "mkldnn": " ".join(mkldnn),
         "answers": {question: of_vendors.get(question) or _answer(question) for question in asked},
     }
     if properties:
-        facts.update(_of_devices(properties))
+        counts = [count for entry in properties if (count := getattr(entry, "multi_processor_count", None)) is not None]
+        facts.update(
+            device=properties[0].name,
+            arch=imports.arch_of(properties[0]),
+            gpu_memory=min(entry.total_memory for entry in properties),
+            sms=min(counts, default=None),
+            driver=_driver(),
+        )
     return facts
-
-
-def _of_devices(properties: Sequence[Any]) -> dict[str, Any]:
-    from runner.worker.torch_compat import imports
-
-    first = properties[0]
-    return {
-        "device": first.name,
-        "arch": imports.arch_of(first),
-        "gpu_memory": min(entry.total_memory for entry in properties),
-        "sms": _multiprocessors(properties),
-        "driver": _driver(),
-    }
-
-
-def _multiprocessors(properties: Sequence[Any]) -> int | None:
-    counts = [count for entry in properties if (count := getattr(entry, "multi_processor_count", None)) is not None]
-    return min(counts, default=None)
-
-
-def _mkldnn_dtypes() -> list[str]:
-    """Return the dtypes that oneDNN computes on this CPU."""
-    import torch
-
-    if not torch.backends.mkldnn.is_available():
-        return []
-    questions = {"bfloat16": "_is_mkldnn_bf16_supported", "float16": "_is_mkldnn_fp16_supported"}
-    return [
-        "float32",
-        *(dtype for dtype, name in questions.items() if hasattr(torch.ops.mkldnn, name) and getattr(torch.ops.mkldnn, name)()),
-    ]
 
 
 def _answer(path: str) -> str:
@@ -97,8 +78,3 @@ def _triton_version() -> str | None:
     except ImportError:
         return None
     return str(triton.__version__)
-
-
-def _ck_dir() -> str | None:
-    spec = importlib.util.find_spec("ck4inductor")
-    return next(iter(spec.submodule_search_locations or []), None) if spec else None

@@ -1,6 +1,6 @@
 """Modes that see each operator: the formats that values were rounded to, and a function in float64."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -35,25 +35,31 @@ class Roundings(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follo
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call the operator, then record what it rounded."""
         kwargs = kwargs or {}
-        given = _tensors((args, kwargs))
-        found = func(*args, **kwargs)
+        operands = _tensors((args, kwargs))
+        result = func(*args, **kwargs)
         if isinstance(func, torch._ops.OpOverload):
-            known = {storage.cdata for one in given if (storage := _storage(one)) is not None}
-            own = [one for one in _tensors(found) if (storage := _storage(one)) is not None and storage.cdata not in known]
-            before = "" if _takes_shapes_alone(func) else min_of(*(self.narrowest(one) for one in given))
-            for tensor in (*own, *_written(func, args, kwargs)):
-                self._note(tensor, min_of(before, _rounded_to(func, tensor, given)))
-        return found
+            known = {storage.cdata for operand in operands if (storage := _storage(operand)) is not None}
+            written = [tensor for tensor in _tensors(result) if (storage := _storage(tensor)) is not None and storage.cdata not in known]
+            for index, argument in enumerate(func._schema.arguments):
+                if (argument.alias_info is not None and argument.alias_info.is_write) or argument.name in _WRITTEN:
+                    written += _tensors(args[index] if index < len(args) else kwargs.get(argument.name))
+            operator = func._schema.name.rpartition("::")[2]
+            takes_shapes_alone = operator.endswith("_like") or operator.startswith("new_")
+            before = "" if takes_shapes_alone else min_of(*map(self.narrowest, operands))
+            bits = [FORMATS[name].bits for operand in operands if (name := _name(operand)) in FORMATS]
+            for tensor in written:
+                name, storage = _name(tensor), _storage(tensor)
+                if name not in _NARROW or (func._overloadpacket in _COPIES and all(FORMATS[name].bits >= others for others in bits)):
+                    name = ""  # not rounded: a wider format, or a copy in the dtype of the original
+                name = min_of(before, name)
+                if name and storage is not None:
+                    self._narrowest[storage.cdata] = storage, min_of(name, self.narrowest(tensor))
+        return result
 
     def narrowest(self, tensor: Any) -> str:
         """Return the narrowest format that values of a tensor were rounded to; empty where no operator rounded them."""
         storage = _storage(tensor)
         return self._narrowest[storage.cdata][1] if storage is not None and storage.cdata in self._narrowest else ""
-
-    def _note(self, tensor: torch.Tensor, name: str) -> None:
-        storage = _storage(tensor)
-        if name and storage is not None:
-            self._narrowest[storage.cdata] = storage, min_of(name, self.narrowest(tensor))
 
 
 def min_of(*names: str) -> str:
@@ -71,26 +77,6 @@ def _storage(tensor: Any) -> StorageWeakRef | None:
         return StorageWeakRef(tensor.untyped_storage())
     except (AttributeError, RuntimeError, NotImplementedError):  # no tensor, or one without a storage of its own
         return None
-
-
-def _takes_shapes_alone(func: Any) -> bool:
-    name = func._schema.name.rpartition("::")[2]
-    return bool(name.endswith("_like") or name.startswith("new_"))
-
-
-def _written(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors that an operator changes."""
-    for index, argument in enumerate(func._schema.arguments):
-        is_written = (argument.alias_info is not None and argument.alias_info.is_write) or argument.name in _WRITTEN
-        if is_written:
-            yield from _tensors(args[index] if index < len(args) else kwargs.get(argument.name))
-
-
-def _rounded_to(func: Any, tensor: torch.Tensor, given: list[torch.Tensor]) -> str:
-    """Return the format of a tensor that an operator computed; empty for another one, and for a copy in the dtype of the original."""
-    name, bits = _name(tensor), {FORMATS[_name(one)].bits for one in given if _name(one) in FORMATS}
-    is_copy = func._overloadpacket in _COPIES and name in _NARROW and all(FORMATS[name].bits >= others for others in bits)
-    return "" if is_copy or name not in _NARROW else name
 
 
 def _name(tensor: torch.Tensor) -> str:
@@ -126,10 +112,12 @@ class Widened(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow 
         kwargs = kwargs or {}
         if func is torch.ops.aten.view.dtype:
             self.problem = "the function reinterprets the bits of a tensor"
-        elif not _is_in_place(func):
+        elif not func._schema.is_mutable:
             args, kwargs = pytree.tree_map_only(torch.dtype, _wider, (args, kwargs))
-            if not _is_view(func) and _has_wide(args, kwargs):
-                args, kwargs = pytree.tree_map_only(torch.Tensor, _widened, (args, kwargs))
+            tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+            is_view = any(argument.alias_info is not None for argument in func._schema.arguments)
+            if not is_view and len(tensors) > 1 and any(tensor.dtype in (torch.float64, torch.complex128) for tensor in tensors):
+                args, kwargs = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(_wider(tensor.dtype)), (args, kwargs))
         return func(*args, **kwargs)
 
 
@@ -144,14 +132,11 @@ class Reported(TorchFunctionMode):  # type: ignore[misc]  # mypy does not follow
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Replace the result of ``tensor.dtype``."""
-        found = func(*args, **(kwargs or {}))
-        if func == _DTYPE:
+        result = func(*args, **(kwargs or {}))
+        if func == torch.Tensor.dtype.__get__:
             self.was_read = True
-            return self._reported.get(found, found)
-        return found
-
-
-_DTYPE = torch.Tensor.dtype.__get__
+            return self._reported.get(result, result)
+        return result
 
 
 def narrow_dtypes(tensors: Iterable[torch.Tensor]) -> list[torch.dtype]:
@@ -184,36 +169,15 @@ def _wider(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype in _REAL else torch.complex128 if dtype in _COMPLEX else dtype
 
 
-def _widened(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to(_wider(tensor.dtype))
-
-
-def _is_in_place(func: Any) -> bool:
-    return bool(func._schema.is_mutable)
-
-
-def _is_view(func: Any) -> bool:
-    return any(argument.alias_info is not None for argument in func._schema.arguments)
-
-
-def _has_wide(*arguments: Any) -> bool:
-    tensors = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
-    return len(tensors) > 1 and any(tensor.dtype in (torch.float64, torch.complex128) for tensor in tensors)
-
-
 def widened(called: Sequence[Any]) -> list[Any]:
     """Return a target and its arguments in float64; one tensor remains one tensor. Modules are changed in place: pass copies."""
-    return _changed(called, _widened_leaf)
-
-
-def _widened_leaf(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().to(_wider(tensor.dtype)).requires_grad_(tensor.requires_grad)
+    return _changed(called, lambda tensor: tensor.detach().to(_wider(tensor.dtype)).requires_grad_(tensor.requires_grad))
 
 
 def narrowed(called: Sequence[Any]) -> list[Any]:
     """Return a target and its arguments with float64 in float32, as ``widened`` does."""
     narrower = {torch.float64: torch.float32, torch.complex128: torch.complex64}
-    return _changed(called, lambda one: one.detach().to(narrower.get(one.dtype, one.dtype)).requires_grad_(one.requires_grad))
+    return _changed(called, lambda leaf: leaf.detach().to(narrower.get(leaf.dtype, leaf.dtype)).requires_grad_(leaf.requires_grad))
 
 
 def changed_values(called: Sequence[Any], change: Any) -> list[Any]:
@@ -226,8 +190,12 @@ def _changed(called: Sequence[Any], change: Any) -> list[Any]:
 
     def of(leaf: Any) -> Any:
         if isinstance(leaf, torch.nn.Module):
-            for module in leaf.modules():
-                _change_module(module, of)
+            with torch.no_grad():
+                for module in leaf.modules():
+                    for parameter in module.parameters(recurse=False):
+                        parameter.data = of(parameter).detach()
+                    for name, buffer in list(module.named_buffers(recurse=False)):
+                        module._buffers[name] = of(buffer)
             return leaf
         if not isinstance(leaf, torch.Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
             return leaf
@@ -242,17 +210,9 @@ def _changed(called: Sequence[Any], change: Any) -> list[Any]:
 
 def _in_memory_of(tensor: torch.Tensor, change: Any) -> torch.Tensor:
     """Return a changed tensor with the strides of the original; elements that share memory, or lie in gaps, are changed in their place."""
-    made: torch.Tensor = change(tensor)
-    if made.stride() == tensor.stride() or not tensor.numel():
-        return made
+    changed: torch.Tensor = change(tensor)
+    if changed.stride() == tensor.stride() or not tensor.numel():
+        return changed
     extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     memory = tensor.detach().as_strided((extent,), (1,), tensor.storage_offset())
     return change(memory).detach().as_strided(tensor.shape, tensor.stride()).requires_grad_(tensor.requires_grad)
-
-
-def _change_module(module: torch.nn.Module, of: Any) -> None:
-    with torch.no_grad():
-        for parameter in module.parameters(recurse=False):
-            parameter.data = of(parameter).detach()
-        for name, buffer in list(module.named_buffers(recurse=False)):
-            module._buffers[name] = of(buffer)

@@ -10,7 +10,7 @@ import random
 import sys
 import types
 import unittest
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,12 +63,24 @@ class Operator:
 
 def database() -> list[Any]:
     """Return the entries of torch's database of operators."""
-    with _test_case_of_expecttest(), _own_defaults():
+    with contextlib.ExitStack() as undo:
+        if _DATABASE not in sys.modules and importlib.util.find_spec("expecttest") is None:
+            # torch's test modules only derive a class from its TestCase
+            stand_in: Any = types.ModuleType("expecttest")
+            stand_in.TestCase = unittest.TestCase
+            sys.modules["expecttest"] = stand_in
+            undo.callback(sys.modules.pop, "expecttest")
+        # what these modules change in torch at import: calls of scripts, and the right to set the flags of backends
+        undo.callback(torch.set_rng_state, torch.get_rng_state())
+        for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
+            undo.callback(setattr, kind, "__call__", kind.__call__)
+        undo.callback(setattr, torch.backends, "disable_global_flags", torch.backends.disable_global_flags)
+        torch.backends.disable_global_flags = lambda: None
         module: Any = importlib.import_module(_DATABASE)
     # of random operators the database holds functions that set a seed within, by a context that dynamo cannot trace
     module.wrapper_set_seed = without_seed
-    found: list[Any] = module.op_db
-    return found
+    entries: list[Any] = module.op_db
+    return entries
 
 
 def without_seed(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -84,7 +96,7 @@ def find(name: str, variant: str, *, dtype: str, device: str, call: str, gradien
     kind, wanted = torch.device(device).type, getattr(torch, dtype)
     if wanted not in entry.supported_dtypes(kind):
         raise LookupError(f"torch {torch.__version__} has no samples of '{name}' for {dtype} on {kind}")
-    function = function_of(entry, call)
+    function = _function(entry, call)
     if function is None:
         raise LookupError(f"torch {torch.__version__} has no call '{call}' of '{name}'")
     # a leaf that requires gradients cannot be changed in place, and a function with out= has no gradients
@@ -92,15 +104,11 @@ def find(name: str, variant: str, *, dtype: str, device: str, call: str, gradien
     return Operator(entry, wanted, device, function, takes, is_in_place=call == "inplace", takes_out=call == "out")
 
 
-def function_of(entry: Any, call: str) -> Callable[..., Any] | None:
+def _function(entry: Any, call: str) -> Any:
     """Return what is called: the operator's function, also with ``out=``, or its in-place method; None where it has none."""
-    if call == "inplace":
-        found: Callable[..., Any] | None = entry.inplace_variant
-        return found
     if call == "out" and not entry.supports_out:
         return None
-    function: Callable[..., Any] = entry.op
-    return function
+    return entry.inplace_variant if call == "inplace" else entry.op
 
 
 def announce_sample(index: int, text: str) -> None:
@@ -108,60 +116,24 @@ def announce_sample(index: int, text: str) -> None:
     print(f"sample {index}: {text}", file=sys.stderr, flush=True)
 
 
-@contextlib.contextmanager
-def _test_case_of_expecttest() -> Iterator[None]:
-    """Let torch's test modules be imported where ``expecttest`` is not installed: they only derive a class from its ``TestCase``."""
-    if _DATABASE in sys.modules or importlib.util.find_spec("expecttest") is not None:
-        yield
-        return
-    stand_in = types.ModuleType("expecttest")
-    stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]  # the one name that torch uses
-    sys.modules["expecttest"] = stand_in
-    try:
-        yield
-    finally:
-        del sys.modules["expecttest"]
-
-
-@contextlib.contextmanager
-def _own_defaults() -> Iterator[None]:
-    """Undo what torch's test modules change in torch at import: calls of scripts, and the right to set the flags of backends."""
-    state, forbid = torch.get_rng_state(), torch.backends.disable_global_flags
-    calls = {kind: kind.__call__ for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod)}
-    torch.backends.disable_global_flags = lambda: None
-    try:
-        yield
-    finally:
-        torch.backends.disable_global_flags = forbid
-        for kind, call in calls.items():
-            kind.__call__ = call
-        torch.set_rng_state(state)
-
-
 DEVICES = ("cpu", "cuda")
 
 
 def table() -> dict[str, Any]:
     """Return the table of the installed torch."""
-    found = sorted(database(), key=lambda entry: (entry.name, entry.variant_test_name))
-    entries = [_entry(entry) for entry in found]
-    minor = ".".join(torch.__version__.split(".")[:2])
-    return {"torch": minor, "has_cuda": torch.cuda.is_available(), "operators": entries}
-
-
-def _entry(entry: Any) -> dict[str, Any]:
-    calls = [call for call in ("inplace", "out") if function_of(entry, call) is not None]
-    return {
-        "op": entry.name,
-        **({"variant": entry.variant_test_name} if entry.variant_test_name else {}),
-        **{device: _dtypes(entry, device) for device in DEVICES},
-        **({"calls": calls} if calls else {}),
-        **({"promotes": True} if "inplace" in calls and entry.promotes_int_to_float else {}),
-    }
-
-
-def _dtypes(entry: Any, device: str) -> str:
-    return " ".join(sorted(str(dtype).removeprefix("torch.") for dtype in entry.supported_dtypes(device)))
+    operators = []
+    for entry in sorted(database(), key=lambda entry: (entry.name, entry.variant_test_name)):
+        row: dict[str, Any] = {"op": entry.name}
+        if entry.variant_test_name:
+            row["variant"] = entry.variant_test_name
+        for device in DEVICES:
+            row[device] = " ".join(sorted(str(dtype).removeprefix("torch.") for dtype in entry.supported_dtypes(device)))
+        if calls := [call for call in ("inplace", "out") if _function(entry, call) is not None]:
+            row["calls"] = calls
+        if "inplace" in calls and entry.promotes_int_to_float:
+            row["promotes"] = True
+        operators.append(row)
+    return {"torch": ".".join(torch.__version__.split(".")[:2]), "has_cuda": torch.cuda.is_available(), "operators": operators}
 
 
 def text(found: Mapping[str, Any]) -> str:
@@ -184,11 +156,11 @@ def main() -> None:
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help=f"default: operators-X.Y.json in {default.name}/ of the language room"
     )
-    arguments = parser.parse_args()
-    found = table()
-    file = arguments.output or default / f"operators-{found['torch']}.json"
-    file.write_text(text(found), encoding="utf-8")
-    print(f"{len(found['operators'])} operators of torch {found['torch']} written to {file}")
+    output = parser.parse_args().output
+    installed = table()
+    file = output or default / f"operators-{installed['torch']}.json"
+    file.write_text(text(installed), encoding="utf-8")
+    print(f"{len(installed['operators'])} operators of torch {installed['torch']} written to {file}")
 
 
 if __name__ == "__main__":
