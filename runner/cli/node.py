@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from runner.cli.answering import answered
 from runner.cli.parser import Parser, add_options, guarded_code, values_of
-from runner.core.options import NodeOptions
+from runner.run.fleet.joining import NodeOptions
 from runner.system.search_path import leave_out_working_folder
 
 

@@ -13,7 +13,7 @@ from runner import __version__
 from runner.cli.table import COMMANDS, PROGRAM, Command, examples_of
 from runner.core.escaping import line
 from runner.core.exit_codes import ExitCode
-from runner.core.options import Options, Reads, written
+from runner.core.options import Reads, written
 from runner.system import output
 from runner.system.output import guarded
 
@@ -62,14 +62,16 @@ class _Program(Parser):
         return formatter.format_help()
 
 
-def parser(only: str = "") -> argparse.ArgumentParser:
-    """Return the parser of every command; with ``only``, the parser for command lines of this one, which takes a tenth of the time."""
+def parser(only: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser of every command; with ``only``, the parser for command lines of this one, or for those without a command."""
     top = _Program(prog=PROGRAM, description="Conformance tests of torch.compile, written in YAML.", epilog=_EPILOG)
     top.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     for name, command in COMMANDS.items():
-        if only in ("", name):
-            add_options(commands.add_parser(name, help=command.does, description=command.text, epilog=examples_of(name)), command.options)
+        if only in (None, "", name):
+            subparser = commands.add_parser(name, help=command.does, description=command.text, epilog=examples_of(name))
+            if only != "":
+                add_options(subparser, command.options)
     return top
 
 
@@ -106,7 +108,7 @@ def values_of(arguments: argparse.Namespace) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in vars(arguments).items()}
 
 
-def parse(argv: Sequence[str] | None = None) -> tuple[str, Options]:
+def parse(argv: Sequence[str] | None = None) -> tuple[str, Any]:
     """Return the name of the command and its options; raise ``SystemExit`` for ``--help`` and for wrong usage."""
     words = sys.argv[1:] if argv is None else argv
     values = values_of(parser(words[0] if words and words[0] in COMMANDS else "").parse_args(words))

@@ -1,9 +1,9 @@
 """The table of commands: the group of each in ``--help``, its options, what it does, and examples. ``cli/commands/NAME`` is its module."""
 
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from runner.core import options
+from typing import Any
 
 PROGRAM = "torch-conformance"
 
@@ -13,7 +13,8 @@ class Command:
     """A row of the table."""
 
     group: str
-    options: type[options.Options]
+    place: str
+    """The module within ``runner`` and the class of its options, which are imported when they are used."""
     does: str
     """On one line, for the list of commands."""
     text: str
@@ -21,13 +22,19 @@ class Command:
     examples: Sequence[tuple[str, str]]
     """Arguments, and what they do."""
 
+    @property
+    def options(self) -> Any:
+        """The class of its options."""
+        module, _, name = self.place.partition(":")
+        return getattr(importlib.import_module(f"runner.{module}"), name)
+
 
 WRITE, RUN, READ, VENDOR = "write specs", "run them", "read runs", "for vendors"
 
 COMMANDS: Mapping[str, Command] = {
     "new": Command(
         WRITE,
-        options.NewOptions,
+        "cli.commands.new:NewOptions",
         "write a new spec, from a template or from a Python test",
         "Write AREA/NAME.yaml: a spec that validates and runs as it is, from a template. With --from-python: a spec for each test of a "
         "Python file, made from its syntax tree without executing it. What a spec could not take over of its test stands in it as a "
@@ -39,14 +46,14 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "validate": Command(
         WRITE,
-        options.ValidateOptions,
+        "cli.commands.validate:ValidateOptions",
         "print every problem of every spec",
         "Print every problem of every file, one line each.",
         (("validate specs/padding", "one folder"), ("validate --json", "the shipped specs, for programs")),
     ),
     "list": Command(
         WRITE,
-        options.ListOptions,
+        "cli.work_order:ListOptions",
         "show the expanded cases",
         "Show the cases that the specs expand to, and whether each can run here.",
         (
@@ -58,14 +65,14 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "explain": Command(
         WRITE,
-        options.ExplainOptions,
+        "cli.commands.explain:ExplainOptions",
         "print one case as a spec of it alone",
         "Print a case as the spec of it alone, with where each value comes from; above it, whether it can run here.",
         (("explain 'padding/*' --json", "for programs"), ("explain 'padding/*cpu*' specs/padding", "the cases whose ids match")),
     ),
     "watch": Command(
         WRITE,
-        options.WatchOptions,
+        "cli.commands.watch:WatchOptions",
         "run specs, and run a spec again when its file is saved",
         "Run the selected cases, then wait. When a spec is saved, or a file that it depends on (defaults, backends, waivers, a module of "
         "yours), its cases run again. torch stays loaded between the runs; each case still has a process of its own. "
@@ -74,7 +81,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "lint": Command(
         WRITE,
-        options.LintOptions,
+        "language.lint.linting:LintOptions",
         "print what is valid in specs and waivers, but unsound",
         "Print findings of specs and waivers that are valid: claims twice, waivers for no case, conditions that never hold, loose "
         "tolerances, unused names. '# lint: ignore RULE -- REASON' on the line of a finding or above it suppresses it.",
@@ -82,7 +89,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "bless": Command(
         WRITE,
-        options.BlessOptions,
+        "run.blessing.samples:BlessOptions",
         "print a patch of specs that says what recorded runs observed",
         "Print a patch under which the red cases of recorded runs pass: counts, strides and FileCheck directives as they were observed, "
         "with the smallest condition or matrix value that explains the cases and machines. Wrong numbers, crashes and proofs are never "
@@ -92,7 +99,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "schema": Command(
         WRITE,
-        options.SchemaOptions,
+        "cli.commands.schema:SchemaOptions",
         "write the schemas for editors, with the names of the installed torch",
         "Write the JSON schemas that editors complete and check specs with. With --with-torch the names of options, counters and metrics "
         "are those of the installed torch alone, with types and defaults.",
@@ -100,7 +107,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "run": Command(
         RUN,
-        options.RunOptions,
+        "core.options:RunOptions",
         "run cases and report",
         "Run cases with torch.compile, judge them, and report the results.",
         (
@@ -112,7 +119,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "audit": Command(
         RUN,
-        options.AuditOptions,
+        "run.auditing:AuditOptions",
         "print the expectations that could not have failed",
         "Judge recorded observations again with changed facts (mutants): an expectation that still passes could not have failed. PATHs are "
         "run first.",
@@ -120,7 +127,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "merge": Command(
         RUN,
-        options.MergeOptions,
+        "core.options:MergeOptions",
         "join the runs of shards",
         "Join the runs of all shards of one selection into one run, with its journal, report and evidence. Refuses missing and duplicate "
         "shards, and shards with another selection, torch or machine; prints one line for each problem.",
@@ -128,7 +135,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "report": Command(
         READ,
-        options.ReportOptions,
+        "cli.commands.report:ReportOptions",
         "write the reports of a run again",
         "Write the HTML report of a recorded run again, from its journal and the files beside it: index.html in the run's folder, and the "
         "folder 'report', which the page loads. With --junit, write the JUnit report too. Nothing is run or judged: exit 0 says that the "
@@ -140,7 +147,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "diff": Command(
         READ,
-        options.DiffOptions,
+        "cli.commands.diff:DiffOptions",
         "compare two recorded runs",
         "Compare two recorded runs, case by case: what broke, was fixed, is new or gone, is no longer executed, is slower, or fails in "
         "another way. Exit 0: compared; 1: a change of --fail-on was found; 2: a run cannot be read; 4: no case has a result in both runs.",
@@ -148,7 +155,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "repro": Command(
         READ,
-        options.ReproOptions,
+        "run.shrinking.shrinking:ReproOptions",
         "print a Python script that shows one case with torch alone",
         "Print a script that imports torch alone and fails where the case fails: exit 0 where every expectation held, 1 where one "
         "failed, 2 where the machine cannot run it. What the script does not say is named in it.",
@@ -159,14 +166,14 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "doctor": Command(
         VENDOR,
-        options.DoctorOptions,
+        "cli.commands.doctor:DoctorOptions",
         "show what this machine has and lacks",
         "Show what this machine has and lacks, and what that allows. Exit 1 when something that it claims does not work.",
         (("doctor", "this machine"), ("doctor --profile inductor-rocm", "what it lacks for a profile")),
     ),
     "waive": Command(
         VENDOR,
-        options.WaiveOptions,
+        "run.waiver_proposals:WaiveOptions",
         "propose waivers from runs, or print the patch that removes void ones",
         "Print a waiver for each failure of recorded runs that no waiver excuses, with the smallest condition that holds where a case "
         "failed and not where it passed. With --remove: print the patch that removes waivers that ended or whose cases passed.",
@@ -174,7 +181,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "submit": Command(
         VENDOR,
-        options.SubmitOptions,
+        "run.submitting:SubmitOptions",
         "pack a recorded run into one archive that others can verify",
         "Pack a run that has ended into one archive: journal, JUnit report, the files that it read, the environment, raw observations and "
         "generated code, with an attestation. Folders of this machine and secrets are cut. The archive is verified before it is written.",
@@ -182,7 +189,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "verify": Command(
         VENDOR,
-        options.VerifyOptions,
+        "run.verification:VerifyOptions",
         "check a submission without trusting its author",
         "Read an archive that 'submit' wrote, judge every observation in it again, and print which claims follow from evidence and which "
         "are the word of its author. Exit 0: conformant (without a profile: nothing failed); 1: not, or the archive was tampered with; "

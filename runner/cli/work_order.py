@@ -3,14 +3,54 @@
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from runner.core.case import Case
 from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
-from runner.core.options import ListOptions
+from runner.core.options import (
+    backend_files,
+    backends_chosen,
+    flag,
+    globs,
+    natural,
+    option,
+    paths,
+    profile_option,
+    shard_by_option,
+    shard_option,
+    tags,
+)
 from runner.language.load import load
 from runner.plan.selection import BY_LABEL, Shard, label_shards, member_of, requested, select, why_nothing_selected, without_benches
 from runner.system import output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions:
+    """The options of ``list``."""
+
+    paths: tuple[Path, ...] = paths()
+    backends: tuple[Path, ...] = backend_files()
+    backend: tuple[str, ...] = backends_chosen()
+    select: tuple[str, ...] = globs()
+    tag: tuple[str, ...] = tags()
+    shard: str | None = shard_option()
+    profile: str | None = profile_option("show the cases of this profile by level")
+    coverage: bool = flag("print which specs and cases cover each upstream test, instead of the cases")
+    json: bool = flag("print an array of objects; with --coverage one object")
+    against: Path | None = option(
+        "LEDGER", "instead of the cases, print the ids of this ledger that no spec has any more; exit 1 if there are some", reads=Path
+    )
+    update: Path | None = option("LEDGER", "instead of printing the cases, write this ledger again, and print what is gone", reads=Path)
+    shards: int | None = option(
+        "N",
+        "instead of the cases, print the work order of N parts as JSON: the command of each, and its number of cases",
+        reads=natural,
+    )
+    shard_by: str = shard_by_option()
+    slurm: bool = flag("with --shards: print a script with a Slurm array instead of JSON")
+
 
 FORMAT = 1
 
@@ -76,9 +116,9 @@ def _shard(options: ListOptions, whole: Sequence[Case], index: int, count: int) 
 def _selection(options: ListOptions) -> list[str]:
     named = [("--backends", options.backends), ("--backend", options.backend), ("--select", options.select), ("--tag", options.tag)]
     words = [str(path) for path in options.paths]
-    for option, values in named:
+    for word, values in named:
         for value in values:
-            words += [option, str(value)]
+            words += [word, str(value)]
     return [*words, *(["--shard-by", options.shard_by] if options.shard_by == BY_LABEL else [])]
 
 

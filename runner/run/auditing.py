@@ -12,7 +12,7 @@ from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import UsageError
 from runner.core.header import RunHeader
-from runner.core.options import AuditOptions
+from runner.core.options import ExecutionOptions, argument, backend_files, backends_chosen, flag, globs, shard_option, tags
 from runner.core.outcomes import PASSED, Outcome
 from runner.core.results import CaseResult
 from runner.judge.audit import Audit, ControlResult, Trial, audit, judge_control, try_case, with_control
@@ -32,6 +32,23 @@ from runner.run.machines_then import here_of, surroundings_then
 from runner.run.pipeline import CaseRunner
 from runner.system import availability, output
 from runner.system.installed_torch import installed_torch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditOptions(ExecutionOptions):
+    """The options of ``audit``."""
+
+    targets: tuple[str, ...] = argument(
+        "RUN|PATH", "a run (its folder, its id, or latest, the default), or spec files and folders", nargs="*"
+    )
+    run: bool = flag("also run the controls: the cases with the patch of their spec's 'control', which must fail")
+    json: bool = flag("print one object")
+    backends: tuple[Path, ...] = backend_files()
+    backend: tuple[str, ...] = backends_chosen()
+    select: tuple[str, ...] = globs()
+    tag: tuple[str, ...] = tags()
+    shard: str | None = shard_option()
+
 
 JUDGED = (*PASSED, Outcome.FAIL, Outcome.FELL_BACK, Outcome.OFFLINE_FAIL, Outcome.XFAIL, Outcome.XPASS)
 """Outcomes with verdicts: some expectation may have passed."""

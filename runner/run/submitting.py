@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from runner.core.diagnostics import InvalidSpecs, UsageError
 from runner.core.header import RunHeader
-from runner.core.options import SubmitOptions
+from runner.core.options import argument, flag, option
 from runner.core.results import CaseResult, Verdict
 from runner.judge.waivers import apply
 from runner.language.expand.cases import surroundings
@@ -21,6 +21,17 @@ from runner.run import rejudge
 from runner.run.verification import JUnitDifference, verified
 from runner.run.verification_judging import NotOfTheRun, Then, loaded
 from runner.run.verification_report import Verification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitOptions:
+    """The options of ``submit``."""
+
+    run: str = argument("RUN", "a recorded run: a folder, an id, or latest")
+    out: Path | None = option("FILE", "the file to write (default: submission-<run>.tar.zst in the working folder)", reads=Path)
+    key: Path | None = option("FILE", "sign with this private key: Ed25519, PEM, without a passphrase", reads=Path)
+    replace: bool = flag("replace the file if it exists")
+    json: bool = flag("print one object")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from runner import __version__
 from runner.core.diagnostics import UsageError, one_line, shown_path
 from runner.core.header import RunHeader
-from runner.core.options import VerifyOptions
+from runner.core.options import argument, flag, option, profile_option, several
 from runner.core.results import CaseResult
 from runner.record.evidence import alterations
 from runner.record.journal import JournalError, Run, read_run
@@ -35,6 +36,23 @@ from runner.run.verification_report import Finding, Verification
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """The options of ``verify``."""
+
+    archive: Path = argument("ARCHIVE", "the file that 'submit' wrote", Path)
+    profile: str | None = profile_option("state whether the run conforms to this profile of yours, not to the author's copy of it")
+    specs: tuple[Path, ...] = several(
+        "PATH",
+        "published files of the author (specs, backends, waivers, profile) that those in the archive must equal: a file or a folder; the "
+        "shipped ones are always compared",
+        Path,
+    )
+    key: Path | None = option("FILE", "the author's public key (Ed25519, PEM): the archive must have a valid signature of it", reads=Path)
+    json: bool = flag("print one object")
+
 
 JUnitDifference: TypeAlias = Callable[[bytes, RunHeader, Sequence[CaseResult]], str]
 """Returns where a report differs from the one that a journal gives."""

@@ -11,13 +11,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import TypeAlias
 
 from runner.core.conditions import Surroundings, holds
 from runner.core.diagnostics import UsageError, one_line
 from runner.core.globs import glob
 from runner.core.matching.patterns import is_unspecific
-from runner.core.options import WaiveOptions
+from runner.core.options import argument, flag, option, waiver_files
 from runner.core.outcomes import WAIVABLE, Outcome
 from runner.core.protocol import Json
 from runner.core.results import CaseResult
@@ -29,6 +30,20 @@ from runner.record.journal import JournalError, Run, read_run
 from runner.record.run_folder import JOURNAL, find_run
 from runner.run.machines_then import by_machine, surroundings_of_record
 from runner.run.rejudge import files_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaiveOptions:
+    """The options of ``waive``."""
+
+    targets: tuple[str, ...] = argument("RUN", "recorded runs: a folder, an id, or latest", nargs="+")
+    to: Path | None = option("FILE", "add the waivers at the end of this file, and leave the rest of it as it is", reads=Path)
+    remove: bool = flag("print a unified diff that removes waivers that ended, or whose cases passed")
+    issue: str = option("ID", "the issue that tracks the defect: a link or an id", "")
+    reason: str = option("TEXT", "the defect, as a sentence", "")
+    until: str = option("DATE", "the last day of the waivers (default: 90 days from now)", "")
+    waivers: tuple[Path, ...] = waiver_files()
+
 
 DAYS = 90
 """How long a proposed waiver holds, where nothing else was asked for."""

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from runner.cli.commands import doctor
+from runner.cli.commands.doctor import DoctorOptions
 from runner.core.exit_codes import ExitCode
-from runner.core.options import DoctorOptions
 from runner.language.read import schema
 from runner.run.machine_report import WorkerReport
 from runner.system.installed_torch import installed_torch

@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from runner.cli.commands import new
+from runner.cli.commands.new import NewOptions
 from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
-from runner.core.options import NewOptions
 from runner.language.authoring.from_python import Draft, draft, problems_of
 from runner.language.authoring.python_file import PythonFile
 from runner.language.authoring.template import TEMPLATES, template

@@ -10,9 +10,8 @@ import yaml
 
 from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
-from runner.core.options import LintOptions
 from runner.language.backends import load_backends
-from runner.language.lint.linting import RULES, lint
+from runner.language.lint.linting import RULES, LintOptions, lint
 from runner.language.lint.rules import may_hold
 from runner.language.load import load
 from runner.language.read import schema

@@ -9,7 +9,6 @@ import pytest
 from runner.cli.parser import parse
 from runner.core.diagnostics import UsageError
 from runner.core.expectation import Judgement
-from runner.core.options import ReproOptions
 from runner.core.outcomes import Outcome
 from runner.core.results import Verdict, result_of
 from runner.language.load import load
@@ -17,6 +16,7 @@ from runner.plan.case_document import Document, reduced_document_of, text_of
 from runner.run.shrinking import shrinking
 from runner.run.shrinking.edits import PASSES, Change, Edit, Removed, applied
 from runner.run.shrinking.search import OutOfBudget, Search, signature_of
+from runner.run.shrinking.shrinking import ReproOptions
 from tests.fakes import HERE, case, place
 
 FN = "def fn(x, y):\n    a = torch.relu(x) + y\n    b = a.cos()\n    return b * 2\n"

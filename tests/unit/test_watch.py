@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from runner.cli.commands.watch import Keys, run_options
+from runner.cli.commands.watch import Keys, WatchOptions, run_options
 from runner.cli.parser import main, parse
 from runner.core.exit_codes import ExitCode
 from runner.core.observation import Ending
-from runner.core.options import WatchOptions
 from runner.execute.base import Execution, Job
 from runner.execute.local.kept_zygotes import ZygoteStore
 from runner.report import table

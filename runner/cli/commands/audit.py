@@ -4,10 +4,9 @@ import contextlib
 from pathlib import Path
 
 from runner.core.exit_codes import ExitCode
-from runner.core.options import AuditOptions
 from runner.judge import audit
 from runner.plan.selection import Shard
-from runner.run.auditing import audit_of, controls_of, executed_cases, recorded_cases, run_of, why_nothing
+from runner.run.auditing import AuditOptions, audit_of, controls_of, executed_cases, recorded_cases, run_of, why_nothing
 from runner.system import output, scratch
 
 

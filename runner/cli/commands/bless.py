@@ -2,10 +2,10 @@
 
 from runner.core.diagnostics import one_line
 from runner.core.exit_codes import ExitCode
-from runner.core.options import BlessOptions
 from runner.language.text_edits import patch
 from runner.report.files import replace
 from runner.run.blessing.blessing import Blessing, bless
+from runner.run.blessing.samples import BlessOptions
 from runner.system import output
 
 

@@ -1,14 +1,43 @@
 """``diff``: what changed between two recorded runs."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from runner.core.comparison import FAIL_ON, Comparison
 from runner.core.diagnostics import UsageError, shown_path, unknown
 from runner.core.exit_codes import ExitCode
-from runner.core.options import DiffOptions
+from runner.core.options import argument, flag, option, over_one, several
 from runner.report.comparison import document_of, lines_of, page_of, write_page
 from runner.run.comparison import compare, read_placed, texts_of
 from runner.system import output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOptions:
+    """The options of ``diff``."""
+
+    before: str = argument("RUN", "the first run: its folder, its id, latest, or a journal (a .jsonl file) alone")
+    after: str = argument("RUN", "the second run")
+    map_backend: tuple[str, ...] = several(
+        "A=B",
+        "compare the cases of backend A of the first run with those of backend B of the second, and no others; the two runs may be one",
+    )
+    fail_on: tuple[str, ...] = several(
+        "WORDS",
+        "exit 1 if a case has one of these words, with commas between them: broken, new-failure, gone, no-longer-executed, waived, "
+        "changed, still-failing, fixed, new, now-executed, slower, spec-changed",
+    )
+    slower: float = option(
+        "F",
+        "a case is slower if it took more than F times as long, and a second more, after the pace of the whole run is taken out "
+        "(default: 2)",
+        2.0,
+        over_one,
+    )
+    code: bool = flag("print what differs in the generated code and the graphs of changed cases")
+    html: Path | None = option("FILE", "also write one HTML page, with what differs in generated code and graphs", reads=Path)
+    json: bool = flag("print one object")
 
 
 def main(options: DiffOptions) -> ExitCode:

@@ -5,13 +5,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
+from pathlib import Path
 
 from runner.cli.profiles import Loaded, load_profile, load_shipped, prospect_of
 from runner.core.case import Availability
 from runner.core.diagnostics import UsageError
 from runner.core.escaping import one_line
 from runner.core.exit_codes import ExitCode
-from runner.core.options import DoctorOptions
+from runner.core.options import backend_files, flag, paths, profile_option
 from runner.language.load import Suite, load
 from runner.report.console import wants_color
 from runner.run.machine_report import WorkerReport, ask_generators, ask_worker
@@ -21,6 +22,17 @@ from runner.system.doctor import examine
 from runner.system.doctor.findings import NOTE, OK, PROBLEM, WARNING, Finding, Level, Scene
 from runner.system.installed_torch import InstalledTorch, installed_torch
 from runner.system.redaction import redacted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorOptions:
+    """The options of ``doctor``."""
+
+    paths: tuple[Path, ...] = paths()
+    backends: tuple[Path, ...] = backend_files()
+    profile: str | None = profile_option("look at this profile alone, with the specs and backends that it names")
+    json: bool = flag("print one object")
+
 
 FORMAT = 2
 """The number of the form of ``--json``."""

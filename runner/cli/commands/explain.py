@@ -1,7 +1,9 @@
 """``explain``: one case as the spec of it alone, with where each value came from; above it, what a spec does not say."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from runner.cli.commands.list import as_json
@@ -10,7 +12,7 @@ from runner.core.case import Availability, Case, Step
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import UsageError, one_line
 from runner.core.exit_codes import ExitCode
-from runner.core.options import ExplainOptions
+from runner.core.options import argument, backend_files, flag, paths, profile_option, sample_option
 from runner.core.protocol import Json, encode
 from runner.judge.waivers import Waivers
 from runner.language.backends import Backend
@@ -29,6 +31,18 @@ from runner.plan.worker_plan import body_as_json, digest_of, seed_of
 from runner.system import availability, output
 from runner.system.availability import Verdict
 from runner.system.installed_torch import installed_torch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainOptions:
+    """The options of ``explain``."""
+
+    case: str = argument("CASE", "a case's id, or a glob that selects cases")
+    paths: tuple[Path, ...] = paths()
+    backends: tuple[Path, ...] = backend_files()
+    sample: int | None = sample_option()
+    profile: str | None = profile_option("name the case's level in this profile")
+    json: bool = flag("print an array of objects")
 
 
 def main(options: ExplainOptions) -> ExitCode:

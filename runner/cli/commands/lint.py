@@ -2,8 +2,7 @@
 
 from runner.core.diagnostics import one_line
 from runner.core.exit_codes import ExitCode
-from runner.core.options import LintOptions
-from runner.language.lint.linting import lint
+from runner.language.lint.linting import LintOptions, lint
 from runner.language.lint.rules import Finding
 from runner.system import output
 

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from runner.cli.work_order import ListOptions
 from runner.core import escaping
 from runner.core.case import Availability, Case
 from runner.core.diagnostics import UsageError, one_line, shown_path
 from runner.core.exit_codes import ExitCode
 from runner.core.folded_ids import fold
-from runner.core.options import ListOptions
 from runner.core.protocol import encode
 from runner.language.backends import Backends
 from runner.language.load import load

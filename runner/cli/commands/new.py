@@ -2,16 +2,30 @@
 
 import re
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 from runner.core.diagnostics import UsageError, did_you_mean, one_line, one_of, shown_path
 from runner.core.exit_codes import ExitCode
-from runner.core.options import NewOptions
+from runner.core.options import argument, flag, option, several
 from runner.language.authoring.from_python import Draft, draft, spec_name
 from runner.language.authoring.python_file import PythonFile, Test
 from runner.language.authoring.template import TEMPLATES, template
 from runner.language.backends import load_backends
 from runner.system import output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewOptions:
+    """The options of ``new``."""
+
+    area: Path = argument("AREA", "the folder of the new spec; it is made if it does not exist", Path)
+    name: str = argument("NAME", "the name of the file, in field words: conv-bn-folds", nargs="?")
+    template: str = option("NAME", "function, module or steps (default: function)", "function")
+    backend: tuple[str, ...] = several("NAME", "a backend of the new spec; default: cpu, cuda, rocm")
+    from_python: str = option("FILE[::CLASS][::TEST]", "make specs from the tests of a Python file: one test, those of a class, or all", "")
+    allow_partial: bool = flag("exit 0 also when a part of a test was not carried; the specs still say so")
+
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _LARGEST = 16 * 2**20

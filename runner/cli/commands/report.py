@@ -1,13 +1,25 @@
 """``report``: write the reports of a recorded run again."""
 
 import webbrowser
+from dataclasses import dataclass
+from pathlib import Path
 
 from runner.core.diagnostics import shown_path
 from runner.core.escaping import one_line
 from runner.core.exit_codes import ExitCode
-from runner.core.options import ReportOptions
+from runner.core.options import argument, flag, flavour_option, option
 from runner.report.again import write_again
 from runner.system import output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """The options of ``report``."""
+
+    run: str = argument("RUN", "a run: its folder, its id, or latest")
+    junit: Path | None = option("FILE", "write the JUnit report of the run to this file", reads=Path)
+    junit_flavour: str = flavour_option()
+    open: bool = flag("also open the page in a browser")
 
 
 def main(options: ReportOptions) -> ExitCode:

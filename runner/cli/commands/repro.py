@@ -8,12 +8,12 @@ import shlex
 from runner.core.case import Case
 from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
-from runner.core.options import ReproOptions
 from runner.language.expand.cases import surroundings
 from runner.language.load import Suite, load, surroundings_of
 from runner.language.read.templates import TemplateError
 from runner.plan.operator_script import is_of_operator, script
 from runner.plan.selection import select, unmatched, without_benches
+from runner.run.shrinking.shrinking import ReproOptions
 from runner.system import availability, output, scratch
 from runner.system.installed_torch import installed_torch
 from runner.system.redaction import KNOWN

@@ -1,14 +1,25 @@
 """``schema``: writes the JSON schemas for editors, with the names of every supported torch, or of the installed one."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from runner.core.diagnostics import UsageError, one_line, shown_path
 from runner.core.exit_codes import ExitCode
-from runner.core.options import SchemaOptions
+from runner.core.options import backend_files, flag, option
 from runner.language.names.published import schema, schema_of_installed
 from runner.system import output
 from runner.system.data_dirs import folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaOptions:
+    """The options of ``schema``."""
+
+    with_torch: bool = flag("with the names of the installed torch alone: options, counters, metrics")
+    out: Path | None = option("FOLDER", "write all schemas to this folder (default: print the schema of names)", reads=Path)
+    backends: tuple[Path, ...] = backend_files()
+
 
 _NAMES = "names.schema.json"
 

@@ -4,10 +4,9 @@ from pathlib import Path
 
 from runner.core.diagnostics import UsageError, shown_path
 from runner.core.exit_codes import ExitCode
-from runner.core.options import SubmitOptions
 from runner.report.files import replace
 from runner.report.junit import difference, document_of
-from runner.run.submitting import Altered, Submission, submission
+from runner.run.submitting import Altered, Submission, SubmitOptions, submission
 from runner.system import output
 from runner.system.redaction import redacted
 

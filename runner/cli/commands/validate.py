@@ -1,14 +1,15 @@
 """``validate``: every problem of every file, one line each, then a count."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.core.case import Case
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Severity, UsageError, errors
 from runner.core.exit_codes import ExitCode
-from runner.core.options import ValidateOptions
+from runner.core.options import backend_files, flag, paths, profile_option, waiver_files
 from runner.judge.waivers import Waivers, remarks
 from runner.language.load import Inspection, inspect
 from runner.language.read.files import names_shipped
@@ -17,6 +18,17 @@ from runner.system import output
 
 if TYPE_CHECKING:
     from runner.language.profiles import Profile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateOptions:
+    """The options of ``validate``."""
+
+    paths: tuple[Path, ...] = paths()
+    backends: tuple[Path, ...] = backend_files()
+    waivers: tuple[Path, ...] = waiver_files()
+    profile: str | None = profile_option("also check this profile, with the specs, backends and waivers that it names")
+    json: bool = flag("print the problems as JSON")
 
 
 def main(options: ValidateOptions) -> ExitCode:

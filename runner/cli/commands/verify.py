@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 from runner.core.diagnostics import one_line
 from runner.core.exit_codes import ExitCode
-from runner.core.options import VerifyOptions
 from runner.report import statement
 from runner.report.junit import difference
-from runner.run.verification import verified_file
+from runner.run.verification import VerifyOptions, verified_file
 from runner.run.verification_report import CHECKS, Verification, as_json
 from runner.system import output
 from runner.system.redaction import redacted

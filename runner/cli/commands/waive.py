@@ -5,14 +5,13 @@ from pathlib import Path
 
 from runner.core.diagnostics import UsageError, one_line, shown_path
 from runner.core.exit_codes import ExitCode
-from runner.core.options import WaiveOptions
 from runner.judge.waivers import patches
 from runner.language.read.document import WAIVERS
 from runner.language.read.source import read_partly
 from runner.language.waiver_text import FILL_IN, Draft, appended, document_of
 from runner.language.waivers import load_waivers
 from runner.report.files import replace
-from runner.run.waiver_proposals import proposals, to_remove
+from runner.run.waiver_proposals import WaiveOptions, proposals, to_remove
 from runner.system import output
 
 

@@ -5,12 +5,29 @@ import dataclasses
 import os
 import select
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 
 from runner.core.exit_codes import ExitCode
-from runner.core.options import RunOptions, WatchOptions
+from runner.core.options import RunOptions, backend_files, backends_chosen, factor, globs, option, paths, positive, tags, waiver_files
 from runner.report import table
 from runner.run.watching import Watch
 from runner.system.signals import Interrupts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchOptions:
+    """The options of ``watch``. Its runs have the defaults of ``run`` for the others."""
+
+    paths: tuple[Path, ...] = paths()
+    backends: tuple[Path, ...] = backend_files()
+    waivers: tuple[Path, ...] = waiver_files()
+    backend: tuple[str, ...] = backends_chosen()
+    select: tuple[str, ...] = globs()
+    tag: tuple[str, ...] = tags()
+    jobs: str = option("N", "maximum number of cases that run in parallel (default: auto, by cores and memory)", "auto")
+    timeout: float = option("S", "deadline of a case in seconds (default: 300)", 300.0, positive)
+    timeout_factor: float = option("F", "multiply every deadline (default: 1)", 1.0, factor)
 
 
 def main(options: WatchOptions) -> ExitCode:

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from runner.core.case import Case
 from runner.core.diagnostics import InvalidSpecs, Position, UsageError, errors, one_line, unknown
-from runner.core.options import LintOptions
+from runner.core.options import backend_files, flag, paths, several, waiver_files
 from runner.language.lint import rules
 from runner.language.lint.rules import Finding, Rule, Scene, Spec
 from runner.language.load import inspect
@@ -14,6 +15,19 @@ from runner.language.read.document import Document
 from runner.language.read.files import names_shipped
 from runner.language.text_edits import Comment, Layout
 from runner.language.waivers import load_waivers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintOptions:
+    """The options of ``lint``."""
+
+    paths: tuple[Path, ...] = paths()
+    backends: tuple[Path, ...] = backend_files()
+    waivers: tuple[Path, ...] = waiver_files()
+    select: tuple[str, ...] = several("RULE", "apply this rule alone")
+    ignore: tuple[str, ...] = several("RULE", "do not apply this rule")
+    json: bool = flag("print one object")
+
 
 UNUSED, WRONG = "unused-suppression", "wrong-suppression"
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from runner.core.case import Case
 from runner.core.diagnostics import InvalidSpecs, UsageError
-from runner.core.options import BlessOptions
 from runner.core.outcomes import PASSED
 from runner.judge.audit import audit, try_case
 from runner.judge.evidence import recorded_observation
@@ -21,7 +20,7 @@ from runner.record.evidence import RecordedFiles
 from runner.run import rejudge
 from runner.run.blessing.claims import NotBlessed
 from runner.run.blessing.proposing import Change, SpecFacts, propose
-from runner.run.blessing.samples import Sample, read_samples
+from runner.run.blessing.samples import BlessOptions, Sample, read_samples
 from runner.run.rejudge import specs_of
 
 

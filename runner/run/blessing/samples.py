@@ -5,7 +5,7 @@ from pathlib import Path
 
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
-from runner.core.options import BlessOptions
+from runner.core.options import argument, backend_files, flag, several
 from runner.core.outcomes import PASSED, Outcome
 from runner.core.results import CaseResult
 from runner.judge.evidence import CarriedOut, carried_out, recorded_observation
@@ -18,6 +18,22 @@ from runner.record.run_folder import JOURNAL, find_run
 from runner.run.auditing import recorded_cases
 from runner.run.machines_then import here_of
 from runner.run.rejudge import files_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlessOptions:
+    """The options of ``bless``."""
+
+    targets: tuple[str, ...] = argument(
+        "RUN", "recorded runs: a folder, an id, or latest; of several machines or versions, if there are", nargs="+"
+    )
+    write: bool = flag("change the specs instead of printing the patch")
+    json: bool = flag("print one object")
+    backends: tuple[Path, ...] = backend_files()
+    backend: tuple[str, ...] = several("NAME", "bless the cases of this backend alone")
+    select: tuple[str, ...] = several("GLOB", "bless the ids that match; * and ? are special")
+    tag: tuple[str, ...] = several("NAME", "bless the cases whose spec has this tag")
+
 
 BLESSABLE = (Outcome.FAIL, Outcome.OFFLINE_FAIL)
 """Outcomes of which facts can be blessed. A crash, a hang, an error and a wrong proof cannot."""

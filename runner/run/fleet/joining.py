@@ -7,11 +7,12 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
-from runner.core.options import NodeOptions
+from runner.core.options import flag, option
 from runner.execute.ray.link import LABEL, NAME, RESOURCE, as_label
 from runner.execute.ray.node_facts import IMAGE
 from runner.language.lab import CPU, LabNode, read_lab
@@ -20,6 +21,21 @@ from runner.run.machine_report import ask_worker
 from runner.system import availability, output
 from runner.system.capabilities import Machine
 from runner.system.installed_torch import installed_torch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOptions:
+    """The options of ``python -m runner.cli.node``, which is no command of the program."""
+
+    address: str = option("HOST:PORT", "the head of the Ray cluster", required=True)
+    lab: Path | None = option("FILE", "the file of the lab, which has the node's entry", reads=Path)
+    name: str = option("NAME", "the name of the node, in the lab (default: the name of this machine)", "", word="as")
+    image: str = option("NAME", "the image that this machine runs, for the reports (default: that of the lab)", "")
+    once: bool = flag("end when the head of the cluster is gone, and do not join again")
+    dry: bool = field(
+        default=False, metadata={"help": "print the facts and the command, and do not join", "action": "store_true", "word": "print"}
+    )
+
 
 _AGAIN_SECONDS = 10.0
 _RAY = "from ray.scripts.scripts import main; main()"

@@ -12,7 +12,7 @@ from pathlib import Path
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import InvalidSpecs, UsageError
-from runner.core.options import ExecutionOptions, ReproOptions
+from runner.core.options import ExecutionOptions, argument, backend_files, flag, option, paths, positive, sample_option, times
 from runner.core.results import CaseResult
 from runner.judge.waivers import Waivers
 from runner.language.expand.cases import surroundings
@@ -28,6 +28,29 @@ from runner.run.shrinking.search import OutOfBudget, Search, Signature, signatur
 from runner.system import availability
 from runner.system.capabilities import Machine
 from runner.system.installed_torch import installed_torch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReproOptions(ExecutionOptions):
+    """The options of ``repro``. Each candidate of ``--shrink`` runs alone, in a process of its own."""
+
+    case: str = argument("CASE", "a case's id")
+    paths: tuple[Path, ...] = paths()
+    backends: tuple[Path, ...] = backend_files()
+    sample: int | None = sample_option()
+    shrink: bool = flag(
+        "instead of the script, run the case and write a smaller one that fails in the same way (fewer steps, options and inputs, a "
+        "smaller function, smaller shapes), as a spec and a script; torch's bisector then names the stage that breaks. Ctrl-C keeps the "
+        "best so far"
+    )
+    out: Path = option("DIR", "with --shrink: folder of the spec and the script (default: shrunk)", Path("shrunk"), Path)
+    seconds: float = option("S", "with --shrink: end the search after this many seconds (default: 600)", 600.0, positive)
+    tries: int = option("N", "with --shrink: run at most N candidates (default: 200)", 200, times)
+    no_stage: bool = flag("with --shrink: do not look for the stage of the compiler that breaks")
+    timeout: float = option("S", "with --shrink: deadline of a candidate in seconds (default: 300)", 300.0, positive)
+    jobs: str = "1"
+    timeout_factor: float = 1.0
+
 
 Say = Callable[[str], None]
 
