@@ -1,7 +1,7 @@
 """Loads specs: from paths to cases, or all problems of all files."""
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -103,87 +103,69 @@ def inspect_specs(
     """
     problems = [*problems]
     defaults = DefaultsReader()
-    read = (_read_spec(spec, defaults, problems, texts.get(spec.path)) for spec in specs)
-    anatomies = tuple(anatomy for anatomy in read if anatomy is not None)
+    anatomies: list[Anatomy] = []
+    for spec in specs:
+        inherited = defaults.of(spec)
+        if (refused := link_problem(spec.path, spec.root)) is not None:
+            problems.append(refused)
+            continue
+        try:
+            document = read_partly(spec.path, content=texts.get(spec.path))
+        except InvalidSpecs as error:
+            problems.extend(error.diagnostics)
+            continue
+        data = document.data
+        if isinstance(data, dict) and TARGETS in data and "backends" not in data:
+            # a spec that names targets and no backend gets the backend of such cases: later stages read one key
+            data = {**data, "backends": [BACKEND if TRITON in data else SIMULATED]}
+            place = dict.fromkeys([("backends",), ("backends", 0)], document.marks[(TARGETS,)])
+            document = replace(document, data=data, marks={**document.marks, **place}, key_marks={**document.key_marks, **place})
+        of_form = form_problems(document, SPEC)
+        problems.extend(of_form)
+        if not of_form and inherited.is_sound:
+            file = SpecFile(document=document, area=spec.area, name=spec.path.stem, defaults=inherited.documents)
+            anatomies.append(take_apart(file))
     problems.extend(defaults.problems)
     backends = read_backends(backend_files, problems)
     installed = torch or installed_torch()
     names = NameTables.load(installed)
-    wrong_options = check_backends(backends, names)
-    problems.extend(wrong_options)
-    context = _Context(
-        backends=backends,
-        names=names,
-        here=known or surroundings_of(installed.version if installed else None, None),
-        is_valid=not wrong_options,
-    )
+    of_options = check_backends(backends, names)
+    problems.extend(of_options)
+    here = known or surroundings_of(installed.version if installed else None, None)
     cases: list[Case] = []
     for anatomy in anatomies:
-        problems.extend(_check_spec(anatomy, cases, context))
-    problems.extend(duplicate_ids(cases))
+        own = list(anatomy.problems)
+        if not any(map(backends.is_unsettled, named_backends(anatomy.data))):
+            clashes = list(clashing_keys(anatomy))
+            own += clashes
+            if not clashes:
+                first_case = as_first_case(anatomy, backends)
+                own += matrix_problems(anatomy, backends) if first_case is None else check(first_case, backends, names)
+                own += unused_key_problems(anatomy)
+                own += check_templates(anatomy, backends, names, own)
+                own += spy_warnings(anatomy, backends)
+            if not errors(own):
+                try:
+                    expanded = expand(anatomy, backends, names, here)
+                    cases.extend(expanded)
+                    own += covers_problems(anatomy.document, expanded)
+                except InvalidSpecs as error:
+                    own += error.diagnostics
+                except (BadRange, TemplateError):
+                    if not of_options:  # an invalid option of a backend is told already
+                        raise
+        problems.extend(own)
+    first: dict[str, Case] = {}
+    pairs: set[tuple[str, str]] = set()
+    for case in cases:
+        other = first.setdefault(case.id, case)
+        if other.spec != case.spec and (other.spec, case.spec) not in pairs:
+            pairs.add((other.spec, case.spec))
+            message = f"the case id '{case.id}' stands in {other.spec} too"
+            problems.append(Diagnostic(position=case.position, message=message, hint="rename one of the files", code="repeated-id"))
     documents = tuple(document for anatomy in anatomies for document in (*anatomy.spec.defaults, anatomy.document))
     suite = Suite(cases=tuple(cases), backends=backends, documents=documents)
-    return Inspection(suite=suite, problems=tuple(problems), anatomies=anatomies)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Context:
-    """What the checks of all specs share."""
-
-    backends: Backends
-    names: NameTables
-    here: Surroundings
-    is_valid: bool
-    """Whether the options of all backends are valid."""
-
-
-def _read_spec(spec: SpecPath, defaults: DefaultsReader, problems: list[Diagnostic], content: bytes | None) -> Anatomy | None:
-    """Read a spec, or ``content`` in its place, and add its problems of form; None where it, or a file of its defaults, has any."""
-    inherited = defaults.of(spec)
-    refused = link_problem(spec.path, spec.root)
-    if refused is not None:
-        problems.append(refused)
-        return None
-    try:
-        document = with_offline_backend(read_partly(spec.path, content=content))
-    except InvalidSpecs as error:
-        problems.extend(error.diagnostics)
-        return None
-    own = form_problems(document, SPEC)
-    problems.extend(own)
-    if own or not inherited.is_sound:
-        return None
-    return take_apart(SpecFile(document=document, area=spec.area, name=spec.path.stem, defaults=inherited.documents))
-
-
-def _check_spec(anatomy: Anatomy, cases: list[Case], context: _Context) -> list[Diagnostic]:
-    """Return the problems of meaning of a spec, and add its cases."""
-    backends = context.backends
-    if any(map(backends.is_unsettled, named_backends(anatomy.data))):
-        return list(anatomy.problems)
-    found = _meaning(anatomy, context)
-    if errors(found):
-        return found
-    try:
-        expanded = expand(anatomy, backends, context.names, context.here)
-    except InvalidSpecs as error:
-        return [*found, *error.diagnostics]
-    except (BadRange, TemplateError):
-        if context.is_valid:
-            raise
-        return found
-    cases.extend(expanded)
-    return [*found, *covers_problems(anatomy.document, expanded)]
-
-
-def _meaning(anatomy: Anatomy, context: _Context) -> list[Diagnostic]:
-    backends, names = context.backends, context.names
-    if clashes := list(clashing_keys(anatomy)):
-        return [*anatomy.problems, *clashes]
-    shown = as_first_case(anatomy, backends)
-    found = [*anatomy.problems, *(matrix_problems(anatomy, backends) if shown is None else check(shown, backends, names))]
-    found += unused_key_problems(anatomy)
-    return [*found, *check_templates(anatomy, backends, names, found), *spy_warnings(anatomy, backends)]
+    return Inspection(suite=suite, problems=tuple(problems), anatomies=tuple(anatomies))
 
 
 def surroundings_of(torch_version: str | None, machine: Machine | None) -> Surroundings:
@@ -196,29 +178,3 @@ def surroundings_of(torch_version: str | None, machine: Machine | None) -> Surro
         vendor=machine.vendor if machine else None,
         arch=machine.arch if machine else None,
     )
-
-
-def with_offline_backend(document: Document) -> Document:
-    """Return a spec that names targets and no backend with the backend of such cases: later stages read one key."""
-    data = document.data
-    if not isinstance(data, dict) or TARGETS not in data or "backends" in data:
-        return document
-    place = {("backends",): document.marks[(TARGETS,)], ("backends", 0): document.marks[(TARGETS,)]}
-    backend = BACKEND if TRITON in data else SIMULATED
-    return replace(
-        document, data={**data, "backends": [backend]}, marks={**document.marks, **place}, key_marks={**document.key_marks, **place}
-    )
-
-
-def duplicate_ids(cases: Iterable[Case]) -> list[Diagnostic]:
-    """Return a problem for each pair of files that share an id."""
-    problems: list[Diagnostic] = []
-    first: dict[str, Case] = {}
-    reported: set[tuple[str, str]] = set()
-    for case in cases:
-        other = first.setdefault(case.id, case)
-        if other.spec != case.spec and (other.spec, case.spec) not in reported:
-            reported.add((other.spec, case.spec))
-            message = f"the case id '{case.id}' stands in {other.spec} too"
-            problems.append(Diagnostic(position=case.position, message=message, hint="rename one of the files", code="repeated-id"))
-    return problems
