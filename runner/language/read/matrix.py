@@ -3,10 +3,10 @@
 import itertools
 import json
 import math
-import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from runner.core.conditions import as_list
 from runner.core.diagnostics import Diagnostic, one_of, unknown
@@ -35,9 +35,13 @@ class Axis:
 
     def places(self, wanted: Any) -> frozenset[int]:
         """Return the indices of the values that an exclusion selects, by value or by given id."""
-        found = zip(self.values, self.labels, self.named, strict=True)
+        entries = enumerate(zip(self.values, self.labels, self.named, strict=True))
         return frozenset(
-            index for index, (value, label, named) in enumerate(found) if _same(value, wanted) or (named and label == _text(wanted))
+            # 1, 1.0 and true differ, because their ids differ; NaN equals NaN
+            index
+            for index, (value, label, named) in entries
+            if (type(value) is type(wanted) and (value == wanted or (value != value and wanted != wanted)))
+            or (named and label == _text(wanted))
         )
 
 
@@ -56,67 +60,41 @@ class Point:
 
     @property
     def bracket(self) -> str:
-        """The bracketed part of the case's id."""
-        pairs = [("backend", self.backend.name), *self.labels.items()]
-        return "[" + ",".join(f"{key}={_quoted(label)}" for key, label in pairs) + "]"
-
-
-_SAFE = frozenset(string.ascii_letters + string.digits + "_.+-")
-
-
-def _quoted(label: str) -> str:
-    """Percent-encode characters with a meaning in an id."""
-    if _SAFE.issuperset(label):
-        return label
-    encoded = label.encode("utf-8", "surrogatepass")
-    return "".join(chr(byte) if chr(byte) in _SAFE else f"%{byte:02X}" for byte in encoded)
+        """The bracketed part of the case's id. Characters with a meaning in an id are percent-encoded."""
+        labels = {"backend": self.backend.name, **self.labels}
+        encoded = {key: quote(label, safe="+", errors="surrogatepass").replace("~", "%7E") for key, label in labels.items()}
+        return "[" + ",".join(f"{key}={label}" for key, label in encoded.items()) + "]"
 
 
 def axes(document: Document) -> tuple[tuple[Axis, ...], list[Diagnostic]]:
     """Read the matrix; return its axes and its problems."""
-    found: list[Axis] = []
+    result: list[Axis] = []
     problems: list[Diagnostic] = []
     reserved: tuple[str, ...] = RESERVED
     if targets := document.data.get(TARGETS):
         reserved = (*RESERVED, AXIS)
-        found.append(Axis(AXIS, tuple(targets), tuple(targets), (False,) * len(targets)))
+        result.append(Axis(AXIS, tuple(targets), tuple(targets), (False,) * len(targets)))
     for key, entries in document.data.get("matrix", {}).items():
         if key in reserved:
-            problems.append(
-                document.problem(
-                    ("matrix", key),
-                    f"the matrix key '{key}' is reserved",
-                    f"reserved keys: {one_of(reserved)}",
-                    key=True,
-                    code="reserved-name",
-                )
-            )
-        labels = [_label(document, key, index, entry) for index, entry in enumerate(entries)]
+            message, hint = f"the matrix key '{key}' is reserved", f"reserved keys: {one_of(reserved)}"
+            problems.append(document.problem(("matrix", key), message, hint, key=True, code="reserved-name"))
+        values, labels = [], []
         seen: set[str] = set()
-        for index, label in enumerate(labels):
+        for index, entry in enumerate(entries):
+            named = isinstance(entry, dict)
+            # an id shows values as written in the file; values below an alias have no mark
+            mark = document.marks.get(("matrix", key, index, "id") if named else ("matrix", key, index))
+            label = _text(entry["id"] if named else entry)
+            if mark is not None and mark.raw is not None:
+                label = mark.raw if mark.raw or mark.style else "null"
             if label in seen:
-                problems.append(
-                    document.problem(
-                        ("matrix", key, index),
-                        f"the value {label} of '{key}' is repeated",
-                        "give each a different id",
-                        code="repeated-entry",
-                    )
-                )
+                message, hint = f"the value {label} of '{key}' is repeated", "give each a different id"
+                problems.append(document.problem(("matrix", key, index), message, hint, code="repeated-entry"))
+            values.append(entry["value"] if named else entry)
+            labels.append(label)
             seen.add(label)
-        values = [entry["value"] if isinstance(entry, dict) else entry for entry in entries]
-        found.append(Axis(key, tuple(values), tuple(labels), tuple(isinstance(entry, dict) for entry in entries)))
-    return tuple(found), problems
-
-
-def _label(document: Document, key: str, index: int, entry: Any) -> str:
-    path = ("matrix", key, index, "id") if isinstance(entry, dict) else ("matrix", key, index)
-    mark = document.marks.get(path)
-    # an id shows values as written in the file; values below an alias have no mark
-    value = entry["id"] if isinstance(entry, dict) else entry
-    if mark is None or mark.raw is None:
-        return _text(value)
-    return mark.raw if mark.raw or mark.style else "null"
+        result.append(Axis(key, tuple(values), tuple(labels), tuple(isinstance(entry, dict) for entry in entries)))
+    return tuple(result), problems
 
 
 def _text(value: Any) -> str:
@@ -142,44 +120,20 @@ def size_problem(document: Document, axes: Sequence[Axis], backends: int) -> Dia
 _COUNTABLE = 10**15
 
 
-@dataclass(frozen=True, slots=True)
-class _Exclusion:
-    """One entry of ``exclude``: its backends (None for all), and the selected indices of each axis that it names."""
-
-    backends: frozenset[str] | None
-    places: tuple[tuple[int, frozenset[int]], ...]
-
-    def holds(self, backend: Backend, indices: tuple[int, ...]) -> bool:
-        """Whether the point is excluded."""
-        if self.backends is not None and not backend.names & self.backends:
-            return False
-        return all(indices[axis] in allowed for axis, allowed in self.places)
-
-
-def _read_exclusion(exclusion: Mapping[str, Any], axes: Sequence[Axis]) -> _Exclusion:
-    places = [
-        (index, frozenset().union(*map(axis.places, as_list(exclusion[axis.key]))))
-        for index, axis in enumerate(axes)
-        if axis.key in exclusion
-    ]
-    backends = frozenset(map(str, as_list(exclusion["backend"]))) if "backend" in exclusion else None
-    return _Exclusion(backends, tuple(places))
-
-
 def points(document: Document, axes: Sequence[Axis], backends: Sequence[Backend]) -> Iterator[Point]:
     """Yield the points that are not excluded, in file order, with backends outermost."""
-    exclusions = [_read_exclusion(exclusion, axes) for exclusion in document.data.get("exclude", [])]
+    exclusions = [
+        {index: frozenset().union(*map(axis.places, as_list(entry[axis.key]))) for index, axis in enumerate(axes) if axis.key in entry}
+        for entry in document.data.get("exclude", [])
+    ]
+    names = [set(map(str, as_list(entry["backend"]))) if "backend" in entry else None for entry in document.data.get("exclude", [])]
     for backend in backends:
+        of_backend = [places for places, own in zip(exclusions, names, strict=True) if own is None or backend.names & own]
         for indices in itertools.product(*(range(len(axis.values)) for axis in axes)):
-            if not any(exclusion.holds(backend, indices) for exclusion in exclusions):
+            if not any(all(indices[axis] in allowed for axis, allowed in places.items()) for places in of_backend):
                 chosen = list(zip(axes, indices, strict=True))
                 values = {axis.key: axis.values[index] for axis, index in chosen}
                 yield Point(backend, values, {axis.key: axis.labels[index] for axis, index in chosen})
-
-
-def _same(value: Any, other: Any) -> bool:
-    # 1, 1.0 and true differ, because their ids differ; NaN equals NaN
-    return type(value) is type(other) and bool(value == other or (value != value and other != other))
 
 
 def exclusion_problems(document: Document, axes: Sequence[Axis], backends: Sequence[Backend]) -> list[Diagnostic]:

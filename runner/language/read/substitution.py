@@ -1,6 +1,6 @@
 """Finds the templates of a spec and replaces them by values."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,13 +70,8 @@ def templates_below(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]
 
 
 def _is_code(path: DataPath) -> bool:
-    if (path[0] == "function" and len(path) == 1) or (path[0] == "functions" and len(path) == 2):
-        return True
-    if path in _PYTHON_OF_SECTIONS or (
-        path[0] == "steps" and len(path) == 4 and path[2] in STEPS and STEPS[str(path[2])].traits.python == path[3]
-    ):
-        return True
-    return _is_pattern(path)
+    of_step = path[0] == "steps" and len(path) == 4 and path[2] in STEPS and STEPS[str(path[2])].traits.python == path[3]
+    return of_step or path in _PYTHON_OF_SECTIONS or (path[0] == "functions" and len(path) == 2) or _is_pattern(path)
 
 
 def _is_pattern(path: DataPath) -> bool:
@@ -84,7 +79,7 @@ def _is_pattern(path: DataPath) -> bool:
     return any(path[-len(words) :] == words and path[-len(words) - 2 : -len(words) - 1] == ("expect",) for words in _PATTERNS)
 
 
-_PYTHON_OF_SECTIONS = ((TRITON, "source"), ("control", TRITON, "source"))
+_PYTHON_OF_SECTIONS = (("function",), (TRITON, "source"), ("control", TRITON, "source"))
 
 
 def replaced(data: Any, path: DataPath, value: Any) -> Any:
@@ -110,21 +105,19 @@ def filled(value: Any, names: Mapping[str, Any]) -> Any:
 
 def resolve_facts(value: Any, facts: Mapping[str, Any]) -> Any:
     """Return ``value`` with every deferred template evaluated; raise ``templates.TemplateError``."""
-    if isinstance(value, Deferred):
-        return value.template.evaluate({**value.names, templates.DEFERRED_NAME: facts})
-    if isinstance(value, dict):
-        return {key: resolve_facts(item, facts) for key, item in value.items()}
-    if isinstance(value, list):
-        return [resolve_facts(item, facts) for item in value]
-    return value
+    return _without_deferred(value, lambda deferred: deferred.template.evaluate({**deferred.names, templates.DEFERRED_NAME: facts}))
 
 
 def as_text(value: Any) -> Any:
     """Return ``value`` with every deferred template as its text, for messages and digests."""
+    return _without_deferred(value, str)
+
+
+def _without_deferred(value: Any, value_of: Callable[[Deferred], Any]) -> Any:
     if isinstance(value, Deferred):
-        return value.template.text
+        return value_of(value)
     if isinstance(value, dict):
-        return {key: as_text(item) for key, item in value.items()}
+        return {key: _without_deferred(item, value_of) for key, item in value.items()}
     if isinstance(value, list):
-        return [as_text(item) for item in value]
+        return [_without_deferred(item, value_of) for item in value]
     return value
