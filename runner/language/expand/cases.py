@@ -1,9 +1,9 @@
 """Expands a checked spec to its cases: a case for each backend and each point of the matrix."""
 
 import json
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from runner.core.case import (
     Case,
@@ -21,71 +21,19 @@ from runner.core.case import (
 from runner.core.conditions import Surroundings
 from runner.core.devices import is_accelerator
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position
-from runner.core.protocol import Json
 from runner.core.targets import AXIS, DEVICE, OFFLINE_BACKENDS, SIMULATED, TARGETS
 from runner.language.backends import Backend, Backends, read_requirements
 from runner.language.check.functions import entry_of
 from runner.language.check.names import GUARD_FILTER, filter_problem, judged_names, value_problem
 from runner.language.check.values import isolation_of
-from runner.language.expand import options
-from runner.language.expand.options import fill
+from runner.language.expand.options import SECTIONS, layer_options, merge, names_of
 from runner.language.names.name_table import CONFIG_FILES
 from runner.language.names.tables import NameTables
 from runner.language.read import matrix, substitution, templates
-from runner.language.read.anatomy import SOURCE, Anatomy, RawExpectation, RawFunction, RawStep, with_data
+from runner.language.read.anatomy import SOURCE, Anatomy, RawStep, with_data
+from runner.language.read.document import DataPath
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.steps import TRITON
-
-
-class StepMaker:
-    """Makes the steps of one spec at each point of its matrix; ``templated`` has the names of sections with templates."""
-
-    def __init__(self, templated: Container[str | int]) -> None:
-        self._is_templated = any(name in templated for name in ("steps", "expect", TRITON))
-        self._steps: tuple[Step, ...] | None = None
-        self._expected: dict[str, Expected] = {}
-
-    def steps_of(self, filled: Anatomy) -> tuple[Step, ...]:
-        """Return the steps at a point."""
-        if self._steps is None or self._is_templated:
-            self._steps = tuple(self._step(step, filled) for step in filled.steps)
-        return self._steps
-
-    def _step(self, step: RawStep, filled: Anatomy) -> Step:
-        arguments = filled.document.value(step.path) if step.path != ("expect",) else {}
-        if step.path in filled.scripts:
-            script = filled.scripts[step.path]
-            assert script.block is not None, "a script is Python"
-            if step.kind == TRITON:
-                from runner.vocabulary.steps.triton import kernels
-
-                entry = next(iter(kernels(script.tree) if script.tree else {}), None)
-            else:
-                entry = entry_of(filled, script)
-            arguments = {**arguments, step.traits.python: asdict(script.block), "entry": entry}
-        beside: Any = filled.document.value(step.path[:-1]) if step.path != ("expect",) else {}
-        return Step(
-            kind=step.kind,
-            arguments=arguments if isinstance(arguments, dict) else {"items": arguments},
-            expectations=tuple(self._expectation(raw, filled) for raw in step.expectations),
-            position=filled.document.position(step.path, key=True),
-            repeat=beside.get("repeat", 1),
-            when=beside.get("when"),
-        )
-
-    def _expectation(self, raw: RawExpectation, filled: Anatomy) -> Expected:
-        body = filled.document.value(raw.path)
-        key = f"{raw.path}{json.dumps(substitution.as_text(body), sort_keys=True)}"
-        if key not in self._expected:
-            document = filled.document
-            leaves = {name: document.position((*raw.path, name), key=True) for name in body} if isinstance(body, dict) else {}
-            check = EXPECTATIONS[raw.kind].parse(body)
-            position = document.position(raw.path, key=True)
-            self._expected[key] = Expected(kind=raw.kind, check=check, position=position, leaves=leaves, body=body)
-        return self._expected[key]
-
-
-# -- cases ------------------------------------------------------------------------------------------------------------
 
 
 def surroundings(backend: Backend, known: Surroundings, target: str = "") -> Surroundings:
@@ -108,8 +56,113 @@ def surroundings(backend: Backend, known: Surroundings, target: str = "") -> Sur
 
 
 def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surroundings) -> list[Case]:
-    """Return the cases of a checked spec; raise ``InvalidSpecs`` for conflicting options of spec and backend."""
-    cases = list(_Expansion(anatomy, names, known).cases(backends))
+    """Return the cases of a checked spec; raise ``InvalidSpecs`` for conflicting options of spec and backend.
+
+    Parts that are equal at every point, or at every point of a backend, are made once, and shared by the cases.
+    """
+    document, spec = anatomy.document, anatomy.spec
+    parsed = {path: templates.parse(text) for path, text in substitution.occurrences(anatomy.data)}
+    templated = frozenset(path[0] for path in parsed)
+    has_templated_steps = not templated.isdisjoint(("steps", "expect", TRITON))
+    judges_templates = any(path[0] in ("steps", "expect", TRITON) and template.is_single for path, template in parsed.items())
+    requires = read_requirements(document, ("requires",), () if "requires" in templated else anatomy.data.get("requires", []), [])
+    services = [
+        Requirement(name=name, argument=None, position=document.position(("services", index)))
+        for index, name in enumerate(anatomy.data.get("services", []))
+    ]
+    survivors = tuple(
+        WrittenReason(
+            expectation=entry["expectation"],
+            mutant=entry["mutant"],
+            leaf=entry.get("leaf"),
+            reason=entry["reason"],
+            position=document.position(("audit", index)),
+        )
+        for index, entry in enumerate(anatomy.data.get("audit", []))
+    )
+    inherited_contexts = [layer.data["context"] for layer in reversed(spec.defaults) if "context" in layer.data]
+    objects = {name for step in anatomy.steps for raw in step.expectations if raw.kind == "dead" for name in raw.body}
+    prefix = f"{spec.area}/{spec.name}" if spec.area else spec.name
+    merged: dict[tuple[str, str, str], tuple[Mapping[str, Option], Mapping[str, Any], list[Diagnostic]]] = {}
+    """By section, backend and target: its options, their values, and conflicts."""
+    shared: dict[tuple[str, str], Mapping[str, Mapping[str, Option]]] = {}
+    expected: dict[str, Expected] = {}
+    steps: tuple[Step, ...] | None = None
+    judged: list[tuple[str, str, DataPath]] | None = None
+    problems: list[Diagnostic] = []
+    cases: list[Case] = []
+    for point in matrix.points(document, matrix.axes(document)[0], backends.of(anatomy.data["backends"], anatomy.tags)):
+        filled, backend, target = _filled(anatomy, parsed, point), point.backend, target_of(point)
+        data, here = filled.data, surroundings(backend, known, target)
+        for section in SECTIONS:
+            key = (section, backend.name, target)
+            if key not in merged or section in templated:
+                section_options, conflicts = merge(filled, backend, here, section)
+                merged[key] = section_options, {name: option.value for name, option in section_options.items()}, conflicts
+            problems.extend(merged[key][2])
+        options: Mapping[str, Mapping[str, Option]] = {section: merged[section, backend.name, target][0] for section in SECTIONS}
+        if templated.isdisjoint(SECTIONS):
+            options = shared.setdefault((backend.name, target), options)
+        problems.extend(_wrong_values(names, {section: options[section] for section in options if section in templated}, point))
+        if steps is None or has_templated_steps:
+            steps = tuple(_step(step, filled, expected) for step in filled.steps)
+        if judged is None or judges_templates:
+            judged = list(judged_names(with_data(anatomy, data)))
+        used = [*((section, name) for section in CONFIG_FILES for name in options[section]), *((kind, name) for kind, name, _ in judged)]
+        if "requires" in templated:
+            requires = read_requirements(document, ("requires",), tuple(data.get("requires", ())), [])
+        position = document.position(("targets",))
+        compiler = Requirement(name=SIMULATED if backend.name == SIMULATED else AXIS, argument=target, position=position)
+        # those of the defaults have no points, and no names but these
+        context = data["context"] if "context" in data else substitution.filled(next(iter(inherited_contexts), []), names_of(backend))
+        cases.append(
+            Case(
+                id=CaseId(prefix + point.bracket),
+                spec=document.file,
+                area=spec.area,
+                name=spec.name,
+                position=document.position(()),
+                summary=str(data["summary"]),
+                covers=tuple(data.get("covers", ())),
+                tags=anatomy.tags,
+                backend=backend.name,
+                device=backend.device,
+                module=backend.module,
+                params=point.values,
+                requires=(*backend.requires, *([compiler] if target else []), *requires, *services),
+                body=CaseBody(
+                    settings=Settings(**{section: merged[section, backend.name, target][1] for section in SECTIONS}),
+                    preludes=anatomy.preludes,
+                    functions={
+                        name: WrittenFunction(block=raw.block, entry=entry_of(anatomy, raw))
+                        if raw.block is not None
+                        else filled.document.value(raw.path)
+                        for name, raw in anatomy.functions.items()
+                    },
+                    let=data.get("let", {}),
+                    spies=data.get("spies", {}),
+                    handlers=data.get("handlers", {}),
+                    dead=tuple(sorted(objects)),
+                    inputs=tuple(data.get("inputs", ())),
+                    context=tuple(context),
+                    services=tuple(data.get("services", ())),
+                    timeout=data.get("timeout"),
+                    isolation=isolation_of(anatomy),
+                    compiles=backend.compiles,
+                ),
+                steps=steps,
+                seed_key=prefix + json.dumps(point.labels, sort_keys=True),
+                missing_names=tuple(dict.fromkeys(filter(None, (names.absence(kind, name) for kind, name in used)))),
+                options=options,
+                control=_control(filled, here, options, problems) if "control" in data else None,
+                survivors=survivors,
+                exclusive=data.get("exclusive") is True,
+                on_request=data.get("on_request") is True,
+                target=target,
+            )
+        )
+    if problems:
+        raise InvalidSpecs(list(dict.fromkeys(problems)))
     if SOURCE not in anatomy.data:
         return cases
     from runner.language.expand.operators import with_operators
@@ -117,235 +170,101 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
     return with_operators(anatomy, cases, known)
 
 
-class _Expansion:
-    """Expands one spec. Parts that are equal at every point, or at every point of a backend, are made once."""
+def _filled(anatomy: Anatomy, parsed: Mapping[DataPath, templates.Template], point: matrix.Point) -> Anatomy:
+    """Return a spec with its templates evaluated at a point; those over facts are not evaluated yet (``substitution.Deferred``)."""
+    data: Any = anatomy.data
+    names = point.names
+    for path, template in parsed.items():
+        value = substitution.Deferred(template, names) if template.is_deferred else template.evaluate(names)
+        data = substitution.replaced(data, path, value)
+    document = replace(anatomy.document, data=data)
+    return replace(anatomy, spec=replace(anatomy.spec, document=document)) if parsed else anatomy
 
-    def __init__(self, anatomy: Anatomy, names: NameTables, known: Surroundings) -> None:
-        self.anatomy = anatomy
-        self.document = anatomy.document
-        self.names = names
-        self.known = known
-        self.templates = {path: templates.parse(text) for path, text in substitution.occurrences(anatomy.data)}
-        self.templated = frozenset(path[0] for path in self.templates)
-        self.axes, _ = matrix.axes(anatomy.document)
-        self.requires = (
-            () if "requires" in self.templated else read_requirements(self.document, ("requires",), anatomy.data.get("requires", []), [])
-        )
-        self.services = [
-            Requirement(name=name, argument=None, position=self.document.position(("services", index)))
-            for index, name in enumerate(anatomy.data.get("services", []))
-        ]
-        self.tags = anatomy.tags
-        self.survivors = self._survivors()
-        spec = anatomy.spec
-        self.prefix = f"{spec.area}/{spec.name}" if spec.area else spec.name
-        self.isolation = isolation_of(anatomy)
-        self.judges_templates = any(
-            path[0] in ("steps", "expect", TRITON) and template.is_single for path, template in self.templates.items()
-        )
-        self.judged_names = [] if self.judges_templates else list(judged_names(anatomy))
-        self._merged: dict[tuple[str, str], _Section] = {}
-        self._shared: dict[str, Mapping[str, _Options]] = {}
-        self._steps = StepMaker(self.templated)
 
-    def cases(self, backends: Backends) -> Iterator[Case]:
-        problems: list[Diagnostic] = []
-        for point in matrix.points(self.document, self.axes, backends.of(self.anatomy.data["backends"], self.anatomy.tags)):
-            yield self._case(point, problems)
-        if problems:
-            raise InvalidSpecs(problems)
+def _step(step: RawStep, filled: Anatomy, expected: dict[str, Expected]) -> Step:
+    """Return a step of a case; ``expected`` has the expectations of the cases before, which are shared."""
+    document = filled.document
+    arguments = document.value(step.path) if step.path != ("expect",) else {}
+    if step.path in filled.scripts:
+        script = filled.scripts[step.path]
+        assert script.block is not None, "a script is Python"
+        if step.kind == TRITON:
+            from runner.vocabulary.steps.triton import kernels
 
-    def _case(self, point: matrix.Point, problems: list[Diagnostic]) -> Case:
-        filled = fill(self.anatomy, self.templates, point)
-        sections = self._sections(filled, point)
-        problems.extend(problem for section in sections.values() for problem in section.problems)
-        problems.extend(problem for problem in self._wrong_values(sections, point) if problem not in problems)
-        merged = self._options(sections, point)
-        requires = (
-            read_requirements(self.document, ("requires",), tuple(filled.data.get("requires", ())), [])
-            if "requires" in self.templated
-            else self.requires
-        )
-        return Case(
-            id=CaseId(self.prefix + point.bracket),
-            spec=self.document.file,
-            area=self.anatomy.spec.area,
-            name=self.anatomy.spec.name,
-            position=self.document.position(()),
-            summary=str(filled.data["summary"]),
-            covers=tuple(filled.data.get("covers", ())),
-            tags=self.tags,
-            backend=point.backend.name,
-            device=point.backend.device,
-            module=point.backend.module,
-            params=point.values,
-            requires=(*point.backend.requires, *_compiler_of(point, self.document.position(("targets",))), *requires, *self.services),
-            body=self._body(filled, point, sections),
-            steps=self._steps.steps_of(filled),
-            seed_key=self.prefix + json.dumps(point.labels, sort_keys=True),
-            missing_names=self._missing(merged, filled),
-            options=merged,
-            control=self._control(filled, point, merged, problems),
-            survivors=self.survivors,
-            exclusive=filled.data.get("exclusive") is True,
-            on_request=filled.data.get("on_request") is True,
-            target=target_of(point),
-        )
+            entry = next(iter(kernels(script.tree) if script.tree else {}), None)
+        else:
+            entry = entry_of(filled, script)
+        arguments = {**arguments, step.traits.python: asdict(script.block), "entry": entry}
+    expectations: list[Expected] = []
+    for raw in step.expectations:
+        body = document.value(raw.path)
+        key = f"{raw.path}{json.dumps(substitution.as_text(body), sort_keys=True)}"
+        if key not in expected:
+            leaves = {name: document.position((*raw.path, name), key=True) for name in body} if isinstance(body, dict) else {}
+            check = EXPECTATIONS[raw.kind].parse(body)
+            position = document.position(raw.path, key=True)
+            expected[key] = Expected(kind=raw.kind, check=check, position=position, leaves=leaves, body=body)
+        expectations.append(expected[key])
+    beside: Any = document.value(step.path[:-1]) if step.path != ("expect",) else {}
+    return Step(
+        kind=step.kind,
+        arguments=arguments if isinstance(arguments, dict) else {"items": arguments},
+        expectations=tuple(expectations),
+        position=document.position(step.path, key=True),
+        repeat=beside.get("repeat", 1),
+        when=beside.get("when"),
+    )
 
-    def _wrong_values(self, sections: Mapping[str, "_Section"], point: matrix.Point) -> Iterator[Diagnostic]:
-        """Yield the invalid values of options that come from templates; literal values are checked before."""
-        for name, section in sections.items():
-            if name not in self.templated:
-                continue
-            options_of = section.options.items() if name in CONFIG_FILES else ()
-            for key, option in options_of:
-                found = value_problem(self.names, name, key, option.value)
-                if found is not None:
-                    yield _at_point(option.position, found, point)
-        compile_ = sections["compile"].options if "compile" in self.templated else {}
-        for key, value in (compile_["options"].value if "options" in compile_ else {}).items():
-            is_filter = key == GUARD_FILTER and not isinstance(value, substitution.Deferred)
-            found = filter_problem(value) if is_filter else value_problem(self.names, "config", key, value)
-            if found is not None:
-                yield _at_point(compile_["options"].position, found, point)
-        mode = compile_.get("mode")
-        if mode is not None and (found := self.names.mode_problem(mode.value)) is not None:
-            yield _at_point(mode.position, found, point)
 
-    def _control(
-        self, filled: Anatomy, point: matrix.Point, merged: Mapping[str, "_Options"], problems: list[Diagnostic]
-    ) -> Control | None:
-        """Return the case's control; None if its conditions set nothing. A control that changes nothing is a problem."""
-        if "control" not in filled.data:
-            return None
-        found = options.patch(filled, surroundings(point.backend, self.known, target_of(point)))
-        kernel = self._kernel_of_control(filled, problems)
-        for section, patch in found.items():
-            for name, option in patch.items():
-                now = merged[section].get(name)
-                if now is not None and now.value == option.value:
-                    value = json.dumps(option.value, default=str)
-                    message = f"the control sets {section} {name} to {value}, as the case does ({now.origin})"
-                    problem = Diagnostic(
-                        position=option.position,
-                        message=message,
-                        hint="a control is a patch under which the case fails",
-                        code="changes-nothing",
-                    )
-                    problems.extend([problem] if problem not in problems else [])
-        if not found and not kernel:
-            return None
-        patch_of = {section: options.values(patch) for section, patch in found.items()} | ({TRITON: kernel} if kernel else {})
-        position = self.document.position(("control",), key=True)
-        return Control(patch=patch_of, fails=tuple(filled.data.get("control", {}).get("fails", [])), position=position)
+def _wrong_values(names: NameTables, sections: Mapping[str, Mapping[str, Option]], point: matrix.Point) -> Iterator[Diagnostic]:
+    """Yield the invalid values of options that come from templates; literal values are checked before."""
+    wrong: list[tuple[Position, tuple[str, str] | None]] = []
+    for section in CONFIG_FILES:
+        options = sections.get(section, {})
+        wrong += [(option.position, value_problem(names, section, key, option.value)) for key, option in options.items()]
+    compile_ = sections.get("compile", {})
+    for key, value in (compile_["options"].value if "options" in compile_ else {}).items():
+        is_filter = key == GUARD_FILTER and not isinstance(value, substitution.Deferred)
+        problem = filter_problem(value) if is_filter else value_problem(names, "config", key, value)
+        wrong.append((compile_["options"].position, problem))
+    if "mode" in compile_:
+        wrong.append((compile_["mode"].position, names.mode_problem(compile_["mode"].value)))
+    for position, problem in wrong:
+        if problem is not None:
+            message = f"{problem[0]} (at {point.bracket[:200]})"
+            yield Diagnostic(position=position, message=message, hint=problem[1], code="option-value")
 
-    def _kernel_of_control(self, filled: Anatomy, problems: list[Diagnostic]) -> Mapping[str, Any]:
-        """Return what a control changes of the kernel; what it does not change is a problem."""
-        from runner.vocabulary.steps.triton import patched
 
-        kernel: Mapping[str, Any] = filled.data.get("control", {}).get(TRITON, {})
-        given: Any = filled.data.get(TRITON) or {}
+def _control(
+    filled: Anatomy, here: Surroundings, options: Mapping[str, Mapping[str, Option]], problems: list[Diagnostic]
+) -> Control | None:
+    """Return the case's control; None if its conditions set nothing. A control that changes nothing is a problem."""
+    from runner.vocabulary.steps.triton import patched
+
+    document, control = filled.document, filled.data["control"]
+    unchanged: list[tuple[Position, str]] = []
+    patch: dict[str, Mapping[str, Any]] = {}
+    for section in SECTIONS:
+        set_otherwise = layer_options(document, control.get(section), ("control", section), "control", here)
+        if set_otherwise:
+            patch[section] = {name: option.value for name, option in set_otherwise.items()}
+        for name, option in set_otherwise.items():
+            now = options[section].get(name)
+            if now is not None and now.value == option.value:
+                value = json.dumps(option.value, default=str)
+                unchanged.append((option.position, f"{section} {name} to {value}, as the case does ({now.origin})"))
+    if kernel := control.get(TRITON, {}):
+        patch[TRITON] = kernel
+        arguments: Any = filled.data.get(TRITON) or {}
         for key, value in kernel.items():
-            unchanged = patched(given, {key: value}) == given
-            message = f"the control sets {TRITON} {key} as the case does"
-            hint = "a control is a patch under which the case fails"
-            problem = Diagnostic(
-                position=self.document.position(("control", TRITON, key), key=True), message=message, hint=hint, code="changes-nothing"
-            )
-            problems.extend([problem] if unchanged and problem not in problems else [])
-        return kernel
-
-    def _survivors(self) -> tuple[WrittenReason, ...]:
-        entries = enumerate(self.anatomy.data.get("audit", []))
-        return tuple(
-            WrittenReason(
-                expectation=entry["expectation"],
-                mutant=entry["mutant"],
-                leaf=entry.get("leaf"),
-                reason=entry["reason"],
-                position=self.document.position(("audit", index)),
-            )
-            for index, entry in entries
-        )
-
-    def _sections(self, filled: Anatomy, point: matrix.Point) -> dict[str, "_Section"]:
-        """Merge each section; a section without templates is merged once for each backend."""
-        found: dict[str, _Section] = {}
-        for name in options.SECTIONS:
-            key = (name, point.backend.name + target_of(point))
-            section = self._merged.get(key)
-            if section is None:
-                merged, problems = options.merge(filled, point.backend, surroundings(point.backend, self.known, target_of(point)), name)
-                section = _Section(merged, options.values(merged), problems)
-                if name not in self.templated:
-                    self._merged[key] = section
-            found[name] = section
-        return found
-
-    def _options(self, sections: Mapping[str, "_Section"], point: matrix.Point) -> Mapping[str, "_Options"]:
-        """Return the options by section; cases share the objects of equal sections, to save memory."""
-        if not self.templated.isdisjoint(options.SECTIONS):
-            return {name: section.options for name, section in sections.items()}
-        if point.backend.name not in self._shared:
-            self._shared[point.backend.name] = {name: section.options for name, section in sections.items()}
-        return self._shared[point.backend.name]
-
-    def _body(self, filled: Anatomy, point: matrix.Point, sections: Mapping[str, "_Section"]) -> CaseBody:
-        steps = self.anatomy.steps
-        return CaseBody(
-            settings=Settings(**{name: section.values for name, section in sections.items()}),
-            preludes=self.anatomy.preludes,
-            functions={name: self._function(raw, filled) for name, raw in self.anatomy.functions.items()},
-            let=filled.data.get("let", {}),
-            spies=filled.data.get("spies", {}),
-            handlers=filled.data.get("handlers", {}),
-            dead=tuple(sorted({name for step in steps for one in step.expectations if one.kind == "dead" for name in one.body})),
-            inputs=tuple(filled.data.get("inputs", ())),
-            context=self._context(filled, point.backend),
-            services=tuple(filled.data.get("services", ())),
-            timeout=filled.data.get("timeout"),
-            isolation=self.isolation,
-            compiles=point.backend.compiles,
-        )
-
-    def _function(self, raw: RawFunction, filled: Anatomy) -> WrittenFunction | Json:
-        if raw.block is not None:
-            return WrittenFunction(block=raw.block, entry=entry_of(self.anatomy, raw))
-        return filled.document.value(raw.path)
-
-    def _context(self, filled: Anatomy, backend: Backend) -> tuple[Any, ...]:
-        if "context" in filled.data:
-            return tuple(filled.data.get("context", ()))
-        inherited = (document.data["context"] for document in reversed(self.anatomy.spec.defaults) if "context" in document.data)
-        return tuple(substitution.filled(next(inherited, []), options.layer_names(backend)))
-
-    def _missing(self, merged: Mapping[str, "_Options"], filled: Anatomy) -> tuple[str, ...]:
-        judged = list(judged_names(with_data(self.anatomy, filled.data))) if self.judges_templates else self.judged_names
-        used = [(section, name) for section in CONFIG_FILES for name in merged[section]]
-        reasons = (self.names.absence(kind, name) for kind, name in [*used, *((kind, name) for kind, name, _ in judged)])
-        return tuple(dict.fromkeys(reason for reason in reasons if reason))
-
-
-_Options = Mapping[str, Option]
-
-
-class _Section(NamedTuple):
-    """A section of options merged for one backend; shared between cases, so it must not be changed."""
-
-    options: _Options
-    values: Mapping[str, Any]
-    problems: Sequence[Diagnostic]
-
-
-def _at_point(position: Position, found: tuple[str, str], point: matrix.Point) -> Diagnostic:
-    return Diagnostic(position=position, message=f"{found[0]} (at {point.bracket[:200]})", hint=found[1], code="option-value")
-
-
-def _compiler_of(point: matrix.Point, position: Position) -> list[Requirement]:
-    """Return the requirement of a case that is compiled for a target: that the compiler for it works, or the simulation of it."""
-    target = target_of(point)
-    name = SIMULATED if point.backend.name == SIMULATED else AXIS
-    return [Requirement(name=name, argument=target, position=position)] if target else []
+            if patched(arguments, {key: value}) == arguments:
+                unchanged.append((document.position(("control", TRITON, key), key=True), f"{TRITON} {key} as the case does"))
+    for position, what in unchanged:
+        hint = "a control is a patch under which the case fails"
+        problems.append(Diagnostic(position=position, message=f"the control sets {what}", hint=hint, code="changes-nothing"))
+    if not patch:
+        return None
+    return Control(patch=patch, fails=tuple(control.get("fails", [])), position=document.position(("control",), key=True))
 
 
 def target_of(point: matrix.Point) -> str:
