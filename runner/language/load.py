@@ -129,7 +129,7 @@ def inspect_specs(
     backends = read_backends(backend_files, problems)
     installed = torch or installed_torch()
     names = NameTables.load(installed)
-    of_options = check_backends(backends, names)
+    of_options = list(check_backends(backends, names))
     problems.extend(of_options)
     here = known or surroundings_of(installed.version if installed else None, None)
     cases: list[Case] = []

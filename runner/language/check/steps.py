@@ -7,7 +7,7 @@ from typing import Any
 from runner.core.diagnostics import Diagnostic, one_of, unknown
 from runner.language.backends import Backends
 from runner.language.check.functions import arity_problems
-from runner.language.check.scope import READY, after, before, references, scope_of
+from runner.language.check.scope import READY, STEPPING, references, scope_of
 from runner.language.read import python, substitution
 from runner.language.read.anatomy import Anatomy, RawExpectation, RawStep
 from runner.language.read.document import Document
@@ -31,7 +31,7 @@ def _around(anatomy: Anatomy, backends: Backends, index: int) -> Around:
         ],
         tree=None if script is None else script.tree,
         problem=functools.partial(anatomy.document.problem, code="step"),
-        name_problem=functools.partial(scope_of(anatomy).problem, moment=before(index)),
+        name_problem=functools.partial(scope_of(anatomy).problem, moment=(STEPPING, index)),
         input_problems=functools.partial(arity_problems, anatomy),
     )
 
@@ -59,11 +59,11 @@ def named_value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagn
     document, scope = anatomy.document, scope_of(anatomy)
     bound = {name: document.position(("let", name), key=True) for name in anatomy.data.get("let", {})}
     for index, step in enumerate(anatomy.steps):
-        yield from scope.reference_problems(step.arguments, step.path, before(index))
+        yield from scope.reference_problems(step.arguments, step.path, (STEPPING, index))
         if step.traits.enters_context and "context" not in step.arguments:  # then it enters the spec's context, or that of the defaults
             layers = (layer for layer in (document, *reversed(anatomy.spec.defaults)) if "context" in layer.data)
             if (layer := next(layers, None)) is not None:
-                yield from scope.reference_problems(layer.data["context"], ("context",), before(index), document=layer)
+                yield from scope.reference_problems(layer.data["context"], ("context",), (STEPPING, index), document=layer)
         if (name := step.parsed.bound) is not None:
             path = (*step.path, "as")
             if name in (OUTPUT, EAGER):
@@ -127,7 +127,7 @@ def _result_problems(anatomy: Anatomy, index: int, expectation: RawExpectation) 
     if misplaced is not None:
         yield document.problem(expectation.path, *misplaced, key=True, code="misplaced-expectation")
     for name, first in zip(names, firsts, strict=True):
-        missing = None if first in (OUTPUT, EAGER) else scope_of(anatomy).problem(name, after(index))
+        missing = None if first in (OUTPUT, EAGER) else scope_of(anatomy).problem(name, (STEPPING, index + 1))
         if missing is None:
             continue
         # the name is a key of the expectation, or a value of it

@@ -8,7 +8,7 @@ from runner.core import template_form
 from runner.core.diagnostics import Diagnostic, Severity, one_of, unknown
 from runner.language.backends import Backends
 from runner.language.check.functions import prelude_names
-from runner.language.check.scope import AFTER_LET, PRELUDE, READY, making, parts_of_case, scope_of
+from runner.language.check.scope import AFTER_LET, INPUTS, LET, PRELUDE, READY, scope_of
 from runner.language.names.name_table import CONFIG_FILES
 from runner.language.read import python
 from runner.language.read.anatomy import Anatomy
@@ -30,10 +30,10 @@ def value_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield names of let that are taken, and references to values that are not defined when a part of the case is made."""
     scope, data = scope_of(anatomy), anatomy.data
     for index, (name, entry) in enumerate(data.get("let", {}).items()):
-        if name in (OUTPUT, EAGER, *parts_of_case(anatomy)):
+        if name in (OUTPUT, EAGER, INPUTS, *anatomy.functions, *([COMPILED] if anatomy.functions else [])):
             hint = "it is a part of the case; choose another"
             yield anatomy.document.problem(("let", name), f"the name '{name}' is taken", hint, key=True, code="reserved-name")
-        yield from scope.reference_problems(entry, ("let", name), making(index))
+        yield from scope.reference_problems(entry, ("let", name), (LET, index))
     for name, entry in data.get("handlers", {}).items():
         yield from scope.reference_problems(entry, ("handlers", name), AFTER_LET)
     yield from scope.reference_problems(data.get("inputs"), ("inputs",), AFTER_LET)
