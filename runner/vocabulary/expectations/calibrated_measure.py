@@ -1,6 +1,5 @@
 """The measurements of the calibrated judge, in the worker: errors against a float64 reference, eager's own by group, biases."""
 
-import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +24,75 @@ from runner.vocabulary.expectations.calibrated import (
 
 BINS = range(-4, 33)
 """The exponents of the histogram's bins: errors of at least 2**n ulp and less than 2**(n + 1). The first bin has all smaller ones."""
+
+BLOCK = 64
+"""The number of neighbours in memory order whose errors are taken together."""
+
+NEIGHBOURS = 16
+"""The number of neighbours in memory order whose movement is compared."""
+
+TILE = 16
+"""The length of a tile's sides, in the last two dimensions: kernels write multiples of it."""
+
+LEAST_NEIGHBOURS = 64
+"""The number of elements that follow each other in memory and are taken together."""
+
+_TRIED = 8
+"""Of each kind, how many groups with the greatest means are compared with their bounds."""
+
+_MOST_COMPARED = 1 << 16
+"""How many numbers of a group are compared to count different ones, evenly spread: fewer distinct ones only widen the bound."""
+
+
+class NoReference(Exception):
+    """No float64 reference; the message has the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One run of eager: its answer, and the float64 reference for the same inputs. Both are tensors of one shape."""
+
+    answer: Any
+    reference: Any
+    step: float = 0.0
+    """The resolution of the inputs that were nudged; 0 for the case's own inputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """Eager's error for each element of a leaf. The tensors are flat; those of numbers are float64, or complex128."""
+
+    dtype: str
+    form: Format
+    through: str
+    """The narrower format that a result of a wide one was rounded to on its way; empty where there is none."""
+    is_rounded: bool
+    """Whether all of eager's results are numbers of that format: it was rounded to last."""
+    reference: Any
+    """That of float64, but eager's number where that one is finite by its rounding alone."""
+    precise: Any
+    """That of float64."""
+    eager: Any
+    units: Any
+    """The ulp of each element."""
+    group_error: Any
+    """For each element, eager's greatest error in the group that gives the smallest bound."""
+    group_draws: Any
+    nudge: Any
+    """For each element, how far the reference moves when the last digits of the inputs change."""
+    bounds: Any
+    """For each element its bound, in parts: the floor, and what is multiplied by ``FACTOR``."""
+    whole_error: float
+    whole_ulp: float
+    most: float
+    runs: int
+    bias: Mapping[str, Sequence[float]] | None
+    """Eager's greatest bias in any run, for each kind of deviation and each way to group the elements; None for wide formats."""
+    eager_quantiles: list[float]
+    nudge_quantiles: list[float]
+
+
+# -- numbers of tensors ---------------------------------------------------------------------------------------------
 
 
 def wide(tensor: Any) -> Any:
@@ -51,21 +119,13 @@ def errors_of(answer: Any, reference: Any) -> Any:
     return torch.where(error.isfinite(), error, 0.0)
 
 
-def has_numbers_of(tensor: Any, name: str) -> bool:
-    """Whether every finite element of a tensor is a number of a narrower dtype."""
-    import torch
-
-    narrow = tensor.to(getattr(torch, name)).to(tensor.dtype)
-    return bool(((narrow == tensor) | ~tensor.isfinite()).all())
-
-
 def quantiles_in(values: Any, shares: Sequence[float]) -> list[float]:
     """Return quantiles as elements of the sorted values: torch.quantile is limited to 16 million."""
     count = len(values)
     return [float(values.kthvalue(min(math.ceil(share * count), count)).values) for share in shares]
 
 
-def histogram_of(ulps: Any) -> list[int]:
+def _histogram(ulps: Any) -> list[int]:
     """Count errors by their exponents."""
     import torch
 
@@ -74,255 +134,22 @@ def histogram_of(ulps: Any) -> list[int]:
     return [int(count) for count in torch.bincount(bins, minlength=len(BINS))]
 
 
-BLOCK = 64
-"""The number of neighbours in memory order whose errors are taken together."""
-
-NEIGHBOURS = 16
-"""The number of neighbours in memory order whose movement is compared."""
+def _greatest(values: Any) -> float:
+    """Return the greatest of values that are finite numbers; 0 for none."""
+    return float(values.max()) if values.numel() else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One run of eager: its answer, and the float64 reference for the same inputs. Both are tensors of one shape."""
-
-    answer: Any
-    reference: Any
-    step: float = 0.0
-    """The resolution of the inputs that were nudged; 0 for the case's own inputs."""
-
-
-def drawn(samples: Sequence[Sample], dtype: Any) -> tuple[list[Any], Any]:
-    """Return the errors of each run, and how far the reference moved at most."""
+def _finite_sizes(numbers: Any) -> Any:
     import torch
 
-    errors, moved = [], None
-    first = wide(samples[0].reference)
-    for sample in samples:
-        answer, right = wide(sample.answer), wide(sample.reference)
-        shrink = torch.finfo(dtype).eps / torch.finfo(sample.answer.dtype).eps
-        error = errors_of(answer, right)
-        if shrink < 1:
-            # the narrower range of the format is not an error of eager
-            error = torch.where(answer.abs() < torch.finfo(sample.answer.dtype).tiny, 0.0, error)
-        errors.append(error * shrink)
-        # a nudge of the inputs moves the reference by as many units of a finer format
-        distance = errors_of(right, first) * min(1.0, torch.finfo(dtype).eps / sample.step if sample.step else 1.0)
-        moved = distance if moved is None else torch.maximum(moved, distance)
-    return errors, torch.maximum(moved, _medians(moved))
+    return torch.where(numbers.abs().isfinite(), numbers.abs(), 0.0)
 
 
-def _medians(values: Any) -> Any:
-    """Return for each value the median of its neighbours: a sum may move little by chance where its neighbours move."""
-    import torch
-
-    count = len(values)
-    if count < NEIGHBOURS:
-        return values
-    rest = -count % NEIGHBOURS
-    padded = torch.cat([values, values[count - rest :]]) if rest else values
-    return padded.reshape(-1, NEIGHBOURS).median(-1).values.repeat_interleave(NEIGHBOURS)[:count]
+def _plain(element: Any) -> float | str:
+    return str(element.item()) if element.is_complex() else float(element)
 
 
-def grouped(most: Any, size: Any, shape: tuple[int, ...], runs: int, form: Format, whole_ulp: float) -> tuple[Any, Any, Any]:
-    """Return for each element the error, the number of draws and the widened error of the group with the smallest bound."""
-    import torch
-
-    numel = most.numel()
-    best = torch.full_like(most, math.inf)
-    found = most.new_zeros(numel), torch.zeros(numel, dtype=torch.int64, device=most.device)
-    for error, draws in _groups(most, size, shape, runs):
-        bound = error * draws_factor(draws, numel, form, whole_ulp)
-        better = bound < best
-        best = torch.where(better, bound, best)
-        found = torch.where(better, error, found[0]), torch.where(better, draws, found[1])
-    return *found, best
-
-
-def draws_factor(draws: Any, numel: int, form: Format, whole_ulp: float) -> Any:
-    """Return ``widening`` of each element."""
-    import torch
-
-    values, places = draws.unique(return_inverse=True)
-    return torch.tensor([widening(int(value), numel, form, whole_ulp) for value in values], dtype=torch.float64, device=draws.device)[
-        places
-    ]
-
-
-def _groups(most: Any, size: Any, shape: tuple[int, ...], runs: int) -> Iterator[tuple[Any, Any]]:
-    """Yield for each way of grouping the error of each element's group, and how many draws it is of."""
-    import torch
-
-    numel = most.numel()
-    if numel == 0:
-        return
-    yield most.amax().expand(numel), torch.full_like(most, max(numel * runs, 1), dtype=torch.int64)
-    shaped = most.reshape(shape)
-    for dimension, length in enumerate(shape):
-        others = [other for other in range(len(shape)) if other != dimension]
-        draws = numel // length * runs
-        if length > 1 and numel // length >= LEAST_OF_SLICE and draws >= LEAST_DRAWS:
-            error = shaped.amax(others, keepdim=True).expand(shape) if others else shaped
-            yield error.reshape(-1), torch.full_like(most, draws, dtype=torch.int64)
-    if numel > BLOCK:
-        yield _in_runs(most, torch.arange(numel, device=most.device), runs)
-        yield _in_runs(most, size.argsort(), runs)
-
-
-def _in_runs(most: Any, order: Any, runs: int) -> tuple[Any, Any]:
-    """Return the errors of groups of ``BLOCK`` elements that follow each other in an order; the last group has the remaining ones."""
-    import torch
-
-    numel = most.numel()
-    group = (torch.arange(numel, device=most.device) // BLOCK).clamp(max=numel // BLOCK - 1)
-    maxima = most.new_zeros(numel // BLOCK).scatter_reduce(0, group, most[order], "amax")
-    counts = torch.bincount(group) * runs
-    error, draws = torch.empty_like(most), torch.empty_like(group)
-    error[order], draws[order] = maxima[group], counts[group]
-    return error, draws
-
-
-TILE = 16
-"""The length of a tile's sides, in the last two dimensions: kernels write multiples of it."""
-
-LEAST_NEIGHBOURS = 64
-"""The number of elements that follow each other in memory and are taken together."""
-
-_TRIED = 8
-"""Of each kind, how many groups with the greatest means are compared with their bounds."""
-
-
-_MOST_COMPARED = 1 << 16
-"""How many numbers of a group are compared to count different ones, evenly spread: fewer distinct ones only widen the bound."""
-
-
-@dataclass(frozen=True, slots=True)
-class Own:
-    """Eager's greatest bias, and of how many runs."""
-
-    bias: Mapping[str, Sequence[float]]
-    runs: int
-
-
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """One way to group the elements of a tensor."""
-
-    kind: str
-    count: int
-    of: Callable[[Any], Any]
-    """Returns the values of each group as a row; what it receives is flat."""
-
-
-def groups_of(shape: Sequence[int]) -> Iterator[Groups]:
-    """Yield the ways to group the elements of a tensor: the tensor itself, the slices of each dimension, tiles, neighbours in memory."""
-    numel = math.prod(shape)
-    if numel < LEAST_OF_GROUP:
-        return
-    yield Groups("tensor", 1, lambda values: values.reshape(1, -1))
-    for dimension, length in enumerate(shape):
-        if length > 1 and numel // length >= LEAST_OF_GROUP:
-            yield Groups(f"slice of dimension {dimension}", length, functools.partial(_slices, tuple(shape), dimension))
-    if len(shape) > 1 and min(shape[-2:]) >= 2 * TILE:
-        count = numel // (shape[-2] * shape[-1]) * (shape[-2] // TILE) * (shape[-1] // TILE)
-        yield Groups("tile", count, functools.partial(_tiles, tuple(shape)))
-    if numel >= 2 * LEAST_NEIGHBOURS:
-        count = numel // LEAST_NEIGHBOURS
-        yield Groups("neighbours", count, lambda values: values[: count * LEAST_NEIGHBOURS].reshape(count, LEAST_NEIGHBOURS))
-
-
-def _slices(shape: tuple[int, ...], dimension: int, values: Any) -> Any:
-    return values.reshape(shape).movedim(dimension, 0).reshape(shape[dimension], -1)
-
-
-def _tiles(shape: tuple[int, ...], values: Any) -> Any:
-    rows, columns = shape[-2] // TILE, shape[-1] // TILE
-    inner = values.reshape(-1, *shape[-2:])[:, : rows * TILE, : columns * TILE].reshape(-1, rows, TILE, columns, TILE)
-    return inner.transpose(2, 3).reshape(-1, TILE * TILE)
-
-
-def deviations(answer: Any, reference: Any, bounds: Any, dtype: Any) -> dict[str, Any]:
-    """Return answer - reference as the dtype rounds it, in multiples of each element's bound; 0 where one of them is not finite.
-
-    ``value`` has them with their signs, which a defect of some places shows; in ``size`` they are positive away from 0, which a factor
-    shows. Against the rounded reference a right answer deviates in few elements: its mean is nearer to 0 than that of its errors.
-    """
-    import torch
-
-    found = (answer - reference.to(dtype).to(reference.dtype)) / bounds
-    found = torch.where(found.isfinite(), found, 0.0)
-    return {"value": found, "size": found * reference.sign()}
-
-
-def eager_bias(shape: Sequence[int], runs: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
-    """Return for each kind of deviation, and each way to group, the greatest bias of eager's runs."""
-    found: dict[str, list[float]] = {"value": [], "size": []}
-    for groups in groups_of(shape):
-        for of, own in found.items():
-            own.append(max(float(groups.of(one[of]).mean(1).abs().max()) for one in runs))
-    return found
-
-
-def bias_of(shape: Sequence[int], deviating: Mapping[str, Any], reference: Any, own: Own, form: Format) -> list[dict[str, Json]]:
-    """Return for each way to group the group that is nearest to its bound, or farthest outside; for values and for sizes."""
-    found: list[dict[str, Any]] = []
-    for number, groups in enumerate(groups_of(shape)):
-        for of, values in deviating.items():
-            means, inside = groups.of(values).mean(1), groups.of(reference)
-            common = {"of": of, "group": groups.kind, "groups": groups.count, "eager": own.bias[of][number], "runs": own.runs}
-            facts: list[dict[str, Any]] = []
-            for place in means.abs().topk(min(_TRIED, len(means))).indices.tolist():
-                distinct = _distinct(inside[place])
-                facts.append({**common, "index": place, "distinct": distinct, "mean": float(means[place])})
-            found.append(max(facts, key=lambda one: abs(one["mean"]) / bias_bound(one, form)))
-    return found
-
-
-def _distinct(values: Any) -> int:
-    return int(values[:: math.ceil(len(values) / _MOST_COMPARED)].abs().unique().numel())
-
-
-class NoReference(Exception):
-    """No float64 reference; the message has the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """The narrower format that a result of a wide one was rounded to on its way."""
-
-    name: str
-    is_last: bool
-    """Whether all of eager's results are numbers of that format."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
-    """Eager's error for each element of a leaf. The tensors are flat; those of numbers are float64, or complex128."""
-
-    dtype: str
-    form: Format
-    through: Passed | None
-    reference: Any
-    """That of float64, but eager's number where that one is finite by its rounding alone."""
-    precise: Any
-    """That of float64."""
-    eager: Any
-    units: Any
-    """The ulp of each element."""
-    group_error: Any
-    """For each element, eager's greatest error in the group that gives the smallest bound."""
-    group_draws: Any
-    nudge: Any
-    """For each element, how far the reference moves when the last digits of the inputs change."""
-    bounds: Any
-    """For each element its bound, in parts: the floor, and what is multiplied by ``FACTOR``."""
-    whole_error: float
-    whole_ulp: float
-    most: float
-    runs: int
-    bias: Own | None
-    """Eager's greatest bias, for each way to group the elements; None for wide formats."""
-    eager_quantiles: list[float]
-    nudge_quantiles: list[float]
+# -- runs of eager --------------------------------------------------------------------------------------------------
 
 
 def runs_of(numel: int) -> int:
@@ -348,12 +175,147 @@ def is_reordered(answers: Sequence[Any], reference: Any) -> bool:
 
     Atomic additions have no fixed order. A function with a state of its own, or with numbers from elsewhere, is farther away.
     """
-    import torch
-
     form = format_of(str(answers[0].dtype).removeprefix("torch."))
     right = wide(reference)
-    most = float(torch.where(right.abs().isfinite(), right.abs(), 0.0).max()) if right.numel() else 0.0
+    most = _greatest(_finite_sizes(right))
     return form is not None and all(bool((errors_of(wide(one), right) <= form.reordered * ulp(most, form)).all()) for one in answers)
+
+
+def _drawn(samples: Sequence[Sample], dtype: Any) -> tuple[list[Any], Any]:
+    """Return the errors of each run, and how far the reference moved at most."""
+    import torch
+
+    errors: list[Any] = []
+    first = wide(samples[0].reference)
+    moved = torch.zeros_like(first.abs())
+    for sample in samples:
+        answer, right = wide(sample.answer), wide(sample.reference)
+        shrink = torch.finfo(dtype).eps / torch.finfo(sample.answer.dtype).eps
+        error = errors_of(answer, right)
+        if shrink < 1:
+            # the narrower range of the format is not an error of eager
+            error = torch.where(answer.abs() < torch.finfo(sample.answer.dtype).tiny, 0.0, error)
+        errors.append(error * shrink)
+        # a nudge of the inputs moves the reference by as many units of a finer format
+        distance = errors_of(right, first) * min(1.0, torch.finfo(dtype).eps / sample.step if sample.step else 1.0)
+        moved = torch.maximum(moved, distance)
+    count = len(moved)
+    if count >= NEIGHBOURS:
+        # at least the median of its neighbours: a sum may move little by chance where its neighbours move
+        rest = -count % NEIGHBOURS
+        padded = torch.cat([moved, moved[count - rest :]]) if rest else moved
+        medians = padded.reshape(-1, NEIGHBOURS).median(-1).values.repeat_interleave(NEIGHBOURS)[:count]
+        moved = torch.maximum(moved, medians)
+    return errors, moved
+
+
+def _grouped(most: Any, size: Any, shape: tuple[int, ...], runs: int, form: Format, whole_ulp: float) -> tuple[Any, Any, Any]:
+    """Return for each element the error, the number of draws and the widened error of the group with the smallest bound."""
+    import torch
+
+    numel = most.numel()
+    best = torch.full_like(most, math.inf)
+    best_error, best_draws = most.new_zeros(numel), torch.zeros(numel, dtype=torch.int64, device=most.device)
+    for error, draws in _groups(most, size, shape, runs) if numel else ():
+        values, places = draws.unique(return_inverse=True)
+        factors = [widening(int(value), numel, form, whole_ulp) for value in values]
+        bound = error * torch.tensor(factors, dtype=torch.float64, device=draws.device)[places]
+        better = bound < best
+        best = torch.where(better, bound, best)
+        best_error, best_draws = torch.where(better, error, best_error), torch.where(better, draws, best_draws)
+    return best_error, best_draws, best
+
+
+def _groups(most: Any, size: Any, shape: tuple[int, ...], runs: int) -> Iterator[tuple[Any, Any]]:
+    """Yield for each way of grouping the error of each element's group, and how many draws it is of."""
+    import torch
+
+    numel = most.numel()
+    yield most.amax().expand(numel), torch.full_like(most, max(numel * runs, 1), dtype=torch.int64)
+    shaped = most.reshape(shape)
+    for dimension, length in enumerate(shape):
+        others = [other for other in range(len(shape)) if other != dimension]
+        draws = numel // length * runs
+        if length > 1 and numel // length >= LEAST_OF_SLICE and draws >= LEAST_DRAWS:
+            error = shaped.amax(others, keepdim=True).expand(shape) if others else shaped
+            yield error.reshape(-1), torch.full_like(most, draws, dtype=torch.int64)
+    if numel > BLOCK:
+        for order in (torch.arange(numel, device=most.device), size.argsort()):
+            # groups of elements that follow each other in memory, or in size; the last group has the remaining ones
+            group = (torch.arange(numel, device=most.device) // BLOCK).clamp(max=numel // BLOCK - 1)
+            maxima = most.new_zeros(numel // BLOCK).scatter_reduce(0, group, most[order], "amax")
+            counts = torch.bincount(group) * runs
+            error, drawn = torch.empty_like(most), torch.empty_like(group)
+            error[order], drawn[order] = maxima[group], counts[group]
+            yield error, drawn
+
+
+# -- biases ---------------------------------------------------------------------------------------------------------
+
+
+def _ways_to_group(shape: tuple[int, ...]) -> Iterator[tuple[str, int, Callable[[Any], Any]]]:
+    """Yield the ways to group the elements of a tensor: the tensor itself, the slices of each dimension, tiles, neighbours in memory.
+
+    Each has a name, the number of groups, and what returns the values of each group as a row; what that receives is flat.
+    """
+    numel = math.prod(shape)
+    if numel < LEAST_OF_GROUP:
+        return
+    yield "tensor", 1, lambda values: values.reshape(1, -1)
+    for dimension, length in enumerate(shape):
+        if length > 1 and numel // length >= LEAST_OF_GROUP:
+
+            def slices(values: Any, dimension: int = dimension, length: int = length) -> Any:
+                return values.reshape(shape).movedim(dimension, 0).reshape(length, -1)
+
+            yield f"slice of dimension {dimension}", length, slices
+    if len(shape) > 1 and min(shape[-2:]) >= 2 * TILE:
+        rows, columns = shape[-2] // TILE, shape[-1] // TILE
+
+        def tiles(values: Any) -> Any:
+            inner = values.reshape(-1, *shape[-2:])[:, : rows * TILE, : columns * TILE].reshape(-1, rows, TILE, columns, TILE)
+            return inner.transpose(2, 3).reshape(-1, TILE * TILE)
+
+        yield "tile", numel // (shape[-2] * shape[-1]) * rows * columns, tiles
+    if numel >= 2 * LEAST_NEIGHBOURS:
+        count = numel // LEAST_NEIGHBOURS
+        yield "neighbours", count, lambda values: values[: count * LEAST_NEIGHBOURS].reshape(count, LEAST_NEIGHBOURS)
+
+
+def _deviations(answer: Any, reference: Any, scale: Scale) -> dict[str, Any]:
+    """Return answer - reference as eager's last dtype rounds it, in multiples of each element's bound; 0 where one of them is not finite.
+
+    ``value`` has them with their signs, which a defect of some places shows; in ``size`` they are positive away from 0, which a factor
+    shows. Against the rounded reference a right answer deviates in few elements: its mean is nearer to 0 than that of its errors.
+    """
+    import torch
+
+    dtype = getattr(torch, scale.through if scale.is_rounded else scale.dtype)
+    deviating = (answer - reference.to(dtype).to(reference.dtype)) / bounds_of(scale)
+    deviating = torch.where(deviating.isfinite(), deviating, 0.0)
+    return {"value": deviating, "size": deviating * reference.sign()}
+
+
+def _bias_facts(answer: Any, shape: tuple[int, ...], scale: Scale) -> list[dict[str, Json]]:
+    """Return for each way to group the group that is nearest to its bound, or farthest outside; for values and for sizes."""
+    if scale.bias is None:
+        return []
+    biases: list[dict[str, Any]] = []
+    deviating = _deviations(answer, scale.reference, scale)
+    for number, (kind, count, rows_of) in enumerate(_ways_to_group(shape)):
+        for of, values in deviating.items():
+            means, inside = rows_of(values).mean(1), rows_of(scale.reference)
+            common = {"of": of, "group": kind, "groups": count, "eager": scale.bias[of][number], "runs": scale.runs + 1}
+            facts: list[dict[str, Any]] = []
+            for place in means.abs().topk(min(_TRIED, len(means))).indices.tolist():
+                row = inside[place]
+                distinct = int(row[:: math.ceil(len(row) / _MOST_COMPARED)].abs().unique().numel())
+                facts.append({**common, "index": place, "distinct": distinct, "mean": float(means[place])})
+            biases.append(max(facts, key=lambda bias: abs(bias["mean"]) / bias_bound(bias, scale.form)))
+    return biases
+
+
+# -- eager's error, and an answer's ---------------------------------------------------------------------------------
 
 
 def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: str = "") -> Scale:
@@ -364,21 +326,54 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: st
     """
     import torch
 
-    dtype, form = _format_of(answer)
-    precise, eager = wide(reference), wide(answer)
-    right = _reference_of(eager, precise, answer.dtype)
-    errors, moved = drawn(samples, answer.dtype)
+    dtype = str(answer.dtype).removeprefix("torch.")
+    form = format_of(dtype)
+    if form is None:
+        raise NoReference(f"values of dtype {dtype} are exact")
+    precise, eager, limits = wide(reference), wide(answer), torch.finfo(answer.dtype)
+    # a reference a few units beyond the greatest number is one that eager's rounding kept below the overflow
+    if bool((eager.isfinite() & precise.isfinite() & (precise.abs() / limits.max > 1 + 4 * limits.eps)).any()):
+        # nan_to_num and functions like it give the greatest number of their dtype: in float64 they are other functions
+        raise NoReference(f"the float64 reference is beyond the range of {dtype} where eager is finite")
+    # A power of a negative number is NaN unless the exponent is whole. In bfloat16 an exponent of -7.03 becomes whole when 1 is subtracted,
+    # for its gradient. A kernel that computes in float32 has NaN as float64 has.
+    by_rounding = eager.isfinite() & ~precise.isfinite()
+    count, numel = int(by_rounding.sum()), by_rounding.numel()
+    if count > max(numel // 128, int(numel >= LEAST_OF_SLICE)):
+        raise NoReference(f"the float64 reference is not finite in {count} of {numel} elements where eager is")
+    right = torch.where(by_rounding, eager, precise)
+
+    errors, moved = _drawn(samples, answer.dtype)
     runs = [*samples, Sample(answer, right.reshape(answer.shape))]
     # the runs in place of a float64 one are of float32; eager's own error counts too, where a part of it computes in a narrower dtype
     own = errors_of(eager, right)
     most = torch.maximum(torch.stack(errors).amax(0), own)
-    passed = _passed(runs, form, through)
-    form, units, whole_ulp, eager_quantiles = _judged_by(form, passed, runs, errors, own)
-    group_error, draws, group_bound = grouped(most, right.abs(), tuple(answer.shape), len(samples), form, whole_ulp)
+
+    def greatest_ulp(form: Format) -> float:
+        """Return the greatest error of all runs of eager, in ulp."""
+        pairs = [(wide(run.answer), wide(run.reference)) for run in runs if run.answer.numel()]
+        return max((float((errors_of(ours, theirs) / units_of(theirs, form)).max()) for ours, theirs in pairs), default=0.0)
+
+    # Whether eager's errors show the narrower format. For a float64 result the runs of eager are in float32: there is none.
+    if not through or form is FORMATS["float64"] or FORMATS[through].bits >= form.bits or greatest_ulp(form) <= form.quantile_floor:
+        through = ""
+    is_rounded = bool(through) and all(_has_numbers_of(run.answer, through) for run in runs)
+    if is_rounded:
+        form = FORMATS[through]
+    units = units_of(right, form)
+    whole_ulp = greatest_ulp(form) if form.nudges == 0 or through else 0.0
+    shares = quantiles_of(numel)
+    # of the errors of all samples, or of eager's own error where that is greater
+    of_samples = quantiles_in(torch.cat([error / units for error in errors]), shares)
+    eager_quantiles = list(map(max, of_samples, quantiles_in(own / units, shares)))
+    if through and not is_rounded:
+        form = between(form, FORMATS[through], eager_quantiles, whole_ulp)
+    group_error, draws, group_bound = _grouped(most, right.abs(), tuple(answer.shape), len(samples), form, whole_ulp)
     scale = Scale(
         dtype=dtype,
         form=form,
-        through=passed,
+        through=through,
+        is_rounded=is_rounded,
         reference=right,
         precise=precise,
         eager=eager,
@@ -390,139 +385,88 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: st
         whole_error=_greatest(most),
         whole_ulp=whole_ulp,
         bias=None,
-        most=_greatest(torch.where(right.abs().isfinite(), right.abs(), 0.0)),
+        most=_greatest(_finite_sizes(right)),
         runs=len(samples),
         eager_quantiles=eager_quantiles,
-        nudge_quantiles=quantiles_in(moved / units, quantiles_of(most.numel())),
+        nudge_quantiles=quantiles_in(moved / units, shares),
     )
-    return scale if math.isinf(form.bias_floor) else replace(scale, bias=_bias(runs, scale))
+    if math.isinf(form.bias_floor):
+        return scale
+    deviating = [_deviations(wide(run.answer), wide(run.reference), scale) for run in runs]
+    ways = [rows_of for _, _, rows_of in _ways_to_group(tuple(answer.shape))]
+    bias = {of: [max(float(rows_of(run[of]).mean(1).abs().max()) for run in deviating) for rows_of in ways] for of in ("value", "size")}
+    return replace(scale, bias=bias)
 
 
-def _quantiles(errors: Sequence[Any], own: Any, units: Any) -> list[float]:
-    """Return the quantiles of the errors of all samples, or of eager's own error where that is greater; in units."""
+def _has_numbers_of(tensor: Any, name: str) -> bool:
+    """Whether every finite element of a tensor is a number of a narrower dtype."""
     import torch
 
-    shares = quantiles_of(own.numel())
-    return list(map(max, quantiles_in(torch.cat([error / units for error in errors]), shares), quantiles_in(own / units, shares)))
+    narrow = tensor.to(getattr(torch, name)).to(tensor.dtype)
+    return bool(((narrow == tensor) | ~tensor.isfinite()).all())
 
 
-def _whole_ulp(samples: Sequence[Sample], form: Format) -> float:
-    """Return the greatest error of all runs of eager, in ulp."""
-    if not samples[0].answer.numel():
-        return 0.0
-    pairs = [(wide(one.answer), wide(one.reference)) for one in samples]
-    return max(float((errors_of(answer, right) / units_of(right, form)).max()) for answer, right in pairs)
-
-
-def _passed(samples: Sequence[Sample], form: Format, through: str) -> Passed | None:
-    """Return the narrower format if eager's errors show it. For a float64 result the runs of eager are in float32: there is none."""
-    if not through or form is FORMATS["float64"] or FORMATS[through].bits >= form.bits or _whole_ulp(samples, form) <= form.quantile_floor:
-        return None
-    return Passed(through, all(has_numbers_of(one.answer, through) for one in samples))
-
-
-def _format_of(answer: Any) -> tuple[str, Format]:
-    dtype = str(answer.dtype).removeprefix("torch.")
-    form = format_of(dtype)
-    if form is None:
-        raise NoReference(f"values of dtype {dtype} are exact")
-    return dtype, form
-
-
-def _judged_by(
-    form: Format, passed: Passed | None, runs: Sequence[Sample], errors: Sequence[Any], own: Any
-) -> tuple[Format, Any, float, list[float]]:
-    """Return the format by which the answer is judged, its units, and eager's greatest error and quantiles in them."""
-    form = FORMATS[passed.name] if passed is not None and passed.is_last else form
-    units = units_of(wide(runs[-1].reference), form)
-    whole_ulp = _whole_ulp(runs, form) if form.nudges == 0 or passed is not None else 0.0
-    quantiles = _quantiles(errors, own, units)
-    if passed is not None and not passed.is_last:
-        form = between(form, FORMATS[passed.name], quantiles, whole_ulp)
-    return form, units, whole_ulp, quantiles
-
-
-def _greatest(values: Any) -> float:
-    return float(values.max()) if values.numel() else 0.0
-
-
-def _last_dtype(scale: Scale) -> Any:
-    """Return the dtype that eager rounded the result to last."""
+def bounds_of(scale: Scale) -> Any:
+    """Return the bound of each element, as ``calibrated.element_bound`` computes it of one."""
     import torch
 
-    return getattr(torch, scale.through.name if scale.through is not None and scale.through.is_last else scale.dtype)
-
-
-def _bias(samples: Sequence[Sample], scale: Scale) -> Own:
-    bounds = bounds_of(scale)
-    found = [deviations(wide(one.answer), wide(one.reference), bounds, _last_dtype(scale)) for one in samples]
-    return Own(eager_bias(tuple(samples[0].answer.shape), found), len(samples))
-
-
-def _reference_of(eager: Any, precise: Any, dtype: Any) -> Any:
-    """Return what float64 has, or eager's number where that is finite by its rounding alone; raise ``NoReference``."""
-    import torch
-
-    _refuse_other_range(eager, precise, dtype)
-    return torch.where(_is_finite_by_rounding(eager, precise), eager, precise)
-
-
-def _is_finite_by_rounding(eager: Any, right: Any) -> Any:
-    """Return which few elements are finite in eager and not in float64; raise ``NoReference`` where there are many.
-
-    A power of a negative number is NaN unless the exponent is whole. In bfloat16 an exponent of -7.03 becomes whole when 1 is subtracted,
-    for its gradient. A kernel that computes in float32 has NaN as float64 has.
-    """
-    found = eager.isfinite() & ~right.isfinite()
-    count, numel = int(found.sum()), found.numel()
-    if count > max(numel // 128, int(numel >= LEAST_OF_SLICE)):
-        raise NoReference(f"the float64 reference is not finite in {count} of {numel} elements where eager is")
-    return found
-
-
-def _refuse_other_range(eager: Any, right: Any, dtype: Any) -> None:
-    """Raise ``NoReference`` where eager is finite and float64 has a number beyond the range of the dtype."""
-    import torch
-
-    limits = torch.finfo(dtype)
-    # a reference a few units beyond the greatest number is one that eager's rounding kept below the overflow
-    if bool((eager.isfinite() & right.isfinite() & (right.abs() / limits.max > 1 + 4 * limits.eps)).any()):
-        # nan_to_num and functions like it give the greatest number of their dtype: in float64 they are other functions
-        name = str(dtype).removeprefix("torch.")
-        raise NoReference(f"the float64 reference is beyond the range of {name} where eager is finite")
+    numel = scale.reference.numel()
+    floor, group = scale.bounds
+    if numel == 0:
+        return floor
+    whole = FACTOR * scale.whole_error * widening(numel * scale.runs, numel, scale.form, scale.whole_ulp)
+    whole = max(whole, scale.form.element_floor * ulp(scale.most, scale.form))
+    return torch.maximum(floor, (FACTOR * group).clamp(max=whole))
 
 
 def compare(actual: Any, scale: Scale, *, equal_nan: bool = True, histogram: bool = True) -> dict[str, Json]:
     """Return the facts of an answer: nonfinite mismatches, the element nearest to its bound, quantiles, and a histogram."""
     import torch
 
-    answer = wide(actual).to(scale.reference.device)
-    right = scale.reference
+    right, eager = scale.reference, scale.eager
+    answer = wide(actual).to(right.device)
     numel = answer.numel()
-    nonfinite = _nonfinite(answer, scale, equal_nan)
-    facts: dict[str, Any] = {"version": VERSION, "runs": scale.runs, "numel": numel, "nonfinite": nonfinite}
+    judged = answer.isfinite() & right.isfinite()
+    # the elements that are not finite where neither eager nor the reference has the same
+    nonfinite = ~judged
+    for other in (eager, scale.precise.to(getattr(torch, scale.dtype)).to(scale.precise.dtype)):
+        same = answer == other
+        nonfinite &= ~(same | (answer.isnan() & other.isnan()) if equal_nan else same)
+    facts: dict[str, Any] = {"version": VERSION, "runs": scale.runs, "numel": numel, "nonfinite": int(nonfinite.sum())}
     if numel == 0:
         return {**facts, "outside": 0, "worst": None, "quantiles": [], "eager_quantiles": []}
-    if scale.through is not None:
-        facts.update(through=scale.through.name, is_rounded=scale.through.is_last)
-    judged = answer.isfinite() & right.isfinite()
+    if scale.through:
+        facts.update(through=scale.through, is_rounded=scale.is_rounded)
     errors = torch.where(judged, errors_of(answer, right), 0.0)
     ratio = torch.where(judged, errors / bounds_of(scale), -1.0)
     ulps = errors / scale.units
-    facts.update(outside=int((ratio > 1).sum()), worst=_worst(int(ratio.argmax()), actual.shape, answer, errors, scale))
+    place = int(ratio.argmax())
+    facts["outside"] = int((ratio > 1).sum())
+    facts["worst"] = {
+        "index": [int(index) for index in torch.unravel_index(torch.tensor(place), actual.shape)],
+        "value": _plain(answer[place]),
+        "eager_value": _plain(eager[place]),
+        "reference_value": _plain(right[place]),
+        # where no element is finite in both, the first stands here: it has no error, and its NaN or infinity is counted as nonfinite
+        "reference": float(right[place].abs()) if bool(right[place].isfinite()) else 0.0,
+        "error": float(errors[place]),
+        "group_error": float(scale.group_error[place]),
+        "group_draws": int(scale.group_draws[place]),
+        "nudge": float(scale.nudge[place]),
+    }
     facts.update(whole_error=scale.whole_error, whole_ulp=scale.whole_ulp, most=scale.most)
-    facts.update(bias=_bias_facts(answer, actual, scale))
+    facts.update(bias=_bias_facts(answer, tuple(actual.shape), scale))
     facts.update(max_error=float(errors.max()), max_ulp=float(ulps.max()))
     facts.update(quantiles=quantiles_in(ulps, quantiles_of(numel)), eager_quantiles=scale.eager_quantiles)
     facts.update(nudge_quantiles=scale.nudge_quantiles)
-    eager_errors = errors_of(scale.eager, right)
+    eager_errors = errors_of(eager, right)
     eager_ulps = eager_errors / scale.units
     facts.update(eager_max_error=float(eager_errors.max()), eager_max_ulp=float(eager_ulps.max()), nearest=None)
     if quantiles_in(eager_ulps, (0.5,))[0] > scale.form.blind or (facts["quantiles"] and facts["eager_quantiles"][0] > scale.form.blind):
-        apart = torch.minimum(torch.where(judged, errors_of(answer, scale.eager), 0.0) / scale.units, ulps)
+        apart = torch.minimum(torch.where(judged, errors_of(answer, eager), 0.0) / scale.units, ulps)
         facts["nearest"] = quantiles_in(apart, (0.5,))[0]
     if histogram:
-        facts["histogram"] = {"first": BINS[0], "compiled": histogram_of(ulps), "eager": histogram_of(eager_ulps)}
+        facts["histogram"] = {"first": BINS[0], "compiled": _histogram(ulps), "eager": _histogram(eager_ulps)}
     return facts
 
 
@@ -544,59 +488,5 @@ def changed_elements(actual: Any, scale: Scale, unwritten: Any) -> dict[str, Jso
     if not changed.any():
         return None
     place = int(changed.nonzero()[0])
-    index = [int(one) for one in torch.unravel_index(torch.tensor(place), actual.shape)]
+    index = [int(part) for part in torch.unravel_index(torch.tensor(place), actual.shape)]
     return {"count": int(changed.sum()), "index": index, "value": _plain(answer[place]), "before": _plain(scale.eager[place])}
-
-
-def _bias_facts(answer: Any, actual: Any, scale: Scale) -> list[dict[str, Json]]:
-    if scale.bias is None:
-        return []
-    deviating = deviations(answer, scale.reference, bounds_of(scale), _last_dtype(scale))
-    return bias_of(tuple(actual.shape), deviating, scale.reference, scale.bias, scale.form)
-
-
-def bounds_of(scale: Scale) -> Any:
-    """Return the bound of each element, as ``calibrated.element_bound`` computes it of one."""
-    import torch
-
-    numel = scale.reference.numel()
-    floor, group = scale.bounds
-    if numel == 0:
-        return floor
-    whole = FACTOR * scale.whole_error * widening(numel * scale.runs, numel, scale.form, scale.whole_ulp)
-    whole = max(whole, scale.form.element_floor * ulp(scale.most, scale.form))
-    return torch.maximum(floor, (FACTOR * group).clamp(max=whole))
-
-
-def _nonfinite(answer: Any, scale: Scale, equal_nan: bool) -> int:
-    """Count the elements that are not finite where neither eager nor the reference has the same."""
-    import torch
-
-    def same(other: Any) -> Any:
-        equal = answer == other
-        return equal | (answer.isnan() & other.isnan()) if equal_nan else equal
-
-    rounded = scale.precise.to(getattr(torch, scale.dtype)).to(scale.precise.dtype)
-    judged = answer.isfinite() & scale.reference.isfinite()
-    return int((~judged & ~same(scale.eager) & ~same(rounded)).sum())
-
-
-def _worst(place: int, shape: Any, answer: Any, errors: Any, scale: Scale) -> Mapping[str, Json]:
-    import torch
-
-    return {
-        "index": [int(index) for index in torch.unravel_index(torch.tensor(place), shape)],
-        "value": _plain(answer[place]),
-        "eager_value": _plain(scale.eager[place]),
-        "reference_value": _plain(scale.reference[place]),
-        # where no element is finite in both, the first stands here: it has no error, and its NaN or infinity is counted as nonfinite
-        "reference": float(scale.reference[place].abs()) if bool(scale.reference[place].isfinite()) else 0.0,
-        "error": float(errors[place]),
-        "group_error": float(scale.group_error[place]),
-        "group_draws": int(scale.group_draws[place]),
-        "nudge": float(scale.nudge[place]),
-    }
-
-
-def _plain(element: Any) -> float | str:
-    return str(element.item()) if element.is_complex() else float(element)
