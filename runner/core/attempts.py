@@ -24,7 +24,7 @@ is interrupted, such a case is NOT_RUN in any case. Its reason names the failure
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from runner.core.diagnostics import UsageError
 from runner.core.outcomes import PASSED, RETRIED, Outcome
@@ -99,26 +99,32 @@ class Policy:
     def _folded(self, made: Sequence[CaseResult]) -> CaseResult:
         index, outcome = outcome_of([result.outcome for result in made], self.repeat)
         shown = made[index]
+        others = [
+            f"; another failure in attempt {number}: {result.outcome.label}: {_cut(result.reason)}"
+            for number, result in enumerate(made, start=1)
+            if result.outcome not in _PASSED and _signature(result) != _signature(shown)
+        ]
+        more = f"; and other failures in {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        otherwise = "".join(others[:_NAMED]) + more
+        if outcome is Outcome.FLAKY and self.repeat > 1:
+            counts = Counter(result.outcome for result in made)
+            words = ", ".join(f"{counts[known]} {known.label}" for known in Outcome if counts[known])
+            reason = f"{len(made)} attempts had the outcomes {words}: {_cut(shown.reason)}{otherwise}"
+        elif outcome is Outcome.FLAKY:
+            reason = f"failed {len(made) - 1} of {len(made)} attempts: {_cut(shown.reason)}{otherwise}; passed when retried alone"
+        elif outcome in RETRIED:
+            failed = sum(result.outcome.is_failure for result in made)
+            reason = f"failed {failed} of {len(made)} attempts: {_cut(shown.reason)}{otherwise}"
+        else:
+            reason = shown.reason + otherwise
         return replace(
             shown,
             outcome=outcome,
-            reason=self._reason(made, shown, outcome),
+            reason=reason,
             failure_type="flaky" if outcome is Outcome.FLAKY else shown.failure_type,
             seconds=round(sum(result.seconds for result in made), 3),
             attempts=tuple(map(attempt_of, made)),
         )
-
-    def _reason(self, made: Sequence[CaseResult], shown: CaseResult, outcome: Outcome) -> str:
-        failed = [result for result in made if result.outcome.is_failure]
-        otherwise = _other_failures(made, shown)
-        if outcome is Outcome.FLAKY and self.repeat > 1:
-            return f"{len(made)} attempts had the outcomes {_counted(made)}: {_cut(shown.reason)}{otherwise}"
-        if outcome is Outcome.FLAKY:
-            head = f"failed {len(made) - 1} of {len(made)} attempts: {_cut(shown.reason)}{otherwise}"
-            return f"{head}; passed when retried alone"
-        if outcome in RETRIED:
-            return f"failed {len(failed)} of {len(made)} attempts: {_cut(shown.reason)}{otherwise}"
-        return shown.reason + otherwise
 
 
 def outcome_of(outcomes: Sequence[Outcome], repeat: int) -> tuple[int, Outcome]:
@@ -132,23 +138,6 @@ def outcome_of(outcomes: Sequence[Outcome], repeat: int) -> tuple[int, Outcome]:
 def _not_run(folded: CaseResult, made: Sequence[CaseResult], reason: str) -> CaseResult:
     attempts = tuple(map(attempt_of, made))
     return replace(folded, outcome=Outcome.NOT_RUN, reason=reason, failure_type="not-run", verdicts=(), attempts=attempts)
-
-
-def _counted(made: Sequence[CaseResult]) -> str:
-    counts = Counter(result.outcome for result in made)
-    return ", ".join(f"{counts[outcome]} {outcome.label}" for outcome in Outcome if counts[outcome])
-
-
-def _other_failures(made: Sequence[CaseResult], shown: CaseResult) -> str:
-    """Return text that names the attempts with another failure than the shown one."""
-    others = [
-        (number, result)
-        for number, result in enumerate(made, start=1)
-        if result.outcome not in _PASSED and _signature(result) != _signature(shown)
-    ]
-    shown_others = [(number, f"{result.outcome.label}: {_cut(result.reason)}") for number, result in others[:_NAMED]]
-    words = "".join(f"; another failure in attempt {number}: {failure}" for number, failure in shown_others)
-    return words + (f"; and other failures in {len(others) - _NAMED} more" if len(others) > _NAMED else "")
 
 
 def _signature(result: CaseResult) -> object:
@@ -166,21 +155,6 @@ def _cut(reason: str) -> str:
 def attempt_of(result: CaseResult) -> Attempt:
     """Return a result as one attempt of several."""
     passed = result.outcome is Outcome.PASS
-    return Attempt(
-        outcome=result.outcome,
-        reason=result.reason,
-        failure_type=result.failure_type,
-        seconds=result.seconds,
-        isolation=result.isolation,
-        folder=result.folder,
-        evidence=result.evidence,
-        verdicts=result.failed,
-        stdout="" if passed else result.stdout[-_OUTPUT:],
-        stderr="" if passed else result.stderr[-_OUTPUT:],
-        begun=result.begun,
-        worker=result.worker,
-        gpus=result.gpus,
-        warmup_begun=result.warmup_begun,
-        warmup=result.warmup,
-        node=result.node,
-    )
+    values = {field.name: getattr(result, field.name) for field in fields(Attempt)}
+    stdout, stderr = ("", "") if passed else (result.stdout[-_OUTPUT:], result.stderr[-_OUTPUT:])
+    return Attempt(**{**values, "verdicts": result.failed, "stdout": stdout, "stderr": stderr})

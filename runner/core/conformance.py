@@ -15,7 +15,7 @@ One failed case: NOT CONFORMANT. Otherwise one that was not executed: INCOMPLETE
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
@@ -45,14 +45,7 @@ class Conformance(Enum):
     @property
     def exit_code(self) -> ExitCode:
         """The exit code of a run with this statement."""
-        return _EXIT_CODES[self]
-
-
-_EXIT_CODES = {
-    Conformance.CONFORMANT: ExitCode.OK,
-    Conformance.NOT_CONFORMANT: ExitCode.FAILED,
-    Conformance.INCOMPLETE: ExitCode.NOTHING,
-}
+        return {"CONFORMANT": ExitCode.OK, "NOT CONFORMANT": ExitCode.FAILED, "INCOMPLETE": ExitCode.NOTHING}[self.value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,27 +162,64 @@ def statement_of(
 ) -> Statement:
     """Return the statement. ``torch`` is the release that ran, ``day`` the day of the run, ``shard`` is empty for a whole run."""
     by_id: dict[str, CaseResult] = {result.case_id: result for result in results}
-    problems = tuple(_problems(profile, torch, by_id.values()))
-    permitted = frozenset((one.cases, one.issue, one.until) for one in profile.waivers if _is_valid(one.until, day))
-    levels = tuple(_level(level, by_id, permitted, shard) for level in profile.levels)
-    overall = _conformance(
-        failed=any(level.failed for level in levels),
-        missing=bool(problems) or any(level.not_executed for level in levels) or not profile.required,
+
+    on_nodes = dict.fromkeys(
+        part.node["torch"] for result in by_id.values() for part in (result, *result.attempts) if part.node.get("torch")
     )
+    releases = [torch, *map(release_of, on_nodes)]
+    problems = [problem for problem in dict.fromkeys(wrong_torch(profile, release) for release in releases) if problem]
+    if torch is None and any(result.outcome.is_executed for result in by_id.values()):
+        problems.append(f"the run does not say which torch executed its cases; the profile is for {profile.torch}")
+
+    permitted = frozenset((waiver.cases, waiver.issue, waiver.until) for waiver in profile.waivers if _is_valid(waiver.until, day))
+    levels: list[LevelStatement] = []
+    used: dict[AppliedWaiver, list[str]] = {}
+    for level in profile.levels:
+        standings = {case_id: standing(by_id.get(case_id), permitted, shard) for case_id in level.required}
+        counts = Counter(counted for counted, _ in standings.values())
+        failed = {case_id: reason for case_id, (counted, reason) in standings.items() if counted is Standing.FAILED}
+        missing = {case_id: reason for case_id, (counted, reason) in standings.items() if counted is Standing.NOT_EXECUTED}
+        for case_id, (counted, _) in standings.items():
+            if counted is Standing.WAIVED and (waiver := _matched(by_id[case_id])) is not None:
+                used.setdefault(waiver, []).append(case_id)
+        optional = Counter(by_id[case_id].outcome if case_id in by_id else Outcome.NOT_RUN for case_id in level.optional)
+        levels.append(
+            LevelStatement(
+                level=level.name,
+                conformance=_conformance(failed=bool(failed), missing=bool(missing)),
+                required=len(level.required),
+                executed=len(level.required) - len(missing) - sum(by_id[case_id].outcome is Outcome.OFFLINE_FAIL for case_id in failed),
+                passed=counts[Standing.PASSED],
+                waived=counts[Standing.WAIVED],
+                failed=failed,
+                not_executed=missing,
+                optional={outcome.label: optional[outcome] for outcome in Outcome if optional[outcome]},
+            )
+        )
     return Statement(
         profile=profile.name,
         version=profile.version,
         digest=profile.digest,
-        conformance=overall,
+        conformance=_conformance(
+            failed=any(level.failed for level in levels),
+            missing=bool(problems) or any(level.not_executed for level in levels) or not profile.required,
+        ),
         required=sum(level.required for level in levels),
         executed=sum(level.executed for level in levels),
-        levels=levels,
-        waivers=_used(profile, by_id, permitted),
-        problems=problems,
+        levels=tuple(levels),
+        waivers=tuple(
+            UsedWaiver(
+                cases=waiver.cases,
+                position=waiver.position,
+                reason=waiver.reason,
+                issue=waiver.issue,
+                until=waiver.until,
+                used_by=tuple(ids),
+            )
+            for waiver, ids in used.items()
+        ),
+        problems=tuple(problems),
     )
-
-
-_Key = tuple[str, str, str]
 
 
 def _is_valid(until: str, day: date) -> bool:
@@ -205,22 +235,10 @@ def _conformance(*, failed: bool, missing: bool) -> Conformance:
     return Conformance.INCOMPLETE if missing else Conformance.CONFORMANT
 
 
-def _problems(profile: ProfileRecord, torch: tuple[int, ...] | None, results: Iterable[CaseResult]) -> Iterable[str]:
-    problem = wrong_torch(profile, torch)
-    if problem:
-        yield problem
-    on_nodes = dict.fromkeys(part.node["torch"] for result in results for part in (result, *result.attempts) if part.node.get("torch"))
-    for other in dict.fromkeys(wrong_torch(profile, release_of(version)) for version in on_nodes):
-        if other and other != problem:
-            yield other
-    if torch is None and any(result.outcome.is_executed for result in results):
-        yield f"the run does not say which torch executed its cases; the profile is for {profile.torch}"
-
-
 def release_of(version: str) -> tuple[int, ...] | None:
     """Return the release numbers of a version of torch; None for a text without any."""
-    found = _RELEASE.match(version)
-    return tuple(map(int, found[0].split("."))) if found else None
+    match = _RELEASE.match(version)
+    return tuple(map(int, match[0].split("."))) if match else None
 
 
 def wrong_torch(profile: ProfileRecord, torch: tuple[int, ...] | None) -> str:
@@ -230,60 +248,26 @@ def wrong_torch(profile: ProfileRecord, torch: tuple[int, ...] | None) -> str:
     return f"torch {'.'.join(map(str, torch))} is not in {profile.torch}, for which the profile is"
 
 
-def _level(level: ProfileLevel, results: Mapping[str, CaseResult], permitted: frozenset[_Key], shard: str) -> LevelStatement:
-    standings = {case_id: standing(results.get(case_id), permitted, shard) for case_id in level.required}
-    counts = Counter(found for found, _ in standings.values())
-    failed = {case_id: reason for case_id, (found, reason) in standings.items() if found is Standing.FAILED}
-    missing = {case_id: reason for case_id, (found, reason) in standings.items() if found is Standing.NOT_EXECUTED}
-    return LevelStatement(
-        level=level.name,
-        conformance=_conformance(failed=bool(failed), missing=bool(missing)),
-        required=len(level.required),
-        executed=len(level.required) - len(missing) - sum(results[case_id].outcome is Outcome.OFFLINE_FAIL for case_id in failed),
-        passed=counts[Standing.PASSED],
-        waived=counts[Standing.WAIVED],
-        failed=failed,
-        not_executed=missing,
-        optional=_outcomes(level.optional, results),
-    )
-
-
-def _outcomes(ids: Sequence[str], results: Mapping[str, CaseResult]) -> dict[str, int]:
-    counts = Counter(results[case_id].outcome if case_id in results else Outcome.NOT_RUN for case_id in ids)
-    return {outcome.label: counts[outcome] for outcome in Outcome if counts[outcome]}
-
-
-def standing(result: CaseResult | None, permitted: frozenset[_Key], shard: str = "") -> tuple[Standing, str]:
+def standing(result: CaseResult | None, permitted: frozenset[tuple[str, str, str]], shard: str = "") -> tuple[Standing, str]:
     """Return how a required case counts, and why where it did not pass."""
     if result is None:
         return Standing.NOT_EXECUTED, f"not in shard {shard}" if shard else "lost: it has no result"
-    said = f"{result.outcome.label}: {result.reason}"
+    reason = f"{result.outcome.label}: {result.reason}"
     match result.outcome:
         case Outcome.PASS:
             return Standing.PASSED, ""
         case Outcome.XFAIL:
-            waived = any((one.cases, one.issue, one.until) in permitted for one in _matched(result))
-            return (Standing.WAIVED, "") if waived else (Standing.FAILED, f"{said}; the profile does not permit this waiver")
+            waiver = _matched(result)
+            if waiver is not None and (waiver.cases, waiver.issue, waiver.until) in permitted:
+                return Standing.WAIVED, ""
+            return Standing.FAILED, f"{reason}; the profile does not permit this waiver"
         case Outcome.UNAVAILABLE | Outcome.NOT_RUN | Outcome.OFFLINE_PASS | Outcome.ERROR:
-            return Standing.NOT_EXECUTED, said
+            return Standing.NOT_EXECUTED, reason
         case Outcome.CRASH | Outcome.TIMEOUT if result.phase in PHASES_BEFORE_CLAIM:
-            return Standing.NOT_EXECUTED, f"{said}; nothing was compiled yet"
-    return Standing.FAILED, said
+            return Standing.NOT_EXECUTED, f"{reason}; nothing was compiled yet"
+    return Standing.FAILED, reason
 
 
-def _matched(result: CaseResult) -> Iterable[AppliedWaiver]:
-    """Return the waivers that made this an XFAIL: the first that matches counts."""
-    return [one for one in result.waivers if one.effect is WaiverEffect.MATCHED][:1]
-
-
-def _used(profile: ProfileRecord, results: Mapping[str, CaseResult], permitted: frozenset[_Key]) -> tuple[UsedWaiver, ...]:
-    used: dict[AppliedWaiver, list[str]] = {}
-    for case_id in profile.required:
-        result = results.get(case_id)
-        if result is not None and standing(result, permitted)[0] is Standing.WAIVED:
-            for one in _matched(result):
-                used.setdefault(one, []).append(case_id)
-    return tuple(
-        UsedWaiver(cases=one.cases, position=one.position, reason=one.reason, issue=one.issue, until=one.until, used_by=tuple(ids))
-        for one, ids in used.items()
-    )
+def _matched(result: CaseResult) -> AppliedWaiver | None:
+    """Return the waiver that made this an XFAIL: the first that matches counts."""
+    return next((waiver for waiver in result.waivers if waiver.effect is WaiverEffect.MATCHED), None)
