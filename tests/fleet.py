@@ -12,7 +12,6 @@ from runner.execute.base import Execution, Job
 from runner.execute.ray import source as own_source
 from runner.execute.ray.frames import Frame, FrameReader, pack, unpack
 from runner.execute.ray.link import Came, Event, Joined, Lost, Node, Opened
-from runner.execute.ray.node_facts import machine_as_json
 from runner.run.fleet import options as fleet_options
 from runner.run.fleet import runner as fleet_runner
 from runner.system import availability
@@ -96,7 +95,7 @@ class FakeNode:
         source = self.source or own_source.digest()
         return {
             "kind": "hello",
-            "machine": machine_as_json(machine),
+            "machine": dataclasses.asdict(machine),
             "provenance": provenance,
             "source": source,
             "jobs": 2,

@@ -1,6 +1,6 @@
 """The events of a run. ``run`` emits them, the listeners in ``report/table.py`` consume them; neither knows the other.
 
-The order of a run: ``RunStarted``, ``HeaderCompleted``, then the events of cases, ``ExecutionEnded``, ``Warned``, ``CaseUnfinished``,
+The order of a run: ``RunStarted``, ``HeaderCompleted``, then the events of cases, ``ExecutionEnded``, warnings, unfinished cases,
 ``ResultsCompleted``, ``RunEnded``. ``RunAbandoned`` replaces the rest where the journal or a case's files were altered.
 """
 
@@ -24,7 +24,7 @@ class RunningCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What an engine waits for just now."""
+    """What an engine waits for just now. Emitted many times a second."""
 
     starting: float | None = None
     """Since when a zygote warms up: the longest of several; None where none does."""
@@ -56,13 +56,6 @@ class HeaderCompleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """What the run waits for now. Emitted many times a second."""
-
-    activity: Activity
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFinished:
     """One of several attempts of a case ended. ``CaseFinished`` follows the last one."""
 
@@ -77,27 +70,16 @@ class CaseFinished:
     """The result of a case is known."""
 
     result: CaseResult
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseUnfinished:
-    """The run ended before a case had all its attempts; this is the result that counts."""
-
-    result: CaseResult
+    had_all_attempts: bool = True
+    """False where the run ended before that; this is the result that counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A message about the run as a whole."""
+    """A message about the run as a whole. It may hold words of a worker."""
 
     text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Warned:
-    """A warning about the run as a whole. It may hold words of a worker."""
-
-    text: str
+    is_warning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +122,10 @@ class RunAbandoned:
 RunEvent: TypeAlias = (
     RunStarted
     | HeaderCompleted
-    | Waiting
+    | Activity
     | AttemptFinished
     | CaseFinished
-    | CaseUnfinished
     | Note
-    | Warned
     | ExecutionEnded
     | ResultsCompleted
     | RunEnded

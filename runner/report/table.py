@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.core.events import (
+    Activity,
     AttemptFinished,
     CaseFinished,
-    CaseUnfinished,
     ExecutionEnded,
     HeaderCompleted,
     Listener,
@@ -19,8 +19,6 @@ from runner.core.events import (
     RunEnded,
     RunEvent,
     RunStarted,
-    Waiting,
-    Warned,
 )
 from runner.core.options import MergeOptions, RunOptions
 from runner.record.journal_writer import JournalWriter
@@ -44,7 +42,7 @@ class JournalReporter:
                 self._journal.write_header(event.header)
             case AttemptFinished():
                 self._journal.write_attempt(event.result)
-            case CaseFinished() | CaseUnfinished():
+            case CaseFinished():
                 self._journal.write_case(event.result)
             case ExecutionEnded():
                 self._journal.verify()
@@ -80,14 +78,14 @@ REPORTERS: tuple[Reporter, ...] = (
     Reporter(
         "journal",
         JournalReporter,
-        (HeaderCompleted, AttemptFinished, CaseFinished, CaseUnfinished, ExecutionEnded, RunEnded, RunAbandoned),
+        (HeaderCompleted, AttemptFinished, CaseFinished, ExecutionEnded, RunEnded, RunAbandoned),
         writes_files=True,
     ),
     Reporter("html", HtmlReporter, (RunEnded, RunAbandoned), writes_files=True),
     Reporter(
         "terminal",
         TerminalReporter,
-        (RunStarted, Waiting, AttemptFinished, CaseFinished, Note, Warned, ExecutionEnded, RunEnded, RunAbandoned),
+        (RunStarted, Activity, AttemptFinished, CaseFinished, Note, ExecutionEnded, RunEnded, RunAbandoned),
     ),
     Reporter("junit", JUnitReporter, (RunStarted, HeaderCompleted, ResultsCompleted, RunAbandoned), writes_files=True),
     Reporter("github", _github, (RunStarted, RunEnded, RunAbandoned), writes_files=True),

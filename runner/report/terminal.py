@@ -8,6 +8,7 @@ from pathlib import Path
 from runner.core.conformance import Conformance
 from runner.core.diagnostics import shown_path
 from runner.core.events import (
+    Activity,
     AttemptFinished,
     CaseFinished,
     ExecutionEnded,
@@ -16,8 +17,6 @@ from runner.core.events import (
     RunEnded,
     RunEvent,
     RunStarted,
-    Waiting,
-    Warned,
 )
 from runner.core.exit_codes import ExitCode
 from runner.core.header import RunFooter, RunHeader
@@ -49,16 +48,16 @@ class TerminalReporter:
         match event:
             case RunStarted():
                 self._progress.start(event.total, lets_flaky_pass=event.header.lets_flaky_pass)
-            case Waiting():
-                self._progress.show(event.activity)
+            case Activity():
+                self._progress.show(event)
             case AttemptFinished():
                 self._progress.attempt_finished(event.result, f"attempt {event.number} of {event.bound}")
-            case CaseFinished():
+            case CaseFinished(had_all_attempts=True):
                 self._progress.case_finished(event.result)
             case ExecutionEnded() | RunAbandoned():
                 self._is_executing = False
                 self._progress.close()
-            case Warned():
+            case Note(is_warning=True):
                 output.note(f"warning: {one_line(event.text, _LONGEST_WARNING)}")
             case Note() if self._is_executing:
                 self._progress.note(event.text)

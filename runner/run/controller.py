@@ -19,7 +19,6 @@ from runner.core.diagnostics import JournalAltered, shown_path
 from runner.core.events import (
     AttemptFinished,
     CaseFinished,
-    CaseUnfinished,
     ExecutionEnded,
     HeaderCompleted,
     Listener,
@@ -29,8 +28,6 @@ from runner.core.events import (
     RunEnded,
     RunEvent,
     RunStarted,
-    Waiting,
-    Warned,
 )
 from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.header import AuditScore, RunFooter, RunHeader
@@ -150,7 +147,7 @@ class Controller:
             self._verify()
             is_interrupted |= self._interrupts.asked > 0
             for warning in warnings_of_run:
-                self._emit(Warned(text=warning))
+                self._emit(Note(text=warning, is_warning=True))
             # record a result with the reason for every case that has none
             reason = "interrupted" if is_interrupted else "stopped at the first failure"
             self._record_header()
@@ -189,9 +186,7 @@ class Controller:
             scheduling, make, workers = prepared.scheduling, prepared.make_executor, prepared.workers
             runner = CaseRunner(options, suite, waivers, waiting, self._folder, workers, glance, scheduling, recorded, make)
         with runner:
-            runner.on_interrupt(
-                self._interrupts, lambda text: self._emit(Note(text=text)), lambda activity: self._emit(Waiting(activity=activity))
-            )
+            runner.on_interrupt(self._interrupts, lambda text: self._emit(Note(text=text)), self._emit)
             machine = runner.look_at_machine()
             known = surroundings_of(machine.torch, machine)
             reported = {name: str(value) for name, value in machine.facts.items() if value is not None}
@@ -375,5 +370,5 @@ class Ledger:
             result = self._policy.fold(attempts)
         else:
             result = self._policy.interrupted(attempts) if interrupted else self._policy.fold(attempts, reason)
-        self._emit(CaseUnfinished(result=result))
+        self._emit(CaseFinished(result=result, had_all_attempts=False))
         self.results[case_id] = result

@@ -141,7 +141,7 @@ def names() -> list[str]:
     for event in Recorder.events:
         case = getattr(event, "case_id", "") or getattr(getattr(event, "result", None), "case_id", "")
         found.append(f"{type(event).__name__} {case.partition('[')[0]}".strip())
-    return [name for name in found if name != "Waiting"]
+    return [name for name in found if name != "Activity"]
 
 
 def kinds() -> list[str]:
@@ -166,7 +166,7 @@ def test_a_new_reporter_gets_every_event_in_its_order(go: Go) -> None:
         "HeaderCompleted",
         *(name.format(case) for case in ("one", "two") for name in of_case),
         "ExecutionEnded",
-        "Warned",
+        "Note",
         "ResultsCompleted",
         "RunEnded",
     ]

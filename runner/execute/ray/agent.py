@@ -101,7 +101,7 @@ class Agent:
         )
         self._executor = LocalExecutor(settings)
         self._executor.on_interrupt(self._inlet.descriptor, lambda: self._take(0))
-        about = {"machine": node_facts.machine_as_json(machine), "provenance": node_facts.provenance(message), "source": source.digest()}
+        about = {"machine": dataclasses.asdict(machine), "provenance": node_facts.provenance(message), "source": source.digest()}
         self._send({"kind": "hello", **about, "jobs": workers})
 
     def _take_job(self, message: Message) -> None:

@@ -1,4 +1,4 @@
-"""What carries bytes between a run and the agents of its nodes: the seam (``Link``), and the link through Ray.
+"""What carries bytes between a run and the agents of its nodes, through Ray.
 
 Ray ends a driver whose head is gone, and the run and its journal must outlive that, so a process of its own speaks to Ray (``gateway.py``).
 No call waits without an end.
@@ -14,7 +14,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from runner.core.diagnostics import UsageError
 from runner.execute.ray.frames import CHUNK, BadFrame, Frame, FrameReader, Message, pack
@@ -89,28 +88,6 @@ class Joined:
 Event = Opened | Came | Lost | Joined
 
 
-class Link(Protocol):
-    """Carries bytes between the runner and the agents of nodes."""
-
-    def nodes(self) -> Sequence[Node]:
-        """Connect, and return the nodes that joined; raise ``UsageError`` where no cluster answers."""
-
-    def open(self, key: str) -> None:
-        """Start the agent of a node, once no other run holds it. ``Opened`` or ``Lost`` follows."""
-
-    def send(self, key: str, data: bytes) -> None:
-        """Send frames to a node. What a lost node was sent is dropped."""
-
-    def wait(self, seconds: float, wake: int | None) -> Sequence[Event]:
-        """Return what happened; wait so long for something, or until ``wake`` is readable."""
-
-    def close_node(self, key: str) -> None:
-        """End the agent of a node."""
-
-    def close(self) -> None:
-        """End every agent."""
-
-
 class GatewayLink:
     """Carries bytes through Ray."""
 
@@ -126,7 +103,7 @@ class GatewayLink:
         """The name of each node that was ever listed, by its key."""
 
     def nodes(self) -> Sequence[Node]:
-        """Start the gateway, and return the nodes that joined."""
+        """Start the gateway, and return the nodes that joined; raise ``UsageError`` where no cluster answers."""
         self._start()
         until = time.monotonic() + _CONNECT_SECONDS
         while time.monotonic() < until and self._process is not None:
@@ -136,17 +113,20 @@ class GatewayLink:
         raise UsageError(f"--address {self._address}: no Ray cluster answers ({self._last_words() or f'waited {_CONNECT_SECONDS:g} s'})")
 
     def open(self, key: str) -> None:
-        """Start the agent of a node."""
+        """Start the agent of a node, once no other run holds it. ``Opened`` or ``Lost`` follows."""
         self._readers[key] = FrameReader()
         self._write({"kind": "open", "key": key})
 
     def send(self, key: str, data: bytes) -> None:
-        """Send frames to a node."""
+        """Send frames to a node. What a lost node was sent is dropped."""
         if key in self._readers:
             self._write({"kind": "send", "key": key}, data)
 
     def wait(self, seconds: float, wake: int | None) -> Sequence[Event]:
-        """Return what happened; with a gateway that is gone, the loss of every node."""
+        """Return what happened; wait so long for something, or until ``wake`` is readable.
+
+        With a gateway that is gone, every node is lost.
+        """
         events: list[Event] = []
         for frame in self._frames(seconds, wake):
             key = str(frame.message.get("key", ""))

@@ -37,13 +37,8 @@ def _is_installed(name: str) -> bool:
         return False
 
 
-def machine_as_json(machine: Machine) -> dict[str, Json]:
-    """Return a machine as JSON."""
-    return dataclasses.asdict(machine)
-
-
 def machine_from_json(content: Message) -> Machine:
-    """Return the machine that ``machine_as_json`` wrote."""
+    """Return the machine of its fields as JSON."""
     release, packages = content["release"], content["packages"]
     changed = {
         "python": tuple(map(int, content["python"])),

@@ -24,7 +24,7 @@ from runner.core.results import CaseResult
 from runner.execute.base import Execution, Job
 from runner.execute.ray import source
 from runner.execute.ray.frames import Frame, Message, is_name, pack
-from runner.execute.ray.link import LABEL, LEASE_SECONDS, NAME, Event, Joined, Link, Lost, Node, Opened
+from runner.execute.ray.link import LABEL, LEASE_SECONDS, NAME, Event, GatewayLink, Joined, Lost, Node, Opened
 from runner.language.read.templates import TemplateError
 from runner.run.fleet.health import STATE, Entry, Health, problem_of_state
 from runner.run.fleet.nodes import Nodes
@@ -124,7 +124,7 @@ class Fleet:
 
     def __init__(
         self,
-        link: Link,
+        link: GatewayLink,
         nodes: Nodes,
         folder: Path,
         begin: Message,

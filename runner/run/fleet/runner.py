@@ -8,7 +8,7 @@ from runner.core.conditions import Surroundings
 from runner.core.options import RunOptions
 from runner.core.results import CaseResult
 from runner.execute.base import Execution
-from runner.execute.ray.link import GatewayLink, Link
+from runner.execute.ray.link import GatewayLink
 from runner.language.expand.cases import surroundings
 from runner.language.lab import read_lab
 from runner.plan import schedule
@@ -104,6 +104,6 @@ class FleetRunner(CaseRunner):
         return result_of_unavailable(case, Verdict(Availability.NO, why), (), self._repro(case))
 
 
-def link_of(options: RunOptions) -> Link:
+def link_of(options: RunOptions) -> GatewayLink:
     """Return the link to the nodes of a cluster."""
     return GatewayLink(options.address or "")
