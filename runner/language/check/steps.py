@@ -46,7 +46,7 @@ def step_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
             yield document.problem(step.path, f"the step '{step.kind}' below a {last}", hint, key=True, code="step-order")
         last = step.kind if step.traits.is_last else last
         yield from step.parsed.problems(_around(anatomy, backends, index))
-        if not step.traits.can_repeat and "repeat" in document.value(step.path[:-1]):
+        if step.traits.why_once and "repeat" in document.value(step.path[:-1]):
             message = f"the step '{step.kind}' cannot be repeated"
             yield document.problem((*step.path[:-1], "repeat"), message, step.traits.why_once, key=True, code="misplaced-key")
         for expectation in step.expectations:
@@ -185,7 +185,7 @@ def conditional_step_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
             continue  # it does not parse, which is reported elsewhere
         parsed = step.parsed
         uses: list[tuple[str, DataPath]] = [(name, step.path) for name in parsed.names]
-        if parsed.differentiates:
+        if step.traits.gives_gradients:
             uses.append((parsed.differentiated or OUTPUT, step.path))
         own = {parsed.bound, *([OUTPUT] if step.traits.has_result else [])}
         for expectation in step.expectations:

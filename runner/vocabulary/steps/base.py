@@ -36,7 +36,7 @@ class Traits:
     can_be_called_again: bool = False
     """Its call can be made again, for an expectation that needs additional calls."""
     gives_gradients: bool = False
-    """An optimizer step may follow it."""
+    """It runs backward on a result. An optimizer step may follow it."""
     needs_own_graphs: bool = False
     """Only graphs that were compiled of its own function prove that the backend ran it; a helper's graphs do not."""
     may_have_no_graph: bool = False
@@ -53,15 +53,12 @@ class Traits:
     """How many processes that import torch it starts."""
     has_exit: bool = False
     """It has a child process whose exit can be judged."""
+    has_reference: bool = False
+    """It has an eager reference, which its result and its side effects are compared with."""
     why_once: str = ""
     """What to do instead of ``repeat``; empty if it can be repeated."""
     python: str = ""
     """The key of its arguments that holds Python; empty if none does."""
-
-    @property
-    def can_repeat(self) -> bool:
-        """Whether a step may be carried out several times."""
-        return not self.why_once
 
 
 DataPath = tuple[str | int, ...]
@@ -156,21 +153,16 @@ class StepKind:
     @property
     def runs_graphs(self) -> bool:
         """Whether it must run a compiled graph."""
-        return False
+        return self.traits.compiles
 
     @property
     def compares_effects(self) -> bool:
-        """Whether its side effects are compared with those of eager."""
-        return False
+        """Whether its side effects are compared with those of eager: where it has the key ``side_effects``, and this is not false."""
+        return getattr(self, "side_effects", False) is not False
 
     @property
     def clears_counters(self) -> bool:
         """Whether it sets counters to zero."""
-        return False
-
-    @property
-    def differentiates(self) -> bool:
-        """Whether it runs backward on a result."""
         return False
 
     @property
@@ -190,7 +182,7 @@ class StepKind:
 
     def why_no_reference(self, above: Sequence["StepKind"]) -> tuple[str, str] | None:
         """Return why it has no eager reference, and a hint; None where it has one. ``above`` are the steps before it."""
-        return f"the step '{self.kind}' has no eager reference", "compare with a named value"
+        return None if self.traits.has_reference else (f"the step '{self.kind}' has no eager reference", "compare with a named value")
 
     def problems(self, around: Around) -> Iterator[Diagnostic]:
         """Yield the problems of the step as written."""

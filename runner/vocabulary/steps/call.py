@@ -24,28 +24,18 @@ class Calling(StepKind):
     as_: str | None = None
 
     @property
-    def runs_graphs(self) -> bool:
-        """Always: the function is compiled."""
-        return True
-
-    @property
-    def compares_effects(self) -> bool:
-        """Unless ``side_effects`` is false."""
-        return self.side_effects is not False
-
-    @property
     def input_lists(self) -> Iterator[tuple[DataPath, Inputs]]:
         """Its own inputs."""
         if self.inputs is not None:
             yield ("inputs",), self.inputs
 
-    def why_no_reference(self, above: Sequence[StepKind]) -> tuple[str, str] | None:
-        """It always has a reference."""
-        return None
-
     def problems(self, around: Around) -> Iterator[Diagnostic]:
         """Yield an unknown function, inputs that do not fit, and backends that compile nothing."""
-        yield from self._backend_problems(around)
+        if not any(isinstance(step, Calling) for step in around.above):  # the first is enough
+            for backend in around.backends:
+                if not backend.compiles:
+                    message = f"the step '{self.kind}' on '{backend.name}', which compiles nothing"
+                    yield around.problem(around.path, message, "use api steps, or another backend", key=True)
         if not around.functions:
             yield around.problem((), "spec needs the key 'function'", "the function to compile; a spec with only api steps needs none")
         name = self.function if self.function is not None else ONLY if ONLY in around.functions else None
@@ -60,14 +50,6 @@ class Calling(StepKind):
             yield around.problem((*around.path, "function"), *unknown("function", name, around.functions))
             return
         yield from around.input_problems(name, self.inputs, (*around.path, "inputs") if self.inputs is not None else ("inputs",))
-
-    def _backend_problems(self, around: Around) -> Iterator[Diagnostic]:
-        if any(isinstance(step, Calling) for step in around.above):
-            return  # the first is enough
-        for backend in around.backends:
-            if not backend.compiles:
-                message = f"the step '{self.kind}' on '{backend.name}', which compiles nothing"
-                yield around.problem(around.path, message, "use api steps, or another backend", key=True)
 
 
 def run_call(session: "Session", arguments: "Call") -> None:
@@ -97,6 +79,7 @@ class Call(Calling):
         claims=True,
         compiles=True,
         enters_context=True,
+        has_reference=True,
         can_be_differentiated=True,
         can_be_called_again=True,
         needs_own_graphs=True,
@@ -185,7 +168,7 @@ class Aot(Calling):
     """``aot: {function: NAME, inputs: [...], context: [...], strict: true, as: NAME}``."""
 
     kind: ClassVar[str] = "aot"
-    traits: ClassVar[Traits] = Traits(has_result=True, claims=True, compiles=True, enters_context=True)
+    traits: ClassVar[Traits] = Traits(has_result=True, claims=True, compiles=True, enters_context=True, has_reference=True)
     runs = staticmethod(run_aot)
     strict: bool | None = None
 

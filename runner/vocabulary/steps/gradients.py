@@ -135,11 +135,6 @@ class Backward(StepKind):
     as_: str | None = None
 
     @property
-    def compares_effects(self) -> bool:
-        """Unless ``side_effects`` is false."""
-        return self.side_effects is not False
-
-    @property
     def names(self) -> Iterator[str]:
         """Its loss and its gradient."""
         yield from (name for name in (self.loss, self.gradient) if name is not None and name not in LOSSES)
@@ -147,11 +142,6 @@ class Backward(StepKind):
     @property
     def runs_graphs(self) -> bool:
         """Always: the differentiated result comes from a compiled call."""
-        return True
-
-    @property
-    def differentiates(self) -> bool:
-        """Always."""
         return True
 
     @property
@@ -290,7 +280,7 @@ class Optimizer(StepKind):
     """``optimizer: {call: torch.optim.SGD, kwargs: {lr: 0.1}, as: NAME}``."""
 
     kind: ClassVar[str] = "optimizer"
-    traits: ClassVar[Traits] = Traits(has_result=True, claims=True)
+    traits: ClassVar[Traits] = Traits(has_result=True, claims=True, has_reference=True)
     runs = staticmethod(run_optimizer)
     call: Json
     kwargs: Json = None
@@ -298,18 +288,9 @@ class Optimizer(StepKind):
     as_: str | None = None
 
     @property
-    def compares_effects(self) -> bool:
-        """Unless ``side_effects`` is false."""
-        return self.side_effects is not False
-
-    @property
     def callees(self) -> Iterator[Callee]:
         """The class of the optimizer."""
         yield Callee(call=self.call, kwargs=self.kwargs)
-
-    def why_no_reference(self, above: Sequence[StepKind]) -> tuple[str, str] | None:
-        """It always has a reference."""
-        return None
 
     def problems(self, around: Around) -> Iterator[Diagnostic]:
         """Yield a missing backward step."""

@@ -295,7 +295,9 @@ class Samples(StepKind):
     """The step of a spec with ``source: {opinfo: {dtypes: [...], samples: all}}``. In a case it names one operator and one dtype."""
 
     kind: ClassVar[str] = "samples"
-    traits: ClassVar[Traits] = Traits(has_result=True, claims=True, compiles=True, needs_own_graphs=True, may_have_no_graph=True)
+    traits: ClassVar[Traits] = Traits(
+        has_result=True, claims=True, compiles=True, has_reference=True, needs_own_graphs=True, may_have_no_graph=True
+    )
     runs = staticmethod(run)
     dtypes: Json = None
     calls: Json = None
@@ -313,15 +315,6 @@ class Samples(StepKind):
         """The greatest number of samples; None for all."""
         numbers: Mapping[str | int, int | None] = {"all": None, "first": 1}
         return numbers[self.samples] if self.samples in numbers else int(self.samples)
-
-    @property
-    def runs_graphs(self) -> bool:
-        """Always: the operator is compiled."""
-        return True
-
-    def why_no_reference(self, above: Any) -> tuple[str, str] | None:
-        """It always has a reference."""
-        return None
 
     def problems(self, around: Around) -> Iterator[Diagnostic]:
         """Yield backends that compile nothing."""
