@@ -14,17 +14,76 @@ Given = tuple[list[Any], dict[str, Any]]
 """The positional and the keyword arguments of a call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Calls an operator with a sample, each time from the state of the case's seed."""
+UNWRITTEN = "arguments that eager does not write"
+"""The key of what the compiled call did to them."""
 
+_MOST_TEXT = 600
+"""Characters of the description of a sample, and of the message of an exception."""
+
+
+@dataclass(kw_only=True)
+class Done:
+    """One sample that was run. ``compiled`` and ``eager`` hold what is compared, by the same keys."""
+
+    index: int
+    text: str
+    """Shapes, strides and dtypes of its tensors, and its plain arguments."""
     operator: Callable[..., Any]
     """The operator, not compiled."""
     takes_out: bool
+    takes_gradients: bool
     reseed: Callable[[], None]
+    refused: str = ""
+    """The exception of eager: the sample claims nothing."""
+    no_gradients: str = ""
+    """The exception of eager's backward: only the results are compared."""
+    raised: dict[str, str] | None = None
+    """The exception of the compiled call."""
+    graphs: int = 0
+    """How many compiled graphs the compiled call ran."""
+    compiled: dict[str, Any] = field(default_factory=dict)
+    eager: dict[str, Any] = field(default_factory=dict)
+    fixed: list[Any] = field(default_factory=list)
+    """The gradients of the results from which the backward began; empty where there was none."""
+    inputs: list[Any] = field(default_factory=list)
+    """The arguments before the call, positional and by keyword, and ``fixed``: eager computes the same from copies of them."""
 
-    def call(self, function: Callable[..., Any], given: Given, around: AbstractContextManager[Any] | None = None) -> dict[str, Any]:
-        """Call the operator, or what was compiled of it; return its result, and the tensors of ``out=``. ``around`` is entered for it."""
+    def called(self, function: Callable[..., Any], given: Given) -> dict[str, Any]:
+        """Call a function from the state of the case's seed; return its result, and the gradients of its inputs where it has some."""
+        import torch
+
+        is_eager = function is self.operator
+        with torch.enable_grad():
+            found = self._call(function, given)
+            if not self.takes_gradients or self.no_gradients:
+                return found
+            self.reseed()
+            try:
+                # a random gradient for each result that has a history, the same on both sides
+                fixed = [torch.randn_like(one) for one in _differentiable(found["result"])] if _differentiable(given) else []
+                if fixed:
+                    found["gradients"] = _gradients(found["result"], given, fixed)
+            except Exception as error:  # eager has no gradients for this sample
+                if not is_eager:
+                    raise
+                self.no_gradients = f"{type(error).__name__}: {error}"[:_MOST_TEXT]
+            else:
+                self.fixed = fixed if is_eager else self.fixed
+        return found
+
+    def again(self, called: Sequence[Any], around: AbstractContextManager[Any]) -> dict[str, Any]:
+        """Return what eager computes from other inputs, by the keys of ``eager``; ``around`` is entered for the call alone."""
+        args, kwargs, fixed = called
+        found = self._call(self.operator, (args, kwargs), around)
+        if fixed:
+            found["gradients"] = _gradients(found["result"], (args, kwargs), fixed)
+        if "arguments" in self.eager:
+            leaves = _leaves((args, kwargs))
+            found["arguments"] = {index: leaves[int(index)] for index in self.eager["arguments"]}
+        return {**found, UNWRITTEN: self.eager[UNWRITTEN]} if UNWRITTEN in self.eager else found
+
+    def _call(self, function: Callable[..., Any], given: Given, around: AbstractContextManager[Any] | None = None) -> dict[str, Any]:
+        """Call the operator, or what was compiled of it; return its result, and the tensors of ``out=``."""
         args, kwargs = given
         found: dict[str, Any] = {}
         if self.takes_out:
@@ -34,20 +93,6 @@ class Caller:
         self.reseed()
         with around or nullcontext():
             found["result"] = function(*args, **kwargs)
-        return found
-
-    def again(self, changed: Sequence[str], called: Sequence[Any], around: AbstractContextManager[Any]) -> dict[str, Any]:
-        """Return what eager computes from other inputs: arguments, and fixed gradients of the results, none where there is no backward.
-
-        ``changed`` are the arguments that are compared after the call, by their numbers.
-        """
-        args, kwargs, fixed = called
-        found = self.call(self.operator, (args, kwargs), around)
-        if fixed:
-            found["gradients"] = gradients(found["result"], (args, kwargs), fixed)
-        if changed:
-            leaves = _leaves((args, kwargs))
-            found["arguments"] = {index: leaves[int(index)] for index in changed}
         return found
 
 
@@ -64,14 +109,7 @@ def _outputs(result: Any) -> Any:
     return pytree.tree_map_only(torch.Tensor, ones, result)
 
 
-def drawn(result: Any, given: Given) -> list[Any]:
-    """Return a random gradient for each tensor of a result that has a history; none where no argument requires a gradient."""
-    import torch
-
-    return [torch.randn_like(one) for one in _differentiable(result)] if _differentiable(given) else []
-
-
-def gradients(result: Any, given: Given, fixed: Sequence[Any]) -> list[Any]:
+def _gradients(result: Any, given: Given, fixed: Sequence[Any]) -> list[Any]:
     """Return the gradients of the arguments for fixed gradients of the results, in the dtypes of the results."""
     import torch
 
@@ -89,68 +127,8 @@ def _differentiable(value: Any) -> list[Any]:
 def _leaves(value: Any) -> list[Any]:
     from torch.utils import _pytree as pytree
 
-    found: list[Any] = pytree.tree_leaves(value)
-    return found
-
-
-def tensors_by_number(*givens: Given) -> Mapping[str, tuple[Any, ...]]:
-    """Return the tensors of several copies of the arguments, by their numbers."""
-    import torch
-
-    leaves = zip(*(_leaves(given) for given in givens), strict=True)
-    return {str(index): copies for index, copies in enumerate(leaves) if isinstance(copies[0], torch.Tensor)}
-
-
-def changed_arguments(own: Given, given: Given) -> Mapping[str, tuple[Any, ...]]:
-    """Return the tensors among the arguments that differ after two calls, by their numbers."""
-    return {index: pair for index, pair in tensors_by_number(own, given).items() if not _same(*pair)}
-
-
-def _same(one: Any, other: Any) -> bool:
-    import torch
-
-    if one.layout is not torch.strided or one.is_nested:
-        return True  # no operator of the database changes such an argument
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    with torch.no_grad():
-        return bool(((one == other) | ((one != one) & (other != other))).all())
-
-
-UNWRITTEN = "arguments that eager does not write"
-"""The key of what the compiled call did to them."""
-
-_MOST_TEXT = 600
-"""Characters of the description of a sample, and of the message of an exception."""
-
-
-@dataclass(kw_only=True)
-class Done:
-    """One sample that was run. ``compiled`` and ``eager`` hold what is compared, by the same keys."""
-
-    index: int
-    text: str
-    """Shapes, strides and dtypes of its tensors, and its plain arguments."""
-    refused: str = ""
-    """The exception of eager: the sample claims nothing."""
-    no_gradients: str = ""
-    """The exception of eager's backward: only the results are compared."""
-    raised: dict[str, str] | None = None
-    """The exception of the compiled call."""
-    graphs: int = 0
-    """How many compiled graphs the compiled call ran."""
-    compiled: dict[str, Any] = field(default_factory=dict)
-    eager: dict[str, Any] = field(default_factory=dict)
-    fixed: list[Any] = field(default_factory=list)
-    """The gradients of the results from which the backward began; empty where there was none."""
-    inputs: list[Any] = field(default_factory=list)
-    """The arguments before the call, positional and by keyword, and ``fixed``: eager computes the same from copies of them."""
-    caller: Caller
-
-    def again(self, called: Sequence[Any], around: AbstractContextManager[Any]) -> dict[str, Any]:
-        """Return what eager computes from other inputs, by the keys of ``eager``."""
-        found = self.caller.again(list(self.eager.get("arguments", ())), called, around)
-        return {**found, UNWRITTEN: self.eager[UNWRITTEN]} if UNWRITTEN in self.eager else found
+    leaves: list[Any] = pytree.tree_leaves(value)
+    return leaves
 
 
 def run(session: Session, arguments: "Samples") -> None:
@@ -165,34 +143,49 @@ def run(session: Session, arguments: "Samples") -> None:
             gradients=arguments.gradients,
         )
         session.reseed()
-        samples = _spread(operator.samples(1 if arguments.samples == "first" else None), arguments.most)
+        samples, most = operator.samples(1 if arguments.samples == "first" else None), arguments.most
         if not samples:
             raise LookupError(f"no sample of '{arguments.op}' for {arguments.dtype} can be called this way")
-    session.output = [_run(session, operator, index, sample) for index, sample in samples]
-
-
-def _spread(samples: list[Any], most: int | None) -> list[tuple[int, Any]]:
-    """Return at most so many samples with their numbers, spread evenly: those of one kind often stand together."""
-    numbers = range(len(samples)) if most is None or most >= len(samples) else [index * len(samples) // most for index in range(most)]
-    return [(number, samples[number]) for number in numbers]
+        # at most so many, spread evenly: those of one kind often stand together
+        count = len(samples) if most is None else min(most, len(samples))
+        numbers = [index * len(samples) // count for index in range(count)]
+    session.output = [_run(session, operator, number, samples[number]) for number in numbers]
 
 
 def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
-    caller = Caller(operator.function, operator.takes_out, session.reseed)
-    done = Done(index=index, text=description(sample)[:_MOST_TEXT], caller=caller)
+    import torch
+    from torch.utils import _pytree as pytree
+
+    def own() -> Given:
+        """Return copies of the arguments of the sample, with the strides of their tensors."""
+
+        def copy(tensor: Any) -> Any:
+            return session.copy(tensor).requires_grad_(tensor.requires_grad)
+
+        copied: Given = pytree.tree_map_only(torch.Tensor, copy, (list(sample.args), sample.kwargs))
+        return copied
+
+    done = Done(
+        index=index,
+        text=description(sample)[:_MOST_TEXT],
+        operator=operator.function,
+        takes_out=operator.takes_out,
+        takes_gradients=operator.takes_gradients,
+        reseed=session.reseed,
+    )
     session.torch.announce_sample(index, done.text)
-    given = _own(session, sample)
+    theirs = own()
     try:
         with session.phases("eager"), session.reference.running():
-            done.eager = _called(operator, operator.function, given, done)
+            done.eager = done.called(operator.function, theirs)
     except NotCarriedOut as error:
         done.refused = str(error.__cause__ or error)[:_MOST_TEXT]
         return done
     session.torch.RESETS["dynamo"]()
-    watched, own = session.compiled_functions.watched(), _own(session, sample)
+    watched, ours = session.compiled_functions.watched(), own()
     try:
         with session.phases("trace"):
-            done.compiled = _called(operator, session.compiled_functions.of(plain(operator.function)), own, done)
+            done.compiled = done.called(session.compiled_functions.of(plain(operator.function)), ours)
             session.device_api.synchronize()
     except NotCarriedOut:
         raise
@@ -202,8 +195,8 @@ def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
         done.raised = {"type": f"{kind.__module__}.{kind.__qualname__}", "message": str(error)[:_MOST_TEXT], "phase": phase}
     else:
         watched.end(f"sample {index}")
-        before = _own(session, sample)
-        _add_changed_arguments(session, done, own, given, before)
+        before = own()
+        _add_changed_arguments(session, done, ours, theirs, before)
         done.inputs = [*before, done.fixed]
     done.graphs = watched.graphs
     return done
@@ -218,57 +211,26 @@ def plain(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _own(session: Session, sample: Any) -> Given:
-    """Return copies of the arguments of a sample, with the strides of their tensors."""
-    import torch
-    from torch.utils import _pytree as pytree
+def _add_changed_arguments(session: Session, done: Done, *givens: Given) -> None:
+    """Add the tensors among the arguments that differ after the two calls, and writes to those that eager does not write.
 
-    def copy(tensor: Any) -> Any:
-        return session.copy(tensor).requires_grad_(tensor.requires_grad)
-
-    copied: Given = pytree.tree_map_only(torch.Tensor, copy, (list(sample.args), sample.kwargs))
-    return copied
-
-
-def _called(operator: Any, function: Callable[..., Any], given: Given, done: Done) -> dict[str, Any]:
-    """Call a function from the state of the case's seed; return its result, and the gradients of its inputs where it has some."""
+    ``givens`` are the arguments of the compiled call and of eager's after the calls, and copies of them from before the calls.
+    """
     import torch
 
-    with torch.enable_grad():
-        found = done.caller.call(function, given)
-        if operator.takes_gradients and not done.no_gradients:
-            _add_gradients(found, given, done, is_eager=function is operator.function)
-    return found
-
-
-def _add_gradients(found: dict[str, Any], given: Given, done: Done, *, is_eager: bool) -> None:
-    """Add the gradients of the inputs for a fixed gradient of the results, the same on both sides."""
-    done.caller.reseed()
-    try:
-        fixed = drawn(found["result"], given)
-        if fixed:
-            found["gradients"] = gradients(found["result"], given, fixed)
-    except Exception as error:  # eager has no gradients for this sample
-        if not is_eager:
-            raise
-        done.no_gradients = f"{type(error).__name__}: {error}"[:_MOST_TEXT]
-    else:
-        done.fixed = fixed if is_eager else done.fixed
-
-
-def _add_changed_arguments(session: Session, done: Done, own: Given, given: Given, before: Given) -> None:
-    """Add the tensors among the arguments that differ after the two calls, and writes to those that eager does not write."""
-    unwanted = {}
-    for index, tensors in tensors_by_number(own, given, before).items():
-        if (found := session.effects.unwanted_write(*tensors)) is not None:
-            unwanted[index] = found
-    changed = {index: pair for index, pair in changed_arguments(own, given).items() if index not in unwanted}
-    if changed:
-        done.compiled["arguments"] = {index: one for index, (one, _) in changed.items()}
-        done.eager["arguments"] = {index: other for index, (_, other) in changed.items()}
-    if unwanted:
-        done.compiled[UNWRITTEN] = {index: found["value"] for index, found in unwanted.items()}
-        done.eager[UNWRITTEN] = {index: found["reference"] for index, found in unwanted.items()}
+    for number, (ours, theirs, before) in enumerate(zip(*map(_leaves, givens), strict=True)):
+        if not isinstance(ours, torch.Tensor):
+            continue
+        change, is_changed = session.effects.unwanted_write(ours, theirs, before), False
+        if change is None and ours.layout is torch.strided and not ours.is_nested:  # no operator changes an argument of another layout
+            with torch.no_grad():
+                is_changed = (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype) or not bool(
+                    ((ours == theirs) | ((ours != ours) & (theirs != theirs))).all()
+                )
+        for side, value in ((done.compiled, ours), (done.eager, theirs)) if is_changed else ():
+            side.setdefault("arguments", {})[str(number)] = value
+        for side, value in ((done.compiled, change["value"]), (done.eager, change["reference"])) if change is not None else ():
+            side.setdefault(UNWRITTEN, {})[str(number)] = value
 
 
 def description(sample: Any) -> str:

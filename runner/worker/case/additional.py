@@ -217,7 +217,7 @@ class AdditionalCalls:
             why_not = why_observed(self._plan)
             if not why_not and bytes_of(done.inputs) > MOST_BYTES:
                 why_not = f"the arguments are larger than {MOST_BYTES >> 20} MiB"
-            done.caller.reseed()
+            done.reseed()
             runs = EagerRuns(self._unseen, why_not or done.inputs, Generators.now(), done.again)
             has_stand_ins = any("stand_ins" in leaf for leaf in entry["value"]["leaves"])
             comparison = Comparison(entry["value"], arguments, {"of": done.compiled, "to": done.eager}, {}, with_stand_ins=has_stand_ins)
