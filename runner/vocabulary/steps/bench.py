@@ -93,7 +93,11 @@ def _run(session: Session, arguments: "Bench", called: list[Any], after: Callabl
 
 def _after_backward(session: Session, arguments: "Bench", called: list[Any]) -> Callable[[Any], None]:
     """Return a function that runs backward on a result, runs the optimizer if there is one, and deletes the gradients."""
-    optimizer = None if arguments.optimizer is None else make_optimizer(session, arguments.optimizer, parameters_of(called))
+    optimizer = (
+        None
+        if arguments.optimizer is None
+        else make_optimizer(session, arguments.optimizer["call"], arguments.optimizer.get("kwargs"), parameters_of(called))
+    )
     leaves = gradient_leaves(called)
 
     def after(result: Any) -> None:

@@ -1,7 +1,6 @@
 """``backward`` and ``optimizer``: gradients, and steps that use them."""
 
 import copy
-import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,31 +62,28 @@ SUM = "sum"
 
 def differentiation(loss: str | None, gradient: str | None, scope: Any) -> Differentiate:
     """Return the function that runs backward: from a loss of the result, or with a named gradient of it."""
-    if gradient is not None:
-        given = scope.named(gradient)
-        return lambda result: _backward_with(result, given, gradient)
+    import torch
+
+    named = scope.named(gradient) if gradient is not None else None
     word = SUM if loss is None else loss
-    function = LOSSES[word] if word in LOSSES else scope.named(word)
-    return lambda result: _scalar(function(result), word).backward()
+    function = None if gradient is not None else LOSSES[word] if word in LOSSES else scope.named(word)
 
+    def differentiate(result: Any) -> None:
+        if function is None:
+            tensors = _tensors_of(result)
+            gradients = list(named) if isinstance(named, list | tuple) else [named]
+            if len(gradients) != len(tensors):
+                counts = f"holds {len(gradients)} values, the result {len(tensors)} tensors that require a gradient"
+                raise ValueError(f"the gradient '{gradient}' {counts}")
+            torch.autograd.backward(tensors, [one.detach() if isinstance(one, torch.Tensor) else one for one in gradients])
+            return
+        number = function(result)
+        if not isinstance(number, torch.Tensor) or number.numel() != 1:
+            kind = f"a tensor of shape {list(number.shape)}" if isinstance(number, torch.Tensor) else f"a {type(number).__name__}"
+            raise TypeError(f"the loss '{word}' returned {kind}, not a tensor of one number")
+        number.backward()
 
-def _backward_with(result: Any, given: Any, name: str) -> None:
-    import torch
-
-    tensors = _tensors_of(result)
-    gradients = list(given) if isinstance(given, list | tuple) else [given]
-    if len(gradients) != len(tensors):
-        raise ValueError(f"the gradient '{name}' holds {len(gradients)} values, the result {len(tensors)} tensors that require a gradient")
-    torch.autograd.backward(tensors, [one.detach() if isinstance(one, torch.Tensor) else one for one in gradients])
-
-
-def _scalar(loss: Any, name: str) -> Any:
-    import torch
-
-    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-        found = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else f"a {type(loss).__name__}"
-        raise TypeError(f"the loss '{name}' returned {found}, not a tensor of one number")
-    return loss
+    return differentiate
 
 
 def gradients_of(result: Any, called: Sequence[Any], differentiate: Differentiate) -> "list[torch.Tensor | None]":
@@ -151,9 +147,16 @@ class Backward(StepKind):
 
     def why_no_reference(self, above: Sequence[StepKind]) -> tuple[str, str] | None:
         """A backward on a value that is no result of a call has no reference."""
-        why = "" if self.of is None else _why_not_of_a_call(str(self.of), above)
-        if not why:
+        if self.of is None or is_template(self.of):
             return None
+        first = self.of.split(".")[0]
+        giving = next((step for step in reversed(above) if (first == OUTPUT and step.traits.has_result) or step.bound == first), None)
+        if isinstance(giving, Calling):
+            if giving.why_no_reference(()) is None:
+                return None
+            why = f"'{first}' is the result of an eager call"
+        else:
+            why = f"'{first}' is {'no result of a call' if giving is None else f'the result of the step {giving.kind!r}'}"
         hint = "give the call's result a name with 'as', and write backward: {of: NAME}; or compare with a named value"
         return f"this backward has no eager reference: {why}", hint
 
@@ -165,41 +168,21 @@ class Backward(StepKind):
 
     def name_problems(self, around: Around) -> Iterator[Diagnostic]:
         """Yield why there is no result to differentiate, and unknown names of a loss or a gradient."""
-        yield from self._result_problems(around)
-        for key, name in (("loss", self.loss), ("gradient", self.gradient)):
-            if name is None or is_template(name) or (key == "loss" and name in LOSSES):
-                continue
-            if (found := around.name_problem(name)) is not None:
-                words = did_you_mean(name, LOSSES) if key == "loss" else ""
-                yield around.problem((*around.path, key), found[0], words or found[1])
-
-    def _result_problems(self, around: Around) -> Iterator[Diagnostic]:
         name = OUTPUT if self.of is None else self.of
         path = (*around.path, "of")
         if name.split(".")[0] == OUTPUT and not any(step.traits.can_be_differentiated for step in around.above):
             yield around.problem(around.path, "backward before any call", "put a call step above it", key=True)
-        elif is_template(name):
-            return
-        elif name.split(".")[0] == EAGER:
+        elif not is_template(name) and name.split(".")[0] == EAGER:
             hint = "leave it out, or name a result: the eager side runs backward of its own"
             yield around.problem(path, "backward runs on what is compiled, not on its reference", hint)
-        elif (found := around.name_problem(name)) is not None:
+        elif not is_template(name) and (found := around.name_problem(name)) is not None:
             yield around.problem(path, *found)
-
-
-def _why_not_of_a_call(name: str, above: Sequence[StepKind]) -> str:
-    """Return why the eager side has no result of this name; empty if it has one."""
-    first = name.split(".")[0]
-    giving = next((step for step in reversed(above) if (first == OUTPUT and step.traits.has_result) or step.bound == first), None)
-    if is_template(name) or (isinstance(giving, Calling) and giving.why_no_reference(()) is None):
-        return ""
-    if giving is None:
-        return f"'{first}' is no result of a call"
-    return f"'{first}' is the result of {'an eager call' if isinstance(giving, Calling) else f'the step {giving.kind!r}'}"
-
-
-if TYPE_CHECKING:
-    import torch
+        for key, used in (("loss", self.loss), ("gradient", self.gradient)):
+            if used is None or is_template(used) or (key == "loss" and used in LOSSES):
+                continue
+            if (found := around.name_problem(used)) is not None:
+                words = did_you_mean(used, LOSSES) if key == "loss" else ""
+                yield around.problem((*around.path, key), found[0], words or found[1])
 
 
 def run_optimizer(session: Session, arguments: "Optimizer") -> None:
@@ -213,7 +196,19 @@ def run_optimizer(session: Session, arguments: "Optimizer") -> None:
         session.reference.forget()
     else:
         session.effects.begin(session.compiled.called, eager.called)
-        again = functools.partial(_step_again, session, _made(arguments), _state_before(session, eager, arguments))
+        # a copy of the state of the optimizer before the step; None where the step makes the optimizer
+        optimizer = _optimizers(session).get(_key(arguments, parameters_of(eager.called)))
+        state = None if optimizer is None else copy.deepcopy(optimizer.state_dict())
+
+        def again(called: Sequence[Any]) -> Any:
+            """Make the step with another optimizer of the same state; return the parameters."""
+            parameters = parameters_of(called)
+            other = make_optimizer(session, arguments.call, arguments.kwargs, parameters)
+            if state is not None:
+                other.load_state_dict(copy.deepcopy(state))
+            other.step()
+            return session.copy(parameters)
+
         with session.phases("eager"), session.reference.running():
             session.reference.stepped(_step(session, eager, arguments), again)
         session.effects.eager_done(eager.called)
@@ -227,42 +222,27 @@ def _step(session: Session, side: Side, arguments: "Optimizer") -> Any:
     parameters = parameters_of(side.called)
     if all(parameter.grad is None for parameter in parameters):
         raise RuntimeError("nothing to optimize: no parameter of the last call's function has a gradient")
-    optimizers, key = session.kept.setdefault(Optimizer.kind, {}), _key(arguments, parameters)
+    optimizers, key = _optimizers(session), _key(arguments, parameters)
     if key not in optimizers:
-        optimizers[key] = make_optimizer(session, _made(arguments), parameters)
+        optimizers[key] = make_optimizer(session, arguments.call, arguments.kwargs, parameters)
     optimizers[key].step()
     return session.copy(parameters)
 
 
-def _made(arguments: "Optimizer") -> dict[str, Json]:
-    return {"call": arguments.call, "kwargs": {} if arguments.kwargs is None else arguments.kwargs}
+def _optimizers(session: Session) -> dict[str, Any]:
+    optimizers: dict[str, Any] = session.kept.setdefault(Optimizer.kind, {})
+    return optimizers
 
 
 def _key(arguments: "Optimizer", parameters: "Sequence[torch.Tensor]") -> str:
-    return json.dumps([encode(_made(arguments)), [id(parameter) for parameter in parameters]])
+    return json.dumps([encode([arguments.call, arguments.kwargs or {}]), [id(parameter) for parameter in parameters]])
 
 
-def _state_before(session: Session, side: Side, arguments: "Optimizer") -> Any:
-    """Return a copy of the state of the optimizer before the step; None where the step makes the optimizer."""
-    optimizer = session.kept.get(Optimizer.kind, {}).get(_key(arguments, parameters_of(side.called)))
-    return None if optimizer is None else copy.deepcopy(optimizer.state_dict())
-
-
-def _step_again(session: Session, made: Mapping[str, Json], state: Any, called: Sequence[Any]) -> Any:
-    """Make the step with another optimizer of the same state; return the parameters."""
-    parameters = parameters_of(called)
-    optimizer = make_optimizer(session, made, parameters)
-    if state is not None:
-        optimizer.load_state_dict(copy.deepcopy(state))
-    optimizer.step()
-    return session.copy(parameters)
-
-
-def make_optimizer(session: Session, wanted: Mapping[str, Json], parameters: "Sequence[torch.Tensor]") -> Any:
-    """Return the optimizer that ``{call: ..., kwargs: ...}`` makes for the parameters; raise ``NotCarriedOut`` if that fails."""
-    _, kwargs = values_of(session, None, wanted.get("kwargs"))
+def make_optimizer(session: Session, call: Json, kwargs: Json, parameters: "Sequence[torch.Tensor]") -> Any:
+    """Return the optimizer that a call makes for the parameters; raise ``NotCarriedOut`` if that fails."""
+    _, values = values_of(session, None, kwargs)
     with needed("the optimizer"):
-        return session.scope.callable(wanted["call"])(list(parameters), **kwargs)
+        return session.scope.callable(call)(list(parameters), **values)
 
 
 def parameters_of(called: Sequence[Any]) -> "list[torch.nn.Parameter]":
