@@ -1,6 +1,6 @@
 """The side effects of a step: what the compiled side left beside its result, compared with what eager left."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,38 +60,50 @@ def is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
         return False
 
 
+def _pairs(one: torch.Tensor, other: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Return the parts of two tensors that have one form; none where the memory of one cannot be read."""
+    try:
+        return [pair for pair in zip(_parts(one), _parts(other), strict=True) if _has_one_form(*pair)]
+    except (RuntimeError, NotImplementedError, AttributeError, ValueError):
+        return []
+
+
+def _only_pair(one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Return the parts of two tensors that have one part each, of one form; None for any others."""
+    pairs = _pairs(one, other)
+    return pairs[0] if len(pairs) == 1 and len(_parts(one)) == 1 else None
+
+
 def changed(now: torch.Tensor, before: torch.Tensor) -> str | None:
     """Return how a tensor differs from its value before; None where no bit does, and for tensors of two forms."""
-    try:
-        pairs = list(zip(_parts(now), _parts(before), strict=True))
-    except (RuntimeError, NotImplementedError, AttributeError, ValueError):
-        return None
-    found = (_changed(ours, theirs) for ours, theirs in pairs if _has_one_form(ours, theirs))
-    return next((one for one in found if one is not None), None)
-
-
-def unchanged(now: torch.Tensor, before: torch.Tensor) -> torch.Tensor | None:
-    """Return a mask of the elements of a strided tensor that have the bits of before; None for tensors of two forms."""
-    try:
-        (one,), (other,) = _parts(now), _parts(before)
-    except (RuntimeError, NotImplementedError, AttributeError, ValueError):
-        return None
-    if not _has_one_form(one, other):
-        return None
-    one, other = (_bytes(_dense(part)).view(-1, part.element_size()) for part in (one, other))
-    return (one == other).all(1).view(now.shape) if now.numel() else None
+    for part, part_before in _pairs(now, before):
+        memory, memory_before = _alike(part, part_before)
+        if torch.equal(memory, memory_before):
+            continue
+        ours, theirs = (_bytes(_dense(one)).view(-1, one.element_size()) for one in (part, part_before))
+        differs = (ours != theirs).any(1)
+        if not differs.any():
+            return f"changed between its elements: {int((memory != memory_before).sum())} bytes of its memory"
+        first = int(differs.nonzero()[0])
+        value, value_before = (repr(_dense(one).reshape(-1)[first].item()) for one in (part, part_before))
+        if value == value_before:  # NaN of other bits
+            value, value_before = (bytes(one[first].tolist()).hex() for one in (ours, theirs))
+        from_to = f"from {value_before} to {value}"
+        if not part.dim():
+            return f"changed {from_to}"
+        index = [int(place) for place in torch.unravel_index(torch.tensor(first), part.shape)]
+        return f"changed in {int(differs.sum())} of {part.numel()} elements: {index} {from_to}"
+    return None
 
 
 def other_gaps(one: torch.Tensor, other: torch.Tensor) -> str | None:
     """Return how the memory between the elements of two strided tensors differs; None where it does not, or they have other strides."""
     if one.layout is not torch.strided or one.is_nested or extent(one) <= one.numel():
         return None
-    try:
-        (ours,), (theirs,) = _parts(one), _parts(other)
-    except (RuntimeError, NotImplementedError, AttributeError, ValueError):
+    pair = _only_pair(one, other)
+    if pair is None or pair[0].stride() != pair[1].stride():
         return None
-    if not _has_one_form(ours, theirs) or ours.stride() != theirs.stride():
-        return None
+    ours, theirs = pair
     is_gap = torch.ones(extent(ours), dtype=torch.bool, device=ours.device)
     is_gap.as_strided(ours.shape, ours.stride()).zero_()
     differs = (_bytes(ours) != _bytes(theirs)).view(-1, ours.element_size()).any(1) & is_gap
@@ -136,29 +148,6 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     return found.set_(tensor.untyped_storage(), tensor.storage_offset() * size, (extent(tensor) * size,), (1,))
 
 
-def _changed(now: torch.Tensor, before: torch.Tensor) -> str | None:
-    memory, memory_before = _alike(now, before)
-    if torch.equal(memory, memory_before):
-        return None
-    now, before = _dense(now), _dense(before)
-    ours, theirs = (_bytes(one).view(-1, one.element_size()) for one in (now, before))
-    differs = (ours != theirs).any(1)
-    if not differs.any():
-        return f"changed between its elements: {int((memory != memory_before).sum())} bytes of its memory"
-    first = int(differs.nonzero()[0])
-    value, value_before = (repr(one.reshape(-1)[first].item()) for one in (now, before))
-    if value == value_before:  # NaN of other bits
-        value, value_before = (bytes(one[first].tolist()).hex() for one in (ours, theirs))
-    from_to = f"from {value_before} to {value}"
-    if not now.dim():
-        return f"changed {from_to}"
-    index = [int(part) for part in torch.unravel_index(torch.tensor(first), now.shape)]
-    return f"changed in {int(differs.sum())} of {now.numel()} elements: {index} {from_to}"
-
-
-_NUMBERS = (float, complex)
-"""Plain values that are otherwise compared with a tolerance."""
-
 REFERENCE = "as before the call: eager does not change it"
 """What is expected of such a value."""
 
@@ -195,17 +184,34 @@ class Untouched:
     def before(self, ours: Leaves, theirs: Leaves) -> None:
         """Record the values of both sides before the step."""
         self._kept, self.elements, self.alike = {}, {}, set()
-        self._begun = {
-            path: found for path, leaf in ours.items() if path in theirs and (found := _recorded(leaf, theirs[path])) is not None
-        }
+        self._begun = {}
+        for path, our, their in ((path, leaf, theirs[path]) for path, leaf in ours.items() if path in theirs):
+            if isinstance(our, float | complex) and isinstance(their, float | complex):  # otherwise compared with a tolerance
+                self._begun[path] = _Before(their, None, None, their, our)
+            elif isinstance(our, torch.Tensor) and isinstance(their, torch.Tensor):
+                memory = place(plain(their))
+                if memory is None or memory == place(plain(our)):  # memory that both sides share tells nothing
+                    continue
+                values = (our, their) if is_same(plain(our), plain(their)) else (frozen(their), frozen(our))
+                self._begun[path] = _Before(their, memory, tensor_version(their), *values)
 
     def after_eager(self, theirs: Leaves) -> None:
         """Find what the eager side has not written; the compiled side has not yet run."""
         for path, begun in self._begun.items():
-            if path in theirs and _is_same(begun, theirs[path]):
+            now = theirs.get(path)
+            if not isinstance(now, torch.Tensor) or not isinstance(begun.eager_value, torch.Tensor):
+                if path in theirs and now is begun.eager:
+                    self._kept[path] = begun.our_value
+                continue
+            here, before = plain(now), plain(begun.eager_value)
+            # neither replaced nor written, not even with the same bits
+            if place(here) == begun.place and tensor_version(now) == begun.version and is_same(here, before):
                 self._kept[path] = begun.our_value
-            elif (found := _unwritten_elements(begun, theirs.get(path))) is not None:
-                self.elements[path] = found
+                continue
+            pair = _only_pair(here, before)
+            if pair is not None and here.numel():
+                ours, bits = (_bytes(_dense(part)).view(-1, part.element_size()) for part in pair)
+                self.elements[path] = (ours == bits).all(1).view(here.shape)
                 self.alike.update([path] if begun.our_value is begun.eager else [])
         self._begun = {}
 
@@ -216,7 +222,8 @@ class Untouched:
         kept = self._kept[path]
         if isinstance(leaf, torch.Tensor) and isinstance(kept, torch.Tensor):
             return changed(plain(leaf), plain(kept))
-        if type(leaf) is not type(kept) or _same_number(leaf, kept):
+        # repr tells zeros of different sign apart, and shows every digit
+        if type(leaf) is not type(kept) or leaf is kept or repr(leaf) == repr(kept):
             return None
         return f"changed from {kept!r} to {leaf!r}"
 
@@ -228,39 +235,6 @@ def unwanted_write(ours: torch.Tensor, theirs: torch.Tensor, before: torch.Tenso
     """
     is_unwritten = tensor_version(theirs) == tensor_version(before) and is_same(plain(theirs), plain(before))
     return changed(plain(ours), plain(before)) if is_unwritten else None
-
-
-def _recorded(ours: Any, theirs: Any) -> _Before | None:
-    if isinstance(ours, _NUMBERS) and isinstance(theirs, _NUMBERS):
-        return _Before(theirs, None, None, theirs, ours)
-    if not (isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)):
-        return None
-    memory = place(plain(theirs))
-    if memory is None or memory == place(plain(ours)):  # memory that both sides share tells nothing
-        return None
-    version = tensor_version(theirs)
-    if is_same(plain(ours), plain(theirs)):
-        return _Before(theirs, memory, version, ours, theirs)
-    return _Before(theirs, memory, version, frozen(theirs), frozen(ours))
-
-
-def _is_same(begun: _Before, now: Any) -> bool:
-    """Whether eager's value is the one of before the step: neither replaced nor written, not even with the same bits."""
-    if begun.place is None or not isinstance(now, torch.Tensor):
-        return now is begun.eager
-    here = plain(now)
-    return place(here) == begun.place and tensor_version(now) == begun.version and is_same(here, plain(begun.eager_value))
-
-
-def _unwritten_elements(begun: _Before, now: Any) -> torch.Tensor | None:
-    if not (isinstance(now, torch.Tensor) and isinstance(begun.eager_value, torch.Tensor)):
-        return None
-    return unchanged(plain(now), plain(begun.eager_value))
-
-
-def _same_number(one: Any, other: Any) -> bool:
-    # repr tells zeros of different sign apart, and shows every digit
-    return one is other or repr(one) == repr(other)
 
 
 NEW = "memory of its own"
@@ -278,34 +252,30 @@ def aliases(result: Any, given: Mapping[str, Any]) -> dict[str, str]:
     for path, tensor in tensors.items():
         if (storage := storage_of(tensor)) is not None:
             storages.setdefault(storage, path)
-    found = {}
-    for path, leaf in pytree.tree_flatten_with_path(_opened(result))[0]:
-        if isinstance(leaf, torch.Tensor):
-            found[f"output{pytree.keystr(path)}"] = _relation(leaf, identities, storages)
-    return found
+    relations = {}
+    for path, leaf in _tensors_of(result):
+        owner = storages.get(storage_of(leaf) or 0)
+        if id(leaf) in identities:
+            relations[path] = f"the tensor {identities[id(leaf)]}"
+        else:
+            relations[path] = NEW if owner is None else f"a view of the memory of {owner}"
+    return relations
 
 
 def histories(result: Any) -> dict[str, str]:
     """Return for each tensor of a result, by its path, whether it requires a gradient."""
-    tensors = ((path, leaf) for path, leaf in pytree.tree_flatten_with_path(_opened(result))[0] if isinstance(leaf, torch.Tensor))
-    return {f"output{pytree.keystr(path)}": f"requires_grad {leaf.requires_grad}" for path, leaf in tensors}
+    return {path: f"requires_grad {leaf.requires_grad}" for path, leaf in _tensors_of(result)}
 
 
-def _opened(value: Any) -> Any:
-    """Return a value with each dataclass as a map of its fields."""
+def _tensors_of(result: Any) -> list[tuple[str, torch.Tensor]]:
+    """Return the tensors of a result by their paths; each dataclass is a map of its fields."""
 
     def opened(leaf: Any) -> Any:
         fields = fields_of(leaf)
-        return leaf if fields is None else _opened(fields)
+        return leaf if fields is None else pytree.tree_map(opened, fields)
 
-    return pytree.tree_map(opened, value)
-
-
-def _relation(leaf: torch.Tensor, identities: Mapping[int, str], storages: Mapping[int, str]) -> str:
-    if id(leaf) in identities:
-        return f"the tensor {identities[id(leaf)]}"
-    owner = storages.get(storage_of(leaf) or 0)
-    return NEW if owner is None else f"a view of the memory of {owner}"
+    leaves = pytree.tree_flatten_with_path(pytree.tree_map(opened, result))[0]
+    return [(f"output{pytree.keystr(path)}", leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
 def with_repetition(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> dict[str, Any]:
@@ -361,18 +331,6 @@ Versions = Mapping[str, _Version]
 """By path."""
 
 
-@dataclass(frozen=True)
-class Left:
-    """What the eager call left."""
-
-    generators: Generators
-    modes: Modes
-    aliases: Mapping[str, str]
-    """Of its result, by path."""
-    histories: Mapping[str, str]
-    """Which parts of its result require a gradient."""
-
-
 @dataclass
 class Effects:
     """Compares the side effects of one call: ``before`` the calls, ``after_eager``, and ``after`` the compiled call."""
@@ -389,8 +347,8 @@ class Effects:
     _untouched: Untouched = field(default_factory=Untouched)
     _versions: tuple[Versions, Versions] = field(default=({}, {}))
     _begun: Generators | None = None
-    _eager: Left | None = None
-    """What the eager call left. None where it raised."""
+    _eager: tuple[Generators, Modes, Mapping[str, str], Mapping[str, str]] | None = None
+    """What the eager call left: generators, modes, and ``aliases`` and ``histories`` of its result. None where it raised."""
 
     def before(self, compiled: Sequence[Any], eager: Sequence[Any]) -> None:
         """Record the state before the call. Each sequence is the target followed by its arguments."""
@@ -404,7 +362,7 @@ class Effects:
     def after_eager(self, eager: Sequence[Any], result: Any) -> None:
         """Record the generators, the modes, and aliases and histories of the result, while it exists."""
         theirs = self._leaves(eager)
-        self._eager = Left(Generators.now(), Modes(), aliases(result, theirs), histories(result))
+        self._eager = Generators.now(), Modes(), aliases(result, theirs), histories(result)
         self._untouched.after_eager(theirs)
 
     def after(self, compiled: Sequence[Any], eager: Sequence[Any], result: Any) -> dict[str, Any]:
@@ -423,8 +381,9 @@ class Effects:
         counted = {"compared": len(paths), "apart": sorted(self._apart)[:MOST], "leaves": differing}
         if self._begun is None or self._eager is None:
             return counted
-        drawn = state.compared(self._begun, self._eager.generators, now, self.settings)
-        return {**counted, "generators": drawn, "modes": self._eager.modes.other_than(left)}
+        generators, modes, _, _ = self._eager
+        drawn = state.compared(self._begun, generators, now, self.settings)
+        return {**counted, "generators": drawn, "modes": modes.other_than(left)}
 
     def _leaves(self, called: Sequence[Any]) -> Leaves:
         found = changeable(called, parameters=not self.is_package)
@@ -502,16 +461,17 @@ class Effects:
     def _other_results(self, ours: Leaves, result: Any) -> Iterator[dict[str, Any]]:
         if self._eager is None:
             return
-        found = aliases(result, ours)
-        for path, expected in self._eager.aliases.items():
+        _, _, eager_aliases, eager_histories = self._eager
+        relations, is_freezing = aliases(result, ours), compiling.is_freezing()
+        for path, expected in eager_aliases.items():
             # with freezing, parameters are constants of the graph: it returns copies of them
-            if compiling.is_freezing() and f" {FUNCTION}" in expected:
+            if is_freezing and f" {FUNCTION}" in expected:
                 continue
-            if path in found and found[path] != expected:
-                yield _words(path, found[path], expected)
+            if path in relations and relations[path] != expected:
+                yield _words(path, relations[path], expected)
         for path, ours_requires in histories(result).items():
-            if self._eager.histories.get(path, ours_requires) != ours_requires and not compiling.is_freezing():
-                yield _words(path, ours_requires, self._eager.histories[path])
+            if eager_histories.get(path, ours_requires) != ours_requires and not is_freezing:
+                yield _words(path, ours_requires, eager_histories[path])
 
 
 _ABSENT = Absent()
@@ -544,18 +504,11 @@ def _other_form(path: str, ours: torch.Tensor, theirs: torch.Tensor) -> dict[str
     """
     if ours.layout is not torch.strided or ours.is_nested:
         return None
-    shows: Callable[[torch.Tensor], str] = _requires_grad
-    if path.startswith(ARGUMENT) and not path.endswith(GRAD):
-        shows = _strides_and_requires_grad
-    return None if shows(ours) == shows(theirs) else _words(path, shows(ours), shows(theirs))
-
-
-def _requires_grad(tensor: torch.Tensor) -> str:
-    return f"requires_grad {tensor.requires_grad}"
-
-
-def _strides_and_requires_grad(tensor: torch.Tensor) -> str:
-    return f"strides {list(tensor.stride())}, {_requires_grad(tensor)}"
+    has_strides = path.startswith(ARGUMENT) and not path.endswith(GRAD)
+    value, reference = (
+        (f"strides {list(tensor.stride())}, " if has_strides else "") + f"requires_grad {tensor.requires_grad}" for tensor in (ours, theirs)
+    )
+    return None if value == reference else _words(path, value, reference)
 
 
 def _words(path: str, value: str, reference: str) -> dict[str, Any]:
