@@ -4,8 +4,7 @@ import contextlib
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -46,17 +45,13 @@ class Names:
         """Copies of the values of names that steps bound and that an expectation uses."""
         self.compilation: Mapping[str, Any] = {}
         """What was recorded of the compiles of the step, by the kind of expectation that asks for it."""
-        self._bound: str | None = None
+        self.bound: str | None = None
         """The name of the current step's result; None before it is bound."""
-
-    def begin_step(self) -> None:
-        """Reset the name of the step's result."""
-        self._bound = None
 
     def bind(self, name: str, value: Any, *, is_compared: bool) -> None:
         """Bind a name to a result. With ``is_compared``, later comparisons use a copy made now."""
         self._scope.values[name] = value
-        self._bound = name
+        self.bound = name
         if is_compared:
             self.snapshots[name] = copies.frozen(value)
 
@@ -66,7 +61,7 @@ class Names:
 
         def value(name: str) -> Any:
             found = self.value(name)
-            now = self._scope.values[name] if name == self._bound else found
+            now = self._scope.values[name] if name == self.bound else found
             for other, known in objects.items():
                 if other != name and copies.same_object(now, known):
                     raise LookupError(f"'{other}' and '{name}' are one object: a comparison of the two cannot fail")
@@ -90,13 +85,10 @@ class Names:
             return self.weak
         if name.startswith(COMPILATION):
             return self.compilation[name.removeprefix(COMPILATION)]
-        return self._snapshot(first, rest) if first in self.snapshots else self._scope.named(name)
-
-    def _snapshot(self, first: str, rest: str) -> Any:
-        found = self.snapshots[first]
-        if not isinstance(found, copies.Live):
-            found = follow(found, rest, first)
-        return _known(first, found)
+        if first not in self.snapshots:
+            return self._scope.named(name)
+        snapshot = self.snapshots[first]
+        return _known(first, snapshot if isinstance(snapshot, copies.Live) else follow(snapshot, rest, first))
 
 
 def _known(name: str, value: Any) -> Any:
@@ -124,10 +116,6 @@ class EachRepetition:
         self._known: dict[tuple[str, str], dict[str, Any]] = {}
         self.facts: dict[str, list[dict[str, Any]]] = {}
         """For each expectation, by its index, the repetitions that differ: ``first``, ``times``, and ``measured`` or ``why_not``."""
-
-    def begin_step(self) -> None:
-        """Forget the last step."""
-        self._values, self._known, self.facts = 0, {}, {}
 
     def measure(self, step: Mapping[str, Any], number: int) -> None:
         """Measure what the repetition left."""
@@ -191,11 +179,6 @@ def _add(hashed: Any, value: Any) -> bool:
     return True
 
 
-def _comparing() -> AbstractContextManager[None]:
-    """Return a context in which an exception is an ERROR of the case: it does not come from compiled code."""
-    return needed("the comparison of side effects")
-
-
 class StepEffects:
     """Compares the side effects of a step: ``begin``, the eager side, ``eager_done``, the compiled side, ``finish``."""
 
@@ -212,6 +195,12 @@ class StepEffects:
         self.facts: dict[str, Any] | None = None
         """The side effects of the current step; None where they were not compared."""
 
+    @contextlib.contextmanager
+    def _comparing(self) -> Iterator[None]:
+        """In this context an exception is an ERROR of the case: it does not come from compiled code."""
+        with self._phases("compare"), needed("the comparison of side effects"):
+            yield
+
     def begin_step(self, step: Mapping[str, Any]) -> None:
         """Forget the last step. ``effects`` of the plan's step is the tolerance, None where nothing is compared."""
         self._tolerance = step.get("effects")
@@ -221,7 +210,7 @@ class StepEffects:
         """Record the state of both sides (each the target followed by its arguments) before the step."""
         if self._tolerance is None:
             return
-        with self._phases("compare"), _comparing():
+        with self._comparing():
             self._running = Effects(self._tolerance, self._settings, is_package)
             self._running.before(compiled, eager)
             self._begun = Generators.now(), Modes()
@@ -230,7 +219,7 @@ class StepEffects:
         """Record what the eager side left, and restore generators and modes for the compiled side."""
         if self._running is None or self._begun is None:
             return
-        with self._phases("compare"), _comparing():
+        with self._comparing():
             self._running.after_eager(eager, result)
             for state in self._begun:
                 state.restore()
@@ -239,13 +228,13 @@ class StepEffects:
         """Compare the two sides after the step, where it was begun."""
         if self._running is None or eager is None:
             return
-        with self._phases("compare"), self._unseen(), _comparing():
+        with self._comparing(), self._unseen():
             self.facts = with_repetition(self.facts, self._running.after(compiled, eager.called, result))
             self._additional.calibrate_effects(self.facts, self._running.inexact, parameters=not self._running.is_package)
 
     def unwanted_write(self, ours: torch.Tensor, theirs: torch.Tensor, before: torch.Tensor) -> dict[str, str] | None:
         """Return how the compiled side changed a tensor that eager did not write, and what was expected; None where it did not."""
-        with self._phases("compare"), self._unseen(), _comparing():
+        with self._comparing(), self._unseen():
             change = effects.unwanted_write(ours, theirs, before)
         return None if change is None else {"value": change, "reference": effects.REFERENCE}
 
@@ -321,8 +310,8 @@ class Session:
         self._step = step
         self.exit, self.bench = None, None
         self.effects.begin_step(step)
-        self.names.begin_step()
-        self.repetitions.begin_step()
+        self.names.bound = None
+        self.repetitions = EachRepetition(self.names, self.reference, self.additional)
         sys.stderr.flush()
         self._log_begin = os.fstat(2).st_size
 
@@ -342,23 +331,20 @@ class Session:
             enter = self.entered(wanted.context)
         with self.phases("inputs"), needed("the arguments"):
             given = None if wanted.inputs is None else self.inputs(wanted.inputs)
+        called = self.compiled.calling(wanted.function, given)
         self.reference.is_there = False
         if self.eager is not None and wanted.has_reference:
-            self._call_reference(self.eager, wanted, given, enter)
+            with needed("the eager reference"):
+                theirs = self.eager.calling(wanted.function, copies.apart(given))
+            self.effects.begin(called, theirs, is_package=wanted.is_package)
+            may_raise = bool(self._step.get("expects_raise"))
+            self.reference.call(self.eager, theirs, enter, may_raise=may_raise, done=self.effects.eager_done)
         target = wanted.target()
-        self.additional.record(target, self.compiled.calling(wanted.function, given), enter, is_package=wanted.is_package)
+        self.additional.record(target, called, enter, is_package=wanted.is_package)
         with self.phases(wanted.phase):
-            self.output = self.compiled.run(target, wanted.function, given, enter)
+            self.output = self.compiled.run(target, called, enter)
             self.device_api.synchronize()
         self.effects.finish(self.compiled.called, self.eager, self.output)
-
-    def _call_reference(self, side: Side, wanted: Call, given: list[Any] | None, enter: Enter) -> None:
-        name = wanted.function
-        with needed("the eager reference"):
-            copied = copies.apart(given)
-        self.effects.begin(self.compiled.calling(name, given), side.calling(name, copied), is_package=wanted.is_package)
-        may_raise = bool(self._step.get("expects_raise"))
-        self.reference.call(side, name, copied, enter, may_raise=may_raise, done=self.effects.eager_done)
 
     def compiled_target(self, name: str) -> Callable[..., Any]:
         """Return ``torch.compile`` of a function. The compile happens at the first call."""

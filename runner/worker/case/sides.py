@@ -1,7 +1,6 @@
 """The two sides of a case: the compiled one, and eager, which runs first on copies."""
 
 import contextlib
-import functools
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ from runner.vocabulary.steps.session import NotCarriedOut, needed
 from runner.worker.case import copies, hooks, scope, spies
 from runner.worker.case.hooks import Witness
 from runner.worker.case.phases import Phases
-from runner.worker.case.scope import Scope, follow, resolved
+from runner.worker.case.scope import Scope, entered_as, follow, resolved
 from runner.worker.case.state import Generators, Modes
 from runner.worker.torch_compat import compiling, torch_state
 from runner.worker.torch_compat.devices import DeviceApi
@@ -39,12 +38,12 @@ class Side:
         """Return a function followed by its arguments: the given ones, else those of the spec."""
         return [self.targets[name], *(self.arguments if given is None else given)]
 
-    def run(self, target: Any, name: str, given: list[Any] | None, enter: Enter) -> Any:
-        """Call ``target`` with the arguments of the function ``name``, and return the result."""
-        self.called = self.calling(name, given)
-        forget_gradients(self.called)
+    def run(self, target: Any, called: list[Any], enter: Enter) -> Any:
+        """Call ``target``, which is ``called[0]`` or was compiled of it, with the other values of ``called``, and return the result."""
+        self.called = called
+        forget_gradients(called)
         with enter():
-            self.result = target(*self.called[1:])
+            self.result = target(*called[1:])
         return self.result
 
 
@@ -103,24 +102,21 @@ class Compiled:
 
 def entering(context: Sequence[Any], scope: Scope, device: str) -> Enter:
     """Return a function that enters the contexts of a call; raise as ``Scope.named`` for an unknown name."""
-    return functools.partial(_entered, resolved(list(context), scope.named), device)
+    entries = resolved(list(context), scope.named)
 
+    @contextlib.contextmanager
+    def entered() -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for entry in entries:
+                if isinstance(entry, Mapping):
+                    arguments = entry["autocast"]
+                    dtype = getattr(torch, arguments["dtype"]) if "dtype" in arguments else None
+                    stack.enter_context(torch.autocast(torch.device(device).type, dtype=dtype))
+                else:
+                    stack.enter_context(CONTEXTS[entry]() if isinstance(entry, str) else entered_as(entry))
+            yield
 
-@contextlib.contextmanager
-def _entered(contexts: Sequence[Any], device: str) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        for context in contexts:
-            stack.enter_context(_context_of(context, device))
-        yield
-
-
-def _context_of(entry: Any, device: str) -> Any:
-    """Return the context manager of an entry of ``context``."""
-    if isinstance(entry, Mapping):
-        arguments = entry["autocast"]
-        dtype = getattr(torch, arguments["dtype"]) if "dtype" in arguments else None
-        return torch.autocast(torch.device(device).type, dtype=dtype)
-    return CONTEXTS[entry]() if isinstance(entry, str) else scope.entered_as(entry)
+    return entered
 
 
 CONTEXTS: Mapping[str, Callable[[], Any]] = {
@@ -215,7 +211,7 @@ class Reference:
                 f"the eager reference executed {count} compiled graph{'s' * (count != 1)}: code of the spec compiled a part of it"
             )
 
-    def call(self, side: Side, name: str, given: list[Any] | None, enter: Enter, *, may_raise: bool, done: Done) -> None:
+    def call(self, side: Side, called: list[Any], enter: Enter, *, may_raise: bool, done: Done) -> None:
         """Call a function of the eager side, then restore generators and modes.
 
         With ``may_raise``, the step has no result after an exception. ``done`` receives what was called and the result.
@@ -223,11 +219,11 @@ class Reference:
         state, modes = Generators.now(), Modes()
         self.latest_call = ReferenceCall(state, enter)
         if self.copied is not None:
-            self.latest_call = replace(self.latest_call, inputs=self.copied(side.calling(name, given)))
+            self.latest_call = replace(self.latest_call, inputs=self.copied(called))
         result = None
         try:
             with self._phases("eager"), self.running():
-                result = side.run(side.targets[name], name, given, enter)
+                result = side.run(called[0], called, enter)
                 self.keep(result)
             done(side.called, result)
         except NotCarriedOut:
@@ -235,35 +231,23 @@ class Reference:
                 raise
         state.restore()
         modes.restore()
-        if not _has_history(result):
+        if not any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in pytree.tree_leaves(result)):
             side.result = None  # no backward can use it, and the copy is sufficient
 
     def backward(self, of: str | None, differentiate: Differentiate) -> None:
         """Run backward where the eager side has a result of this name, and store the gradients as the result."""
-        has_reference = of is None or self._has(of)
+        first, _, rest = (of or OUTPUT).partition(".")
+        has_reference = of is None or (self._is_of_a_call() if first == OUTPUT else first in self._named)
         if self.side is not None and has_reference:
-            self.latest_call = (
-                None if self.latest_call is None or of is not None else replace(self.latest_call, differentiate=differentiate)
-            )
+            call = self.latest_call
+            self.latest_call = None if call is None or of is not None else replace(call, differentiate=differentiate)
             with self._phases("eager"), self.running():
-                reference = self.side.result if of is None else self._of(self.side, of)
+                reference = follow(self.side.result if first == OUTPUT else self._named[first], rest, EAGER)
                 self.keep(gradients_of(reference, self.side.called, differentiate))
         self.is_there = self.side is not None and has_reference
-
-    def _has(self, of: str) -> bool:
-        first = of.split(".")[0]
-        return self._is_of_a_call() if first == OUTPUT else first in self._named
-
-    def _of(self, side: Side, of: str) -> Any:
-        first, _, rest = of.partition(".")
-        return follow(side.result if first == OUTPUT else self._named[first], rest, EAGER)
 
     def bind(self, name: str, *, is_differentiated: bool) -> None:
         """Bind a name to the eager side's latest result where a backward step differentiates that name."""
         self._named.pop(name, None)
         if self.side is not None and is_differentiated and self._is_of_a_call():
             self._named[name] = self.side.result
-
-
-def _has_history(result: Any) -> bool:
-    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in pytree.tree_leaves(result))
