@@ -130,10 +130,10 @@ def install() -> None:
         return
     _installed.append(True)
     for module, name in compiling.backend_calls():
-        hooks.hook(module, name, _recording_dynamo_graphs)
+        compiling.hook(module, name, _recording_dynamo_graphs)
     for stage, (module, name) in observed_compiles.PASSES.items():
         if observed_compiles.is_available(stage):
-            hooks.hook(module, name, functools.partial(_recording_stage, stage))
+            compiling.hook(module, name, functools.partial(_recording_stage, stage))
     for (module, name), call in (
         (observed_compiles.CONVERSION, _recording_frames),
         (observed_compiles.GUARDS, _recording_guards),
@@ -142,7 +142,7 @@ def install() -> None:
         (("torch._inductor.output_code", "CompiledFxGraph.__call__"), _counting_kernels),
         (("torch.export.pt2_archive._package", "AOTICompiledModel.__call__"), _noticing_packages),
     ):
-        hooks.hook(module, name, call)
+        compiling.hook(module, name, call)
 
     def count_reuse(is_found: bool) -> None:
         _recording.compilation.reused += is_found and _recording.has_converted

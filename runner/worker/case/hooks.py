@@ -122,7 +122,7 @@ def install() -> None:
         return
     _installed.append(True)
     for module, name, phase in compiling.PHASES:
-        hook(module, name, functools.partial(_in_phase, phase))
+        compiling.hook(module, name, functools.partial(_in_phase, phase))
     calls: tuple[tuple[str, str, Callable[..., Any]], ...] = (
         *((module, name, _compiling_own) for module, name in compiling.backend_calls()),
         ("torch._dynamo.convert_frame", "ConvertFrame.__call__", _noticing_abandoned),
@@ -135,23 +135,10 @@ def install() -> None:
         ("torch.export.pt2_archive._package", "AOTICompiledModel.__call__", _counting_ahead),
     )
     for module, name, call in calls:
-        hook(module, name, call)
+        compiling.hook(module, name, call)
     compiling.on_output_code(lambda code: _watch.seen.code.append(code))
     compiling.on_timed_choices(lambda timings: _watch.seen.choices.append(dict(timings)))
     choice_census.install(lambda tuning: _watch.seen.tunings.append(tuning), is_own_compile)
-
-
-def hook(module: str, name: str, call: Callable[..., Any]) -> None:
-    """Replace a function or a method of torch: ``call`` gets it, followed by the arguments."""
-
-    def around(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            return call(original, *args, **kwargs)
-
-        return wrapper
-
-    compiling.wrap(module, name, around)
 
 
 def _in_phase(phase: str, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -1,9 +1,8 @@
 """What a worker sends of a case: messages over the private pipe, and exceptions as data. Imports no torch."""
 
-import itertools
 import os
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from runner.core import protocol
@@ -40,51 +39,26 @@ class Channel:
 
 
 def exception(error: BaseException, phase: str) -> dict[str, Any]:
-    """Return an exception as an observation has it."""
+    """Return an exception as an observation has it. A context is a cause also below ``from None``, which dynamo writes."""
     text = "".join(traceback.format_exception(error))
-    return {
-        "type": _path(type(error)),
-        "ancestors": [_path(kind) for kind in type(error).__mro__],
-        "message": _message(error),
-        "traceback": _end_of(text, _MAX_TRACEBACK),
-        "phase": phase,
-        "causes": [_described(cause) for cause in itertools.islice(_chain(error), _MAX_CAUSES)],
-    }
-
-
-def _described(error: BaseException) -> dict[str, Any]:
-    return {"type": _path(type(error)), "ancestors": [_path(kind) for kind in type(error).__mro__], "message": _message(error)[:_MAX_CAUSE]}
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the causes of an exception, the nearest first. A context counts also below ``from None``, which dynamo writes."""
-    seen = {id(error)}
-    cause = error.__cause__ or error.__context__
-    while cause is not None and id(cause) not in seen:
-        yield cause
+    if len(text) > _MAX_TRACEBACK:
+        text = f"... the first {len(text) - _MAX_TRACEBACK} characters are left out ...\n{text[-_MAX_TRACEBACK:]}"
+    causes: list[dict[str, Any]] = []
+    seen, cause = {id(error)}, error.__cause__ or error.__context__
+    while cause is not None and id(cause) not in seen and len(causes) < _MAX_CAUSES:
+        causes.append(_described(cause, _MAX_CAUSE))
         seen.add(id(cause))
         cause = cause.__cause__ or cause.__context__
+    return {**_described(error, _MAX_MESSAGE), "traceback": text, "phase": phase, "causes": causes}
 
 
-def _end_of(text: str, most: int) -> str:
-    return text if len(text) <= most else f"... the first {len(text) - most} characters are left out ...\n{text[-most:]}"
-
-
-def _message(error: BaseException) -> str:
-    if isinstance(error, SystemExit):
-        return _exit_code(error.code)
+def _described(error: BaseException, most: int) -> dict[str, Any]:
     try:
-        return str(error)[:_MAX_MESSAGE]
+        message = str(error)
+        if isinstance(error, SystemExit):  # for a text, Python prints it and exits with 1
+            code = error.code
+            message = f"exit code {int(code or 0)}" if code is None or isinstance(code, int) else f"exit code 1: {code}"
     except Exception as other:  # an exception of a spec may raise anything from its __str__
-        return f"<no text: {type(other).__name__}>"
-
-
-def _exit_code(code: Any) -> str:
-    """Describe the exit of Python with this code: for a text, Python prints it and exits with 1."""
-    if code is None or isinstance(code, int):
-        return f"exit code {int(code or 0)}"
-    return f"exit code 1: {str(code)[:_MAX_MESSAGE]}"
-
-
-def _path(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
+        message = f"<no text: {type(other).__name__}>"
+    path, *ancestors = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__)
+    return {"type": path, "ancestors": [path, *ancestors], "message": message[:most]}

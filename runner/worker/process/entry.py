@@ -86,12 +86,9 @@ Work = Callable[[str, int, str], None]
 """Runs the case of a plan file and sends what it observed."""
 
 
-def serve(control: socket.socket, given: Work | None = None) -> None:
-    """Warm up when asked, run a case, and exit the process; exit when the socket is closed too. This function does not return.
-
-    ``given`` runs a case; without it, torch's cases are run.
-    """
-    work, code, exit_now = given or _work, 0, os._exit
+def serve(control: socket.socket, work: Work) -> None:
+    """Warm up when asked, run a case, and exit the process; exit when the socket is closed too. This function does not return."""
+    code, exit_now = 0, os._exit
     show_where_it_exits()
     try:
         while True:
@@ -104,7 +101,10 @@ def serve(control: socket.socket, given: Work | None = None) -> None:
                 control.send(json.dumps({"warm": message["warm"], "problem": _warm(message["warm"])}).encode())
                 continue
             pipe, *outputs = descriptors
-            _print_to(*outputs)
+            _flush()
+            for source, target in zip(outputs, (1, 2), strict=True):  # stdout and stderr are the case's files
+                os.dup2(source, target)
+                os.close(source)
             control.close()
             work(message["plan"], pipe, message["word"])
             break
@@ -117,14 +117,6 @@ def serve(control: socket.socket, given: Work | None = None) -> None:
         _flush()
         # no atexit handlers: torch's would wait for pools that belong to the zygote or to the case
         exit_now(code)
-
-
-def _print_to(stdout: int, stderr: int) -> None:
-    """Redirect stdout and stderr to the case's files."""
-    _flush()
-    for source, target in ((stdout, 1), (stderr, 2)):
-        os.dup2(source, target)
-        os.close(source)
 
 
 def _flush() -> None:
@@ -160,7 +152,7 @@ def _warm(kinds: list[str]) -> str:
     return next((problem for problem in problems if problem), "")[:1000]
 
 
-def _work(plan_file: str, descriptor: int, word: str) -> None:
+def work(plan_file: str, descriptor: int, word: str) -> None:
     """Run the case of a plan file. The word ``facts`` requests the facts of the machine instead; predicates to call may follow it."""
     from runner.core import protocol
     from runner.worker.case import case
@@ -183,18 +175,15 @@ def alone(make: Callable[[], Work]) -> None:
 
 def main() -> None:
     """Run cases in a new process: ``python -m runner.worker.process.entry SOCKET PARENT``."""
-    control, parent = map(int, sys.argv[1:])
-    begin(parent)
-    own_files.begin_in_scratch()
-    _import()
-    serve(socket.socket(fileno=control))
 
+    def prepared() -> Work:
+        from runner.worker.torch_compat import imports
 
-def _import() -> None:
-    """Import what a zygote imports, so that a case finds the same modules in every worker."""
-    from runner.worker.torch_compat import imports
+        own_files.begin_in_scratch()
+        imports.import_inductor()  # as in a zygote, so that a case finds the same modules in every worker
+        return work
 
-    imports.import_inductor()
+    alone(prepared)
 
 
 if __name__ == "__main__":

@@ -20,22 +20,8 @@ _COMPARING = {
     "copy": ("copy", "deepcopy"),
     "torch.utils._pytree": ("keystr", "tree_flatten", "tree_flatten_with_path", "tree_leaves", "tree_map", "tree_map_only"),
     "torch": (
-        *(
-            "bincount",
-            "cat",
-            "equal",
-            "exp2",
-            "frexp",
-            "full_like",
-            "isinf",
-            "isnan",
-            "maximum",
-            "minimum",
-            "nextafter",
-            "no_grad",
-            "stack",
-        ),
-        *("tensor", "unravel_index", "view_as_real", "where"),
+        *("bincount", "cat", "equal", "exp2", "frexp", "full_like", "isinf", "isnan", "maximum", "minimum", "nextafter", "no_grad"),
+        *("stack", "tensor", "unravel_index", "view_as_real", "where"),
     ),
     "torch.Tensor": (
         *("__and__", "__eq__", "__float__", "__ge__", "__getitem__", "__gt__", "__int__", "__invert__", "__le__", "__lt__", "__mul__"),
@@ -46,9 +32,6 @@ _COMPARING = {
     ),
 }
 """Operations by which tensors are compared."""
-
-Held = tuple[Mapping[Any, Any], Any, Any, str]
-"""A namespace, a key, the sealed value, and the path of the namespace."""
 
 
 class Broken(Exception):
@@ -64,19 +47,13 @@ class Seal:
 
     def check(self) -> None:
         """Raise ``Broken`` when a part of the runner was replaced."""
-        suspects = [module for module in self._modules if not module.is_untouched()]
-        replaced = [path for module in suspects for path in module.replaced()]
-        added = [path for module in suspects for path in module.added()]
-        altered = [path for module in suspects for path in module.altered()]
-        changed = [*replaced, *added, *self._replaced_in_torch(), *altered]
+        changed = [path for module in self._modules if not module.is_untouched() for path in module.changed()]
+        changed += [
+            f"{path}.{name}" for owner, name, value, path in self._comparing if inspect.getattr_static(owner, name, None) is not value
+        ]
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
             raise Broken(f"code of the case replaced {changed[0]}{more}: the measurements of this worker are discarded")
-
-    def _replaced_in_torch(self) -> Iterator[str]:
-        for owner, name, value, path in self._comparing:
-            if inspect.getattr_static(owner, name, None) is not value:
-                yield f"{path}.{name}"
 
 
 class SealedModule:
@@ -88,12 +65,18 @@ class SealedModule:
 
     def __init__(self, name: str, module: types.ModuleType) -> None:
         self.module = module
-        self._held = list(_held([(name, module)]))
-        classes = list(_classes([(name, module)]))
+        own = {key: value for key, value in list(vars(module).items()) if not key.startswith("__")}
+        classes = [(vars(value), f"{name}.{key}") for key, value in own.items() if isinstance(value, type) and value.__module__ == name]
+        tables = [(value, f"{name}.{key}") for key, value in own.items() if isinstance(value, dict)]
+        self._held: list[tuple[Mapping[Any, Any], Any, Any, str]] = [(vars(module), key, value, name) for key, value in own.items()]
+        """A namespace, a key, the sealed value, and the path of the namespace."""
+        for table, path in tables:
+            self._held += [(table, key, value, path) for key, value in list(table.items()) if callable(value)]
+        for members, path in classes:
+            self._held += [(members, key, value, path) for key, value in list(members.items()) if _is_ours(key, value)]
         self._members = [(members, _names(members), path) for members, path in classes]
-        self._code = [(value, _body(value), path) for _, key, value, path in self._held for path in [f"{path}.{key}"] if _has_body(value)]
-        tables = [value for key, value in vars(module).items() if not key.startswith("__") and isinstance(value, dict)]
-        namespaces = [vars(module), *tables, *(members for members, _ in classes)]
+        self._code = [(value, _body(value), f"{path}.{key}") for _, key, value, path in self._held if _has_body(value)]
+        namespaces = [vars(module), *(table for table, _ in tables), *(members for members, _ in classes)]
         self._namespaces = [(namespace, list(namespace), list(namespace.values())) for namespace in namespaces]
         functions = [_function(value) for value, _, _ in self._code]
         self._bodies = [(part, functions, list(map(part, functions))) for part in _PARTS_OF_A_FUNCTION]
@@ -105,20 +88,14 @@ class SealedModule:
             for namespace, keys, values in self._namespaces
         ) and all(all(map(operator.is_, map(part, functions), held)) for part, functions, held in self._bodies)
 
-    def replaced(self) -> Iterator[str]:
-        """Yield the paths of replaced members."""
+    def changed(self) -> Iterator[str]:
+        """Yield the paths of replaced members, of new members of classes, and of functions whose code was changed in place."""
         for namespace, key, value, path in self._held:
             if namespace.get(key) is not value:
                 yield f"{path}.{key}" if isinstance(key, str) else f"{path}[{key!r}]"
-
-    def added(self) -> Iterator[str]:
-        """Yield new members of classes: a new member may hide an inherited one."""
-        for members, known, path in self._members:
+        for members, known, path in self._members:  # a new member may hide an inherited one
             yield from (f"{path}.{name}" for name in sorted(_names(members) - known))
-
-    def altered(self) -> Iterator[str]:
-        """Yield the paths of functions whose code was changed in place."""
-        return (path for function, body, path in self._code if _body(function) != body)
+        yield from (path for function, body, path in self._code if _body(function) != body)
 
 
 _PARTS_OF_A_FUNCTION = tuple(map(operator.attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
@@ -144,37 +121,14 @@ def _comparing() -> Iterator[tuple[Any, str, Any, str]]:
         yield from ((owner, name, inspect.getattr_static(owner, name, None), path) for name in names)
 
 
-Modules = list[tuple[str, types.ModuleType]]
-
-
 def _modules(packages: tuple[str, ...]) -> Iterator[tuple[str, types.ModuleType]]:
     for name, module in list(sys.modules.items()):
         if any(f"{name}.".startswith(f"{package}.") for package in packages) and type(module) is types.ModuleType:
             yield name, module
 
 
-def _classes(modules: Modules) -> Iterator[tuple[Mapping[str, Any], str]]:
-    for name, module in modules:
-        for key, value in list(vars(module).items()):
-            if isinstance(value, type) and value.__module__ == name:
-                yield vars(value), f"{name}.{key}"
-
-
 def _names(members: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(name for name, held in list(members.items()) if _is_ours(name, held))
-
-
-def _held(modules: Modules) -> Iterator[Held]:
-    for name, module in modules:
-        for key, value in list(vars(module).items()):
-            if key.startswith("__"):
-                continue
-            yield vars(module), key, value, name
-            if isinstance(value, dict):
-                yield from ((value, entry, held, f"{name}.{key}") for entry, held in list(value.items()) if callable(held))
-            if isinstance(value, type) and value.__module__ == name:
-                members = list(vars(value).items())
-                yield from ((vars(value), member, held, f"{name}.{key}") for member, held in members if _is_ours(member, held))
 
 
 def _is_ours(member: str, held: Any) -> bool:

@@ -82,7 +82,20 @@ def compile_something(device: str, *, with_gradients: bool) -> str:
     An exception is not raised here: the next case will run into it and report it. ``with_gradients`` starts torch's autograd, which
     initializes every driver that torch is built for. A process that forks later must not do that.
     """
-    return _discarded(functools.partial(_compile, device, with_gradients=with_gradients), os.environ["TORCHINDUCTOR_CACHE_DIR"])
+
+    def compile_() -> None:
+        with torch.no_grad():
+            torch.compile(_own(_pointwise))(torch.rand(8, 8, device=device), torch.rand(8, device=device))
+        torch._dynamo.reset()
+        if with_gradients:
+            # its backward is traced and not run: a run would compile it and start autograd's threads
+            with torch.enable_grad():
+                torch.compile(_own(_matmul))(*(torch.rand(4, 4, device=device, requires_grad=True) for _ in range(2)))
+            torch._dynamo.reset()
+        # the calls in it make dynamo import its handlers of functions; no kernel is built
+        torch.compile(_own(_calls), backend="eager")(torch.rand(4, 4, device=device))
+
+    return _discarded(compile_, os.environ["TORCHINDUCTOR_CACHE_DIR"])
 
 
 def start_device(device: str) -> str:
@@ -126,18 +139,6 @@ def trace_something() -> None:
     _forget(before, counters)
 
 
-def _compile(device: str, *, with_gradients: bool) -> None:
-    for function, shapes, wants_gradients in _EXAMPLES:
-        if wants_gradients and not with_gradients:
-            continue
-        arguments = [torch.rand(shape, device=device, requires_grad=wants_gradients) for shape in shapes]
-        with torch.set_grad_enabled(wants_gradients):
-            torch.compile(_own(function))(*arguments)
-        torch._dynamo.reset()
-    # the calls in it make dynamo import its handlers of functions; no kernel is built
-    torch.compile(_own(_calls), backend="eager")(torch.rand(4, 4, device=device))
-
-
 def _own(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a copy of a function with global names of its own.
 
@@ -172,14 +173,6 @@ def _helper(x: Any, *, factor: int) -> Any:
     return x * factor
 
 
-_EXAMPLES: tuple[tuple[Callable[..., Any], tuple[tuple[int, ...], ...], bool], ...] = (
-    (_pointwise, ((8, 8), (8,)), False),
-    # its backward is traced and not run: a run would compile it and start autograd's threads
-    (_matmul, ((4, 4), (4, 4)), True),
-)
-"""Functions, the shapes of their arguments, and whether these require gradients."""
-
-
 def cache_sizes() -> dict[int, int]:
     """Return the number of entries of each ``functools`` cache, by the ``id`` of the cache."""
     return {id(found): found.cache_info().currsize for found in _caches()}
@@ -204,16 +197,14 @@ def clear_grown_caches(before: dict[int, int]) -> None:
 
 def _may_stay(cache: Any) -> bool:
     module, name = str(getattr(cache, "__module__", "")), str(getattr(cache, "__qualname__", ""))
-    if not module.startswith(("torch.", "triton.")):
+    if not module.startswith(("torch.", "triton.")) or module in _COMPILER_CACHES or name in _FILE_CACHES:
         return True
-    return module in _COMPILER_CACHES or name in _FILE_CACHES or _was_for_effect(cache)
-
-
-def _was_for_effect(cache: Any) -> bool:
-    """Whether every cached result is None: such calls register something, which must happen once. A function that warns once is cleared."""
-    if "warn" in str(getattr(cache, "__qualname__", "")):
+    if "warn" in name:
         return False
-    values = [value for held in gc.get_referents(cache) if isinstance(held, dict) and held is not vars(cache) for value in held.values()]
+    # every cached result is None: such calls register something, which must happen once
+    values = [
+        value for table in gc.get_referents(cache) if isinstance(table, dict) and table is not vars(cache) for value in table.values()
+    ]
     return bool(values) and all(value is None for value in values)
 
 

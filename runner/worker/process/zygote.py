@@ -14,7 +14,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from runner.core import devices, protocol
@@ -115,39 +114,24 @@ def danger() -> str:
 
 
 def danger_of_threads() -> str:
-    """Return why a fork is not safe because of threads; empty when there is one thread."""
-    threads = _threads()
-    return "" if len(threads) == 1 else f"the zygote has {len(threads)} threads ({', '.join(threads)})"
-
-
-def _threads() -> list[str]:
-    """Return the names of this process's native threads, which include those that libraries started."""
+    """Return why a fork is not safe because of threads, native ones of libraries too; empty when there is one thread."""
     names = []
-    for entry_ in os.scandir("/proc/self/task"):
-        with contextlib.suppress(OSError), open(f"{entry_.path}/comm", encoding="utf-8", errors="replace") as stream:
+    for task in os.scandir("/proc/self/task"):
+        with contextlib.suppress(OSError), open(f"{task.path}/comm", encoding="utf-8", errors="replace") as stream:
             names.append(stream.read().strip())
-    return sorted(names)
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A reaped worker whose end is not reported yet."""
-
-    number: int
-    status: int
-    until: float
-    """The deadline for its orphans to exit, in ``time.monotonic`` seconds."""
+    return "" if len(names) == 1 else f"the zygote has {len(names)} threads ({', '.join(sorted(names))})"
 
 
 class Zygote:
     """The event loop of the zygote."""
 
-    def __init__(self, control: socket.socket, work: entry.Work | None = None, danger: Callable[[], str] = danger) -> None:
+    def __init__(self, control: socket.socket, work: entry.Work = entry.work, danger: Callable[[], str] = danger) -> None:
         self._control = control
         self._work = work
         self._danger = danger
         self._workers: dict[int, int] = {}
-        self._ended: list[Ended] = []
+        self._ended: list[tuple[int, int, float]] = []
+        """The reaped workers whose end is not reported yet: number, status, and the deadline for orphans in ``time.monotonic`` seconds."""
         self._held: set[int] = set()
         """Orphans that were killed and have not exited within the limit."""
         self._wake, self._waker = os.pipe()
@@ -227,19 +211,17 @@ class Zygote:
                 os.killpg(ended.si_pid, signal.SIGKILL)
             pid, status = os.waitpid(ended.si_pid, 0)
             if pid in self._workers:
-                self._ended.append(Ended(self._workers.pop(pid), status, time.monotonic() + _ORPHANS_SECONDS))
-        self._report()
-
-    def _report(self) -> None:
-        """Report ended workers: all when no orphan is left, else those whose deadline has passed."""
+                self._ended.append((self._workers.pop(pid), status, time.monotonic() + _ORPHANS_SECONDS))
+        # report ended workers: all when no orphan is left, else those whose deadline has passed
         orphans = self._kill_orphans() if self._ended else set()
         now = time.monotonic()
-        due = [one for one in self._ended if not orphans or now > one.until]
+        due = [worker for worker in self._ended if not orphans or now > worker[2]]
         if due and orphans:
             self._held |= orphans  # the report of a later worker does not wait for these
-        for one in due:
-            self._ended.remove(one)
-            self._send({"ended": one.number, "status": one.status, "held": sorted(orphans)})
+        for worker in due:
+            self._ended.remove(worker)
+            number, status, _ = worker
+            self._send({"ended": number, "status": status, "held": sorted(orphans)})
 
     def _kill_orphans(self) -> set[int]:
         """Kill the orphans of ended workers; return those that have not exited yet."""

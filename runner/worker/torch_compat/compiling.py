@@ -28,32 +28,24 @@ PHASES: tuple[tuple[str, str, str], ...] = (
 """Module, method, and the phase of a case during its calls."""
 
 
-def wrap(module: str, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Replace a function or a method by ``around`` of it. Class methods and static methods remain such; raise ``AttributeError``."""
+def hook(module: str, name: str, call: Callable[..., Any]) -> None:
+    """Replace a function or a method of torch: ``call`` gets it, followed by the arguments. Raise ``AttributeError`` where there is none.
+
+    Class methods and static methods remain such.
+    """
     owner: Any = importlib.import_module(module)
     *parents, attribute = name.split(".")
     for parent in parents:
         owner = getattr(owner, parent)
     raw = vars(owner).get(attribute, getattr(owner, attribute))
-    if isinstance(raw, classmethod):
-        setattr(owner, attribute, classmethod(around(raw.__func__)))
-    elif isinstance(raw, staticmethod):
-        setattr(owner, attribute, staticmethod(around(raw.__func__)))
-    else:
-        setattr(owner, attribute, around(raw))
+    kind = type(raw) if isinstance(raw, classmethod | staticmethod) else None
+    original = raw.__func__ if kind else raw
 
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return call(original, *args, **kwargs)
 
-def hook(module: str, name: str, replacement: Callable[..., Any]) -> None:
-    """Let calls of a function or a method call ``replacement`` with the original before the arguments; raise as ``wrap`` does."""
-
-    def around(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            return replacement(original, *args, **kwargs)
-
-        return wrapper
-
-    wrap(module, name, around)
+    setattr(owner, attribute, kind(wrapper) if kind else wrapper)
 
 
 def compiled(function: Callable[..., Any], options: Mapping[str, Any]) -> tuple[Callable[..., Any], Any]:
