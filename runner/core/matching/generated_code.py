@@ -7,7 +7,7 @@ well.
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from runner.core.matching.time_limit import time_limit
@@ -97,8 +97,8 @@ _FIRST_LINE = re.compile(
 
 def _is_python(text: str) -> bool:
     """Decide by the first line that is possible in only one of the languages."""
-    found = _FIRST_LINE.search(text)
-    return found is None or found["python"] is not None
+    first = _FIRST_LINE.search(text)
+    return first is None or first["python"] is not None
 
 
 # -- C++ ------------------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def _cpp(text: str, strings: bool, start: int = 0, end: int | None = None) -> li
             case "comment":
                 ranges.append(token.span())
             case "directive":
-                ranges += [(found.start(), token.end()) for found in _TRAILING_COMMENT.finditer(text, *token.span())]
+                ranges += [(comment.start(), token.end()) for comment in _TRAILING_COMMENT.finditer(text, *token.span())]
             case "raw" | "mark":
                 # a kernel compiled at its first call: Triton in a C++ wrapper
                 source = token.span("raw")
@@ -163,59 +163,38 @@ def _python(text: str, strings: bool, start: int = 0, end: int | None = None) ->
         at = last
         if token["comment"]:
             ranges.append(token.span())
-        elif (found := _source(text, token)) is not None:
-            ranges += found[0](text, strings, *found[1])
+        elif token["triple"] and (parser := _source(text, token)) is not None:
+            ranges += parser(text, strings, *token.span("one" if token["one"] is not None else "two"))
         else:
-            contents.append(_content(token))
-            if line is not None and _stands_alone(text, token, line, end):
-                alone.append(token.span())
+            quotes = 3 if token["triple"] else 6 if token["escaped"] else 1
+            contents.append((first + quotes, max(last - quotes, first + quotes)))
+            # alone on its lines, except for a prefix such as r
+            if line is not None and text[line:first].strip() in _PREFIXES:
+                after = text.find("\n", last, end)
+                if not text[last : end if after < 0 else after].partition("#")[0].strip():
+                    alone.append((first, last))
     code = "".join([*skeleton, text[at:end]])
-    ranges += _docstrings(code, alone, start)
-    ranges += [(start + first, start + last) for first, last in _boilerplate(code)]
+    # docstrings are strings that are statements: outside of brackets and not after a continued line
+    depth = before = 0
+    for first, last in alone:
+        part = code[before : first - start]
+        depth = max(0, depth + sum(map(part.count, "([{")) - sum(map(part.count, ")]}")))
+        before = last - start
+        if not depth and not part.rstrip(" \trRuUbBfF").endswith("\\\n"):
+            ranges.append((first, last))
+    ranges += [(start + match.start(), start + match.end()) for match in _BOILERPLATE.finditer(code)]
     return ranges if strings else ranges + contents
 
 
-def _content(token: re.Match[str]) -> Range:
-    """Return the range of a string without its quotes."""
-    width = 3 if token["triple"] else 6 if token["escaped"] else 1
-    return token.start() + width, max(token.end() - width, token.start() + width)
-
-
-def _source(text: str, token: re.Match[str]) -> tuple[Callable[[str, bool, int, int], list[Range]], Range] | None:
-    """Return the parser for a string with a kernel's source and the source's range; None for any other string."""
-    if not token["triple"]:
-        return None
+def _source(text: str, token: re.Match[str]) -> Callable[[str, bool, int, int], list[Range]] | None:
+    """Return the parser for a triple-quoted string with a kernel's source; None for any other string."""
     at = token.start()
-    content = token.span("one" if token["one"] is not None else "two")
-    if found := _SOURCE.match(text, text.rfind("\n", max(0, at - _REACH), at) + 1, at):
-        return (_python if found["kind"] in _IN_PYTHON else _cpp), content
-    return (_cpp, content) if _WRAPPER_SOURCE.search(text, max(0, at - _NEAR), at) else None
-
-
-def _stands_alone(text: str, token: re.Match[str], line: int, end: int) -> bool:
-    """Whether a string is alone on its lines, except for a prefix such as ``r``."""
-    if text[line : token.start()].strip() not in _PREFIXES:
-        return False
-    after = text.find("\n", token.end(), end)
-    return not text[token.end() : end if after < 0 else after].partition("#")[0].strip()
+    if assignment := _SOURCE.match(text, text.rfind("\n", max(0, at - _REACH), at) + 1, at):
+        return _python if assignment["kind"] in _IN_PYTHON else _cpp
+    return _cpp if _WRAPPER_SOURCE.search(text, max(0, at - _NEAR), at) else None
 
 
 _PREFIXES = frozenset(["", *"rRuUbBfF", "rb", "br", "Rb", "rf", "fr"])
-_OPENING, _CLOSING = "([{", ")]}"
-
-
-def _docstrings(code: str, alone: Sequence[Range], start: int) -> Iterator[Range]:
-    """Yield the strings that are statements: outside of brackets and not after a continued line."""
-    depth = at = 0
-    for first, last in alone:
-        part = code[at : first - start]
-        depth = max(0, depth + sum(map(part.count, _OPENING)) - sum(map(part.count, _CLOSING)))
-        at = last - start
-        # a backslash continues the line before
-        if not depth and not part.rstrip(" \trRuUbBfF").endswith("\\\n"):
-            yield first, last
-
-
 _BOILERPLATE = re.compile(
     r"""^[ \t]*+(?:from[ ]+[\w.]+[ ]+import[ ]*\([^)]*\)|(?:import|from)[ ][^\n]*)$   # imports
     |^\w+[ ]=[ ](?:torch|runner)(?:\.\w+)+[ \t]*$                                   # other names for parts of torch
@@ -230,8 +209,3 @@ _BOILERPLATE = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 """The boilerplate of every generated Python file: imports, aliases, the frame of its class, and the benchmark at its end."""
-
-
-def _boilerplate(code: str) -> Iterator[Range]:
-    """Yield the boilerplate of a text. The contents of its strings are replaced by filler characters before."""
-    return (found.span() for found in _BOILERPLATE.finditer(code))

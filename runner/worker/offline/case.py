@@ -4,7 +4,7 @@ import json
 import os
 import resource
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,34 +75,40 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
         arguments = step["arguments"]
         kernel = module.function(arguments["source"], arguments["kernel"])
         seal.check()
-        facts["steps"].append(_compile(plan, index, step, kernel, phases))
+        raised, made = None, None
+        try:
+            with phases("kernel build"):
+                made = kernels.compiled(kernel, arguments, TARGETS[plan["target"]])
+        except Exception as error:  # the compiler, or the Python of the kernel, may raise anything: it is the result of the step
+            raised = exception(error, "kernel build")
+        facts["steps"].append(facts_of_step(plan, index, step, raised, made.texts if made else (), made))
         seal.check()
-    facts["offline"] = {"target": plan["target"], "evidence": _evidence(facts["steps"]), **kernels.versions()}
+    # a binary, and its instructions
+    facts["offline"] = summary(plan, facts["steps"], Level.COMPILED, Level.INSTRUCTIONS)
 
 
-def _compile(plan: Mapping[str, Any], index: int, step: Mapping[str, Any], kernel: Any, phases: Phases) -> dict[str, Any]:
-    raised, made = None, None
-    try:
-        with phases("kernel build"):
-            made = kernels.compiled(kernel, step["arguments"], TARGETS[plan["target"]])
-    except Exception as error:  # the compiler, or the Python of the kernel, may raise anything: it is the result of the step
-        raised = exception(error, "kernel build")
-    for piece, text in enumerate(made.texts if made else ()):
+def facts_of_step(
+    plan: Mapping[str, Any], index: int, step: Mapping[str, Any], raised: Any, texts: Sequence[str], made: Compiled | None
+) -> dict[str, Any]:
+    """Return the facts of a step, whose texts are written to files; ``made`` is None where there is no kernel."""
+    for piece, text in enumerate(texts):
         Path(plan["folder"], f"code-{index}-{piece}.txt").write_text(text, encoding="utf-8", errors="surrogatepass")
+    why = "the step raised" if raised else "no kernel of Triton was generated"
+    values = {KERNEL: made.metadata if made else {}}
     return {
         "raised": raised,
         **NOTHING,
-        "code": len(made.texts) if made else 0,
-        "measured": {str(one["index"]): measured(one, made) for one in step["measure"]} if made else {},
-        "unmeasured": {} if made else {str(one["index"]): "the step raised" for one in step["measure"]},
+        "code": len(texts),
+        # what expectations measure of a kernel
+        "measured": {
+            str(request["index"]): MEASURES[request["kind"]](request["arguments"], values.__getitem__)
+            for request in (step["measure"] if made else ())
+        },
+        "unmeasured": {} if made else {str(request["index"]): why for request in step["measure"]},
     }
 
 
-def measured(request: Mapping[str, Any], made: Compiled) -> Any:
-    """Return what an expectation measures of a kernel."""
-    return MEASURES[request["kind"]](request["arguments"], {KERNEL: made.metadata}.__getitem__)
-
-
-def _evidence(steps: list[dict[str, Any]]) -> list[str]:
-    """Return the levels for which there is something to judge: a binary, and its instructions."""
-    return [Level.COMPILED.value, Level.INSTRUCTIONS.value] if any(step["code"] for step in steps) else []
+def summary(plan: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], *levels: Level) -> dict[str, Any]:
+    """Return the facts of a target: the versions, and the levels for which there is something to judge."""
+    evidence = [level.value for level in levels] if any(step["code"] for step in steps) else []
+    return {"target": plan["target"], "evidence": evidence, **kernels.versions()}

@@ -38,7 +38,16 @@ def compiled(kernel: Any, arguments: Mapping[str, Any], target: Target) -> Compi
     from triton.backends.compiler import GPUTarget
 
     knobs.nvidia.dump_ptxas_log = True
-    source = compiler.ASTSource(kernel, *_signature(kernel, arguments))
+    names = list(kernel.arg_names)
+    types = {name: arguments["signature"].get(name, "constexpr") for name in names}
+    # values and attributes are by the place of the argument
+    values = {(names.index(name),): value for name, value in (arguments.get("constexprs") or {}).items()}
+    attributes: dict[Any, list[list[Any]]] = {}
+    for name in arguments.get("aligned") or []:
+        attributes.setdefault((names.index(name),), []).append(["tt.divisibility", _ALIGNMENT])
+    for name, settings in (arguments.get("attributes") or {}).items():
+        attributes.setdefault((names.index(name),), []).extend([key, value] for key, value in settings.items())
+    source = compiler.ASTSource(kernel, types, values, attributes)
     gpu = GPUTarget(target.backend, target.compiler_arch, target.warp_size)
     printed = io.StringIO()
     try:
@@ -55,25 +64,9 @@ def taken(made: Any, target: Target, printed: str) -> Compiled:
     texts = [made.asm[stage] for stage in target.stages]
     if target.backend == "cuda":
         texts.append(printed)
+    plain = {name: _value(value) for name, value in made.metadata._asdict().items() if name not in _NOT_RECORDED}
     own = {"binary_bytes": len(binary), "binary_sha256": hashlib.sha256(binary).hexdigest()}
-    return Compiled(texts=tuple(texts), metadata={**_plain(made.metadata._asdict()), **own})
-
-
-def _signature(kernel: Any, arguments: Mapping[str, Any]) -> tuple[dict[str, str], dict[Any, Any], dict[Any, Any]]:
-    """Return types, values and attributes as Triton takes them: the latter two by the place of the argument."""
-    names = list(kernel.arg_names)
-    values = dict(arguments.get("constexprs") or {})
-    types = {name: arguments["signature"].get(name, "constexpr") for name in names}
-    attributes: dict[Any, list[list[Any]]] = {}
-    for name in arguments.get("aligned") or []:
-        attributes.setdefault((names.index(name),), []).append(["tt.divisibility", _ALIGNMENT])
-    for name, given in (arguments.get("attributes") or {}).items():
-        attributes.setdefault((names.index(name),), []).extend([key, value] for key, value in given.items())
-    return types, {(names.index(name),): value for name, value in values.items()}, attributes
-
-
-def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _value(value) for name, value in metadata.items() if name not in _NOT_RECORDED}
+    return Compiled(texts=tuple(texts), metadata={**plain, **own})
 
 
 def _value(value: Any) -> Any:
@@ -135,17 +128,12 @@ def canary_problems(target: Target) -> Iterator[str]:
     texts = compiled(module.function(block, "canary_add"), _ADD, target)
     yield from (f"canary '{CANARIES[0]}': {problem}" for problem in offline.problems_of_texts(target, ["canary_add"], texts.texts))
     dot = module.function(block, "canary_dot")
-    bf16, fp16 = (_instructions(compiled(dot, _dot_of(dtype), target), target) for dtype in ("bf16", "fp16"))
+    shape = {"constexprs": {"M": 128, "N": 64, "K": 64}, "aligned": ["x", "y", "out"], "options": {"num_warps": 4}}
+    products = (
+        compiled(dot, {**shape, "signature": {"x": f"*{name}", "y": f"*{name}", "out": "*fp32"}}, target) for name in ("bf16", "fp16")
+    )
+    bf16, fp16 = (offline.code_of_stage(product.texts[target.stages.index(target.isa)], target.isa).text for product in products)
     if (instruction := INSTRUCTIONS[target.name]) not in bf16:
         yield f"canary '{CANARIES[1]}': a matrix product has no {instruction}"
     if bf16 == fp16:
         yield f"canary '{CANARIES[2]}': the instructions of bf16 and fp16 are equal"
-
-
-def _dot_of(dtype: str) -> dict[str, Any]:
-    signature = {"x": f"*{dtype}", "y": f"*{dtype}", "out": "*fp32"}
-    return {"signature": signature, "constexprs": {"M": 128, "N": 64, "K": 64}, "aligned": ["x", "y", "out"], "options": {"num_warps": 4}}
-
-
-def _instructions(made: Compiled, target: Target) -> str:
-    return offline.code_of_stage(made.texts[target.stages.index(target.isa)], target.isa).text

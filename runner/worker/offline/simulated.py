@@ -6,7 +6,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -64,13 +63,7 @@ class Lowering:
             if not recording.graphs:
                 raise codegen.Unfaithful("no backward graph was compiled with the call: does an input or a parameter require gradients?")
             return recording
-        recording = self._call(step["arguments"])
-        self._backward = [graph for graph in recording.graphs if graph.is_backward]
-        recording.graphs = [graph for graph in recording.graphs if not graph.is_backward]
-        return recording
-
-    def _call(self, given: Mapping[str, Any]) -> Recording:
-        arguments: Any = STEPS["call"].parse(given)
+        arguments: Any = STEPS["call"].parse(step["arguments"])
         body = self._plan["body"]
         context = body["context"] if arguments.context is None else arguments.context
         options = scope.resolved(body["compile"], self._scope.named)
@@ -90,6 +83,8 @@ class Lowering:
                 raise
         recording = codegen.take()
         _raise_refused(recording)
+        self._backward = [graph for graph in recording.graphs if graph.is_backward]
+        recording.graphs = [graph for graph in recording.graphs if not graph.is_backward]
         return recording
 
 
@@ -111,9 +106,10 @@ def run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: 
         raise codegen.Unfaithful(why)
     torch_state.set_torch_state(body["torch"])
     torch.manual_seed(plan["seed"])
+    options = {section: {**body[section], **FIXED.get(section, {})} for section in torch_state.OPTIONS}
     seal = Seal(case.SEALED)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(torch_state.patched_options(_options(body)))
+        stack.enter_context(torch_state.patched_options(options))
         lowering = Lowering(plan, stack)
         seal.check()
         for index, step in enumerate(plan["steps"]):
@@ -122,11 +118,8 @@ def run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: 
             seal.check()
             if facts["steps"][-1]["raised"]:
                 break
-    facts["offline"] = {"target": plan["target"], "evidence": _evidence(facts["steps"]), **kernels.versions()}
-
-
-def _options(body: Mapping[str, Any]) -> scope.Sections:
-    return {section: {**body[section], **FIXED.get(section, {})} for section in ("config", "dynamo_config", "functorch_config")}
+    # generated text, a binary, and its instructions
+    facts["offline"] = case.summary(plan, facts["steps"], Level.RENDERED, Level.COMPILED, Level.INSTRUCTIONS)
 
 
 def _step(lowering: Lowering, plan: Mapping[str, Any], index: int, step: Mapping[str, Any], phases: Phases) -> dict[str, Any]:
@@ -144,26 +137,9 @@ def _step(lowering: Lowering, plan: Mapping[str, Any], index: int, step: Mapping
         raise
     except Exception as error:  # torch, Inductor or the compiler may raise anything: it is the result of the step
         raised = exception(error, phase)
-    for piece, text in enumerate(texts):
-        Path(plan["folder"], f"code-{index}-{piece}.txt").write_text(text, encoding="utf-8", errors="surrogatepass")
-    tunings = {"count": len(recording.tunings), "found": [one.to_json() for one in recording.tunings[: choice_census.MOST_TUNINGS]]}
-    measured = {str(one["index"]): case.measured(one, made) for one in step["measure"]} if made else {}
-    why = "the step raised" if raised else "no kernel of Triton was generated"
-    unmeasured = {} if made else {str(one["index"]): why for one in step["measure"]}
-    return {
-        "raised": raised,
-        **case.NOTHING,
-        "tunings": tunings,
-        "code": len(texts),
-        "measured": measured,
-        "unmeasured": unmeasured,
-    }
-
-
-def _evidence(steps: list[dict[str, Any]]) -> list[str]:
-    """Return the levels for which there is something to judge: generated text, a binary, and its instructions."""
-    levels = (Level.RENDERED, Level.COMPILED, Level.INSTRUCTIONS)
-    return [level.value for level in levels] if any(step["code"] for step in steps) else []
+    tunings = [tuning.to_json() for tuning in recording.tunings[: choice_census.MOST_TUNINGS]]
+    facts = case.facts_of_step(plan, index, step, raised, texts, made)
+    return {**facts, "tunings": {"count": len(recording.tunings), "found": tunings}}
 
 
 # -- kernels --------------------------------------------------------------------------------------------------------

@@ -16,16 +16,14 @@ _MOST = 500
 """Characters of a problem."""
 
 
-class Compiler:
-    """The compiler for the target that the environment names, once it was tried."""
+def compiler() -> entry.Work:
+    """Try the compiler for the target that the environment names; return what runs its cases."""
+    facts = _facts(TARGETS[os.environ[TARGET]])
 
-    def __init__(self) -> None:
-        self._facts = _facts(TARGETS[os.environ[TARGET]])
-
-    def work(self, plan: str, descriptor: int, word: str) -> None:
+    def work(plan: str, descriptor: int, word: str) -> None:
         """Run the case of a plan file. The word ``facts`` requests the result of the canaries instead."""
         if plan.split(" ")[0] == "facts":
-            os.write(descriptor, protocol.dumps({"observation": protocol.encode(self._facts), "word": word}))
+            os.write(descriptor, protocol.dumps({"observation": protocol.encode(facts), "word": word}))
             return
         from runner.worker.offline import case
 
@@ -35,6 +33,8 @@ class Compiler:
             case.run(plan, descriptor, word, simulated.run_steps)
         else:
             case.run(plan, descriptor, word)
+
+    return work
 
 
 def _facts(target: Target) -> dict[str, Any]:
@@ -77,13 +77,12 @@ def install(target: Target, folder: Path) -> None:
 def main() -> None:
     """``python -m runner.worker.offline.zygote SOCKET PARENT``: try the compiler of the target, then serve."""
     control = zygote.begin()
-    compiler = Compiler()
-    zygote.serve(zygote.Zygote(control, compiler.work, zygote.danger_of_threads))
+    zygote.serve(zygote.Zygote(control, compiler(), zygote.danger_of_threads))
 
 
 def alone() -> None:
     """Serve one case in a new process."""
-    entry.alone(lambda: Compiler().work)
+    entry.alone(compiler)
 
 
 if __name__ == "__main__":
