@@ -10,8 +10,8 @@ _OTHERWISE = frozenset(
     ["true", "True", "TRUE", "false", "False", "FALSE", "null", "Null", "NULL", ".inf", ".Inf", ".INF", ".nan", ".NaN", ".NAN"]
 )
 """Words that YAML 1.2 does not read as text."""
-_BREAKS = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
-"""Characters that JSON does not escape, and that are line ends or invalid in YAML."""
+_BREAKS = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+"""Characters that JSON does not escape, and that are line ends or invalid in YAML, or invisible."""
 _UNPRINTED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
 """Characters that a literal block does not have: tabs, control characters, other line ends."""
 _NUMBER = re.compile(r"\.[0-9]")

@@ -31,16 +31,13 @@ class UpstreamTest:
 
     def is_of_another_device(self, values: str, device: str) -> bool:
         """Whether the values are those of an instance except for the device, which is ``device``: a device that upstream does not test."""
-        given = values.split(",")
-        if "device" not in self.parameters or len(given) != len(self.parameters):
+        parts = values.split(",")
+        if "device" not in self.parameters or len(parts) != len(self.parameters):
             return False
         place = self.parameters.index("device")
-        others = {tuple(_without(instance.split(","), place)) for instance in self.instances}
-        return given[place] in (device, device.split(":")[0]) and tuple(_without(given, place)) in others
-
-
-def _without(values: list[str], place: int) -> list[str]:
-    return values[:place] + values[place + 1 :]
+        of_instances = (instance.split(",") for instance in self.instances)
+        others = {(*instance[:place], *instance[place + 1 :]) for instance in of_instances}
+        return parts[place] in (device, device.split(":")[0]) and (*parts[:place], *parts[place + 1 :]) in others
 
 
 @dataclass(frozen=True)
@@ -88,16 +85,11 @@ class Upstream:
 @functools.cache
 def load() -> Upstream:
     """Read the committed list."""
-    rows = json.loads(LIST.read_text("utf-8"))["tests"]
-    return Upstream(tuple(_test(row) for row in rows))
-
-
-def _test(row: Mapping[str, object]) -> UpstreamTest:
-    parameters, instances = row["parameters"], row["instances"]
-    assert isinstance(parameters, list)
-    assert isinstance(instances, list)
-    name = "::".join(str(part) for part in (row["file"], row["class"], row["test"]) if part)
-    return UpstreamTest(int(str(row["row"])), str(row["file"]), name, tuple(parameters), tuple(instances))
+    tests = []
+    for row in json.loads(LIST.read_text("utf-8"))["tests"]:
+        name = "::".join(part for part in (row["file"], row["class"], row["test"]) if part)
+        tests.append(UpstreamTest(row["row"], row["file"], name, tuple(row["parameters"]), tuple(row["instances"])))
+    return Upstream(tuple(tests))
 
 
 @dataclass(frozen=True)

@@ -97,18 +97,14 @@ class Kind:
 
     def recognises(self, text: str, file_name: str = "", data: Any = None) -> bool:
         """Whether a file is of this kind: by its parsed keys, or else by the keys found in its text."""
-        found = set(map(str, data)) if isinstance(data, dict) and not self.anywhere else self._keys_of(text)
-        if len(found & self.keys) >= self.least and found & self.marks:
+        pattern = _ANY_KEY if self.anywhere else _TOP_KEY
+        keys = set(map(str, data)) if isinstance(data, dict) and not self.anywhere else set(pattern.findall(text))
+        marked = bool(keys & self.marks)
+        if marked and len(keys & self.keys) >= self.least:
             return True
-        return bool(self.file_name) and file_name == self.file_name and self._has_similar_keys(found)
-
-    def _keys_of(self, text: str) -> set[str]:
-        return set((_ANY_KEY if self.anywhere else _TOP_KEY).findall(text))
-
-    def _has_similar_keys(self, found: set[str]) -> bool:
-        if found & self.marks:
-            return True
-        return bool(found) and all(difflib.get_close_matches(key, self.keys, n=1, cutoff=0.8) for key in found)
+        if not self.file_name or file_name != self.file_name or not keys:
+            return False
+        return marked or all(difflib.get_close_matches(key, self.keys, n=1, cutoff=0.8) for key in keys)
 
 
 SPEC = Kind(
@@ -164,4 +160,3 @@ LAB = Kind(
     file_name="lab.yaml",
     form="a lab is a map with the keys lab and nodes: {NAME: {count: 1, vendor: nvidia, torch: 2.13.0+cu130}}",
 )
-KINDS = (SPEC, DEFAULTS, BACKENDS, WAIVERS, PROFILE, LAB)

@@ -60,9 +60,8 @@ class Template:
     def evaluate(self, names: Mapping[str, Any]) -> Any:
         """Return the value with ``names``; raise ``TemplateError``."""
         # all names, also those in branches of 'or' and 'if' that are not evaluated
-        missing = self.names - names.keys()
-        if missing:
-            _name(min(missing), names)
+        if missing := self.names - names.keys():
+            raise _unknown("name", min(missing), names)
         values = [part if isinstance(part, str) else _evaluate(part, names) for part in self.parts]
         return _bounded(values[0] if self.is_single else "".join(map(_as_text, values)))
 
@@ -185,9 +184,18 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
         case ast.Constant():
             return node.value
         case ast.Name():
-            return _CONSTANTS[node.id] if node.id in _CONSTANTS else _name(node.id, names)
-        case ast.Attribute():
-            return _attribute(_evaluate(node.value, names), node.attr)
+            return _CONSTANTS[node.id] if node.id in _CONSTANTS else names[node.id]
+        case ast.Attribute(attr=attribute):
+            value = _evaluate(node.value, names)
+            if not isinstance(value, Mapping):
+                message, hint = (
+                    f"the attribute '{attribute}' of a value without attributes",
+                    "only maps in the matrix, and facts, have some",
+                )
+                raise TemplateError(message, hint)
+            if attribute not in value:
+                raise _unknown("attribute", attribute, value)
+            return value[attribute]
         case ast.UnaryOp(op=ast.Not()):
             return not _evaluate(node.operand, names)
         case ast.UnaryOp():
@@ -204,57 +212,37 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
         case ast.IfExp():
             return _evaluate(node.body if _evaluate(node.test, names) else node.orelse, names)
         case ast.Compare():
-            return _compare(node, names)
+            left = _evaluate(node.left, names)
+            for compare, operand in zip(node.ops, node.comparators, strict=True):
+                right = _evaluate(operand, names)
+                try:
+                    holds = _COMPARE[type(compare)](left, right)
+                except TypeError as error:
+                    message = f"cannot compare {left!r:.40} with {right!r:.40} in a template"
+                    raise TemplateError(message, "both sides need the same type") from error
+                if not holds:
+                    return False
+                left = right
+            return True
         case ast.BinOp():
-            return _arithmetic(node, names)
+            symbol, calculate = _ARITHMETIC[type(node.op)]
+            left, right = _evaluate(node.left, names), _evaluate(node.right, names)
+            if symbol == "+" and isinstance(left, str) and isinstance(right, str):
+                return _bounded(left + right)
+            left, right = _number(left, symbol), _number(right, symbol)
+            try:
+                result = calculate(left, right)
+            except (ZeroDivisionError, OverflowError) as error:
+                raise TemplateError(f"{left!r:.40} {symbol} {right!r:.40} in a template: {error}", "check the matrix values") from error
+            if result.bit_length() > MAX_BITS if isinstance(result, int) else not math.isfinite(result):
+                raise TemplateError(f"the result of '{symbol}' in a template is too large", "check the matrix values")
+            return result
     raise AssertionError(node)
 
 
-def _name(name: str, names: Mapping[str, Any]) -> Any:
-    if name not in names:
-        message, hint = unknown("name", name, names)
-        raise TemplateError(f"{message} in a template", hint)
-    return names[name]
-
-
-def _attribute(value: Any, attribute: str) -> Any:
-    if not isinstance(value, Mapping):
-        raise TemplateError(
-            f"the attribute '{attribute}' of a value without attributes", "only matrix values that are maps, and facts, have attributes"
-        )
-    if attribute not in value:
-        message, hint = unknown("attribute", attribute, value)
-        raise TemplateError(f"{message} in a template", hint)
-    return value[attribute]
-
-
-def _compare(node: ast.Compare, names: Mapping[str, Any]) -> bool:
-    left = _evaluate(node.left, names)
-    for compare, operand in zip(node.ops, node.comparators, strict=True):
-        right = _evaluate(operand, names)
-        try:
-            holds = _COMPARE[type(compare)](left, right)
-        except TypeError as error:
-            raise TemplateError(f"cannot compare {left!r:.40} with {right!r:.40} in a template", "both sides need the same type") from error
-        if not holds:
-            return False
-        left = right
-    return True
-
-
-def _arithmetic(node: ast.BinOp, names: Mapping[str, Any]) -> Any:
-    symbol, calculate = _ARITHMETIC[type(node.op)]
-    left, right = _evaluate(node.left, names), _evaluate(node.right, names)
-    if symbol == "+" and isinstance(left, str) and isinstance(right, str):
-        return _bounded(left + right)
-    left, right = _number(left, symbol), _number(right, symbol)
-    try:
-        result = calculate(left, right)
-    except (ZeroDivisionError, OverflowError) as error:
-        raise TemplateError(f"{left!r:.40} {symbol} {right!r:.40} in a template: {error}", "check the matrix values") from error
-    if result.bit_length() > MAX_BITS if isinstance(result, int) else not math.isfinite(result):
-        raise TemplateError(f"the result of '{symbol}' in a template is too large", "check the matrix values")
-    return result
+def _unknown(what: str, word: str, words: Mapping[str, Any]) -> TemplateError:
+    message, hint = unknown(what, word, words)
+    return TemplateError(f"{message} in a template", hint)
 
 
 def _number(value: Any, symbol: str) -> Any:
