@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import UsageError
-from runner.core.header import RunHeader
 from runner.core.options import ExecutionOptions, argument, backend_files, backends_chosen, flag, globs, shard_option, tags
 from runner.core.outcomes import PASSED, Outcome
 from runner.core.results import CaseResult
@@ -81,48 +79,30 @@ def run_of(targets: Sequence[str]) -> Path | None:
         raise UsageError(f"{error}; name a run, or spec files and folders, which are run first") from error
 
 
-class Choosing(Protocol):
-    """The options by which cases of a recorded run are chosen."""
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """Runs, or paths of specs."""
-        ...
-
-    @property
-    def backends(self) -> tuple[Path, ...]:
-        """Files with further backends."""
-        ...
-
-    @property
-    def backend(self) -> tuple[str, ...]:
-        """Names of backends."""
-        ...
-
-    @property
-    def select(self) -> tuple[str, ...]:
-        """Globs over ids."""
-        ...
-
-    @property
-    def tag(self) -> tuple[str, ...]:
-        """Tags of specs."""
-        ...
-
-
-def recorded_cases(folder: Path, options: Choosing, shard: Shard | None) -> Ran:
+def recorded_cases(
+    name: str,
+    folder: Path,
+    backends: Sequence[Path],
+    *,
+    names: Sequence[str] = (),
+    globs: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    shard: Shard | None = None,
+) -> Ran:
     """Return the selected cases of a recorded run; raise ``UsageError`` where its files changed since it was judged."""
-    require_still(options.targets[0] if options.targets else LATEST, folder)
+    require_still(name, folder)
     try:
         run = read_run(folder / JOURNAL)
     except JournalError as error:
         raise UsageError(f"{folder / JOURNAL}:{error.line}: {error.reason}") from error
     known = surroundings_then(run.header)
     results = {result.case_id: result for result in run.results if result.outcome in JUDGED}
-    backend_files = options.backends or rejudge.files_of(run.header, "backends")
-    suite = load_specs(rejudge.specs_of(results.values()), backend_files, surroundings_of(run.header.environment.get("torch"), None))
-    _require_same_files(suite, run.header)
-    chosen = select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag, shard=shard)
+    backends = backends or rejudge.files_of(run.header, "backends")
+    suite = load_specs(rejudge.specs_of(results.values()), backends, surroundings_of(run.header.environment.get("torch"), None))
+    if changed := rejudge.other_files(suite.digests, run.header):
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        raise UsageError(f"{changed[0]}{more}: not the file that the run {run.header.run_id} read; run it again, then audit")
+    chosen = select(suite.cases, suite.backends, names=names, globs=globs, tags=tags, shard=shard)
     pairs = tuple((case, results[case.id]) for case in chosen if case.id in results)
     for case, result in pairs:
         if digest_of(case) != result.digest:
@@ -134,13 +114,6 @@ def recorded_cases(folder: Path, options: Choosing, shard: Shard | None) -> Ran:
     if problem := impossible_on_machine(run.results, run.header.environment, devices):
         raise UsageError(f"{folder / JOURNAL}: {problem}")
     return Ran(folder=folder, suite=suite, known=known, results=pairs)
-
-
-def _require_same_files(suite: Suite, header: RunHeader) -> None:
-    changed = rejudge.other_files(suite.digests, header)
-    if changed:
-        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-        raise UsageError(f"{changed[0]}{more}: not the file that the run {header.run_id} read; run it again, then audit")
 
 
 # -- cases that audit runs ------------------------------------------------------------------------------------------
@@ -163,6 +136,10 @@ def _run(cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Pat
     workers = schedule.workers(options.jobs)
     run_folder = RunFolder(path=folder, run_id="audit")
     found: list[tuple[Case, CaseResult]] = []
+
+    def repro(case: Case) -> str:
+        return shlex.join(["torch-conformance", "run", case.spec, "--select", case.id])
+
     scheduling = schedule.SchedulingOptions(memory_limit=schedule.memory_limit("auto"))
     with CaseRunner(
         options, suite, waivers, cases, run_folder, workers, availability.inspect_files(installed_torch()), scheduling
@@ -170,14 +147,10 @@ def _run(cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Pat
         machine = runner.look_at_machine()
         known = surroundings_of(machine.torch, machine)
         possible = [case for case in cases if not availability.of_case(case, machine).reason]
-        for number, result in enumerate(runner.run(possible, known, _repro), start=1):
+        for number, result in enumerate(runner.run(possible, known, repro), start=1):
             output.note(f"{result.outcome.label}  {number}/{len(possible)}  {shlex.quote(result.case_id)}")
             found.append((by_id[result.case_id], result))
     return found, known
-
-
-def _repro(case: Case) -> str:
-    return shlex.join(["torch-conformance", "run", case.spec, "--select", case.id])
 
 
 def controls_of(ran: Ran, options: AuditOptions, folder: Path) -> list[ControlResult]:

@@ -30,7 +30,6 @@ from pathlib import Path
 from runner.core.comparison import CaseChange, CaseTexts, Change, Comparison, FilePair, Mark, Pace, Side
 from runner.core.diagnostics import UsageError, one_of, shown_path
 from runner.core.header import RunHeader
-from runner.core.observation import ObservedStep
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.core.stable_text import is_same
@@ -104,7 +103,12 @@ class NamedRun:
 
 def read_placed(name: str) -> NamedRun:
     """Read a run that has ended; raise ``UsageError`` for one that is truncated, altered, or still written."""
-    journal, folder = _journal_of(name)
+    if os.path.isfile(name):
+        journal = Path(name).absolute()
+        folder = journal.parent if journal.name == JOURNAL and (journal.parent / "cases").is_dir() else None
+    else:
+        folder = find_run(name)
+        journal = folder / JOURNAL
     if folder is not None:
         require_still(name, folder)
     try:
@@ -116,14 +120,6 @@ def read_placed(name: str) -> NamedRun:
     if run.footer is None:
         raise UsageError(f"{name}: the run was cut off: its journal has no footer; resume it with 'run ... --resume {name}'")
     return NamedRun(name=name, run=run, folder=folder)
-
-
-def _journal_of(name: str) -> tuple[Path, Path | None]:
-    if not os.path.isfile(name):
-        folder = find_run(name)
-        return folder / JOURNAL, folder
-    path = Path(name).absolute()
-    return path, path.parent if path.name == JOURNAL and (path.parent / "cases").is_dir() else None
 
 
 def compare(before: NamedRun, after: NamedRun, *, backends: Sequence[tuple[str, str]] = (), slower: float) -> Comparison:
@@ -138,21 +134,36 @@ def compare(before: NamedRun, after: NamedRun, *, backends: Sequence[tuple[str, 
     timed = [(then, now) for then, now in pairs.values() if then is not None and now is not None]
     pace = pace_of(timed)
     headers = before.run.header, after.run.header
+    changes = []
+    for then, now in pairs.values():
+        change = change_of(then, now)
+        marks, remarks = [], list(_remarks(change, then, now, headers[1]))
+        if then is not None and now is not None:
+            if problem := _other_case(then, now, headers, is_mapped=bool(backends)):
+                marks.append(Mark.SPEC_CHANGED)
+                remarks.append(problem)
+            if slowdowns := list(_slowdowns(then, now, pace, slower)):
+                marks.append(Mark.SLOWER)
+                remarks += slowdowns
+        changes.append(CaseChange(change=change, before=then, after=now, marks=tuple(marks), remarks=tuple(remarks)))
+    sides = [
+        Side(
+            name=named.name,
+            header=named.run.header,
+            totals=Counter(result.outcome for result in results.values()),
+            interrupted=named.run.footer is not None and named.run.footer.interrupted,
+        )
+        for named, results in ((before, first), (after, second))
+    ]
     return Comparison(
-        before=_side(before, first),
-        after=_side(after, second),
-        changes=tuple(_change(then, now, headers, pace, slower, is_mapped=bool(backends)) for then, now in pairs.values()),
+        before=sides[0],
+        after=sides[1],
+        changes=tuple(changes),
         differences=tuple(differences(*headers)),
         pace=pace,
         backends=tuple(backends),
         both=sum(_State.IDLE not in (_state(then), _state(now)) for then, now in timed),
     )
-
-
-def _side(named: NamedRun, results: Mapping[str, CaseResult]) -> Side:
-    footer = named.run.footer
-    totals = Counter(result.outcome for result in results.values())
-    return Side(name=named.name, header=named.run.header, totals=totals, interrupted=footer is not None and footer.interrupted)
 
 
 # -- pairs ----------------------------------------------------------------------------------------------------------
@@ -184,27 +195,6 @@ def _renamed(case_id: str, backend: str, other: str) -> str:
 
 
 # -- cases ----------------------------------------------------------------------------------------------------------
-
-
-def _change(
-    before: CaseResult | None,
-    after: CaseResult | None,
-    headers: tuple[RunHeader, RunHeader],
-    pace: Pace,
-    factor: float,
-    *,
-    is_mapped: bool,
-) -> CaseChange:
-    change = change_of(before, after)
-    marks, remarks = [], list(_remarks(change, before, after, headers[1]))
-    if before is not None and after is not None:
-        if problem := _other_case(before, after, headers, is_mapped=is_mapped):
-            marks.append(Mark.SPEC_CHANGED)
-            remarks.append(problem)
-        if slower := list(slowdowns(before, after, pace, factor)):
-            marks.append(Mark.SLOWER)
-            remarks += slower
-    return CaseChange(change=change, before=before, after=after, marks=tuple(marks), remarks=tuple(remarks))
 
 
 def change_of(before: CaseResult | None, after: CaseResult | None) -> Change:
@@ -239,11 +229,9 @@ def signature(result: CaseResult) -> tuple[object, ...]:
 
 def _remarks(change: Change, before: CaseResult | None, after: CaseResult | None, header: RunHeader) -> Iterator[str]:
     if change is Change.GONE and before is not None:
-        read = before.spec in header.specs
-        yield (
-            f"{before.spec} was read by the second run: the case was not selected, or the spec lost it"
-            if read
-            else (f"{before.spec} was not read by the second run")
+        is_read = before.spec in header.specs
+        yield f"{before.spec} was {'' if is_read else 'not '}read by the second run" + (
+            ": the case was not selected, or the spec lost it" if is_read else ""
         )
     if after is not None and after.outcome is Outcome.XPASS:
         yield "passes although a waiver names it: remove the waiver"
@@ -283,7 +271,7 @@ def is_timed(before: CaseResult, after: CaseResult) -> bool:
     )
 
 
-def slowdowns(before: CaseResult, after: CaseResult, pace: Pace, factor: float) -> Iterator[str]:
+def _slowdowns(before: CaseResult, after: CaseResult, pace: Pace, factor: float) -> Iterator[str]:
     """Yield what of a case took longer than noise explains, a line each."""
     if is_timed(before, after):
         then, now = _seconds(before) * max(pace.ratio, 1.0), _seconds(after)
@@ -333,16 +321,13 @@ def texts_of(changes: Iterable[CaseChange], before: NamedRun, after: NamedRun) -
         except _Unreadable as error:
             yield CaseTexts(case_id=change.case_id, missing=str(error))
             continue
-        names = sorted(then.keys() | now.keys(), key=_in_order)
-        if names:
-            pairs = [(name, then.get(name), now.get(name)) for name in names]
-            yield CaseTexts(
-                case_id=change.case_id,
-                pairs=tuple(
-                    FilePair(name=name, before=one, after=other, is_same=None not in (one, other) and is_same(one or "", other or ""))
-                    for name, one, other in pairs
-                ),
-            )
+        pairs = [(name, then.get(name), now.get(name)) for name in sorted(then.keys() | now.keys(), key=_in_order)]
+        if pairs:
+            files = [
+                FilePair(name=name, before=old, after=new, is_same=None not in (old, new) and is_same(old or "", new or ""))
+                for name, old, new in pairs
+            ]
+            yield CaseTexts(case_id=change.case_id, pairs=tuple(files))
 
 
 def _in_order(name: str) -> tuple[tuple[int, str], ...]:
@@ -366,13 +351,11 @@ def _texts(folder: Path | None, result: CaseResult) -> dict[str, str]:
         steps = recorded_observation(files.observation()).steps if OBSERVATION in result.evidence else ()
     except (OSError, ValueError, NoObservation) as error:
         raise _Unreadable(f"{result.folder} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    return {**code, **dict(_graphs(steps))}
-
-
-def _graphs(steps: Sequence[ObservedStep]) -> Iterator[tuple[str, str]]:
+    texts = dict(code)
     for number, step in enumerate(steps):
         for index, measured in step.facts.items():
             graphs = measured.get("graphs") if isinstance(measured, dict) else None
             for at, graph in enumerate(graphs if isinstance(graphs, list) else ()):
                 if isinstance(graph, dict) and isinstance(graph.get("text"), str):
-                    yield f"graph {at} of step {number}, expectation {index}", graph["text"]
+                    texts[f"graph {at} of step {number}, expectation {index}"] = graph["text"]
+    return texts

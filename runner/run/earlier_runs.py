@@ -1,7 +1,7 @@
 """What a run takes from an earlier one where an option asks for it: the cases that failed, and whether they run first."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -45,7 +45,12 @@ def with_failed(options: RunOptions) -> tuple[RunOptions, Failed]:
 
     Without a PATH those of that run are read, with its files of backends and waivers. Raise ``UsageError`` for a run that cannot be read.
     """
-    option, name = _named(options)
+    if options.last_failed and options.failed_in:
+        raise UsageError(f"--last-failed with --failed-in {options.failed_in}: each selects the failed cases of a run (use one of them)")
+    if options.last_failed and options.resume:
+        why = "the latest run may be another one than then (write --failed-in with the id in its header)"
+        raise UsageError(f"--last-failed with --resume: {why}")
+    option, name = ("--last-failed", LATEST) if options.last_failed else (f"--failed-in {options.failed_in}", options.failed_in or "")
     folder = find_run(name)
     require_still(name, folder)
     try:
@@ -62,33 +67,15 @@ def with_failed(options: RunOptions) -> tuple[RunOptions, Failed]:
         cases = "1 case was" if not_run == 1 else f"{not_run} cases were"
         output.note(f"{cases} not run in {failed.run}, and {'is' if not_run == 1 else 'are'} not selected (--resume runs what is left)")
     options = replace(options, last_failed=False, failed_in=failed.run)
-    return (options if options.paths else _with_files(options, run.header.options)), failed
-
-
-def _named(options: RunOptions) -> tuple[str, str]:
-    """Return the option that selects failed cases, and the run."""
-    if options.last_failed and options.failed_in:
-        raise UsageError(f"--last-failed with --failed-in {options.failed_in}: each selects the failed cases of a run (use one of them)")
-    if options.last_failed and options.resume:
-        raise UsageError(
-            "--last-failed with --resume: the latest run may be another one than then (write --failed-in with the id in its header)"
-        )
-    if options.last_failed:
-        return "--last-failed", LATEST
-    return f"--failed-in {options.failed_in}", options.failed_in or ""
+    if not options.paths:
+        files = {name: tuple(map(Path, shlex.split(run.header.options.get(name, "")))) for name in ("paths", "backends", "waivers")}
+        backends, waivers = options.backends or files["backends"], options.waivers or files["waivers"]
+        options = replace(options, paths=files["paths"], backends=backends, waivers=waivers)
+    return options, failed
 
 
 def _failed(outcome: Outcome) -> bool:
     return outcome.is_failure and outcome is not Outcome.NOT_RUN
-
-
-def _with_files(options: RunOptions, recorded: Mapping[str, str]) -> RunOptions:
-    def files(name: str) -> tuple[Path, ...]:
-        return tuple(map(Path, shlex.split(recorded.get(name, ""))))
-
-    return replace(
-        options, paths=files("paths"), backends=options.backends or files("backends"), waivers=options.waivers or files("waivers")
-    )
 
 
 def ranks_of_latest() -> dict[str, float]:

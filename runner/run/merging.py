@@ -57,21 +57,16 @@ def merge(parts: Sequence[Part], options: MergeOptions, open_reporters: OpenRepo
         folder.claim_report(options.junit)
         joined = join(parts, run_id=folder.run_id, command=redacted_command(sys.argv))
         with closing(open_reporters(options, folder)) as listener:
-            _emit(joined, listener, lambda: _copy(parts, folder))
+            listener.on_event(RunStarted(header=joined.header, total=len(joined.results), is_resumed=False))
+            listener.on_event(HeaderCompleted(header=joined.header, is_resumed=False))
+            _copy(parts, folder)
+            for result in joined.results:
+                listener.on_event(CaseFinished(result=result))
+            listener.on_event(ResultsCompleted(header=joined.header, results=joined.results, footer=joined.footer))
+            listener.on_event(RunEnded(header=joined.header, results=joined.results, footer=joined.footer))
     finally:
         folder.release()
     return Merged(joined, folder)
-
-
-def _emit(joined: Joined, listener: Listener, copy: Callable[[], None]) -> None:
-    """Emit the events of the merged run; ``copy`` is called before the first result, and copies the artifacts."""
-    listener.on_event(RunStarted(header=joined.header, total=len(joined.results), is_resumed=False))
-    listener.on_event(HeaderCompleted(header=joined.header, is_resumed=False))
-    copy()
-    for result in joined.results:
-        listener.on_event(CaseFinished(result=result))
-    listener.on_event(ResultsCompleted(header=joined.header, results=joined.results, footer=joined.footer))
-    listener.on_event(RunEnded(header=joined.header, results=joined.results, footer=joined.footer))
 
 
 def _altered(parts: Sequence[Part]) -> Iterator[str]:

@@ -95,8 +95,7 @@ def _in_words(found: Sequence[Difference]) -> str:
 def check_machine(name: str, now: Mapping[str, str], then: Mapping[str, str]) -> None:
     """Raise ``UsageError`` if the machine is not compatible with that of the run; ``name`` is the value of ``--resume``."""
     if other := machine_differences(now, then):
-        words = "; ".join(difference.between("now", "then") for difference in other)
-        raise UsageError(f"--resume {name}: {words}; begin a new run")
+        raise UsageError(f"--resume {name}: {_in_words(other)}; begin a new run")
 
 
 def check_executions(

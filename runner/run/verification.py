@@ -90,10 +90,21 @@ def verified(
     findings = [Finding("manifest", problem) for problem in manifest_problems(members)]
     if FIXED - members.keys():
         return Verification(findings=tuple(findings))
-    findings += [Finding("signature", problem) for problem in _signature(members, key)]
+    signer = attestation.signer_in(members[ATTESTATION])
+    if ENVELOPE in members:
+        if why := attestation.why_not_signed(members[ENVELOPE], members[ATTESTATION], key):
+            findings.append(Finding("signature", f"{ENVELOPE}: {why}"))
+    elif signer:
+        findings.append(Finding("signature", f"the attestation names the key {signer[:16]}, and its signature is missing"))
+    elif key is not None:
+        findings.append(Finding("signature", "it is not signed, and --key asks for a signature"))
     with tempfile.TemporaryDirectory(prefix="torch-conformance-verify-") as place:
         folder = Path(place)
-        _write(members, folder)
+        for member, content in members.items():  # their names were checked when they were read
+            path = folder / name_of(member)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as stream:
+                stream.write(content)
         try:
             run = read_run(folder / JOURNAL)
             findings += _of_run(members, run, folder, difference)
@@ -102,39 +113,12 @@ def verified(
             if run.header.version != __version__:
                 why = f"it is of version {run.header.version}, and this is {__version__}: verify it with that version"
                 return Verification(findings=tuple(findings), unjudged=(why,), run=run.header.run_id)
-            return judged_again(
-                run,
-                folder,
-                tuple(findings),
-                signature=(attestation.signer_in(members[ATTESTATION]), key is not None),
-                profile=profile,
-                specs=specs,
-            )
+            return judged_again(run, folder, tuple(findings), signature=(signer, key is not None), profile=profile, specs=specs)
         except JournalError as error:
             findings.append(Finding("journal", str(error)))
         except _NO_RUN as error:  # values of the right type that no run writes
             findings.append(Finding("journal", f"it holds what no run writes: {type(error).__name__}: {one_line(str(error))[:200]}"))
         return Verification(findings=tuple(findings))
-
-
-def _write(members: Mapping[str, bytes], folder: Path) -> None:
-    """Write the members to a new folder; their names were checked when they were read."""
-    for member, data in members.items():
-        path = folder / name_of(member)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("xb") as stream:
-            stream.write(data)
-
-
-def _signature(members: Mapping[str, bytes], key: "Ed25519PublicKey | None") -> Iterator[str]:
-    named = attestation.signer_in(members[ATTESTATION])
-    if ENVELOPE in members:
-        if why := attestation.why_not_signed(members[ENVELOPE], members[ATTESTATION], key):
-            yield f"{ENVELOPE}: {why}"
-    elif named:
-        yield f"the attestation names the key {named[:16]}, and its signature is missing"
-    elif key is not None:
-        yield "it is not signed, and --key asks for a signature"
 
 
 def _of_run(members: Mapping[str, bytes], run: Run, folder: Path, difference: JUnitDifference) -> Iterator[Finding]:

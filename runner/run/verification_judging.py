@@ -33,7 +33,7 @@ from runner.run.machines_then import here_of, surroundings_then
 from runner.run.preparation import option_text
 from runner.run.rejudge import files_of
 from runner.run.results import phases_of
-from runner.run.verification_report import Finding, Known, Verification, claims_of
+from runner.run.verification_report import Finding, Verification, claims_of
 from runner.system.data_dirs import folder
 
 _MARK = ".git"
@@ -184,26 +184,33 @@ def judged_again(
     else:
         results, contradictions = _results(run, then, place)
         findings += contradictions
-    mine = _mine(run.header, profile)
+    # the reader's profile to compare with: the one that is named, or the shipped one that the run names
+    shipped = f"{SHIPPED}/profiles/"
+    named = [Path(record.file).stem for record in run.header.profile if record.file.startswith(shipped)]
+    mine = profile or next(iter(named), "")
     record = next(iter(run.header.profile), None)
     if record is None and mine:
         findings.append(Finding("profile", f"the run is not one of a profile, and --profile asks for {mine}"))
     elif record is not None:
-        findings += [Finding("profile", problem) for problem in _options(run.header)]
+        for name, (default, why) in REFUSED.items():
+            option = name.replace("_", "-")
+            text = run.header.options.get(option)
+            if name != "paths" and text is not None and text != option_text(default):  # the paths are those of the profile
+                findings.append(Finding("profile", f"the run has --{option} {text}, which does not go with a profile: {why}"))
         try:
             record = _own_record(mine, run.header, record, results, findings) if mine else record
         except InvalidSpecs as error:
             record = None
             unjudged.append(f"the profile {mine} cannot be read here: {_first(error)}")
-    known = Known(signer=signature[0], is_signed=signature[1], has_files=bool(published), has_profile=bool(mine))
-    follows, words = claims_of(run, results, known)
+    signer, is_signed = signature
+    follows, words = claims_of(run, results, signer=signer, is_signed=is_signed, has_files=bool(published), has_profile=bool(mine))
     return Verification(
         findings=tuple(findings),
         unjudged=tuple(unjudged),
         follows=() if findings or unjudged else follows,
         words=words,
         run=run.header.run_id,
-        signer=signature[0],
+        signer=signer,
         totals=totals(results),
         statement=replace(run.header, profile=(record,)).statement(results) if record else None,
         code_of_cases=run.header.conclusion(results)[0],
@@ -220,7 +227,7 @@ def _first(error: Exception) -> str:
 
 def _results(run: Run, then: Then, place: Path) -> tuple[list[CaseResult], list[Finding]]:
     """Return each result as judging it again gives it, and every contradiction."""
-    found: list[CaseResult] = []
+    judged: list[CaseResult] = []
     findings: list[Finding] = []
     cases = then.cases
     backends = {name: backend.device for name, backend in then.suite.backends.by_name.items()}
@@ -228,35 +235,32 @@ def _results(run: Run, then: Then, place: Path) -> tuple[list[CaseResult], list[
         findings.append(Finding("machine", problem))
     for result in run.results:
         case = cases.get(result.case_id)
-        problem = "it is no case of the files" if case is None else _identity(case, result, then)
-        if case is None or problem:
-            findings.append(Finding("cases", f"{result.case_id}: {problem}"))
-            found.append(result)
+        if case is None:
+            findings.append(Finding("cases", f"{result.case_id}: it is no case of the files"))
+            judged.append(result)
+            continue
+        same = {
+            "digest": result.digest == digest_of(case),
+            "spec": result.spec == then.names.get(case.spec, case.spec),
+            "area": result.area == case.area,
+            "name": result.name == case.name,
+            "backend": result.backend == case.backend,
+            "target": result.target == case.target,
+            "covers": result.covers == case.covers,
+            "requires": result.requires == tuple(dict.fromkeys(requirement.name for requirement in case.requires)),
+        }
+        if other := [name for name, is_same in same.items() if not is_same]:
+            findings.append(Finding("cases", f"{result.case_id}: its {other[0]} is not that of the case in the files"))
+            judged.append(result)
             continue
         now, problems = _again(case, result, run.header, then, place)
         findings += [Finding(check, f"{result.case_id}: {problem}") for check, problem in problems]
-        found.append(now)
+        judged.append(now)
     digests = {str(case_id): digest_of(case) for case_id, case in cases.items()}
     chosen: dict[str, str] = {result.case_id: digests.get(result.case_id, "") for result in run.results}
     if run.header.selection != digest_of_selection(chosen):
         findings.append(Finding("cases", "its cases are not those that the run selected"))
-    return found, findings
-
-
-def _identity(case: Case, result: CaseResult, then: Then) -> str:
-    """Return which field of a result is not that of its case; empty if none."""
-    requires = tuple(dict.fromkeys(requirement.name for requirement in case.requires))
-    said = {
-        "digest": (result.digest, digest_of(case)),
-        "spec": (result.spec, then.names.get(case.spec, case.spec)),
-        "area": (result.area, case.area),
-        "name": (result.name, case.name),
-        "backend": (result.backend, case.backend),
-        "target": (result.target, case.target),
-        "covers": (result.covers, case.covers),
-        "requires": (result.requires, requires),
-    }
-    return next((f"its {name} is not that of the case in the files" for name, (one, other) in said.items() if one != other), "")
+    return judged, findings
 
 
 def _again(case: Case, result: CaseResult, header: RunHeader, then: Then, place: Path) -> tuple[CaseResult, list[tuple[str, str]]]:
@@ -336,20 +340,26 @@ def _place(position: Position) -> tuple[str, int, int]:
 # -- profile, statement -----------------------------------------------------------------------------------
 
 
-def _mine(header: RunHeader, name: str | None) -> str:
-    """Return the reader's profile to compare with: the one that is named, or the shipped one that the run names; empty for none."""
-    shipped = f"{SHIPPED}/profiles/"
-    files = [one.file.removeprefix(shipped) for one in header.profile if one.file.startswith(shipped)]
-    return name or next((Path(file).stem for file in files), "")
-
-
 def _own_record(name: str, header: RunHeader, said: ProfileRecord, results: Sequence[CaseResult], findings: list[Finding]) -> ProfileRecord:
     """Return what a profile of the reader requires, from the reader's own files, of the torch of the run; add what is another there."""
     profile = read_profile(name)
     suite = load(profile.specs, profile.backends, surroundings_of(header.environment.get("torch"), None))
     waivers = load_waivers(profile.waivers, suite.backends)
     resolved = cases_of(profile, suite, waivers)
-    findings += [Finding("profile", problem) for problem in _other_profile(said, resolved.record)]
+    mine = resolved.record
+    problems = [
+        f"the {what} of the run's profile is '{getattr(said, what)[:40]}', and that of yours is '{getattr(mine, what)[:40]}'"
+        for what in ("name", "version", "digest", "torch")
+        if getattr(said, what) != getattr(mine, what)
+    ]
+    levels, own = ({level.name: (set(level.required), set(level.optional)) for level in one.levels} for one in (said, mine))
+    if left_out := sorted(set(mine.required) - set(said.required)):
+        problems.append(f"the run's profile leaves out {len(left_out)} required cases: {left_out[0]}")
+    elif levels != own:
+        problems.append("the run's profile has other levels, or other cases in one")
+    if more := set(said.waivers) - set(mine.waivers):
+        problems.append(f"the run's profile permits {len(more)} waivers that yours does not: {min(waiver.cases for waiver in more)}")
+    findings += [Finding("profile", problem) for problem in problems]
     permitted = {document.digest for document in waivers.documents}
     for file in map(str, files_of(header, "waivers")):
         if header.specs.get(file) not in permitted:
@@ -358,29 +368,4 @@ def _own_record(name: str, header: RunHeader, said: ProfileRecord, results: Sequ
     for result in results:
         if result.digest != digests.get(result.case_id, result.digest):
             findings.append(Finding("cases", f"{result.case_id}: it is not the case of this name in your files"))
-    return resolved.record
-
-
-def _other_profile(said: ProfileRecord, mine: ProfileRecord) -> Iterator[str]:
-    """Yield how the profile that a run recorded differs from the reader's."""
-    for what in ("name", "version", "digest", "torch"):
-        if getattr(said, what) != getattr(mine, what):
-            yield f"the {what} of the run's profile is '{getattr(said, what)[:40]}', and that of yours is '{getattr(mine, what)[:40]}'"
-    levels, own = ({level.name: (set(level.required), set(level.optional)) for level in one.levels} for one in (said, mine))
-    if left_out := sorted(set(mine.required) - set(said.required)):
-        yield f"the run's profile leaves out {len(left_out)} required cases: {left_out[0]}"
-    elif levels != own:
-        yield "the run's profile has other levels, or other cases in one"
-    if more := set(said.waivers) - set(mine.waivers):
-        yield f"the run's profile permits {len(more)} waivers that yours does not: {min(waiver.cases for waiver in more)}"
-
-
-def _options(header: RunHeader) -> Iterator[str]:
-    """Yield the options of the run that do not go with a profile."""
-    for name, (default, why) in REFUSED.items():
-        option = name.replace("_", "-")
-        given = header.options.get(option)
-        if name == "paths" or given is None:
-            continue  # those of the profile stand there
-        if given != option_text(default):
-            yield f"the run has --{option} {given}, which does not go with a profile: {why}"
+    return mine

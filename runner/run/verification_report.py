@@ -1,6 +1,6 @@
 """What ``verify`` found: findings, what could not be judged, what follows from evidence, and what is the author's word."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from runner.core.conformance import Statement
@@ -90,71 +90,58 @@ def as_json(found: Verification) -> dict[str, object]:
 # -- what follows from evidence -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What the reader compared the submission with."""
+def claims_of(
+    run: Run, results: Sequence[CaseResult], *, signer: str, is_signed: bool, has_files: bool, has_profile: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the claims of a run that follow from evidence, and those that are its author's word; a sentence each.
 
-    signer: str
-    """The id of the key that the attestation names; empty for none."""
-    is_signed: bool
-    """Whether the signature was checked with the reader's key."""
-    has_files: bool
-    """Whether the author's files were compared with files of the reader."""
-    has_profile: bool
-    """Whether the profile was compared with one of the reader."""
-
-
-def claims_of(run: Run, results: Sequence[CaseResult], known: Known) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the claims of a run that follow from evidence, and those that are its author's word; a sentence each."""
-    return tuple(_follows(run, results, known)), tuple(_words(run, results, known))
-
-
-def _follows(run: Run, results: Sequence[CaseResult], known: Known) -> Iterator[str]:
+    ``signer`` is the id of the key that the attestation names, empty for none. The reader's key checked the signature (``is_signed``), and
+    the author's files and profile were compared with those of the reader (``has_files``, ``has_profile``), or not.
+    """
+    own, shipped = (sum(name.startswith(f"{folder}/") for name in run.header.specs) for folder in (OWN, SHIPPED))
     shown = sum(result.is_executed and _is_shown(result) for result in results)
-    own, shipped = _count(run, OWN), _count(run, SHIPPED)
-    yield f"the verdicts, proofs and outcomes of {shown} executed cases, each from an observation in the archive"
-    yield f"that {shipped} files of specs, backends and waivers are the published ones of this version"
-    if own and known.has_files:
-        yield f"that {own} files of the author are the published ones that you named"
-    yield "the totals and the JUnit report, from these outcomes"
-    if run.header.profile and known.has_profile:
-        yield "the statement, from these outcomes and from what your profile requires"
-    if known.is_signed:
-        yield f"that the holder of the key {known.signer[:16]} attested this archive"
-
-
-def _words(run: Run, results: Sequence[CaseResult], known: Known) -> Iterator[str]:
+    follows = [
+        f"the verdicts, proofs and outcomes of {shown} executed cases, each from an observation in the archive",
+        f"that {shipped} files of specs, backends and waivers are the published ones of this version",
+    ]
+    if own and has_files:
+        follows.append(f"that {own} files of the author are the published ones that you named")
+    follows.append("the totals and the JUnit report, from these outcomes")
+    if run.header.profile and has_profile:
+        follows.append("the statement, from these outcomes and from what your profile requires")
+    if is_signed:
+        follows.append(f"that the holder of the key {signer[:16]} attested this archive")
     machines = [part.node or run.header.environment for result in results for part in (result, *result.attempts) if part.folder]
-    for words in dict.fromkeys(map(_torch_and_machine, machines or [run.header.environment])):
-        yield f"that the observations were made by torch {words}"
-    yield "that the worker of this program measured each observation, which only the author's machine can repeat"
-    yield "that no case was run more often than the journal says"
-    yield f"the times: when the run began ({run.header.started}), by which waivers end, and how long each case took"
+    made_by = dict.fromkeys(map(_torch_and_machine, machines or [run.header.environment]))
+    words = [
+        *(f"that the observations were made by torch {machine}" for machine in made_by),
+        "that the worker of this program measured each observation, which only the author's machine can repeat",
+        "that no case was run more often than the journal says",
+        f"the times: when the run began ({run.header.started}), by which waivers end, and how long each case took",
+    ]
     unshown = [result for result in results if result.folder and not _is_shown(result)]
     if unshown:
-        yield f"that {len(unshown)} cases ended as recorded, without an observation (crash, timeout, error)"
+        words.append(f"that {len(unshown)} cases ended as recorded, without an observation (crash, timeout, error)")
     if waived := [result for result in unshown if result.outcome is Outcome.XFAIL]:
-        yield f"of these, {len(waived)} that a waiver excuses: such a case may have failed otherwise"
+        words.append(f"of these, {len(waived)} that a waiver excuses: such a case may have failed otherwise")
     if missing := sum(result.outcome is Outcome.UNAVAILABLE for result in results):
-        yield f"why {missing} cases could not run on that machine"
-    own = _count(run, OWN)
-    if own and not known.has_files:
-        yield f"the content of {own} files of the author (specs, backends, waivers, profile): name their published form with --specs"
-    for profile in run.header.profile if not known.has_profile else ():
-        yield f"what the profile {profile.name} {profile.version} requires, and so its statement: name yours with --profile"
+        words.append(f"why {missing} cases could not run on that machine")
+    if own and not has_files:
+        words.append(
+            f"the content of {own} files of the author (specs, backends, waivers, profile): name their published form with --specs"
+        )
+    for profile in run.header.profile if not has_profile else ():
+        words.append(f"what the profile {profile.name} {profile.version} requires, and so its statement: name yours with --profile")
     if len(run.header.merged) > 1:
-        yield f"that the {len(run.header.merged)} parts of the run were made on machines of the same kind"
-    if not known.is_signed:
-        named = f"it names the key {known.signer[:16]}; check it with --key" if known.signer else "it is not signed"
-        yield f"who made the archive: {named}"
+        words.append(f"that the {len(run.header.merged)} parts of the run were made on machines of the same kind")
+    if not is_signed:
+        named = f"it names the key {signer[:16]}; check it with --key" if signer else "it is not signed"
+        words.append(f"who made the archive: {named}")
+    return tuple(follows), tuple(words)
 
 
 def _is_shown(result: CaseResult) -> bool:
     return "observation.json" in result.evidence
-
-
-def _count(run: Run, folder: str) -> int:
-    return sum(name.startswith(f"{folder}/") for name in run.header.specs)
 
 
 def _torch_and_machine(facts: Mapping[str, str]) -> str:

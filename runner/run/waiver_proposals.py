@@ -22,7 +22,7 @@ from runner.core.options import argument, flag, option, waiver_files
 from runner.core.outcomes import WAIVABLE, Outcome
 from runner.core.protocol import Json
 from runner.core.results import CaseResult
-from runner.judge.waivers import Failure, Waivers, failures_of, void_waivers
+from runner.judge.waivers import Waivers, failures_of, void_waivers
 from runner.language.read.document import Document
 from runner.language.waiver_text import FILL_IN, Draft
 from runner.language.waivers import Waiver, load_waivers
@@ -154,8 +154,8 @@ def _finding(case_id: str, runs: Sequence[RecordedRun], notes: list[str]) -> _Fi
         notes.append(f"{case_id}: failed and passed under the same conditions; it is flaky, or depends on what no condition names")
         return None
     failures = [failures_of(result) for _, result in failing]
-    signatures = _signatures(failures)
-    if signatures is None:
+    signatures = tuple(dict.fromkeys((failure.type, pattern_of(failure.message)) for own in failures for failure in own))
+    if any(is_unspecific(pattern) for _, pattern in signatures):
         notes.append(f"{case_id}: its messages have no words by which a pattern could tell this failure from others")
         return None
     first = failures[0][0]
@@ -203,13 +203,9 @@ def _range(failed: Sequence[_Release | None], passed: Sequence[_Release | None])
     good = sorted({release for release in passed if release is not None})
     below = [release for release in good if release < bad[0]]
     above = [release for release in good if release > bad[-1]]
-    clauses = [f">={_text(bad[0])}"] if below else []
-    clauses += [f"<{_text(above[0])}"] if above else []
+    clauses = [f">={'.'.join(map(str, bad[0]))}"] if below else []
+    clauses += [f"<{'.'.join(map(str, above[0]))}"] if above else []
     return ",".join(clauses) or None
-
-
-def _text(release: _Release) -> str:
-    return ".".join(map(str, release))
 
 
 KEYS: Separate = {
@@ -222,17 +218,6 @@ KEYS: Separate = {
 
 
 # -- signatures -------------------------------------------------------------------------------------------------------
-
-
-def _signatures(failures: Sequence[Sequence[Failure]]) -> tuple[tuple[str, str], ...] | None:
-    """Return the signatures that cover every failure of every run; None where one would match unrelated messages."""
-    found: dict[tuple[str, str], None] = {}
-    for failure in itertools.chain.from_iterable(failures):
-        pattern = pattern_of(failure.message)
-        if is_unspecific(pattern):
-            return None
-        found[failure.type, pattern] = None
-    return tuple(found)
 
 
 _VOLATILE = (
@@ -268,14 +253,10 @@ def _split(piece: str, volatile: re.Pattern[str], wild: str) -> list[str]:
 
 def _globs(failing: Sequence[str], ids: Sequence[str]) -> list[str]:
     """Return globs that match the failing ids and no other id of the runs: one for all of them where there is one."""
-    pattern = f"{_common(failing)}*"
+    first, last = min(failing), max(failing)
+    length = next((index for index, (left, right) in enumerate(zip(first, last, strict=False)) if left != right), len(first))
+    pattern = f"{first[:length]}*"
     matches = glob(pattern).fullmatch
     if len(failing) > 1 and {case_id for case_id in ids if matches(case_id)} == set(failing):
         return [pattern]
     return list(failing)
-
-
-def _common(texts: Sequence[str]) -> str:
-    first, last = min(texts), max(texts)
-    length = next((index for index, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
-    return first[:length]

@@ -105,7 +105,13 @@ class Watch:
         while True:
             begun = time.monotonic()
             if changed := self._changed():
-                return self._of_change(changed)
+                gone = {name for name in changed if self._stamps[name] is None}
+                specs = {shown_path(Path(name)) for name in gone}
+                self._known = {case_id: result for case_id, result in self._known.items() if result.spec not in specs}
+                words = [f"{shown_path(Path(name))}{' is gone' if name in gone else ''}" for name in sorted(changed)]
+                more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
+                output.note(f"changed: {', '.join(words[:_SHOWN])}{more}")
+                return Request() if self._owes_all else Request(files=changed)
             key = self._wait(max(_POLL_SECONDS, _SHARE_OF_POLLING * (time.monotonic() - begun)))
             if key == QUIT:
                 return None
@@ -134,15 +140,6 @@ class Watch:
             for spec in discover(self._options.paths, []):
                 self._files.update(map(str, (spec.path, *files_of_defaults(spec))))
         return {name: _stamp(name) for name in self._files}
-
-    def _of_change(self, changed: frozenset[str]) -> Request:
-        gone = {name for name in changed if self._stamps[name] is None}
-        specs = {shown_path(Path(name)) for name in gone}
-        self._known = {case_id: result for case_id, result in self._known.items() if result.spec not in specs}
-        words = [f"{shown_path(Path(name))}{' is gone' if name in gone else ''}" for name in sorted(changed)]
-        more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
-        output.note(f"changed: {', '.join(words[:_SHOWN])}{more}")
-        return Request() if self._owes_all else Request(files=changed)
 
     # -- one run ----------------------------------------------------------------------------------------------------------
 

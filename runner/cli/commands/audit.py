@@ -6,6 +6,7 @@ from pathlib import Path
 from runner.core.exit_codes import ExitCode
 from runner.judge import audit
 from runner.plan.selection import Shard
+from runner.record.run_folder import LATEST
 from runner.run.auditing import AuditOptions, audit_of, controls_of, executed_cases, recorded_cases, run_of, why_nothing
 from runner.system import output, scratch
 
@@ -16,7 +17,12 @@ def main(options: AuditOptions) -> ExitCode:
     with contextlib.ExitStack() as stack:
         run = run_of(options.targets)
         folder = stack.enter_context(scratch.make()).path if run is None or options.run else Path()
-        ran = recorded_cases(run, options, shard) if run is not None else executed_cases(options, shard, folder / "cases")
+        if run is None:
+            ran = executed_cases(options, shard, folder / "cases")
+        else:
+            name = options.targets[0] if options.targets else LATEST
+            chosen = {"names": options.backend, "globs": options.select, "tags": options.tag}
+            ran = recorded_cases(name, run, options.backends, **chosen, shard=shard)
         found = audit_of(ran)
         controls = controls_of(ran, options, folder / "controls") if options.run else []
     if options.json:

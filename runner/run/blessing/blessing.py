@@ -136,12 +136,9 @@ def _compare(sample: Sample, case: Case, backend: Backend, *, must_pass: bool) -
         raise NotBlessed(f"{case.id} of {sample.source.run}, judged again by the changed spec, is {now.outcome.label}: {now.reason}")
     if not must_pass and now.outcome is not then.outcome:
         raise NotBlessed(f"{case.id} of {sample.source.run} would become {now.outcome.label}: {now.reason}")
-    for kind, leaf, mutant in sorted(_survivors(sample, case, files) - _survivors(sample, sample.case, files)):
+    facts = recorded_observation(files.observation())
+    trials = [audit([(owner, try_case(owner, sample.here, facts, files.code))]).survivors for owner in (case, sample.case)]
+    after, before = ({(trial.kind, trial.leaf, trial.mutant) for trial in survivors} for survivors in trials)
+    for kind, leaf, mutant in sorted(after - before):
         name = f"{kind} {leaf}".rstrip()
         raise NotBlessed(f"{name} could not fail in {case.id}: it holds for the mutant '{mutant}' of its facts")
-
-
-def _survivors(sample: Sample, case: Case, files: RecordedFiles) -> set[tuple[str, str, str]]:
-    """Return the mutants of a sample's facts that its expectations let through without a written reason."""
-    trials = try_case(case, sample.here, recorded_observation(files.observation()), files.code)
-    return {(one.kind, one.leaf, one.mutant) for one in audit([(case, trials)]).survivors}

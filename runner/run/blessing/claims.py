@@ -217,8 +217,8 @@ def _of_column(cells: Sequence[Cell]) -> Any:
     keys = [key for key in cells[0].params if len({json.dumps(cell.params[key]) for cell in cells}) > 1]
     for size in (1, 2):
         for chosen in itertools.combinations(keys, size):
-            if (found := _template(cells, chosen)) is not None:
-                return found
+            if (template := _template(cells, chosen)) is not None:
+                return template
     raise NotBlessed("cases of one matrix need different values, and no one or two of its keys decide which")
 
 
@@ -347,21 +347,16 @@ def _mended(checks: str, text: str, outcome: CheckOutcome, directive: Directive)
         raise NotBlessed(f"the code has what '{directive}' forbids")
     row = checks.split("\n")[directive.line - 1]
     for new in _candidates(row, text, outcome, directive):
-        if _is_better(_with_line(checks, directive.line, new), text, directive):
-            return new
+        try:
+            parsed = parse(_with_line(checks, directive.line, new))
+        except ChecksError:
+            continue
+        # the changed directives can fail, and pass at least to the next directive
+        if [each.line for each in parsed].count(directive.line) == 1 and not are_general(parsed):
+            again = _run(parsed, text)
+            if again.passed or (again.line or 0) > directive.line:
+                return new
     raise NotBlessed(f"no small change of '{directive}' matches the recorded code")
-
-
-def _is_better(checks: str, text: str, directive: Directive) -> bool:
-    """Whether changed directives are valid, can fail, and pass at least to the next directive."""
-    try:
-        parsed = parse(checks)
-    except ChecksError:
-        return False
-    if [one.line for one in parsed].count(directive.line) != 1 or are_general(parsed):
-        return False
-    outcome = _run(parsed, text)
-    return outcome.passed or (outcome.line or 0) > directive.line
 
 
 def _candidates(row: str, text: str, outcome: CheckOutcome, directive: Directive) -> Iterator[str]:
@@ -392,17 +387,9 @@ def _similar(pattern: str, text: str) -> list[str]:
         block = SequenceMatcher(None, tokens, wanted, autojunk=False).find_longest_match()
         start = max(0, block.a - block.b)
         part = "".join(tokens[start : start + len(wanted)]).strip()
-        if _is_plain(part) and part != pattern:
+        # FileCheck reads the text as itself, and it says something
+        is_plain = part.isprintable() and not any(mark in part for mark in ("{{", "}}", "[[", "]]", "CHECK"))
+        if is_plain and 0 < len(part) <= _LONGEST and not is_general(part) and part != pattern:
             found[part] = SequenceMatcher(None, part, pattern, autojunk=False).ratio()
     near = sorted((part for part in found if found[part] >= _SIMILAR), key=lambda part: -found[part])
     return near[:_TRIED]
-
-
-def _is_plain(text: str) -> bool:
-    """Whether FileCheck reads a text as itself, and it says something."""
-    return (
-        text.isprintable()
-        and 0 < len(text) <= _LONGEST
-        and not any(mark in text for mark in ("{{", "}}", "[[", "]]", "CHECK"))
-        and not is_general(text)
-    )

@@ -1,7 +1,7 @@
 """The changes of one spec that recorded runs call for, and the red cases that they do not bless, each with the reason. Pure."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -143,7 +143,14 @@ def _of_leaf(facts: SpecFacts, leaf: Leaf, raw: RawExpectation) -> list[Change]:
         own = list(group)
         if all(row.value == _effective(row.old, row.here) for row in own):
             continue
-        value = expression(_columns(own))
+        places: dict[tuple[str, Surroundings], list[Row]] = {}
+        for row in own:
+            places.setdefault((row.case.backend, row.here), []).append(row)
+        columns = []
+        for (_, here), rows_there in places.items():
+            cells = tuple(Cell(row.case.params, row.value) for row in rows_there)
+            columns.append(Column(here=here, cells=cells, is_recorded=any(row.is_recorded for row in rows_there)))
+        value = expression(columns)
         if entry is not None and is_conditional(value):
             raise NotBlessed("its value under a condition would need more conditions (change it by hand)")
         below: DataPath = () if entry is None else (entry, "value")
@@ -217,16 +224,6 @@ def _effective(old: object, here: Surroundings) -> Any:
     if not isinstance(old, list) or not is_conditional(old):
         return old
     return next((one["value"] for one in old if holds(one.get("when"), here)), None)
-
-
-def _columns(rows: Iterable[Row]) -> list[Column]:
-    places: dict[tuple[str, Surroundings], list[Row]] = {}
-    for row in rows:
-        places.setdefault((row.case.backend, row.here), []).append(row)
-    return [
-        Column(here=here, cells=tuple(Cell(row.case.params, row.value) for row in own), is_recorded=any(row.is_recorded for row in own))
-        for (_, here), own in places.items()
-    ]
 
 
 # -- directives -------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The cases of recorded runs as samples: what each machine observed of a case, and the cases of the same specs that no run recorded."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from runner.core.case import Case
@@ -86,14 +86,13 @@ class Recorded:
 
 def read_samples(options: BlessOptions) -> Recorded:
     """Read the runs; raise ``UsageError`` for one whose specs changed since, or that its own files contradict."""
-    whole = replace(options, backend=(), select=(), tag=())
     samples: list[Sample] = []
     cases: dict[str, Case] = {}
     red: list[tuple[str, CaseResult]] = []
     backends = Backends({})
     for name in options.targets:
         folder = find_run(name)
-        ran = recorded_cases(folder, replace(whole, targets=(name,)), None)
+        ran = recorded_cases(name, folder, options.backends)
         backends = ran.suite.backends
         cases |= {case.id: case for case in ran.suite.cases}
         run = read_run(folder / JOURNAL)

@@ -186,7 +186,9 @@ class Fleet:
             self._drop_unrunnable()
             released, self._released = self._released, []
             yield from released
-            if self._is_done():
+            # done: nothing waits, no result waits for a check, and no node is busy but those that joined and report their facts
+            ready = [peer for peer in self.peers.values() if peer.state is State.READY]
+            if not self._waiting and not any(peer.in_flight or peer.health.held or peer.health.waits_for for peer in ready):
                 return
             self._turn()
 
@@ -252,9 +254,6 @@ class Fleet:
             return {"kind": "check"}
         if health.waits_for and not health.was_good:
             return None
-        return self._next_case(peer)
-
-    def _next_case(self, peer: Peer) -> Message | None:
         while (index := next((i for i, entry in enumerate(self._waiting) if peer.name in entry.places), None)) is not None:
             entry = self._waiting.pop(index)
             try:
@@ -285,21 +284,26 @@ class Fleet:
             why = f"no node is left that can run it ({gone})" if gone else "no node is like the one that its first attempt ran on"
             self.unrun[entry.case.id] = why
 
-    def _is_done(self) -> bool:
-        """Whether nothing waits, no result waits for a check, and no node is busy but those that joined and report their facts."""
-        ready = [peer for peer in self.peers.values() if peer.state is State.READY]
-        return not self._waiting and not any(peer.in_flight or peer.health.held or peer.health.waits_for for peer in ready)
-
     # -- taking answers ---------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
         """Wait for events, and take them."""
         for event in self._link.wait(_WAIT_SECONDS, self._wake):
             if isinstance(event, Joined):
-                self._join(event.nodes)
-            elif (peer := self._by_key.get(event.key)) is not None:
-                peer.heard = time.monotonic()
-                self._take(peer, event)
+                # with the others, where the run does not have its first node yet
+                for node in (node for node in event.nodes if node.name not in self.peers):
+                    label = node.labels.get(NAME, node.name)
+                    alike = [peer for peer in self.peers.values() if peer.node.labels.get(NAME, peer.name) == label]
+                    if sum(peer.is_gone for peer in alike) >= _MOST_GONE:
+                        continue  # a node that comes back and is lost again and again would let its cases run without an end
+                    peer = self.peers[node.name] = Peer(node, is_late=True)
+                    if self._unopened:
+                        self._unopened.append(peer)
+                    else:
+                        self._open(peer)
+            elif (sender := self._by_key.get(event.key)) is not None:
+                sender.heard = time.monotonic()
+                self._take(sender, event)
         for peer in list(self._by_key.values()):
             if why := peer.stalled(self._factor):
                 self._give_up(peer, State.LOST, why)
@@ -308,7 +312,13 @@ class Fleet:
 
     def _take(self, peer: Peer, event: Event) -> None:
         if isinstance(event, Opened):
-            self._greet(peer)
+            # tell the agent what to do; with the first node that started, this run has the lab, and opens the others
+            peer.is_open = True
+            unopened, self._unopened = self._unopened, []
+            for other in unopened:
+                self._open(other)
+            image = peer.node.labels.get(f"{LABEL}image", "")
+            self._link.send(peer.node.key, pack({**self._begin, "kind": "begin", "image": image}))
         elif isinstance(event, Lost):
             self._give_up(peer, State.LOST, event.why)
         elif not isinstance(event, Joined):
@@ -340,7 +350,14 @@ class Fleet:
             case "ended" if dispatch := peer.in_flight.get(str(message.get("token", ""))):
                 execution = self._accepted(peer, dispatch, frame)
                 del peer.in_flight[str(message["token"])]
-                self._take_execution(peer, dispatch, execution)
+                if dispatch.entry is not None:
+                    peer.health.held.append((dispatch.entry, self._result_of(dispatch.entry.case, execution)))
+                elif dispatch.canary:
+                    self._take_check(peer, dispatch.canary, self._problem_of_canary(dispatch.canary, execution))
+                else:
+                    self._nodes.take_facts(peer.name, execution)
+                    if not peer.questions and not peer.in_flight:
+                        self._admit(peer)
             case kind:  # a second answer: what of it is true cannot be decided
                 raise UsageError(f"it sent {kind[:50]!r} and was not asked for it")
 
@@ -363,16 +380,6 @@ class Fleet:
                 with naming(folder / name), os.fdopen(os.open(folder / name, _FLAGS, 0o644), "wb") as stream:
                     stream.write(files[name])
         return execution
-
-    def _take_execution(self, peer: Peer, dispatch: Dispatch, execution: Execution) -> None:
-        if dispatch.entry is not None:
-            peer.health.held.append((dispatch.entry, self._result_of(dispatch.entry.case, execution)))
-        elif dispatch.canary:
-            self._take_check(peer, dispatch.canary, self._problem_of_canary(dispatch.canary, execution))
-        else:
-            self._nodes.take_facts(peer.name, execution)
-            if not peer.questions and not peer.in_flight:
-                self._admit(peer)
 
     def _take_check(self, peer: Peer, part: str, problem: str) -> None:
         """Take one part of a health check: results are released, or the node is quarantined."""
@@ -400,27 +407,6 @@ class Fleet:
         peer.heard = time.monotonic()
         self._by_key[peer.node.key] = peer
         self._link.open(peer.node.key)
-
-    def _greet(self, peer: Peer) -> None:
-        """Tell the agent of a node that started what to do; with the first one, this run has the lab, and opens the others."""
-        peer.is_open = True
-        unopened, self._unopened = self._unopened, []
-        for other in unopened:
-            self._open(other)
-        self._link.send(peer.node.key, pack({**self._begin, "kind": "begin", "image": peer.node.labels.get(f"{LABEL}image", "")}))
-
-    def _join(self, nodes: Iterable[Node]) -> None:
-        """Open the nodes that joined since the run began; with the others, where the run does not have its first node yet."""
-        for node in (node for node in nodes if node.name not in self.peers):
-            label = node.labels.get(NAME, node.name)
-            alike = [peer for peer in self.peers.values() if peer.node.labels.get(NAME, peer.name) == label]
-            if sum(peer.is_gone for peer in alike) >= _MOST_GONE:
-                continue  # a node that comes back and is lost again and again would let its cases run without an end
-            peer = self.peers[node.name] = Peer(node, is_late=True)
-            if self._unopened:
-                self._unopened.append(peer)
-            else:
-                self._open(peer)
 
     def _give_up(self, peer: Peer, state: State, why: str) -> None:
         """Give up a node: its agent ends, and its cases go to others, with those whose results no check followed."""

@@ -15,7 +15,7 @@ from runner.core.exit_codes import ExitCode
 from runner.core.options import flag, option
 from runner.execute.ray.link import LABEL, NAME, RESOURCE, as_label
 from runner.execute.ray.node_facts import IMAGE
-from runner.language.lab import CPU, LabNode, read_lab
+from runner.language.lab import CPU, read_lab
 from runner.run.fleet.options import host_and_port, require_ray
 from runner.run.machine_report import ask_worker
 from runner.system import availability, output
@@ -46,11 +46,19 @@ _OF_RAY = {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 def join(options: NodeOptions) -> ExitCode:
-    """Join, and stay until the head is gone or the process is stopped; raise ``UsageError`` for a machine that is not what the lab says."""
+    """Join, and stay until the process is stopped, joining again where the head went away.
+
+    Raise ``UsageError`` for a machine that is not what the lab says.
+    """
     require_ray()
     host_and_port(options.address)
     name = options.name or re.sub(r"[^a-z0-9-]+", "-", socket.gethostname().partition(".")[0].lower()).strip("-")
-    entry = _entry(options, name)
+    entry = None
+    if options.lab is not None:
+        lab = read_lab(options.lab)
+        if name not in lab.nodes:
+            raise UsageError(f"--as {name}: {options.lab} has no such node (nodes there: {', '.join(lab.nodes)})")
+        entry = lab.nodes[name]
     report = ask_worker(availability.inspect_files(installed_torch()))
     if report.problem:
         raise UsageError(f"this machine cannot be a node, because its worker reported no facts: {report.problem}")
@@ -67,7 +75,21 @@ def join(options: NodeOptions) -> ExitCode:
     if options.dry:
         output.line(" ".join(command))
         return ExitCode.OK
-    return _stay(name, command, image, once=options.once)
+    kept = {f"TORCH_CONFORMANCE_NODE_{variable}": os.environ[variable] for variable in _KEPT if variable in os.environ}
+    environ = {**os.environ, **kept, IMAGE: image, **_OF_RAY}
+    while True:
+        output.note(f"node {name}: joining")
+        process = subprocess.Popen(command, env=environ)
+        try:
+            code = process.wait()
+        except KeyboardInterrupt:
+            process.terminate()
+            process.wait()
+            return ExitCode.OK
+        if options.once:
+            return ExitCode.OK if code == 0 else ExitCode.FAILED
+        output.note(f"node {name}: 'ray start' ended with {code}; joining again in {_AGAIN_SECONDS:g} s")
+        time.sleep(_AGAIN_SECONDS)
 
 
 def labels_of(name: str, machine: Machine, image: str) -> dict[str, str]:
@@ -83,31 +105,3 @@ def labels_of(name: str, machine: Machine, image: str) -> dict[str, str]:
     }
     labels = {NAME: name, **{LABEL + fact: value for fact, value in facts.items()}}
     return {label: as_label(value) for label, value in sorted(labels.items()) if value}
-
-
-def _entry(options: NodeOptions, name: str) -> LabNode | None:
-    if options.lab is None:
-        return None
-    lab = read_lab(options.lab)
-    if name not in lab.nodes:
-        raise UsageError(f"--as {name}: {options.lab} has no such node (nodes there: {', '.join(lab.nodes)})")
-    return lab.nodes[name]
-
-
-def _stay(name: str, command: list[str], image: str, *, once: bool) -> ExitCode:
-    """Run ``ray start`` until it is stopped; join again where the head of the cluster went away."""
-    kept = {f"TORCH_CONFORMANCE_NODE_{variable}": os.environ[variable] for variable in _KEPT if variable in os.environ}
-    environ = {**os.environ, **kept, IMAGE: image, **_OF_RAY}
-    while True:
-        output.note(f"node {name}: joining")
-        process = subprocess.Popen(command, env=environ)
-        try:
-            code = process.wait()
-        except KeyboardInterrupt:
-            process.terminate()
-            process.wait()
-            return ExitCode.OK
-        if once:
-            return ExitCode.OK if code == 0 else ExitCode.FAILED
-        output.note(f"node {name}: 'ray start' ended with {code}; joining again in {_AGAIN_SECONDS:g} s")
-        time.sleep(_AGAIN_SECONDS)

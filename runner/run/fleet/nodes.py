@@ -61,13 +61,6 @@ class Offer:
         mine = self.cases.get(case.id)
         return mine if mine is not None and digest_of(mine) == digest_of(case) else None
 
-    def verdict(self, case: Case) -> Verdict:
-        """Return whether it can run a case, and why not."""
-        mine = self.case(case)
-        if mine is None:
-            return Verdict(Availability.NO, f"it is another case with torch {self.machine.torch}", "torch")
-        return availability.of_case(mine, self.machine)
-
 
 class Nodes:
     """The nodes that a run uses, by name."""
@@ -143,7 +136,13 @@ class Nodes:
                 raise UsageError(f"it is not in {self._lab.document.file} (nodes there: {', '.join(self._lab.nodes)})")
             for difference in entry.differences(machine):
                 raise UsageError(difference)
-        self._require_like(offer)
+        if (header := self._folder.header) is not None:  # a run that is resumed
+            recorded = [*self._folder.finished, *(result for attempts in self._folder.attempts.values() for result in attempts)]
+            nodes = {tuple(sorted(result.node.items())) for result in recorded if result.node}
+            differences = machine_differences(environment, header.environment)
+            if differences and not any(offer.is_like(dict(facts_of_node)) for facts_of_node in nodes):
+                words = "; ".join(difference.between("on the node", "in the run") for difference in differences[:3])
+                raise UsageError(f"it is like no machine of the run that is resumed: {words}")
         if not self.canaries.of(machine):
             verdict = _best(availability.of_case(case, machine) for case in self.canaries.cases.values())
             raise UsageError(f"no canary can run there: {verdict.reason}")
@@ -158,18 +157,6 @@ class Nodes:
         for name, entry in self._lab.nodes.items() if self._lab is not None else ():
             if joined[as_label(name)] < entry.count:
                 yield f"{entry.positions['']}: the lab has {entry.count} of {name}, and {joined[as_label(name)]} can be used"
-
-    def _require_like(self, offer: Offer) -> None:
-        """Raise ``UsageError`` for a node that is like no machine of the run that is resumed."""
-        header = self._folder.header
-        if header is None:
-            return
-        recorded = [*self._folder.finished, *(result for attempts in self._folder.attempts.values() for result in attempts)]
-        nodes = {tuple(sorted(result.node.items())) for result in recorded if result.node}
-        differences = machine_differences(offer.environment, header.environment)
-        if differences and not any(offer.is_like(dict(node)) for node in nodes):
-            words = "; ".join(difference.between("on the node", "in the run") for difference in differences[:3])
-            raise UsageError(f"it is like no machine of the run that is resumed: {words}")
 
     def _for_torch(self, machine: Machine) -> Mapping[str, Case] | None:
         """Return the cases as the torch of a machine expands them, by id; None where it is the runner's."""
@@ -237,7 +224,12 @@ class Nodes:
         """Return what the nodes say of a case, and which can run it; once for all cases that require the same."""
         key = case.id if any(offer.cases is not None for offer in self.offers.values()) else _requires(case)
         if key not in self._verdicts:
-            verdicts = {name: offer.verdict(case) for name, offer in self.offers.items()}
+            verdicts: dict[str, Verdict] = {}
+            for name, offer in self.offers.items():
+                if (mine := offer.case(case)) is None:
+                    verdicts[name] = Verdict(Availability.NO, f"it is another case with torch {offer.machine.torch}", "torch")
+                else:
+                    verdicts[name] = availability.of_case(mine, offer.machine)
             places = frozenset(name for name, verdict in verdicts.items() if verdict.availability is not Availability.NO)
             self._verdicts[key] = _best(verdicts.values()), places
         return self._verdicts[key]

@@ -68,8 +68,10 @@ def applied(document: Document, edits: Sequence[Edit]) -> Document:
     for path, own in nodes.items():
         *above, last = path
         owner = functools.reduce(operator.getitem, above, made)
-        owner[last] = _smaller_python(owner[last], own)
-    for change in sorted(others, key=_path_of, reverse=True):  # later items of lists first
+        walk = list(ast.walk(ast.parse(owner[last])))
+        new = {walk[node.place]: None if node.part is None else walk[node.part] for node in own}
+        owner[last] = f"{ast.unparse(_Replacing(new).visit(walk[0]))}\n"
+    for change in sorted(others, key=operator.attrgetter("path"), reverse=True):  # later items of lists first
         *above, last = change.path
         try:
             owner = functools.reduce(operator.getitem, above, made)
@@ -80,17 +82,12 @@ def applied(document: Document, edits: Sequence[Edit]) -> Document:
             del owner[last]
         else:
             owner[last] = copy.deepcopy(change.value)
-    return _tidied(made)
-
-
-def _path_of(change: Change) -> Any:
-    return change.path
-
-
-def _smaller_python(text: str, changes: Sequence[Node]) -> str:
-    nodes = list(ast.walk(ast.parse(text)))
-    new = {nodes[change.place]: None if change.part is None else nodes[change.part] for change in changes}
-    return f"{ast.unparse(_Replacing(new).visit(nodes[0]))}\n"
+    # sections and lists that became empty, and that a spec may leave out, go
+    tidy = {name: value for name, value in made.items() if value or name not in (*_SECTIONS, "context", "services")}
+    tidy["steps"] = [{name: value for name, value in step.items() if name != "expect" or value} for step in made.get("steps", [])]
+    if not str(tidy.get("prelude", "")).strip():
+        tidy.pop("prelude", None)
+    return without_idle_spies(tidy)
 
 
 class _Replacing(ast.NodeTransformer):
@@ -109,15 +106,6 @@ class _Replacing(ast.NodeTransformer):
         if isinstance(body := getattr(node, "body", None), list) and not body and not isinstance(node, ast.Module):
             body.append(ast.Pass())
         return node
-
-
-def _tidied(document: Document) -> Document:
-    """Remove sections and lists that became empty and that a spec may leave out."""
-    found = {name: value for name, value in document.items() if value or name not in (*_SECTIONS, "context", "services")}
-    found["steps"] = [{name: value for name, value in step.items() if name != "expect" or value} for step in document.get("steps", [])]
-    if not str(found.get("prelude", "")).strip():
-        found.pop("prelude", None)
-    return without_idle_spies(found)
 
 
 # -- what is removed ---------------------------------------------------------------------------------------------------
@@ -318,20 +306,15 @@ def _sizes(document: Document) -> dict[int, list[Path]]:
     return sizes
 
 
-def _smaller(size: int) -> list[int]:
-    return sorted({number for number in (1, 2, 3, 4, 8, size // 8, size // 4, size // 2, size - 1) if 0 < number < size})
-
-
 def _shapes(document: Document) -> list[Edit]:
     """Propose a smaller number for a size wherever it stands, the smallest first; then at each place alone."""
-    found = []
+    together, alone = [], []
     for size, places in sorted(_sizes(document).items(), reverse=True):
-        for number in _smaller(size):
-            found.append(Edit(f"{number} for each {size}", tuple(Change(path, number) for path in places)))
-    for size, places in sorted(_sizes(document).items(), reverse=True):
+        smaller = sorted({number for number in (1, 2, 3, 4, 8, size // 8, size // 4, size // 2, size - 1) if 0 < number < size})
+        together += [Edit(f"{number} for each {size}", tuple(Change(path, number) for path in places)) for number in smaller]
         if len(places) > 1:
-            found += [Edit(f"{number} for {size}", (Change(path, number),)) for path in places for number in _smaller(size)[:2]]
-    return found
+            alone += [Edit(f"{number} for {size}", (Change(path, number),)) for path in places for number in smaller[:2]]
+    return together + alone
 
 
 PASSES: tuple[Pass, ...] = (

@@ -214,22 +214,19 @@ def _stage_of(script: str, trials: Trials, folder: Path, seconds: float) -> str:
     result = trials.run(case)
     try:
         known = json.loads(files["answer.json"].read_bytes()[:100_000])
-        return _words(known["found"])
+        stage = known["found"]
+        if stage is None:
+            return "none: the script passes under the bisector with every backend"
+        words = str(stage["backend"])
+        if stage["subsystem"] is not None:
+            words += f", {stage['subsystem']}"
+        if stage["bisect_number"]:
+            words += f", application {stage['bisect_number']}"
+        if stage["debug_info"] and stage["debug_info"] != stage["subsystem"]:
+            words += f": {stage['debug_info']}"
+        return words[:500]
     except (OSError, ValueError, LookupError, TypeError):  # the child ran code of the spec: it may have written anything, or nothing
         return f"not found: the bisector ended with {result.outcome.label}: {result.reason}"[:500]
-
-
-def _words(found: dict[str, object] | None) -> str:
-    if found is None:
-        return "none: the script passes under the bisector with every backend"
-    words = str(found["backend"])
-    if found["subsystem"] is not None:
-        words += f", {found['subsystem']}"
-    if found["bisect_number"]:
-        words += f", application {found['bisect_number']}"
-    if found["debug_info"] and found["debug_info"] != found["subsystem"]:
-        words += f": {found['debug_info']}"
-    return words[:500]
 
 
 # -- the search as a whole ---------------------------------------------------------------------------------------------
@@ -270,7 +267,29 @@ def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: S
         search = Search(document, attempts, lambda words: say(f"run {attempts.made}: {words}"))
         search.run()
         spec.write_text(f"# a smaller case with the failure of {case.id}\n{text_of(search.best)}", encoding="utf-8")
-        return _with_script(search, wanted, spec, trials, options, attempts.made, say, folder)
+        smallest = trials.case_in(spec)  # the script names positions of the spec beside it
+        assert smallest is not None, "the best document was run"
+        machine = trials.runner(smallest)[1]
+        script, why, stage = None, "", "not looked for"
+        try:
+            text = script_of(smallest, trials.here(smallest), machine.facts, machine.torch or "unknown").text
+        except NothingChecked as error:
+            text, why = "", str(error)
+        if text:
+            script = spec.with_name("repro.py")
+            script.write_text(text, encoding="utf-8")
+            if search.ended != "interrupted" and not options.no_stage:
+                kinds = {kind for kind, _, _ in wanted.verdicts} - {"proof"}
+                if not kinds or not kinds <= COMPARED:
+                    other = ", ".join(sorted(kinds - COMPARED)) or wanted.outcome.label
+                    stage = f"not looked for: {other} is not what other stages can show"
+                else:
+                    say("looking for the stage that breaks, with torch's bisector")
+                    try:
+                        stage = _stage_of(text, trials, folder / "stage", options.seconds)
+                    except KeyboardInterrupt:
+                        stage = "not looked for: interrupted"
+        return Shrunk(spec=spec, script=script, why_no_script=why, stage=stage, runs=attempts.made, ended=search.ended)
 
 
 def _failure(case: Case, trials: Trials, say: Say) -> Signature:
@@ -286,40 +305,3 @@ def _failure(case: Case, trials: Trials, say: Say) -> Signature:
         other = "PASS" if again is None else str(again)
         raise UsageError(f"{case.id} is flaky: {first}, then {other}: 'run --repeat' says how often it fails")
     return first
-
-
-def _with_script(
-    search: Search,
-    wanted: Signature,
-    spec: Path,
-    trials: Trials,
-    options: ReproOptions,
-    runs: int,
-    say: Say,
-    folder: Path,
-) -> Shrunk:
-    found = trials.case_in(spec)  # the script names positions of the spec beside it
-    assert found is not None, "the best document was run"
-    machine = trials.runner(found)[1]
-    script, why, stage = None, "", "not looked for"
-    try:
-        text = script_of(found, trials.here(found), machine.facts, machine.torch or "unknown").text
-    except NothingChecked as error:
-        text, why = "", str(error)
-    if text:
-        script = spec.with_name("repro.py")
-        script.write_text(text, encoding="utf-8")
-        if search.ended != "interrupted" and not options.no_stage:
-            stage = _stage(text, wanted, trials, folder, options, say)
-    return Shrunk(spec=spec, script=script, why_no_script=why, stage=stage, runs=runs, ended=search.ended)
-
-
-def _stage(text: str, wanted: Signature, trials: Trials, folder: Path, options: ReproOptions, say: Say) -> str:
-    kinds = {kind for kind, _, _ in wanted.verdicts} - {"proof"}
-    if not kinds or not kinds <= COMPARED:
-        return f"not looked for: {', '.join(sorted(kinds - COMPARED)) or wanted.outcome.label} is not what other stages can show"
-    say("looking for the stage that breaks, with torch's bisector")
-    try:
-        return _stage_of(text, trials, folder / "stage", options.seconds)
-    except KeyboardInterrupt:
-        return "not looked for: interrupted"
