@@ -80,7 +80,7 @@ def run_of(targets: Sequence[str]) -> Path | None:
 
 
 def recorded_cases(
-    name: str,
+    targets: Sequence[str],
     folder: Path,
     backends: Sequence[Path],
     *,
@@ -90,7 +90,7 @@ def recorded_cases(
     shard: Shard | None = None,
 ) -> Ran:
     """Return the selected cases of a recorded run; raise ``UsageError`` where its files changed since it was judged."""
-    require_still(name, folder)
+    require_still(targets[0] if targets else LATEST, folder)
     try:
         run = read_run(folder / JOURNAL)
     except JournalError as error:

@@ -6,7 +6,6 @@ from pathlib import Path
 from runner.core.exit_codes import ExitCode
 from runner.judge import audit
 from runner.plan.selection import Shard
-from runner.record.run_folder import LATEST
 from runner.run.auditing import AuditOptions, audit_of, controls_of, executed_cases, recorded_cases, run_of, why_nothing
 from runner.system import output, scratch
 
@@ -20,9 +19,8 @@ def main(options: AuditOptions) -> ExitCode:
         if run is None:
             ran = executed_cases(options, shard, folder / "cases")
         else:
-            name = options.targets[0] if options.targets else LATEST
             chosen = {"names": options.backend, "globs": options.select, "tags": options.tag}
-            ran = recorded_cases(name, run, options.backends, **chosen, shard=shard)
+            ran = recorded_cases(options.targets, run, options.backends, **chosen, shard=shard)
         found = audit_of(ran)
         controls = controls_of(ran, options, folder / "controls") if options.run else []
     if options.json:

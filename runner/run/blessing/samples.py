@@ -92,7 +92,7 @@ def read_samples(options: BlessOptions) -> Recorded:
     backends = Backends({})
     for name in options.targets:
         folder = find_run(name)
-        ran = recorded_cases(name, folder, options.backends)
+        ran = recorded_cases([name], folder, options.backends)
         backends = ran.suite.backends
         cases |= {case.id: case for case in ran.suite.cases}
         run = read_run(folder / JOURNAL)
