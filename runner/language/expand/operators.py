@@ -171,72 +171,50 @@ def table_for(minor: str | None) -> tuple[Table, str]:
 # -- cases of a source ------------------------------------------------------------------------------------------------
 
 
-_FIELDS = tuple(one.name for one in fields(Case))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """The keys of ``opinfo``."""
-
-    dtypes: Sequence[str]
-    calls: Sequence[str] = ("function",)
-    samples: str | int = "all"
-    gradients: bool = True
-
-
 def with_operators(anatomy: Anatomy, cases: Sequence[Case], known: Surroundings) -> list[Case]:
-    """Return the cases of a spec; those of a spec with a source once for each entry of the table."""
-    source = anatomy.data.get(SOURCE)
-    if source is None:
-        return list(cases)
-    minor = None if known.torch is None else ".".join(map(str, known.torch[:2]))
-    table, why_not = table_for(minor)
-    maker = _Maker(table, why_not, Source(**source["opinfo"]))
-    return [made for case in cases for made in maker.cases(case)]
+    """Return the cases of a spec with a source, once for each entry of the table.
 
-
-class _Maker:
-    """Makes the cases of one spec. What is equal for many of them is made once: there are thousands."""
-
-    def __init__(self, table: Table, why_not: str, source: Source) -> None:
-        self._table = table
-        self._missing = (why_not,) if why_not else ()
-        self._source = source
-        self._expected: dict[tuple[int, Judged | None], tuple[Expected, ...]] = {}
-
-    def cases(self, case: Case) -> Iterator[Case]:
+    What many of them share is made once: there are thousands.
+    """
+    table, why_not = table_for(None if known.torch is None else ".".join(map(str, known.torch[:2])))
+    source = {"calls": ("function",), "samples": "all", "gradients": True, **anatomy.data[SOURCE]["opinfo"]}
+    expected: dict[tuple[int, Judged | None], tuple[Expected, ...]] = {}
+    of_operators: list[Case] = []
+    own = ("id", "params", "seed_key", "steps", "missing_names")
+    for case in cases:
         begin, _, end = case.id.partition(f"[backend={case.backend}")
         (step,) = case.steps
         # the constructor takes a third of the time of dataclasses.replace
-        as_is = {name: getattr(case, name) for name in _FIELDS if name not in ("id", "params", "seed_key", "steps", "missing_names")}
-        missing = (*case.missing_names, *self._missing)
-        for operator, call, dtype in self._table.rows(case.device, self._source.dtypes, self._source.calls):
+        as_is = {field.name: getattr(case, field.name) for field in fields(Case) if field.name not in own}
+        missing = (*case.missing_names, *([why_not] if why_not else []))
+        for operator, call, dtype in table.rows(case.device, source["dtypes"], source["calls"]):
+            judged = JUDGED.get(operator.op)
+            key = (id(step.expectations), judged)  # the cases hold the tuple
+            if key not in expected:
+                how = judged or Judged(CLOSE, "")
+                expected[key] = tuple(
+                    replace(raw, check=EachSample(check=raw.check, rule=how.rule, parts=how.parts, reason=how.reason))
+                    for raw in step.expectations
+                )
             label = operator.label(call)
-            yield Case(
-                **as_is,
-                id=CaseId(f"{begin}[backend={case.backend},op={label},dtype={dtype}{end}"),
-                params={"op": label, "dtype": dtype, **case.params},
-                seed_key=f"{case.seed_key} {label} {dtype}",
-                steps=(self._step(step, operator, call, dtype),),
-                missing_names=missing,
+            arguments = {"op": operator.op, "variant": operator.variant, "call": call, "dtype": dtype, "samples": source["samples"]}
+            rule = {} if judged is None else {"rule": judged.rule, "reason": judged.reason}
+            of_operator = Step(
+                kind=step.kind,
+                position=step.position,
+                repeat=step.repeat,
+                when=step.when,
+                arguments={**arguments, "gradients": source["gradients"], **rule},
+                expectations=expected[key],
             )
-
-    def _step(self, step: Step, operator: Operator, call: str, dtype: str) -> Step:
-        judged = JUDGED.get(operator.op)
-        key = (id(step.expectations), judged)  # the cases that are expanded hold the tuple
-        if key not in self._expected:
-            how = judged or Judged(CLOSE, "")
-            self._expected[key] = tuple(
-                replace(one, check=EachSample(check=one.check, rule=how.rule, parts=how.parts, reason=how.reason))
-                for one in step.expectations
+            of_operators.append(
+                Case(
+                    **as_is,
+                    id=CaseId(f"{begin}[backend={case.backend},op={label},dtype={dtype}{end}"),
+                    params={"op": label, "dtype": dtype, **case.params},
+                    seed_key=f"{case.seed_key} {label} {dtype}",
+                    steps=(of_operator,),
+                    missing_names=missing,
+                )
             )
-        named = {"op": operator.op, "variant": operator.variant, "call": call, "dtype": dtype}
-        rule = {} if judged is None else {"rule": judged.rule, "reason": judged.reason}
-        return Step(
-            kind=step.kind,
-            position=step.position,
-            repeat=step.repeat,
-            when=step.when,
-            arguments={**named, "samples": self._source.samples, "gradients": self._source.gradients, **rule},
-            expectations=self._expected[key],
-        )
+    return of_operators

@@ -8,21 +8,20 @@ and gives better messages. The editor has only the tables, so it accepts unknown
 import ast
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from runner.core.diagnostics import UsageError
 from runner.language.backends import load_backends
 from runner.language.check.names import GUARD_FILTER
-from runner.language.names.name_table import CONFIG_FILES, COUNTER, KINDS, METRIC, Allowed, Names, read_table, shown
+from runner.language.names.name_table import CONFIG_FILES, COUNTER, KINDS, METRIC, Names, read_table, shown
 from runner.language.names.scan import scan
 from runner.language.names.tables import TABLES
 from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS
 from runner.system.capabilities import CAPABILITIES
-from runner.system.installed_torch import InstalledTorch, installed_torch, no_torch_reason, release
+from runner.system.installed_torch import installed_torch, no_torch_reason, release
 from runner.vocabulary.expectations import EXPECTATIONS
 
 MODES = ("default", "lite", "max-autotune", "max-autotune-no-cudagraphs", "reduce-overhead")
@@ -181,61 +180,36 @@ def _expects() -> dict[str, Any]:
 
 
 _LONGEST_DEFAULT = 200
+"""Characters of the expression of a default."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """One option."""
-
-    name: str
-    annotation: str
-    default: str
-    """The expression of the default, as it stands in the source."""
-    text: str
-    """The comment above it."""
-    line: int
-
-
-@cache
-def described(root: Path, section: str) -> Mapping[str, Option]:
-    """Return the options of a section (``config``, ``dynamo_config``, ``functorch_config``), by their dotted names."""
+def described(root: Path, section: str) -> Mapping[str, str]:
+    """Return the default and the comment above each option of a section (a key of ``CONFIG_FILES``), by its dotted name."""
     try:
         source = (root / CONFIG_FILES[section]).read_text("utf-8")
         tree = ast.parse(source)
     except (OSError, ValueError, SyntaxError):
         return {}
     lines = source.split("\n")
-    found: dict[str, Option] = {}
-    for prefix, node in _assignments(tree.body, ""):
-        target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
-        if isinstance(target, ast.Name) and node.value is not None:
-            annotation = ast.unparse(node.annotation) if isinstance(node, ast.AnnAssign) else ""
-            default = " ".join(ast.unparse(node.value).split())
-            shown = default if len(default) <= _LONGEST_DEFAULT else f"{default[:_LONGEST_DEFAULT]}..."
-            name = f"{prefix}{target.id}"
-            found[name] = Option(name=name, annotation=annotation, default=shown, text=_comment(lines, node.lineno), line=node.lineno)
-    return found
-
-
-def _assignments(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, ast.Assign | ast.AnnAssign]]:
-    for node in body:
-        if isinstance(node, ast.Assign | ast.AnnAssign):
-            yield prefix, node
-        elif isinstance(node, ast.ClassDef):
-            yield from _assignments(node.body, f"{prefix}{node.name}.")
-        elif isinstance(node, ast.If):
-            yield from _assignments(node.body, prefix)
-
-
-def _comment(lines: list[str], line: int) -> str:
-    """Return the comment that stands directly above a line."""
-    found: list[str] = []
-    for text in reversed(lines[: line - 1]):
-        stripped = text.strip()
-        if not stripped.startswith("#"):
-            break
-        found.append(stripped.lstrip("#").strip())
-    return "\n".join(reversed(found))
+    descriptions: dict[str, str] = {}
+    remaining: list[tuple[str, ast.stmt]] = [("", node) for node in reversed(tree.body)]
+    while remaining:
+        prefix, node = remaining.pop()
+        match node:
+            case ast.ClassDef(name=name, body=body):
+                remaining.extend((f"{prefix}{name}.", inner) for inner in reversed(body))
+            case ast.If(body=body):
+                remaining.extend((prefix, inner) for inner in reversed(body))
+            case (
+                ast.Assign(targets=[ast.Name(id=name), *_], value=ast.expr() as value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            ):
+                default = " ".join(ast.unparse(value).split())
+                shortened = default if len(default) <= _LONGEST_DEFAULT else f"{default[:_LONGEST_DEFAULT]}..."
+                above = takewhile(lambda line: line.strip().startswith("#"), reversed(lines[: node.lineno - 1]))
+                comment = [line.strip().lstrip("#").strip() for line in above]
+                descriptions[f"{prefix}{name}"] = "\n".join([f"default: {shortened}", *reversed(comment)])
+    return descriptions
 
 
 # -- the names of the installed torch ---------------------------------------------------------------------------------
@@ -247,36 +221,23 @@ _REF = {"type": "object", "required": ["ref"]}
 
 
 def schema_of_installed(backends: Sequence[Path] = ()) -> dict[str, Any]:
-    """Return the schema of names of the installed torch; raise ``UsageError`` without torch."""
+    """Return the schema of names of the installed torch, each option with its default, comment and values; without torch ``UsageError``."""
     torch = installed_torch()
     if torch is None:
         raise UsageError(f"--with-torch: {no_torch_reason()}")
     names = scan(torch.root)
-    made = schema({torch.minor: names}, backends, is_closed=True)
-    made["description"] = f"Generated by torch-conformance schema --with-torch from torch {torch.version}. Do not edit."
+    content = schema({torch.minor: names}, backends, is_closed=True)
+    content["description"] = f"Generated by torch-conformance schema --with-torch from torch {torch.version}. Do not edit."
     for section in CONFIG_FILES:
-        properties = made["$defs"][f"{section}_names"]["properties"]
+        descriptions = described(torch.root, section)
+        properties = content["$defs"][f"{section}_names"]["properties"]
         for name in properties:
-            properties[name] = _option(torch, section, name, names)
-    return made
-
-
-def _option(torch: InstalledTorch, section: str, name: str, names: Names) -> dict[str, Any]:
-    """Return the schema of an option's value, with its default and its comment in torch's source."""
-    found = described(torch.root, section).get(name)
-    allowed = names.types.get(section, {}).get(name, ())
-    words = [f"torch {torch.minor}"]
-    if found is not None:
-        words += [f"default: {found.default}", found.text]
-    if allowed:
-        words.append(f"allowed: {shown(allowed)}")
-    made: dict[str, Any] = {"description": "\n".join(word for word in words if word)}
-    return {**made, "anyOf": _values(allowed)} if allowed else made
-
-
-def _values(allowed: Allowed) -> list[dict[str, Any]]:
-
-    literals = [json.loads(word) for word in allowed if word not in KINDS]
-    types = [_TYPES[word] for word in allowed if word in _TYPES]
-    own = ([{"enum": literals}] if literals else []) + ([{"type": types}] if types else [])
-    return [*own, _WITH_TEMPLATE, _REF]
+            allowed = names.types.get(section, {}).get(name, ())
+            words = [f"torch {torch.minor}", descriptions.get(name, ""), f"allowed: {shown(allowed)}" if allowed else ""]
+            properties[name] = {"description": "\n".join(filter(None, words))}
+            if allowed:
+                literals = [json.loads(word) for word in allowed if word not in KINDS]
+                types = [_TYPES[word] for word in allowed if word in _TYPES]
+                values = [*([{"enum": literals}] if literals else []), *([{"type": types}] if types else [])]
+                properties[name]["anyOf"] = [*values, _WITH_TEMPLATE, _REF]
+    return content
