@@ -18,17 +18,18 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, NewType, NoReturn, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Any, BinaryIO, NewType, NoReturn, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
 
 from runner.core.attempts import attempt_of, outcome_of
 from runner.core.case import CaseId
 from runner.core.conditions import BadRange, VersionRange
-from runner.core.conformance import LEVELS, ProfileRecord
+from runner.core.conformance import LEVELS
 from runner.core.exit_codes import ExitCode
 from runner.core.expectation import Status
 from runner.core.folding import fold
@@ -72,7 +73,8 @@ class Run:
     @property
     def has_come_to_its_end(self) -> bool:
         """True when nothing is left to run: it was neither cut off nor interrupted, and no case lost its nodes."""
-        return self.footer is not None and not self.footer.interrupted and not any(map(_lost_its_node, self.results))
+        lost = any(result.outcome is Outcome.NOT_RUN and result.failure_type == NODE_LOST for result in self.results)
+        return self.footer is not None and not self.footer.interrupted and not lost
 
     @property
     def finished(self) -> tuple[CaseResult, ...]:
@@ -83,10 +85,6 @@ class Run:
     def has_something(self) -> bool:
         """Whether a resumed run keeps anything: a result, or an attempt of a case without a result."""
         return bool(self.finished or self.attempts)
-
-
-def _lost_its_node(result: CaseResult) -> bool:
-    return result.outcome is Outcome.NOT_RUN and result.failure_type == NODE_LOST
 
 
 def digest_of_selection(digests: Mapping[str, str]) -> str:
@@ -108,16 +106,8 @@ def totals(results: Iterable[CaseResult]) -> dict[str, int]:
 # -- lines ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptLine:
-    """A line with the result of one attempt of a case that has not ended."""
-
-    result: CaseResult
-
-
-Record: TypeAlias = RunHeader | AttemptLine | CaseResult | RunFooter
-
 _KINDS: Mapping[str, type] = {"header": RunHeader, "attempt": CaseResult, "case": CaseResult, "footer": RunFooter}
+"""What the lines hold. An attempt is the result of one attempt of a case that has not ended."""
 
 
 def parse(line: bytes) -> Json:
@@ -146,32 +136,33 @@ def encode(value: Any) -> Json:
             return value
 
 
-def decode(number: int, value: Json) -> Record:
-    """Return the record of a line; raise ``JournalError`` if its kind is unknown, or if it is malformed."""
+def decode(number: int, value: Json) -> tuple[str, Any]:
+    """Return kind and record of a line; raise ``JournalError`` if its kind is unknown, or if it is malformed."""
     if not isinstance(value, dict):
         raise JournalError(number, "not an object")
     kind = value.pop("kind", None)
     if not isinstance(kind, str) or kind not in _KINDS:
         raise JournalError(number, f"unknown kind {kind!r}")
-    if kind == "header" and (found := value.pop("format", None)) != FORMAT:
-        raise JournalError(number, f"format {found!r}; this program reads {FORMAT}")
+    if kind == "header" and (version := value.pop("format", None)) != FORMAT:
+        raise JournalError(number, f"format {version!r}; this program reads {FORMAT}")
     try:
-        decoded = _decode(_KINDS[kind], value, kind)
-    except _MalformedError as error:
+        return kind, _decode(_KINDS[kind], value, kind)
+    except ValueError as error:
         raise JournalError(number, str(error)) from error
-    return AttemptLine(decoded) if kind == "attempt" else decoded
-
-
-class _MalformedError(Exception):
-    """A value that is not of its field's type."""
 
 
 def _decode(kind: Any, value: Json, where: str) -> Any:
-    """Return ``value`` as the annotated type ``kind``; ``where`` names it in the message."""
+    """Return ``value`` as the annotated type ``kind``; raise ``ValueError`` with ``where`` for a value of another type."""
     if isinstance(kind, NewType):
         return _decode(kind.__supertype__, value, where)
-    if is_dataclass(kind):
-        return _decode_object(kind, value, where)
+    if isinstance(kind, type) and is_dataclass(kind):
+        entries = _expect(dict, value, where)
+        annotations, required = _fields(kind)
+        if extra := entries.keys() - annotations.keys():
+            raise ValueError(f"{where} has an unknown key '{min(extra)}'")
+        if missing := required - entries.keys():
+            raise ValueError(f"{where} lacks '{min(missing)}'")
+        return kind(**{name: _decode(annotations[name], item, f"{where}.{name}") for name, item in entries.items()})
     if get_origin(kind) is tuple:
         return tuple(_decode(get_args(kind)[0], item, f"{where}[{i}]") for i, item in enumerate(_expect(list, value, where)))
     if get_origin(kind) is Mapping:
@@ -180,129 +171,94 @@ def _decode(kind: Any, value: Json, where: str) -> Any:
         for member in kind:
             if encode(member) == value:
                 return member
-        raise _MalformedError(f"{where}: unknown word {value!r}")
-    return _decode_number(value, where) if kind is float else _expect(kind, value, where)
-
-
-def _decode_object(kind: Any, value: Json, where: str) -> Any:
-    entries = _expect(dict, value, where)
-    if extra := entries.keys() - _annotations(kind).keys():
-        raise _MalformedError(f"{where} has an unknown key '{min(extra)}'")
-    if missing := _required(kind) - entries.keys():
-        raise _MalformedError(f"{where} lacks '{min(missing)}'")
-    return kind(**{name: _decode(_annotations(kind)[name], item, f"{where}.{name}") for name, item in entries.items()})
+        raise ValueError(f"{where}: unknown word {value!r}")
+    if kind is float:
+        with suppress(OverflowError):
+            if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(number := float(value)):
+                return number
+        raise ValueError(f"{where} is not a finite number")
+    return _expect(kind, value, where)
 
 
 @cache
-def _annotations(kind: type[Any]) -> Mapping[str, Any]:
+def _fields(kind: type[Any]) -> tuple[Mapping[str, Any], frozenset[str]]:
+    """Return the types of the fields that a journal holds, by name, and the names of those without a default."""
     hints = get_type_hints(kind)
-    return {field.name: hints[field.name] for field in fields(kind) if COMPUTED not in field.metadata}
-
-
-@cache
-def _required(kind: type[Any]) -> frozenset[str]:
-    return frozenset(field.name for field in fields(kind) if field.default is MISSING and field.default_factory is MISSING)
-
-
-def _decode_number(value: Json, where: str) -> float:
-    try:
-        number = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise _MalformedError(f"{where} is not a finite number")
-    return number
+    required = frozenset(field.name for field in fields(kind) if field.default is MISSING and field.default_factory is MISSING)
+    return {field.name: hints[field.name] for field in fields(kind) if COMPUTED not in field.metadata}, required
 
 
 def _expect(kind: type[Any], value: Json, where: str) -> Any:
     # Python's bool is an int, but it is no count
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise _MalformedError(f"{where} is not {kind.__name__}")
+        raise ValueError(f"{where} is not {kind.__name__}")
     return value
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
 
 
-def read_run(path: Path) -> Run:
-    """Read a journal, whole or truncated; raise ``JournalError`` for an invalid journal, or for facts that contradict each other."""
-    return _read(path, checks=True)
-
-
 def read_form(path: Path) -> Run:
     """Read a journal like ``read_run``, but without the check for contradictions: for the writer of a resumed run."""
-    return _read(path, checks=False)
+    return read_run(path, checks=False)
 
 
-def _read(path: Path, *, checks: bool) -> Run:
-    reader = _Reader(checks=checks)
+def read_run(path: Path, *, checks: bool = True) -> Run:
+    """Read a journal, whole or truncated; raise ``JournalError`` for an invalid journal, or for facts that contradict each other."""
+    header: RunHeader | None = None
+    footer: RunFooter | None = None
+    results: dict[CaseId, CaseResult] = {}
+    attempts: dict[CaseId, list[CaseResult]] = {}
     number = 0
-    for number, record in _records(path):
-        if problem := reader.take(record):
+    for number, kind, record in _records(path):
+        problem = ""
+        if kind == "header":
+            problem = "a second header" if header is not None else _problem_of_header(record) if checks else ""
+            header = record
+        elif header is None:
+            problem = "the first line is no header"
+        elif footer is not None:
+            problem = "a line after the footer"
+        elif kind == "footer":
+            footer = record
+            problem = _problem_of_end(header, list(results.values()), record) if checks else ""
+        else:
+            if record.case_id in results:
+                problem = "an attempt of a case that had ended" if kind == "attempt" else "a second line for the case"
+            elif kind == "attempt":
+                attempts.setdefault(record.case_id, []).append(record)
+                if checks and (record.attempts or record.outcome in (Outcome.NOT_RUN, Outcome.FLAKY)):
+                    problem = "an attempt of attempts"
+            else:
+                results[record.case_id] = record
+                if record.outcome is not Outcome.NOT_RUN:  # else it has attempts left
+                    lines = attempts.pop(record.case_id, [])
+                    places = [(line.folder, line.evidence) for line in lines]
+                    is_same = not record.attempts and places == [(record.folder, record.evidence)]
+                    # a merge writes no line for an attempt
+                    if checks and not header.merged and not is_same and tuple(map(attempt_of, lines)) != record.attempts:
+                        problem = f"its {len(record.attempts)} attempts are not the {len(lines)} that were recorded before it"
+            if checks:
+                problem = problem or problem_of_result(record, retries=header.retries, repeat=header.repeat)
+            problem = f"{record.case_id!r}: {problem}" if problem else ""
+        if problem:
             raise JournalError(number, problem)
-    if reader.header is None:
+    if header is None:
         raise JournalError(1, "no header")
-    results = tuple(reader.results.values())
-    if problem := _problem_of_folders(results) if checks else "":
-        raise JournalError(number, problem)
-    statement = reader.header.statement(results) if reader.footer else None
-    footer = replace(reader.footer, statement=(statement,)) if reader.footer and statement else reader.footer
-    return Run(header=reader.header, results=results, footer=footer, attempts={name: tuple(made) for name, made in reader.attempts.items()})
+    owners: dict[str, str] = {}
+    for result in results.values() if checks else ():
+        for folder in {result.folder, *(attempt.folder for attempt in result.attempts)} - {""}:
+            if (owner := owners.setdefault(folder, result.case_id)) != result.case_id:
+                raise JournalError(number, f"{folder} is the folder of {owner!r} and of {result.case_id!r}")
+    if footer and (statement := header.statement(list(results.values()))):
+        footer = replace(footer, statement=(statement,))
+    return Run(
+        header=header, results=tuple(results.values()), footer=footer, attempts={name: tuple(lines) for name, lines in attempts.items()}
+    )
 
 
-class _Reader:
-    """Collects the lines of a journal, one after another."""
-
-    def __init__(self, *, checks: bool) -> None:
-        self._checks = checks
-        self.header: RunHeader | None = None
-        self.footer: RunFooter | None = None
-        self.results: dict[CaseId, CaseResult] = {}
-        self.attempts: dict[CaseId, list[CaseResult]] = {}
-
-    def take(self, record: Record) -> str:
-        """Take a line; return what is wrong with it, else an empty string."""
-        if isinstance(record, RunHeader):
-            if self.header is not None:
-                return "a second header"
-            self.header = record
-            return _problem_of_header(record) if self._checks else ""
-        if self.header is None:
-            return "the first line is no header"
-        if self.footer is not None:
-            return "a line after the footer"
-        if isinstance(record, RunFooter):
-            self.footer = record
-            return _problem_of_end(self.header, list(self.results.values()), record) if self._checks else ""
-        result = record.result if isinstance(record, AttemptLine) else record
-        problem = self._take_attempt(result) if isinstance(record, AttemptLine) else self._take_case(result, self.header)
-        if self._checks:
-            problem = problem or problem_of_result(result, retries=self.header.retries, repeat=self.header.repeat)
-        return f"{result.case_id!r}: {problem}" if problem else ""
-
-    def _take_attempt(self, result: CaseResult) -> str:
-        if result.case_id in self.results:
-            return "an attempt of a case that had ended"
-        self.attempts.setdefault(result.case_id, []).append(result)
-        is_folded = bool(result.attempts) or result.outcome in (Outcome.NOT_RUN, Outcome.FLAKY)
-        return "an attempt of attempts" if self._checks and is_folded else ""
-
-    def _take_case(self, result: CaseResult, header: RunHeader) -> str:
-        if result.case_id in self.results:
-            return "a second line for the case"
-        self.results[result.case_id] = result
-        if result.outcome is Outcome.NOT_RUN:  # it has attempts left
-            return ""
-        made = self.attempts.pop(result.case_id, [])
-        attempts = tuple(map(attempt_of, made))
-        if not self._checks or header.merged or attempts == result.attempts:  # a merge writes no line for an attempt
-            return ""
-        if len(made) == 1 and not result.attempts and (made[0].folder, made[0].evidence) == (result.folder, result.evidence):
-            return ""
-        return f"its {len(result.attempts)} attempts are not the {len(made)} that were recorded before it"
-
-
-def _records(path: Path) -> Iterator[tuple[int, Record]]:
+def _records(path: Path) -> Iterator[tuple[int, str, Any]]:
+    """Yield number, kind and record of each line; a torn last line is left out."""
     with open_plain(path) as stream:
         for number, line in enumerate(stream, 1):
             try:
@@ -311,12 +267,12 @@ def _records(path: Path) -> Iterator[tuple[int, Record]]:
                 if not line.endswith(b"\n"):
                     return
                 raise JournalError(number, f"not JSON: {error}") from error
-            yield number, decode(number, value)
+            yield number, *decode(number, value)
 
 
 def lines_of(path: Path) -> dict[str, int]:
     """Return the line number of each case in a valid journal."""
-    return {str(record.case_id): number for number, record in _records(path) if isinstance(record, CaseResult)}
+    return {str(record.case_id): number for number, kind, record in _records(path) if kind == "case"}
 
 
 def standing_lines(path: Path) -> Iterator[bytes]:
@@ -361,18 +317,17 @@ def _problem_of_header(header: RunHeader) -> str:
         text = header.options.get(option, "0")
         if not text.isdecimal() or len(text) > 9:
             return f"its --{option} is no number"
-    return next(map(_problem_of_profile, header.profile), "") if len(header.profile) < 2 else "two profiles"
-
-
-def _problem_of_profile(profile: ProfileRecord) -> str:
-    names = [level.name for level in profile.levels]
-    ids = [case_id for level in profile.levels for case_id in (*level.required, *level.optional)]
-    if len(set(ids)) < len(ids) or len(set(names)) < len(names) or not set(names) <= set(LEVELS):
-        return "its profile names a case or a level twice, or a level that there is not"
-    try:
-        VersionRange.parse(profile.torch)
-    except BadRange as error:
-        return f"its profile: {error}"
+    if len(header.profile) > 1:
+        return "two profiles"
+    for profile in header.profile:
+        names = [level.name for level in profile.levels]
+        ids = [case_id for level in profile.levels for case_id in (*level.required, *level.optional)]
+        if len(set(ids)) < len(ids) or len(set(names)) < len(names) or not set(names) <= set(LEVELS):
+            return "its profile names a case or a level twice, or a level that there is not"
+        try:
+            VersionRange.parse(profile.torch)
+        except BadRange as error:
+            return f"its profile: {error}"
     return ""
 
 
@@ -394,25 +349,21 @@ def problem_of_result(result: CaseResult, *, retries: int, repeat: int) -> str:
     if any("/" in name or name in ("", ".", "..") for name in result.attachments):
         return "a file that belongs to its report is not in its folder"
     if result.attempts:
-        if problem := _problem_of_attempts(result, max(retries + 1, repeat), repeat):
-            return problem
+        for attempt in result.attempts:
+            if problem := _problem_of_outcome(attempt, result.target):
+                return f"an attempt: {problem}"
+        most = max(retries + 1, repeat)
+        if len(result.attempts) > most:
+            return f"{len(result.attempts)} attempts, where at most {most} are made"
+        folders = [attempt.folder for attempt in result.attempts if attempt.folder]
+        if len(set(folders)) < len(folders):
+            return "two attempts of one folder"
+        _, outcome = outcome_of([attempt.outcome for attempt in result.attempts], repeat)
+        if result.outcome not in (outcome, Outcome.NOT_RUN):
+            return f"{result.outcome.label}, though its attempts give {outcome.label}"
         if result.outcome in (Outcome.FLAKY, Outcome.NOT_RUN):
             return ""
     return _problem_of_outcome(result, result.target, result.waivers)
-
-
-def _problem_of_attempts(result: CaseResult, most: int, repeat: int) -> str:
-    made = result.attempts
-    for attempt in made:
-        if problem := _problem_of_outcome(attempt, result.target):
-            return f"an attempt: {problem}"
-    if len(made) > most:
-        return f"{len(made)} attempts, where at most {most} are made"
-    folders = [attempt.folder for attempt in made if attempt.folder]
-    if len(set(folders)) < len(folders):
-        return "two attempts of one folder"
-    _, outcome = outcome_of([attempt.outcome for attempt in made], repeat)
-    return "" if result.outcome in (outcome, Outcome.NOT_RUN) else f"{result.outcome.label}, though its attempts give {outcome.label}"
 
 
 def _problem_of_outcome(part: Attempt, target: str, waivers: Sequence[AppliedWaiver] | None = None) -> str:
@@ -456,13 +407,3 @@ def _problem_of_end(header: RunHeader, results: Sequence[CaseResult], footer: Ru
     if header.shard and header.required_names and code is ExitCode.OK and footer.exit_code == ExitCode.NOTHING:
         return ""  # a case of another shard may exercise the name
     return "" if footer.exit_code == code else f"its exit code is {footer.exit_code}, but its cases give {int(code)}"
-
-
-def _problem_of_folders(results: Sequence[CaseResult]) -> str:
-    """Return which two cases have one folder; empty if none do."""
-    owner: dict[str, str] = {}
-    for result in results:
-        for folder in {result.folder, *(attempt.folder for attempt in result.attempts)} - {""}:
-            if (other := owner.setdefault(folder, result.case_id)) != result.case_id:
-                return f"{folder} is the folder of {other!r} and of {result.case_id!r}"
-    return ""

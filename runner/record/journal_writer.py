@@ -30,15 +30,20 @@ class JournalWriter:
         self._path = path
         self._has_footer = False
         self._continued: Run | None = None
+        # what was written to the file: any other content is an alteration
+        self._size = 0
+        self._digest = hashlib.sha256()
         self._stream: BinaryIO | None = _open_to_append(path)
-        self._seal = _Seal(path, self._stream)
         self._has_header = os.fstat(self._stream.fileno()).st_size > 0
         if self._has_header:
             try:
-                self._continued = self._unfinished()
+                self._continued = read_form(path)
             except BaseException:
                 self.close()
                 raise
+            if self._continued.has_come_to_its_end:
+                self.close()
+                raise ValueError(f"{path}: this run has ended")
 
     def __enter__(self) -> Self:
         return self
@@ -50,43 +55,32 @@ class JournalWriter:
         """Write the first line. A resumed run without any result or attempt starts its journal again."""
         if self._has_header and (self._continued is None or self._continued.has_something):
             raise ValueError("the journal has its header")
-        if self._continued is not None:
-            self._continued = None
-            self._replace(())
         self._write("header", header, format=FORMAT)
-        self._has_header = True
-        self._sync()
 
     def write_case(self, result: CaseResult) -> None:
         """Write a case that ended."""
-        self._require_open()
         self._write("case", result)
 
     def write_attempt(self, result: CaseResult) -> None:
         """Write one attempt of a case that has not ended."""
-        self._require_open()
         self._write("attempt", result)
+
+    def write_footer(self, footer: RunFooter) -> None:
+        """Verify the journal and write the last line."""
+        self.verify()
+        self._write("footer", footer)
+        self._has_footer = True
 
     def verify(self) -> None:
         """Raise ``JournalAltered`` if the file was altered. A journal that is to be continued is not checked before the first write."""
         if self._continued is None and self._stream is not None:
-            self._seal.check_content()
+            self._check(content=True)
 
-    def set_aside(self) -> Path:
-        """Rename an altered journal, so that no reader accepts it; return its new name."""
-        aside = self._path.with_name(f"{self._path.name}.altered")
+    def set_aside(self) -> None:
+        """Rename an altered journal, so that no reader accepts it."""
         with contextlib.suppress(OSError):
-            os.replace(self._path, aside)
+            os.replace(self._path, self._path.with_name(f"{self._path.name}.altered"))
         self.close()
-        return aside
-
-    def write_footer(self, footer: RunFooter) -> None:
-        """Verify the journal and write the last line."""
-        self._require_open()
-        self.verify()
-        self._write("footer", footer)
-        self._has_footer = True
-        self._sync()
 
     def close(self) -> None:
         """Close the file; without a footer the run reads as truncated."""
@@ -94,94 +88,68 @@ class JournalWriter:
             self._stream.close()
             self._stream = None
 
-    def _require_open(self) -> None:
-        if not self._has_header or self._has_footer:
-            raise ValueError("the journal has its footer" if self._has_footer else "the journal has no header yet")
-
     def _write(self, kind: str, record: RunHeader | CaseResult | RunFooter, **extra: Json) -> None:
+        if self._has_footer or (kind != "header" and not self._has_header):
+            raise ValueError("the journal has its footer" if self._has_footer else "the journal has no header yet")
         encoded = encode(record)
         # the id is first, so that ``plan.durations`` can read it without decoding the line
         named = {"case_id": encoded["case_id"]} if "case_id" in encoded else {}
         # ASCII, so that lone surrogates and every line separator of Unicode leave one line of valid UTF-8
         line = json.dumps({"kind": kind, **extra, **named, **encoded}, allow_nan=False, ensure_ascii=True)
-        if self._continued is not None:
-            self._continued = None
-            self._replace(standing_lines(self._path))
+        with naming(self._path):
+            if self._continued is not None:
+                self._continue(() if kind == "header" else standing_lines(self._path))
+            self._check()
+            self._append(line.encode("ascii") + b"\n")
+            if kind in ("header", "footer"):
+                os.fsync(self._open.fileno())
+        self._has_header = True
+
+    @property
+    def _open(self) -> BinaryIO:
         assert self._stream is not None, "the journal is closed"
-        self._seal.check()
-        data = line.encode("ascii") + b"\n"
-        with naming(self._path):
-            _write_all(self._stream, data)
-        self._seal.add(data)
+        return self._stream
 
-    def _replace(self, lines: Iterable[bytes]) -> None:
-        """Replace the journal by one with these lines, atomically."""
-        temporary = self._path.parent / f".{self._path.name}.{secrets.token_hex(4)}"
-        with naming(self._path):
-            try:
-                stream = _open_to_append(temporary)
-                seal = _Seal(self._path, stream)
-                for line in lines:
-                    _write_all(stream, line)
-                    seal.add(line)
-                os.fsync(stream.fileno())
-                temporary.replace(self._path)
-            finally:
-                temporary.unlink(missing_ok=True)
-        self.close()  # the former one
-        self._stream, self._seal = stream, seal
-
-    def _sync(self) -> None:
-        assert self._stream is not None
-        with naming(self._path):
-            os.fsync(self._stream.fileno())
-
-    def _unfinished(self) -> Run:
-        run = read_form(self._path)
-        if run.has_come_to_its_end:
-            raise ValueError(f"{self._path}: this run has ended")
-        return run
-
-
-class _Seal:
-    """The identity, size and digest of the data that a writer wrote to a file. Any other content is an alteration."""
-
-    def __init__(self, path: Path, stream: BinaryIO) -> None:
-        self._path = path
-        self._descriptor = stream.fileno()
-        self._size = 0
-        self._digest = hashlib.sha256()
-
-    def add(self, data: bytes) -> None:
-        """Add written data."""
+    def _append(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:  # the stream has no buffer
+            rest = rest[self._open.write(rest) :]
         self._size += len(data)
         self._digest.update(data)
 
-    def check(self) -> None:
-        """Raise ``JournalAltered`` if the path names another file, or the size differs."""
-        mine = os.fstat(self._descriptor)
+    def _continue(self, lines: Iterable[bytes]) -> None:
+        """Replace the journal by one with these lines of it, atomically."""
+        former = self._open
+        self._size, self._digest = 0, hashlib.sha256()
+        temporary = self._path.parent / f".{self._path.name}.{secrets.token_hex(4)}"
         try:
-            named = os.lstat(self._path)
-        except OSError as error:
-            raise self._altered(f"it cannot be found: {error.strerror}") from error
-        if (named.st_dev, named.st_ino) != (mine.st_dev, mine.st_ino):
-            raise self._altered("another file stands in its place")
-        if mine.st_size != self._size:
-            raise self._altered(f"it has {mine.st_size} bytes, and {self._size} were written")
+            self._stream = _open_to_append(temporary)
+            for line in lines:
+                self._append(line)
+            os.fsync(self._stream.fileno())
+            temporary.replace(self._path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        former.close()
+        self._continued = None
 
-    def check_content(self) -> None:
-        """Raise ``JournalAltered`` if the content of the file is not the written data."""
-        self.check()
+    def _check(self, *, content: bool = False) -> None:
+        """Raise ``JournalAltered`` if the path names another file, or the size differs; with ``content``, if the content does."""
+        mine = os.fstat(self._open.fileno())
+        how = ""
         try:
-            with open_plain(self._path) as stream:
-                found = hashlib.sha256(stream.read()).digest()
+            if not os.path.samestat(os.lstat(self._path), mine):
+                how = "another file stands in its place"
+            elif mine.st_size != self._size:
+                how = f"it has {mine.st_size} bytes, and {self._size} were written"
+            elif content:
+                with open_plain(self._path) as stream:
+                    if hashlib.sha256(stream.read()).digest() != self._digest.digest():
+                        how = "its content is not what was written"
         except (OSError, JournalError) as error:
-            raise self._altered(str(error)) from error
-        if found != self._digest.digest():
-            raise self._altered("its content is not what was written")
-
-    def _altered(self, how: str) -> JournalAltered:
-        return JournalAltered(f"{self._path}: the journal was changed while the run went on, by a case or another program: {how}")
+            how = str(error)
+        if how:
+            raise JournalAltered(f"{self._path}: the journal was changed while the run went on, by a case or another program: {how}")
 
 
 def _open_to_append(path: Path) -> BinaryIO:
@@ -197,10 +165,3 @@ def _open_to_append(path: Path) -> BinaryIO:
     except OSError:  # a file system without locks
         pass
     return stream
-
-
-def _write_all(stream: BinaryIO, data: bytes) -> None:
-    """Write to a stream without a buffer."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[stream.write(rest) :]

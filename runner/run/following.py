@@ -26,6 +26,6 @@ class FollowedJournal:
             self._offset += len(data)
             *lines, self._rest = (self._rest + data).split(b"\n")
             for line in lines:
-                record = decode(0, parse(line))
-                if isinstance(record, CaseResult):
+                kind, record = decode(0, parse(line))
+                if kind == "case":
                     self.results[record.case_id] = record
