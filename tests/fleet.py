@@ -10,7 +10,7 @@ import pytest
 
 from runner.execute.base import Execution, Job
 from runner.execute.ray import source as own_source
-from runner.execute.ray.frames import Frame, FrameReader, pack, unpack
+from runner.execute.ray.frames import Frame, FrameReader, pack
 from runner.execute.ray.link import Came, Event, Joined, Lost, Node, Opened
 from runner.run.fleet import options as fleet_options
 from runner.run.fleet import runner as fleet_runner
@@ -150,7 +150,7 @@ class FakeLink:
         for frame in self._readers[key].feed(data):
             if key in self._dead and not fake.speaks_after_death:
                 return
-            events: list[Event] = [Came(key, unpack(answer)) for answer in fake.take(frame)]
+            events: list[Event] = [Came(key, answered) for answer in fake.take(frame) for answered in FrameReader().feed(answer)]
             if key not in self._dead and fake.dies_after >= 0 and len(fake.ran) >= fake.dies_after and frame.kind == "job":
                 self._dead.add(key)
                 events = [Lost(key, "its plug was pulled"), *(events if fake.speaks_after_death else [])]

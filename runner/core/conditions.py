@@ -4,6 +4,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from runner.core.devices import kind_of
@@ -43,12 +44,7 @@ class VersionRange:
 
     def holds(self, release: tuple[int, ...]) -> bool:
         """Whether the release lies in the range."""
-        return all(_COMPARATORS[sign](*_same_length(release, required)) for sign, required in self.clauses)
-
-
-def _same_length(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    size = max(len(a), len(b))
-    return a + (0,) * (size - len(a)), b + (0,) * (size - len(b))
+        return all(_COMPARATORS[sign](*zip(*zip_longest(release, required, fillvalue=0), strict=True)) for sign, required in self.clauses)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +63,10 @@ class Surroundings:
 
 
 def _holds_of_code(wanted: Mapping[str, object], here: Surroundings) -> bool:
-    code = here.code
-    if code is None:
+    if here.code is None:
         return False
-    return all(text in code for text in as_list(wanted.get("contains", []))) and not any(
-        text in code for text in as_list(wanted.get("lacks", []))
-    )
+    contained, lacked = as_list(wanted.get("contains", [])), as_list(wanted.get("lacks", []))
+    return all(text in here.code for text in contained) and not any(text in here.code for text in lacked)
 
 
 CODE = "code"

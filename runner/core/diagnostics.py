@@ -8,6 +8,9 @@ from pathlib import Path
 
 from runner.core.escaping import line
 
+one_line = line
+"""For text that may quote untrusted input."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Position:
@@ -48,11 +51,6 @@ class Diagnostic:
 def errors(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Return the problems that make a file invalid."""
     return [problem for problem in problems if problem.severity is Severity.ERROR]
-
-
-def one_line(text: str) -> str:
-    """Return text that may quote untrusted input as one escaped line."""
-    return line(text)
 
 
 class UsageError(Exception):

@@ -31,6 +31,7 @@ _COMMAND_ANYWHERE = re.compile(
 )
 _PIECES = ("##", "[[", "_start:", "_end:", "_fold:", "_time:")
 _ANY_PIECES = ("##", "[[", "_")
+"""The same for other text than ASCII, whose letters may match those of a command."""
 _COMMAND_AT_START = re.compile(
     r"^(?P<before>[^\S\n]*):(?=:)"  # GitHub: blanks may precede it
     r"|^(?P<first>[-+~^])(?=(?P=first){2}(?:\s|$))",  # Buildkite
@@ -55,15 +56,16 @@ def line(text: str) -> str:
 
 def lines(texts: Iterable[str]) -> str:
     """Return ``line`` of each text, with a line end between them; for thousands of lines this is faster than one by one."""
-    found = "\n".join([text if text.isprintable() else "".join(map(_printable, text)) for text in texts])
-    return without_commands(found if found.isascii() else _INVISIBLE.sub(lambda found: _escape(found.group()), found))
+    escaped = "\n".join(
+        text if text.isprintable() else "".join(char if char.isprintable() else _escape(char) for char in text) for text in texts
+    )
+    return without_commands(escaped if escaped.isascii() else _INVISIBLE.sub(lambda match: _escape(match.group()), escaped))
 
 
 def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:
     """Return ``text`` as plain text on one line, cut to ``limit`` characters."""
-    found = " ".join(plain(text).split())
-    found = without_commands(found)  # joining lines may have made a command
-    return found if len(found) <= limit else found[: max(limit - 3, 0)] + "..."
+    text = without_commands(" ".join(plain(text).split()))  # joining lines may have made a command
+    return text if len(text) <= limit else text[: max(limit - 3, 0)] + "..."
 
 
 def visible_name(text: str) -> str:
@@ -80,22 +82,11 @@ def painted(text: str) -> str:
 
 def without_commands(text: str) -> str:
     """Return text without commands to CI systems."""
-    if _may_command(text):
-        text = _COMMAND_ANYWHERE.sub(lambda found: _hex(found.group()), text)
-    return _COMMAND_AT_START.sub(_broken, text)
-
-
-def _may_command(text: str) -> bool:
-    """Whether a text holds a piece that each command has: ids and paths have an underscore, and the whole search takes long."""
-    # letters other than ASCII's may match those of a command
-    pieces = _PIECES if text.isascii() else _ANY_PIECES
+    # each command has one of a few pieces: ids and paths have an underscore, and the whole search takes long
     lower = text.lower()
-    return any(piece in lower for piece in pieces)
-
-
-def _broken(found: re.Match[str]) -> str:
-    first = found["first"]
-    return _hex(first) if first else f"{found['before']}{_hex(':')}"
+    if any(piece in lower for piece in (_PIECES if text.isascii() else _ANY_PIECES)):
+        text = _COMMAND_ANYWHERE.sub(lambda match: _hex(match.group()), text)
+    return _COMMAND_AT_START.sub(lambda match: _hex(match["first"]) if match["first"] else f"{match['before']}{_hex(':')}", text)
 
 
 def json_text(value: object) -> str:
@@ -110,10 +101,6 @@ def _visible(text: str) -> str:
     if not text.isprintable():
         text = "".join(char if char.isprintable() or char == "\t" or unicodedata.category(char) == "Zs" else _escape(char) for char in text)
     return _INVISIBLE.sub(lambda found: _escape(found.group()), text)
-
-
-def _printable(char: str) -> str:
-    return char if char.isprintable() else _escape(char)
 
 
 def _escape(char: str) -> str:

@@ -17,9 +17,14 @@ def fold(ids: Iterable[str]) -> list[str]:
     """Return the folded lines of ids, sorted. They stand for these ids and no others."""
     specs: dict[str, dict[_Point, None]] = {}
     for case_id in ids:
-        spec, point = _taken_apart(case_id)
-        specs.setdefault(spec, {})[point] = None
-    return [spec + _bracket(row) for spec in sorted(specs) for row in _rows(list(specs[spec]))]
+        spec, bracket, rest = case_id.rpartition("[")
+        if bracket:
+            pairs = [part.partition("=") for part in rest.removesuffix("]").split(",")]
+            specs.setdefault(spec, {})[tuple((key, value) for key, _, value in pairs)] = None
+        else:
+            specs.setdefault(case_id, {})[()] = None
+    rows = [(spec, row) for spec in sorted(specs) for row in _rows(list(specs[spec]))]
+    return [spec + (f"[{','.join(f'{key}={values}' for key, values in row)}]" if row else "") for spec, row in rows]
 
 
 def unfold(line: str) -> Iterator[str]:
@@ -37,13 +42,6 @@ def unfold(line: str) -> Iterator[str]:
         raise ValueError(f"'{line}' has a part that is not key=value")
     for values in product(*(listed.split("|") for _, _, listed in pairs)):
         yield f"{spec}[{','.join(f'{key}={value}' for (key, _, _), value in zip(pairs, values, strict=True))}]"
-
-
-def _taken_apart(case_id: str) -> tuple[str, _Point]:
-    spec, bracket, rest = case_id.rpartition("[")
-    if not bracket:
-        return case_id, ()
-    return spec, tuple((key, value) for part in rest.removesuffix("]").split(",") for key, _, value in [part.partition("=")])
 
 
 def _rows(points: Sequence[_Point]) -> list[_Point]:
@@ -64,10 +62,6 @@ def _rows(points: Sequence[_Point]) -> list[_Point]:
             shared.setdefault((key, alone, row), []).append(value)
     rows = [((key, "|".join(values)), *row) for (key, _, row), values in shared.items()]
     return [*([()] if () in points else []), *rows]
-
-
-def _bracket(row: _Point) -> str:
-    return f"[{','.join(f'{key}={values}' for key, values in row)}]" if row else ""
 
 
 def folded_by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:

@@ -79,7 +79,11 @@ class RunHeader:
         """Return what these results say of the run's profile; None for a run without one."""
         if not self.profile:
             return None
-        return statement_of(self.profile[0], results, torch=self._torch, day=self._day, shard=self.shard)
+        try:
+            day = date.fromisoformat(self.started[:10])
+        except ValueError:
+            day = date.max  # no waiver reaches it
+        return statement_of(self.profile[0], results, torch=release_of(self.environment.get("torch", "")), day=day, shard=self.shard)
 
     def conclusion(self, results: Sequence[CaseResult]) -> tuple[ExitCode, tuple[str, ...]]:
         """Return the exit code of an uninterrupted run, and a line for each name of ``--require`` that turns it into NOTHING.
@@ -92,20 +96,8 @@ class RunHeader:
         code = exit_code(outcomes, self._number("min-executed", 1), lets_flaky_pass=self.lets_flaky_pass, executed=executed(results))
         if code not in (ExitCode.OK, ExitCode.NOTHING) or self.shard:
             return code, ()
-        unexercised = tuple(required.problems_of_recorded(self.required_names, results))
+        unexercised = tuple(required.problems(self.required_names, results, results, {result.case_id: result for result in results}))
         return (ExitCode.NOTHING if unexercised else code), unexercised
-
-    @property
-    def _torch(self) -> tuple[int, ...] | None:
-        return release_of(self.environment.get("torch", ""))
-
-    @property
-    def _day(self) -> date:
-        """The day on which the run began; a day that no waiver reaches where the header does not say it."""
-        try:
-            return date.fromisoformat(self.started[:10])
-        except ValueError:
-            return date.max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,16 +49,6 @@ class Level(Enum):
     """A binary for the target: its metadata, registers, spills and shared memory."""
     INSTRUCTIONS = "O3"
     """The instructions in it."""
-    INTERPRETED = "O4"
-    """Numbers that Triton's interpreter computed on the CPU."""
-
-
-WORDS: Mapping[Level, str] = {
-    Level.RENDERED: "rendered",
-    Level.COMPILED: "compiled",
-    Level.INSTRUCTIONS: "instructions",
-    Level.INTERPRETED: "interpreted",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +124,7 @@ EXAMPLE = "hip:gfx942"
 
 def evidence_of(level: str) -> str:
     """Return a level in words: ``O3 instructions``; empty for none."""
-    words = {known.value: word for known, word in WORDS.items()}
+    words = {known.value: known.name.lower() for known in Level}
     return f"{level} {words.get(level, 'unknown')}" if level else ""
 
 

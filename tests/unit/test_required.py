@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from runner.core.outcomes import Outcome
-from runner.core.required import problems, problems_of_recorded
+from runner.core.required import problems
 from runner.core.results import CaseResult
 from tests.fakes import case, place, requirement
 
@@ -64,6 +64,6 @@ def test_a_recorded_run_is_judged_as_the_run_itself():
         replace(found[one.id], backend=one.backend, requires=tuple(requirement.name for requirement in one.requires))
         for one in (ON_CPU, WITH_REDIS, ON_CUDA)
     ]
-    chosen = [ON_CPU, WITH_REDIS, ON_CUDA]
+    chosen, by_id = [ON_CPU, WITH_REDIS, ON_CUDA], {one.case_id: one for one in recorded}
     for name in ("torch", "cpu", "redis", "triton", "cuda", "rocm", "gpus"):
-        assert list(problems_of_recorded([name], recorded)) == list(problems([name], chosen, chosen, found)), name
+        assert list(problems([name], recorded, recorded, by_id)) == list(problems([name], chosen, chosen, found)), name

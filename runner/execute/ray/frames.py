@@ -1,5 +1,6 @@
 """Frames between runner, gateway, relay and agent: one JSON message, followed by blobs of bytes. No object is pickled."""
 
+import itertools
 import json
 import os
 import selectors
@@ -51,24 +52,6 @@ def pack(message: Message, blobs: Sequence[bytes] = ()) -> bytes:
     return b"".join([_HEAD.pack(_MAGIC, len(text), total), text, *blobs])
 
 
-def unpack(data: bytes) -> Frame:
-    """Return the frame of its bytes; raise ``BadFrame``."""
-    try:
-        _, length, total = _HEAD.unpack_from(data)
-        content = json.loads(data[_HEAD.size : _HEAD.size + length])
-        sizes = [int(size) for size in content["sizes"]]
-        message = content["message"]
-    except (struct.error, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise BadFrame(f"a frame that cannot be read: {type(error).__name__}: {error}") from error
-    if sum(sizes) != total or min(sizes, default=0) < 0 or not isinstance(message, dict):
-        raise BadFrame("the sizes in a frame are not those of its bytes")
-    blobs, start = [], _HEAD.size + length
-    for size in sizes:
-        blobs.append(data[start : start + size])
-        start += size
-    return Frame(message, tuple(blobs))
-
-
 class FrameReader:
     """Makes frames of the bytes of a pipe, as they come."""
 
@@ -82,12 +65,21 @@ class FrameReader:
             magic, length, total = _HEAD.unpack_from(self._bytes)
             if magic != _MAGIC or length + total > MOST_BYTES:
                 raise BadFrame(f"no frame begins with {bytes(self._bytes[:16])!r}")
-            size = _HEAD.size + length + total
-            if len(self._bytes) < size:
+            start = _HEAD.size + length
+            if len(self._bytes) < start + total:
                 return
-            frame = unpack(bytes(self._bytes[:size]))
-            del self._bytes[:size]
-            yield frame
+            try:
+                content = json.loads(self._bytes[_HEAD.size : start])
+                sizes = [int(size) for size in content["sizes"]]
+                message = content["message"]
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                raise BadFrame(f"a frame that cannot be read: {type(error).__name__}: {error}") from error
+            if sum(sizes) != total or min(sizes, default=0) < 0 or not isinstance(message, dict):
+                raise BadFrame("the sizes in a frame are not those of its bytes")
+            ends = itertools.accumulate(sizes, initial=start)
+            blobs = tuple(bytes(self._bytes[begin:end]) for begin, end in itertools.pairwise(ends))
+            del self._bytes[: start + total]
+            yield Frame(message, blobs)
 
 
 class Inlet:
