@@ -20,6 +20,7 @@ from runner.vocabulary.expectations.calibrated_measure import (
     compare,
     is_reordered,
     scale_of,
+    wide,
 )
 from runner.vocabulary.expectations.close import Judge, default_tolerance
 from runner.vocabulary.expectations.stand_ins import Comparer, judged_stand_ins, measure_other_inputs, measure_stand_ins
@@ -27,6 +28,7 @@ from runner.vocabulary.expectations.stand_ins import Comparer, judged_stand_ins,
 
 def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
     """Measure in the worker. ``value`` returns a named value; tensors may be on any device and have any dtype."""
+    import torch
     from torch.utils import _pytree as pytree
 
     ours, theirs = value(arguments["of"]), value(arguments["to"])
@@ -39,8 +41,22 @@ def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
     }
     if len(leaves) == len(reference_leaves):
         for (path, leaf), (_, reference) in zip(leaves, reference_leaves, strict=True):
-            if leaf is not None or reference is not None:
-                facts["leaves"].append({"path": pytree.keystr(path), **_leaf(leaf, reference, arguments)})
+            if leaf is None and reference is None:
+                continue
+            described = {"path": pytree.keystr(path), **describe_leaf(leaf, reference, arguments)}
+            facts["leaves"].append(described)
+            if "excess" not in described:
+                continue
+            comparer = _by_bits(reference, arguments)
+            if comparer is None:
+                against, rtol, atol = _against(described, arguments), described["rtol"], described["atol"]
+                described["stand_ins"] = measure_stand_ins(reference, rtol=rtol, atol=atol, against=against)
+            else:
+                described.update(comparer(leaf))
+                bounds = torch.zeros(reference.shape, dtype=torch.float64)
+                described["stand_ins"] = judged_stand_ins(reference, bounds, comparer, exact=True)
+            if not has_other_inputs(arguments):
+                described["stand_ins"]["other inputs"] = {"why_not": "only eager has a value for other inputs"}
     return facts
 
 
@@ -67,10 +83,15 @@ def add_other_inputs(
     ``reference`` is the eager value of the comparison, ``answer`` returns its value for other inputs. It is called after the case ends,
     because the case must not see another call of its function. ``comparers`` has those of leaves with a float64 reference, by identity.
     """
-    from torch.utils import _pytree as pytree
+    import torch
 
-    references = [leaf for leaf in pytree.tree_leaves(unnested(reference)) if leaf is not None]
-    others = _others(answer, len(references))
+    references = leaves_of(reference)
+    try:
+        others = [leaf if isinstance(leaf, torch.Tensor) else "other inputs give no tensor here" for leaf in leaves_of(answer())]
+        if len(others) != len(references):
+            others = ["other inputs give another structure"] * len(references)
+    except Exception as error:  # a spec's code may raise anything for unexpected inputs
+        others = [f"{type(error).__name__}: {error}"[:300]] * len(references)
     for leaf, right, other in zip(facts["leaves"], references, others, strict=False):
         if "stand_ins" in leaf:
             comparer = (comparers or {}).get(id(leaf)) or _by_bits(right, arguments)
@@ -79,38 +100,6 @@ def add_other_inputs(
 
 def _against(leaf: Mapping[str, Any], arguments: Mapping[str, Any]) -> Callable[[Any, Any], Mapping[str, Any]]:
     return functools.partial(differences, rtol=leaf["rtol"], atol=leaf["atol"], equal_nan=arguments["equal_nan"])
-
-
-def _others(answer: Callable[[], Any], count: int) -> list[Any]:
-    """Return each leaf of the eager value for other inputs, or the reason why it is missing."""
-    import torch
-    from torch.utils import _pytree as pytree
-
-    try:
-        leaves = [leaf for leaf in pytree.tree_leaves(unnested(answer())) if leaf is not None]
-    except Exception as error:  # a spec's code may raise anything for unexpected inputs
-        return [f"{type(error).__name__}: {error}"[:300]] * count
-    if len(leaves) != count:
-        return ["other inputs give another structure"] * count
-    return [leaf if isinstance(leaf, torch.Tensor) else "other inputs give no tensor here" for leaf in leaves]
-
-
-def _leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    import torch
-
-    facts = describe_leaf(leaf, reference, arguments)
-    if "excess" in facts:
-        comparer = _by_bits(reference, arguments)
-        if comparer is None:
-            against = _against(facts, arguments)
-            facts["stand_ins"] = measure_stand_ins(reference, rtol=facts["rtol"], atol=facts["atol"], against=against)
-        else:
-            facts.update(comparer(leaf))
-            bounds = torch.zeros(reference.shape, dtype=torch.float64)
-            facts["stand_ins"] = judged_stand_ins(reference, bounds, comparer, exact=True)
-        if not has_other_inputs(arguments):
-            facts["stand_ins"]["other inputs"] = {"why_not": "only eager has a value for other inputs"}
-    return facts
 
 
 def _by_bits(reference: Any, arguments: Mapping[str, Any]) -> Comparer | None:
@@ -242,52 +231,35 @@ def differences(actual: Any, reference: Any, *, rtol: float, atol: float, equal_
 
     Infinite elements count as equal if both are the same infinity, otherwise as ``inf_mismatches``.
     """
+    import torch
+
     total: dict[str, Any] = {"nan_mismatches": 0, "inf_mismatches": 0, "mismatches": 0, "excess": 0.0, "max_abs": 0.0}
     total.update(worst_index=[], worst_value=None, worst_reference=None)
-    actual, reference = actual.detach(), reference.detach()
-    if actual.numel() == 0:
-        return total
-    flat = actual.reshape(-1), reference.to(actual.device).reshape(-1)
+    numbers, expected = actual.detach().reshape(-1), reference.detach().to(actual.device).reshape(-1)
+    are_whole = not any(part.is_floating_point() or part.is_complex() for part in (numbers, expected))
     for start in range(0, actual.numel(), _CHUNK):
-        pair = flat[0][start : start + _CHUNK], flat[1][start : start + _CHUNK]
-        _add_chunk(total, pair, start, actual.shape, rtol, atol, equal_nan)
+        pair = numbers[start : start + _CHUNK], expected[start : start + _CHUNK]
+        a, b = map(wide, pair)
+        nan_a, nan_b = torch.isnan(a), torch.isnan(b)
+        total["nan_mismatches"] += int(((nan_a ^ nan_b) if equal_nan else (nan_a | nan_b)).sum())
+        infinite = (torch.isinf(a) | torch.isinf(b)) & ~(nan_a | nan_b)
+        total["inf_mismatches"] += int((infinite & (a != b)).sum())
+        finite = ~(infinite | nan_a | nan_b)
+        distance = (a - b).abs()
+        if are_whole:
+            # integers are subtracted exactly, so different integers never have the distance 0
+            (high, low), (other_high, other_low) = ((part.long() >> 32, part.long() & 0xFFFFFFFF) for part in pair)
+            distance = ((high - other_high).to(torch.float64) * 2.0**32 + (low - other_low).to(torch.float64)).abs()
+        difference = torch.where(finite, distance, 0.0)
+        excess = torch.where(finite, difference - rtol * b.abs(), 0.0)
+        total["mismatches"] += int((excess > atol).sum())
+        total["max_abs"] = max(total["max_abs"], float(difference.max()))
+        place = int(excess.argmax())
+        if total["worst_value"] is None or float(excess[place]) > total["excess"]:
+            total["excess"] = max(float(excess[place]), 0.0)
+            total["worst_index"] = [int(index) for index in torch.unravel_index(torch.tensor(start + place), actual.shape)]
+            total["worst_value"], total["worst_reference"] = (_shown(part[place]) for part in pair)
     return total
-
-
-def _wide(part: Any) -> Any:
-    import torch
-
-    return part.to(torch.complex128 if part.is_complex() else torch.float64)
-
-
-def _distance(actual: Any, reference: Any, a: Any, b: Any) -> Any:
-    """Return |a - b| in float64. Integers are subtracted exactly, so different integers never have the distance 0."""
-    import torch
-
-    if any(part.is_floating_point() or part.is_complex() for part in (actual, reference)):
-        return (a - b).abs()
-    (high, low), (other_high, other_low) = ((whole >> 32, whole & 0xFFFFFFFF) for whole in (actual.long(), reference.long()))
-    return ((high - other_high).to(torch.float64) * 2.0**32 + (low - other_low).to(torch.float64)).abs()
-
-
-def _add_chunk(total: dict[str, Any], pair: tuple[Any, Any], start: int, shape: Any, rtol: float, atol: float, equal_nan: bool) -> None:
-    import torch
-
-    a, b = map(_wide, pair)
-    nan_a, nan_b = torch.isnan(a), torch.isnan(b)
-    total["nan_mismatches"] += int(((nan_a ^ nan_b) if equal_nan else (nan_a | nan_b)).sum())
-    infinite = (torch.isinf(a) | torch.isinf(b)) & ~(nan_a | nan_b)
-    total["inf_mismatches"] += int((infinite & (a != b)).sum())
-    finite = ~(infinite | nan_a | nan_b)
-    difference = torch.where(finite, _distance(*pair, a, b), 0.0)
-    excess = torch.where(finite, difference - rtol * b.abs(), 0.0)
-    total["mismatches"] += int((excess > atol).sum())
-    total["max_abs"] = max(total["max_abs"], float(difference.max()))
-    place = int(excess.argmax())
-    if total["worst_value"] is None or float(excess[place]) > total["excess"]:
-        total["excess"] = max(float(excess[place]), 0.0)
-        total["worst_index"] = [int(i) for i in torch.unravel_index(torch.tensor(start + place), shape)]
-        total["worst_value"], total["worst_reference"] = (_shown(part[place]) for part in pair)
 
 
 def _shown(element: Any) -> float | int | str:
@@ -347,51 +319,48 @@ class Comparison:
 
 def add_reference(comparison: Comparison, answers: Callable[[], Answers]) -> None:
     """Add the facts to each leaf of two tensors, or ``why_not``."""
+    leaves = comparison.facts["leaves"]
     try:
-        _add_leaves(comparison, answers())
-    except NoReference as why:
-        _refuse(comparison, str(why))
+        eager_runs = answers()
+        own = {word: leaves_of(value) for word, value in comparison.values.items()}
+        again, reference = leaves_of(eager_runs.again), leaves_of(eager_runs.reference)
+        pairs = [(leaves_of(answer), leaves_of(right), step) for answer, right, step in eager_runs.pairs]
+        everything = [*own.values(), again, reference, *(part for answer, right, _ in pairs for part in (answer, right))]
+        are_alike = all(len(parts) == len(leaves) for parts in everything)
+        why_not = "" if are_alike else "another run of eager gives another structure"
     except Exception as error:  # code of a spec may raise anything when it is called again
-        _refuse(comparison, f"{type(error).__name__}: {error}"[:200])
-
-
-def _refuse(comparison: Comparison, why: str) -> None:
-    for leaf in comparison.facts["leaves"]:
-        leaf["calibrated"] = {"why_not": why}
-
-
-def _add_leaves(comparison: Comparison, answers: Answers) -> None:
-    own = {word: leaves_of(value) for word, value in comparison.values.items()}
-    runs = [leaves_of(answers.again), leaves_of(answers.reference)]
-    pairs = [(leaves_of(one), leaves_of(right), step) for one, right, step in answers.pairs]
-    everything = [*own.values(), *runs, *(part for one, right, _ in pairs for part in (one, right))]
-    if any(len(one) != len(comparison.facts["leaves"]) for one in everything):
-        raise NoReference("another run of eager gives another structure")
-    for index, leaf in enumerate(comparison.facts["leaves"]):
+        why_not = _why(error)
+    if why_not:
+        for leaf in leaves:
+            leaf["calibrated"] = {"why_not": why_not}
+        return
+    for index, leaf in enumerate(leaves):
         if leaf["type"] != "tensor" or leaf["reference_type"] != "tensor" or leaf["shape"] != leaf["reference_shape"]:
             continue
         try:
-            samples = [Sample(one[index], right[index], step) for one, right, step in pairs]
-            scale = _scale(leaf, own["to"][index], [run[index] for run in runs], samples, answers.through[index] if answers.through else "")
+            samples = [Sample(answer[index], right[index], step) for answer, right, step in pairs]
+            through = eager_runs.through[index] if eager_runs.through else ""
+            scale = _scale(leaf, own["to"][index], again[index], reference[index], samples, through)
             _add(comparison, leaf, own["of"][index], scale)
             if comparison.unwritten and comparison.unwritten[index] is not None:
                 changed = changed_elements(own["of"][index], scale, comparison.unwritten[index])
                 leaf["calibrated"].update({"unwritten": changed} if changed else {})
-        except NoReference as why:
-            leaf["calibrated"] = {"why_not": str(why)}
         except Exception as error:  # an operation that this leaf's dtype or layout lacks: the other leaves are judged
-            leaf["calibrated"] = {"why_not": f"{type(error).__name__}: {error}"[:200]}
+            leaf["calibrated"] = {"why_not": _why(error)}
 
 
-def _scale(leaf: Mapping[str, Any], eager: Any, runs: Sequence[Any], samples: Sequence[Sample], through: str) -> Scale:
+def _why(error: Exception) -> str:
+    return str(error) if isinstance(error, NoReference) else f"{type(error).__name__}: {error}"[:200]
+
+
+def _scale(leaf: Mapping[str, Any], eager: Any, again: Any, right: Any, samples: Sequence[Sample], through: str) -> Scale:
     if leaf["dtype"] != leaf["reference_dtype"]:
         raise NoReference("the dtypes differ")
-    everything = [*runs, *(part for sample in samples for part in (sample.answer, sample.reference))]
+    everything = [again, right, *(part for sample in samples for part in (sample.answer, sample.reference))]
     if any(getattr(part, "shape", None) != eager.shape for part in everything):
         raise NoReference("another run of eager gives another shape")
     if not (eager.is_floating_point() or eager.is_complex()):
         raise NoReference(f"values of dtype {leaf['dtype']} are exact")
-    again, right = runs
     if any(part.element_size() != (16 if part.is_complex() else 8) for part in [right, *(sample.reference for sample in samples)]):
         raise NoReference("the function computes in a narrower dtype than float64 itself")
     rtol, atol = default_tolerance(leaf["dtype"])

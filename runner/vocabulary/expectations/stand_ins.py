@@ -34,14 +34,49 @@ def measure_stand_ins(reference: Any, *, rtol: float, atol: float, against: Meas
 
     ``reference`` is a tensor of any shape, dtype and device.
     """
+    import torch
+
+    def one_off(part: Any) -> tuple[Any, Any]:
+        right = _first_finite(part)
+        if right.dtype is torch.bool:
+            return right.logical_not(), right
+        value = right.item()
+        if not (right.is_floating_point() or right.is_complex()):
+            return right + max(1, math.ceil(FAR * (atol + rtol * abs(value)))), right
+        off = torch.full_like(right, value + FAR * (atol + rtol * abs(value)))
+        if _same(off, right):
+            # the tolerance is 0, or ten times the tolerance is below the resolution of the dtype
+            off = torch.nextafter(right, torch.full_like(right, math.inf))
+        return off, right
+
+    def one_nan(part: Any) -> tuple[Any, Any]:
+        if not (part.is_floating_point() or part.is_complex()):
+            raise Impossible("its dtype has no NaN")
+        right = _first_finite(part)
+        return torch.full_like(right, math.nan), right
+
     makers: dict[str, Callable[[Any], tuple[Any, Any]]] = {
         "zeros": lambda part: (part.new_zeros(part.shape), part),
         "negated": lambda part: (_negated(part), part),
         "rows swapped": lambda part: (_swapped(part), part),
-        "one element off": lambda part: _one_off(part, rtol, atol),
-        "NaN": _one_nan,
+        "one element off": one_off,
+        "NaN": one_nan,
     }
-    return {name: _tried(_measured, make, reference.detach(), against) for name, make in makers.items()}
+
+    def compared(name: str) -> Mapping[str, Json]:
+        return _first_beyond(map(makers[name], _parts(reference.detach())), against)
+
+    return {name: _tried(compared, name) for name in makers}
+
+
+def _first_finite(part: Any) -> Any:
+    """Return the first finite element as a tensor of one. One wrong element makes the whole tensor wrong."""
+    flat = part.reshape(-1)
+    places = flat.isfinite().nonzero()
+    if not len(places):
+        raise Impossible("the reference has no finite element")
+    at = int(places[0])
+    return flat[at : at + 1].clone()
 
 
 def measure_other_inputs(reference: Any, other: Any, against: Measure, comparer: Comparer | None = None) -> Mapping[str, Json]:
@@ -49,41 +84,25 @@ def measure_other_inputs(reference: Any, other: Any, against: Measure, comparer:
 
     ``comparer`` returns the facts where the judge has no tolerance.
     """
-    if isinstance(other, str):
-        return {"why_not": other}
-    return _tried(_other, other, reference.detach(), against) if comparer is None else _tried(_wholly, other, reference.detach(), comparer)
+
+    def compared(other: Any) -> Mapping[str, Json]:
+        if (other.shape, other.dtype) != (reference.shape, reference.dtype):
+            raise Impossible("other inputs give another shape")
+        other, right = other.detach().to(reference.device), reference.detach()
+        if comparer is None:
+            return _first_beyond(zip(_parts(other), _parts(right), strict=True), against)
+        return {"why_not": EQUAL} if _same(other, right) else comparer(other)
+
+    return {"why_not": other} if isinstance(other, str) else _tried(compared, other)
 
 
-def judged_stand_ins(right: Any, bounds: Any, comparer: Comparer, *, exact: bool = False) -> dict[str, Json]:
-    """Return the facts of each wrong tensor by ``comparer``, or ``why_not``; ``bounds`` are those of the judge, by element."""
-    wrong = wrong_answers(right, bounds, exact=exact)
-    return {name: {"why_not": made} if isinstance(made, str) else _tried(comparer, made) for name, made in wrong}
-
-
-def _wholly(other: Any, reference: Any, comparer: Comparer) -> Mapping[str, Json]:
-    if (other.shape, other.dtype) != (reference.shape, reference.dtype):
-        raise Impossible("other inputs give another shape")
-    other = other.detach().to(reference.device)
-    return {"why_not": EQUAL} if _same(other, reference) else comparer(other)
-
-
-def _tried(function: Callable[..., Mapping[str, Json]], *arguments: Any) -> Mapping[str, Json]:
+def _tried(function: Callable[[Any], Mapping[str, Json]], argument: Any) -> Mapping[str, Json]:
     try:
-        return function(*arguments)
+        return function(argument)
     except Impossible as why:
         return {"why_not": str(why)}
     except Exception as error:  # unsupported dtype, device out of memory: the case itself is not affected
         return {"why_not": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]}
-
-
-def _measured(make: Callable[[Any], tuple[Any, Any]], reference: Any, against: Measure) -> Mapping[str, Json]:
-    return _first_beyond(map(make, _parts(reference)), against)
-
-
-def _other(other: Any, reference: Any, against: Measure) -> Mapping[str, Json]:
-    if (other.shape, other.dtype) != (reference.shape, reference.dtype):
-        raise Impossible("other inputs give another shape")
-    return _first_beyond(zip(_parts(other.detach().to(reference.device)), _parts(reference), strict=True), against)
 
 
 def _first_beyond(pairs: Iterable[tuple[Any, Any]], against: Measure) -> Mapping[str, Json]:
@@ -138,126 +157,80 @@ def _swapped(part: Any) -> Any:
     return part.flip(rows)
 
 
-def _finite(part: Any) -> Any:
-    """Return the first finite element as a tensor of one. One wrong element makes the whole tensor wrong."""
-    flat = part.reshape(-1)
-    places = flat.isfinite().nonzero()
-    if not len(places):
-        raise Impossible("the reference has no finite element")
-    at = int(places[0])
-    return flat[at : at + 1].clone()
-
-
-def _one_off(part: Any, rtol: float, atol: float) -> tuple[Any, Any]:
-    import torch
-
-    right = _finite(part)
-    if right.dtype is torch.bool:
-        return right.logical_not(), right
-    if not (right.is_floating_point() or right.is_complex()):
-        return right + max(1, math.ceil(FAR * (atol + rtol * abs(right.item())))), right
-    value = right.item()
-    off = torch.full_like(right, value + FAR * (atol + rtol * abs(value)))
-    if _same(off, right):
-        # the tolerance is 0, or ten times the tolerance is below the resolution of the dtype
-        off = torch.nextafter(right, torch.full_like(right, math.inf))
-    return off, right
-
-
-def _one_nan(part: Any) -> tuple[Any, Any]:
-    import torch
-
-    if not (part.is_floating_point() or part.is_complex()):
-        raise Impossible("its dtype has no NaN")
-    right = _finite(part)
-    return torch.full_like(right, math.nan), right
-
-
-def wrong_answers(right: Any, bounds: Any, *, exact: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yield for each stand-in except "other inputs" a wrong tensor, or why there is none; raise nothing.
+def judged_stand_ins(right: Any, bounds: Any, comparer: Comparer, *, exact: bool = False) -> dict[str, Json]:
+    """Return for each stand-in except "other inputs" its facts by ``comparer``, or ``why_not``; raise nothing.
 
     ``bounds`` is the bound of each element. With ``exact``, the sign of a zero matters too.
     """
+    import torch
+
     right = right.detach().contiguous()
+    has_fractions = right.is_floating_point() or right.is_complex()
+
+    def changed(places: Any, change: Callable[[Any], Any]) -> Any:
+        """Return a copy with one element changed: that in the middle, by magnitude, of the finite ones at the places."""
+        sizes = right.reshape(-1).abs() if right.dtype is not torch.bool else right.reshape(-1).long()
+        candidates = (places & right.isfinite()).reshape(-1).nonzero().reshape(-1)
+        if not len(candidates):
+            raise Impossible("the reference has no such element")
+        ordered = candidates[sizes[candidates].argsort()]
+        at = int(ordered[len(ordered) // 2])
+        wrong = right.clone()
+        change(wrong.reshape(-1)[at : at + 1])
+        return wrong
+
+    def one_off() -> Any:
+        """Return a copy with one element off by ``FAR`` times its bound, and at least by the resolution of the dtype."""
+        if right.dtype is torch.bool:
+            return changed(right.isfinite(), lambda element: element.logical_not_())
+        if not has_fractions:
+            return changed(right.isfinite(), lambda element: element.add_(1))
+        flat, limits = right.reshape(-1), bounds.reshape(-1)
+        places = flat.isfinite().nonzero().reshape(-1)
+        if not len(places):
+            raise Impossible("the reference has no finite element")
+        at = int(places[len(places) // 2])
+        wrong = right.clone()
+        wrong.view(-1)[at] = flat[at].item() + FAR * float(limits[at])
+        if _same(wrong, right):
+            wrong.view(-1)[at] = torch.nextafter(flat[at], torch.full_like(flat[at], math.inf))
+        return wrong
+
+    def one_nan() -> Any:
+        if not has_fractions:
+            raise Impossible("its dtype has no NaN")
+        return changed(right.isfinite(), lambda element: element.fill_(math.nan))
+
+    def coarse() -> Any:
+        """Return the tensor with half of the bits of its fraction: float64 as float32, float32 as bfloat16, others with three bits."""
+        if right.dtype is torch.float64:
+            return right.float().double()
+        if right.dtype is torch.float32:
+            return right.bfloat16().float()
+        if right.dtype not in (torch.float16, torch.bfloat16):
+            raise Impossible("its dtype has no lower precision")
+        fraction, exponent = torch.frexp(right.double())
+        return torch.ldexp((fraction * 16).round() / 16, exponent).to(right.dtype)
+
+    def other_signs() -> Any:
+        if not right.is_floating_point() or not bool((right == 0).any()):
+            raise Impossible("no element is a floating zero")
+        return right.where(right != 0, -right)
+
     makers: dict[str, Callable[[], Any]] = {
         "zeros": lambda: right.new_zeros(right.shape),
         "negated": lambda: _negated(right),
         "rows swapped": lambda: _swapped(right),
-        "one element off": lambda: _one_beyond(right, bounds),
-        "NaN": lambda: _one_changed(right, _floating(right), lambda one: one.fill_(math.nan)),
-        "one element zero": lambda: _one_changed(right, right != 0, lambda one: one.zero_()),
-        "lower precision": lambda: _coarse(right),
+        "one element off": one_off,
+        "NaN": one_nan,
+        "one element zero": lambda: changed(right != 0, lambda element: element.zero_()),
+        "lower precision": coarse,
     }
     if exact:
-        makers["sign of zero"] = lambda: _signs_flipped(right)
-    for name, make in makers.items():
-        try:
-            made = make()
-            is_same = name != "sign of zero" and _same(made, right)
-            yield name, EQUAL if is_same else made
-        except Impossible as why:
-            yield name, str(why)
-        except Exception as error:  # an operation that the dtype lacks
-            yield name, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]
+        makers["sign of zero"] = other_signs
 
+    def compared(name: str) -> Mapping[str, Json]:
+        wrong = makers[name]()
+        return {"why_not": EQUAL} if name != "sign of zero" and _same(wrong, right) else comparer(wrong)
 
-def _floating(right: Any) -> Any:
-    if not (right.is_floating_point() or right.is_complex()):
-        raise Impossible("its dtype has no NaN")
-    return right.isfinite()
-
-
-def _one_changed(right: Any, places: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a copy with one element changed: that in the middle, by magnitude, of the finite ones at the places."""
-    import torch
-
-    sizes = right.reshape(-1).abs() if right.dtype is not torch.bool else right.reshape(-1).long()
-    candidates = (places & right.isfinite()).reshape(-1).nonzero().reshape(-1)
-    if not len(candidates):
-        raise Impossible("the reference has no such element")
-    ordered = candidates[sizes[candidates].argsort()]
-    at = int(ordered[len(ordered) // 2])
-    found = right.clone()
-    change(found.reshape(-1)[at : at + 1])
-    return found
-
-
-def _one_beyond(right: Any, bounds: Any) -> Any:
-    """Return a copy with one element off by ``FAR`` times its bound, and at least by the resolution of the dtype."""
-    import torch
-
-    if right.dtype is torch.bool:
-        return _one_changed(right, right.isfinite(), lambda one: one.logical_not_())
-    if not (right.is_floating_point() or right.is_complex()):
-        return _one_changed(right, right.isfinite(), lambda one: one.add_(1))
-    flat, limits = right.reshape(-1), bounds.reshape(-1)
-    places = flat.isfinite().nonzero().reshape(-1)
-    if not len(places):
-        raise Impossible("the reference has no finite element")
-    at = int(places[len(places) // 2])
-    found = right.clone()
-    off = flat[at].item() + FAR * float(limits[at])
-    found.view(-1)[at] = off
-    if _same(found, right):
-        found.view(-1)[at] = torch.nextafter(flat[at], torch.full_like(flat[at], math.inf))
-    return found
-
-
-def _coarse(right: Any) -> Any:
-    """Return the tensor with half of the bits of its fraction: float64 as float32, float32 as bfloat16, others with three bits."""
-    import torch
-
-    if right.dtype is torch.float64:
-        return right.float().double()
-    if right.dtype is torch.float32:
-        return right.bfloat16().float()
-    if right.dtype not in (torch.float16, torch.bfloat16):
-        raise Impossible("its dtype has no lower precision")
-    fraction, exponent = torch.frexp(right.double())
-    return torch.ldexp((fraction * 16).round() / 16, exponent).to(right.dtype)
-
-
-def _signs_flipped(right: Any) -> Any:
-    if not right.is_floating_point() or not bool((right == 0).any()):
-        raise Impossible("no element is a floating zero")
-    return right.where(right != 0, -right)
+    return {name: _tried(compared, name) for name in makers}
