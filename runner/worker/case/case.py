@@ -132,8 +132,12 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
     session.names.compilation = compiled.facts()
     facts = {"raised": raised, "counters": torch_state.counters(), "metrics": torch_state.metrics(), **hooks.as_facts(seen)}
     facts["remote"] = torch_state.remote_caches()
-    facts["code"] = _save_code(Path(plan["folder"]), index, seen.code)
-    _save_graphs(Path(plan["folder"]), index, compiled.graphs)
+    facts["code"] = len(seen.code)
+    texts = {f"code-{index}-{number}.txt": text for number, text in enumerate(seen.code)}
+    for stage, graphs in compiled.graphs.items():  # for people: expectations are judged by the observation
+        texts.update({f"graph-{index}-{stage}-{number}.txt": graph["text"] for number, graph in enumerate(graphs)})
+    for name, text in texts.items():
+        Path(plan["folder"], name).write_text(text, encoding="utf-8", errors="surrogatepass")
     facts["calls"] = {name: spy.facts() for name, spy in session.spies.items()}
     own = {"exit": session.exit, "bench": session.bench, "effects": session.effects.facts}
     facts.update({name: found for name, found in own.items() if found is not None})
@@ -152,19 +156,6 @@ def _repeat(session: Any, step: Mapping[str, Any]) -> None:
         if number < count - 1 and not step["expects_raise"]:
             with session.phases("compare"), session.unseen():
                 session.repetitions.measure(step, number)
-
-
-def _save_code(folder: Path, step: int, pieces: list[str]) -> int:
-    for index, text in enumerate(pieces):
-        (folder / f"code-{step}-{index}.txt").write_text(text, encoding="utf-8", errors="surrogatepass")
-    return len(pieces)
-
-
-def _save_graphs(folder: Path, step: int, stages: Mapping[str, list[dict[str, Any]]]) -> None:
-    """Write the graphs for people: expectations are judged by the observation."""
-    for stage, found in stages.items():
-        for index, graph in enumerate(found):
-            (folder / f"graph-{step}-{stage}-{index}.txt").write_text(graph["text"], encoding="utf-8", errors="surrogatepass")
 
 
 def _measure(session: Any, step: Mapping[str, Any], raised: Any, executed: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, str]]:

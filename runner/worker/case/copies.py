@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import enum
-import functools
 import hashlib
 import random
 import types
@@ -52,17 +51,14 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     with torch._C.DisableTorchFunctionSubclass():
         if tensor.is_nested or tensor.layout is not torch.strided:
             return tensor
-        if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ and not _has_memory(tensor):
-            return tensor
+        if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+            try:
+                if torch.Tensor.data_ptr(tensor) == 0:
+                    return tensor
+            except RuntimeError:  # a wrapper without a storage
+                return tensor
         found: torch.Tensor = torch.Tensor.as_subclass(tensor, torch.Tensor)
         return found
-
-
-def _has_memory(tensor: torch.Tensor) -> bool:
-    try:
-        return bool(torch.Tensor.data_ptr(tensor) != 0)
-    except RuntimeError:  # a wrapper without a storage
-        return False
 
 
 def measured(value: Any) -> Any:
@@ -82,9 +78,11 @@ def apart(value: Any) -> Any:
 
 def deep(value: Any) -> Any:
     """Return a deep copy. A tensor that an operation made becomes one without the history before it, but no leaf: it gets no gradient."""
-    made: dict[int, Any] = {
-        id(leaf): _result_copy(leaf) for leaf in pytree.tree_leaves(value) if type(leaf) is torch.Tensor and not leaf.is_leaf
-    }
+    made: dict[int, Any] = {}
+    for leaf in pytree.tree_leaves(value):
+        if type(leaf) is torch.Tensor and not leaf.is_leaf:
+            with torch.enable_grad():
+                made[id(leaf)] = _copy(leaf).requires_grad_().clone()
     found = copy.deepcopy(value, made)
     for original in made.get(id(made), ()):  # where deepcopy keeps what it has copied
         if isinstance(original, torch.nn.Parameter) and isinstance(copied := made.get(id(original)), torch.Tensor):
@@ -92,11 +90,6 @@ def deep(value: Any) -> Any:
             if grad is not None and tensor_grad(copied) is None:
                 copied.grad = made.get(id(grad)) if id(grad) in made else _copy(grad)
     return found
-
-
-def _result_copy(tensor: torch.Tensor) -> torch.Tensor:
-    with torch.enable_grad():
-        return _copy(tensor).requires_grad_().clone()
 
 
 def _parts(value: Any) -> Iterator[Any]:
@@ -118,45 +111,35 @@ def frozen(value: Any) -> Any:
 
     An object, not a tensor, that occurs twice in the value is one object in the copy.
     """
-    return pytree.tree_map(functools.partial(_frozen, memo={}), value)
+    memo: dict[int, Any] = {}
 
+    def copied(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            return _copy(leaf)
+        if isinstance(leaf, _IMMUTABLE):
+            return leaf
+        try:
+            # deepcopy refuses a tensor with a history, as an attribute of a dataclass may be
+            attributes = vars(leaf) if type(getattr(leaf, "__dict__", None)) is dict else {}
+            for tensor in pytree.tree_leaves(list(attributes.values())):
+                if isinstance(tensor, torch.Tensor) and not tensor.is_leaf and id(tensor) not in memo:
+                    memo[id(tensor)] = _copy(tensor)
+            return copy.deepcopy(leaf, memo)
+        except Exception as error:  # __deepcopy__ and __reduce__ of an object of a spec may raise anything
+            return Live(type(leaf), error)
 
-def _frozen(leaf: Any, memo: dict[int, Any]) -> Any:
-    if isinstance(leaf, torch.Tensor):
-        return _copy(leaf)
-    if isinstance(leaf, _IMMUTABLE):
-        return leaf
-    try:
-        # deepcopy refuses a tensor with a history
-        memo.update({id(one): _copy(one) for one in _tensors_with_history(leaf) if id(one) not in memo})
-        return copy.deepcopy(leaf, memo)
-    except Exception as error:  # __deepcopy__ and __reduce__ of an object of a spec may raise anything
-        return Live(type(leaf), error)
-
-
-def _tensors_with_history(leaf: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors with a history among the attributes of an object, such as a dataclass."""
-    attributes = vars(leaf) if type(getattr(leaf, "__dict__", None)) is dict else {}
-    tensors = (one for one in pytree.tree_leaves(list(attributes.values())) if isinstance(one, torch.Tensor))
-    return (one for one in tensors if not one.is_leaf)
+    return pytree.tree_map(copied, value)
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
     found = plain(tensor).detach()
     made: torch.Tensor = found.clone()
-    if _is_strided(found) and made.stride() != found.stride():
-        return _with_gaps(found)
+    is_strided = type(found) in _PLAIN and found.layout is torch.strided and not found.is_nested and found.numel() > 0
+    if is_strided and made.stride() != found.stride():
+        # its elements overlap or have gaps between them
+        memory = found.as_strided((extent(found),), (1,), found.storage_offset()).clone()
+        return memory.as_strided(found.shape, found.stride(), 0)
     return made
-
-
-def _is_strided(tensor: torch.Tensor) -> bool:
-    return type(tensor) in _PLAIN and tensor.layout is torch.strided and not tensor.is_nested and tensor.numel() > 0
-
-
-def _with_gaps(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a copy of a tensor whose elements overlap or have gaps between them: ``clone`` would give it other strides."""
-    memory = tensor.as_strided((extent(tensor),), (1,), tensor.storage_offset()).clone()
-    return memory.as_strided(tensor.shape, tensor.stride(), 0)
 
 
 def extent(tensor: torch.Tensor) -> int:
@@ -278,7 +261,12 @@ class _Walk:
         elif leaf is None or isinstance(leaf, _VALUES + _TORCH_VALUES):
             self.found[name] = leaf
         elif type(leaf).__module__ == "numpy" and hasattr(leaf, "__array__"):
-            self.found[name] = _of_numpy(leaf)
+            tensor = None
+            if leaf.shape and leaf.dtype.kind in "biufc":  # a tensor that shares the memory of the array, where torch can
+                with warnings.catch_warnings(), contextlib.suppress(TypeError, ValueError):
+                    warnings.simplefilter("ignore")  # an array that cannot be written
+                    tensor = torch.as_tensor(leaf if all(stride >= 0 for stride in leaf.strides) else leaf.copy())
+            self.found[name] = leaf.tolist() if tensor is None else tensor
         elif isinstance(leaf, random.Random | torch.Generator):
             state = leaf.getstate() if isinstance(leaf, random.Random) else leaf.get_state().tolist()
             self.found[name] = Form(f"a generator in the state {hashlib.sha256(repr(state).encode()).hexdigest()[:12]}")
@@ -296,10 +284,8 @@ class _Walk:
         if not form.is_leaf():
             self.found[f"{name} as a container"] = Form(self._form(value))
         for path, part in parts:
-            self.add(f"{name}{''.join(map(self._step, path))}", part, depth)
-
-    def _step(self, key: Any) -> str:
-        return f"[{self._key(key.key)}]" if isinstance(key, pytree.MappingKey) else str(key)
+            keys = (f"[{self._key(key.key)}]" if isinstance(key, pytree.MappingKey) else str(key) for key in path)
+            self.add(f"{name}{''.join(keys)}", part, depth)
 
     def _key(self, key: Any) -> str:
         """Return a key of a map as text. A tensor or an object is named by the order of its first use: it has no lasting text."""
@@ -324,7 +310,13 @@ class _Walk:
         if isinstance(leaf, _ITEMS):
             items = leaf.items() if isinstance(leaf, Mapping) else enumerate(leaf)
             yield from ((f"[{self._key(key)}]", value) for key, value in items)
-        yield from _attributes(leaf)
+        if type(getattr(leaf, "__dict__", None)) is dict:
+            yield from ((f".{name}", value) for name, value in vars(leaf).items())
+        for kind in type(leaf).__mro__:
+            slots = kind.__dict__.get("__slots__", ())
+            for name in (slots,) if isinstance(slots, str) else slots:
+                if hasattr(leaf, name) and name not in ("__dict__", "__weakref__"):
+                    yield f".{name}", getattr(leaf, name)
 
     def _is_new(self, leaf: Any) -> bool:
         known = id(leaf) in self._seen
@@ -351,22 +343,3 @@ class _Walk:
                 for attribute, value in vars(part).items():
                     if attribute not in _OF_EVERY_MODULE and not attribute.startswith(_OF_TORCH):
                         self.add_below(f"{prefix}.{attribute}", value, depth + 1)
-
-
-def _of_numpy(value: Any) -> Any:
-    """Return a numeric array as a tensor that shares its memory where torch can; any other value of numpy as lists and plain values."""
-    if value.shape and value.dtype.kind in "biufc":
-        with warnings.catch_warnings(), contextlib.suppress(TypeError, ValueError):
-            warnings.simplefilter("ignore")  # an array that cannot be written
-            return torch.as_tensor(value if all(stride >= 0 for stride in value.strides) else value.copy())
-    return value.tolist()
-
-
-def _attributes(leaf: Any) -> Iterator[tuple[str, Any]]:
-    if type(getattr(leaf, "__dict__", None)) is dict:
-        yield from ((f".{name}", value) for name, value in vars(leaf).items())
-    for kind in type(leaf).__mro__:
-        slots = kind.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if hasattr(leaf, name) and name not in ("__dict__", "__weakref__"):
-                yield f".{name}", getattr(leaf, name)

@@ -3,11 +3,12 @@
 import contextlib
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.worker.case import copies, making, spies
+from runner.worker.case.scope import Weak
 from runner.worker.case.sides import Side
 from runner.worker.torch_compat import torch_state
 
@@ -27,19 +28,31 @@ def prepare(session: "Session", undo: contextlib.ExitStack) -> None:
     for block in body["preludes"]:
         session.module.execute(block)
     _set_spies(session, undo, of_values=False)
-    targets = {name: _target(session, value) for name, value in body["functions"].items()}
+    targets: dict[str, Any] = {}
+    for name, value in body["functions"].items():
+        if "block" in value:
+            targets[name] = session.function_of(value["block"], value["entry"])
+        elif "module" in value:
+            targets[name] = making.module(value, session.maker)
+        else:
+            targets[name] = session.scope.find(value.get("ref") or value["api"])
     session.scope.parts.update({name: functools.partial(targets.__getitem__, name) for name in targets})
-    _make_values(session)
+    # each handler of Inductor is set as soon as its value is there
+    first_names = {handler: str(wanted["ref"]).split(".")[0] for handler, wanted in body["handlers"].items()}
+    _set_handlers(session, [handler for handler, first in first_names.items() if first not in body["let"]])
+    for name, entry in body["let"].items():
+        session.scope.values[name] = session.value(entry)
+        _set_handlers(session, [handler for handler, first in first_names.items() if first == name])
     _set_spies(session, undo, of_values=True)
     session.reseed()
-    arguments = making.make_all(body["inputs"], session.maker)
+    arguments = session.inputs(body["inputs"])
     session.compiled = Side(targets, arguments)
     if session.plan["needs_eager"]:
         # one deepcopy for both, so that a module that is target and argument remains one object
         session.reference.side = Side(*copies.apart((targets, arguments)))
     session.scope.parts.update(inputs=lambda: arguments, compiled=lambda: session.compiled_functions.named(session.compiled))
     session.scope.parts.update({name: functools.partial(session.names.value, name) for name in (OUTPUT, EAGER)})
-    session.names.weak = session.scope.weak(body["dead"])
+    session.names.weak = {name: Weak(session.scope, name) for name in body["dead"]}
     session.reseed()
 
 
@@ -49,26 +62,7 @@ def _set_spies(session: "Session", undo: contextlib.ExitStack, *, of_values: boo
             session.spies[name] = spies.set_spy(spec, session.scope, undo)
 
 
-def _make_values(session: "Session") -> None:
-    handlers, let = session.plan["body"]["handlers"], session.plan["body"]["let"]
-    _set_handlers(session, {handler: wanted for handler, wanted in handlers.items() if _first(wanted) not in let})
-    for name, entry in let.items():
-        session.scope.values[name] = making.value(entry, session.maker)
-        _set_handlers(session, {handler: wanted for handler, wanted in handlers.items() if _first(wanted) == name})
-
-
-def _first(wanted: Mapping[str, Any]) -> str:
-    return str(wanted["ref"]).split(".")[0]
-
-
-def _set_handlers(session: "Session", handlers: Mapping[str, Any]) -> None:
-    for handler, wanted in handlers.items():
-        session.maker.closing.enter_context(torch_state.virtualized(handler, session.scope.named(wanted["ref"])))
-
-
-def _target(session: "Session", value: Mapping[str, Any]) -> Any:
-    if "block" in value:
-        return session.function_of(value["block"], value["entry"])
-    if "module" in value:
-        return making.module(value, session.maker)
-    return session.scope.find(value.get("ref") or value["api"])
+def _set_handlers(session: "Session", handlers: Sequence[str]) -> None:
+    for handler in handlers:
+        value = session.scope.named(session.plan["body"]["handlers"][handler]["ref"])
+        session.maker.closing.enter_context(torch_state.virtualized(handler, value))

@@ -2,7 +2,7 @@
 
 import types
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, cast
 
@@ -36,12 +36,8 @@ def _part(found: Any, part: str, name: str) -> Any:
         if not isinstance(found, Mapping | torch.Tensor):
             return found[int(part)]
     except (AttributeError, LookupError, TypeError) as error:
-        raise _missing(found, part, name) from error
-    raise _missing(found, part, name)
-
-
-def _missing(found: Any, part: str, name: str) -> MissingPart:
-    return MissingPart(f"{name} has no part '{part}': it is {_described(found, part)}")
+        raise MissingPart(f"{name} has no part '{part}': it is {_described(found, part)}") from error
+    raise MissingPart(f"{name} has no part '{part}': it is {_described(found, part)}")
 
 
 def _described(found: Any, part: str) -> str:
@@ -142,10 +138,6 @@ class Scope:
     def callable(self, entry: Any) -> Any:
         """Return the callable of a step: ``entry`` is a dotted path or ``{ref: NAME}``."""
         return self.named(entry["ref"]) if isinstance(entry, Mapping) else self.find(entry)
-
-    def weak(self, names: Iterable[str]) -> dict[str, "Weak"]:
-        """Return weak references to the current objects of these names."""
-        return {name: Weak(self, name) for name in names}
 
 
 class Weak:

@@ -28,7 +28,9 @@ class Spy:
         self._result = self._function(scope, "result")
         self._around = self._function(scope, "around")
         instead = spec.get("instead")
-        self.replacement = _returning(instead["returns"], scope) if isinstance(instead, Mapping) else self._function(scope, "instead")
+        self.replacement = self._function(scope, "instead") if not isinstance(instead, Mapping) else None
+        if isinstance(instead, Mapping):
+            self.replacement = lambda *args, **kwargs: resolved(instead["returns"], scope.named)
 
     def _function(self, scope: Scope, word: str) -> Any:
         return scope.find(self.spec[word]) if word in self.spec else None
@@ -78,10 +80,6 @@ def paused(spies: Iterable[Spy]) -> Iterator[None]:
     finally:
         for spy in kept:
             spy.is_paused = False
-
-
-def _returning(value: Any, scope: Scope) -> Function:
-    return lambda *args, **kwargs: resolved(value, scope.named)
 
 
 def _put(undo: ExitStack, owner: Any, name: str, value: Any) -> None:
