@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from runner.core.conditions import BadRange, VersionRange
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position
@@ -60,27 +59,23 @@ def read_lab(path: Path) -> Lab:
     """Read the file of a lab; raise ``InvalidSpecs`` with all its problems, or ``UsageError``."""
     problems: list[Diagnostic] = []
     document = read_named(path, LAB, problems)
-    problems += () if document is None else _problems(document)
-    if problems or document is None:
+    if document is None:
         raise InvalidSpecs(problems)
     nodes = {}
-    for name, given in document.data["nodes"].items():
-        values: Mapping[str, Any] = given or {}
+    for name, values in document.data["nodes"].items():
+        values = values or {}
         positions = {key: document.position(("nodes", name, key)) for key in values}
         nodes[name] = LabNode(name=name, **values, positions={**positions, "": document.position(("nodes", name), key=True)})
-    return Lab(name=document.data["lab"], nodes=nodes, document=document)
-
-
-def _problems(document: Document) -> Iterator[Diagnostic]:
-    """Yield what is wrong with the ranges of a lab."""
-    for name, node in document.data.get("nodes", {}).items():
         for key in ("python", "gpus", "torch"):
-            text = node.get(key)
-            if isinstance(text, str) and (key != "torch" or _is_range(text)):
+            text = values.get(key)
+            if text and (key != "torch" or _is_range(text)):
                 try:
                     VersionRange.parse(text)
                 except BadRange as error:
-                    yield document.problem(("nodes", name, key), str(error))
+                    problems.append(document.problem(("nodes", name, key), str(error)))
+    if problems:
+        raise InvalidSpecs(problems)
+    return Lab(name=document.data["lab"], nodes=nodes, document=document)
 
 
 def _is_range(text: str) -> bool:

@@ -4,13 +4,13 @@ Reading a profile needs no specs. ``plan.profile_cases`` finds the cases that it
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from runner.core.conditions import BadRange, VersionRange, as_list
 from runner.core.conformance import LEVELS
-from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError, one_line, shown_path, unknown
+from runner.core.diagnostics import Diagnostic, InvalidSpecs, UsageError, one_line, shown_path, unknown
 from runner.language.backends import read_named
 from runner.language.read.document import PROFILE, DataPath, Document
 from runner.system.data_dirs import folder
@@ -71,11 +71,6 @@ class Profile:
         shipped = os.path.realpath(shipped_waivers())
         return tuple(dict.fromkeys(one.file for one in self.permissions if os.path.realpath(one.file) != shipped))
 
-    @property
-    def position(self) -> Position:
-        """The position of its name."""
-        return self.document.position(("profile",), key=True)
-
 
 def shipped_waivers() -> Path:
     """Return the file of the shipped waivers."""
@@ -102,51 +97,39 @@ def read_profile(name: str) -> Profile:
     """Read a profile by its name or path; raise ``InvalidSpecs`` with all its problems, or ``UsageError``."""
     problems: list[Diagnostic] = []
     document = read_named(find_profile(name), PROFILE, problems)
-    problems += () if document is None else _problems(document)
-    if problems or document is None:
+    if document is None:
         raise InvalidSpecs(problems)
-    return _profile(document)
-
-
-def _problems(document: Document) -> Iterator[Diagnostic]:
-    """Yield what is wrong with a profile without its specs: a range, entries that name nothing, nothing that is required."""
-    levels = document.data["levels"]
+    data = document.data
     try:
-        VersionRange.parse(document.data["torch"])
+        VersionRange.parse(data["torch"])
     except BadRange as error:
-        yield document.problem(("torch",), str(error))
-    for name, level in levels.items():
-        for kind, entries in level.items():
+        problems.append(document.problem(("torch",), str(error)))
+    if not any("required" in level for level in data["levels"].values()):
+        hint = "add required: [{cases: GLOB}] to a level: a profile that requires nothing states nothing"
+        problems.append(document.problem(("levels",), "the profile requires no case", hint, key=True))
+    usual = data.get("backend", [])
+    levels: dict[str, dict[str, tuple[Entry, ...]]] = {}
+    for level, kinds in data["levels"].items():
+        levels[level] = {"required": (), "optional": ()}
+        for kind, entries in kinds.items():
             for index, entry in enumerate(entries):
+                place = ("levels", level, kind, index)
                 if not entry.keys() & {"cases", "tag"}:
                     hint = "add cases: GLOB or tag: NAME; cases: '*' names every case that is not on request"
-                    yield document.problem(("levels", name, kind, index), "this entry names no cases", hint)
-    if not any("required" in level for level in levels.values()):
-        hint = "add required: [{cases: GLOB}] to a level: a profile that requires nothing states nothing"
-        yield document.problem(("levels",), "the profile requires no case", hint, key=True)
-
-
-def _profile(document: Document) -> Profile:
-    data = document.data
-    usual = as_list(data.get("backend", []))
-    specs = data.get("specs", [SHIPPED])
+                    problems.append(document.problem(place, "this entry names no cases", hint))
+                cases, tags, backends, left_out = (
+                    tuple(as_list(value))
+                    for value in (entry.get("cases", []), entry.get("tag", []), entry.get("backend", usual), entry.get("except", []))
+                )
+                levels[level][kind] += (Entry(cases=cases, tags=tags, backends=backends, left_out=left_out, place=place),)
+    if problems:
+        raise InvalidSpecs(problems)
 
     def beside(path: str) -> Path:
         """Return a path of the profile, relative to its folder, as the working folder sees it."""
         return Path(os.path.normpath(document.path.parent / path.replace("\0", "")))
 
-    def entries(level: str, kind: str) -> tuple[Entry, ...]:
-        return tuple(
-            Entry(
-                cases=tuple(as_list(entry.get("cases", []))),
-                tags=tuple(as_list(entry.get("tag", []))),
-                backends=tuple(as_list(entry.get("backend", usual))),
-                left_out=tuple(as_list(entry.get("except", []))),
-                place=("levels", level, kind, index),
-            )
-            for index, entry in enumerate(data["levels"][level].get(kind, ()))
-        )
-
+    specs = data.get("specs", [SHIPPED])
     return Profile(
         name=data["profile"],
         version=data["version"],
@@ -163,10 +146,6 @@ def _profile(document: Document) -> Profile:
             )
             for index, permission in enumerate(data.get("waivers", []))
         ),
-        levels=tuple(
-            Level(name=name, required=entries(name, "required"), optional=entries(name, "optional"))
-            for name in LEVELS
-            if name in data["levels"]
-        ),
+        levels=tuple(Level(name=name, **levels[name]) for name in LEVELS if name in levels),
         document=document,
     )

@@ -6,7 +6,7 @@ a value or become a comment: such a change is refused. ``docs/design/judging.md`
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -60,17 +60,14 @@ class Layout:
         """Return the node of a value; raise ``CannotEdit``."""
         node: Any = self._root
         for key in path:
-            node = self._below(node, key)
+            if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
+                node = node.value[key]
+            else:
+                entries = node.value if isinstance(node, yaml.MappingNode) else []
+                node = next((value for name, value in entries if name.value == str(key)), None)
+            if node is None:
+                raise CannotEdit(f"there is no value at {key!r}")
         return node
-
-    def _below(self, node: Any, key: str | int) -> Any:
-        if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
-            return node.value[key]
-        if isinstance(node, yaml.MappingNode):
-            for name, value in node.value:
-                if name.value == str(key):
-                    return value
-        raise CannotEdit(f"there is no value at {key!r}")
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -123,16 +120,19 @@ class Layout:
 
     def comments(self) -> Iterator[Comment]:
         """Yield the comments of the file; a ``#`` in a text is none."""
-        texts = sorted(_scalars(self._root))
+        texts = list(_scalars(self._root))
         for number, start in enumerate(self._starts, start=1):
             row = self.line(number)
             for at, character in enumerate(row):
-                if character == "#" and (at == 0 or row[at - 1] in " \t") and not _within(texts, start + at):
+                if character != "#" or row[:at][-1:] not in ("", " ", "\t"):
+                    continue
+                if not any(first < start + at < end for first, end in texts):
                     yield Comment(line=number, column=at + 1, text=row[at:], alone=not row[:at].strip())
                     break
 
 
 def _scalars(node: Any) -> Iterator[tuple[int, int]]:
+    """Yield where each text and number begins and ends."""
     if isinstance(node, yaml.ScalarNode):
         yield node.start_mark.index, node.end_mark.index
     for entry in node.value if isinstance(node, yaml.CollectionNode) else ():
@@ -140,15 +140,12 @@ def _scalars(node: Any) -> Iterator[tuple[int, int]]:
             yield from _scalars(part)
 
 
-def _within(spans: Sequence[tuple[int, int]], index: int) -> bool:
-    return any(start < index < end for start, end in spans)
-
-
 # -- a changed file ---------------------------------------------------------------------------------------------------
 
 
-def applied(text: str, edits: Iterable[Edit]) -> str:
-    """Return a text with edits; raise ``CannotEdit`` for those that overlap."""
+def changed(document: Document, edits: Iterable[Edit], data: Any, kind: Kind = SPEC) -> Document:
+    """Return a file with edits; raise ``CannotEdit`` for those that overlap, and unless it then has exactly this data."""
+    text = document.content.decode("utf-8")
     pieces: list[str] = []
     at = 0
     for edit in sorted(set(edits)):
@@ -156,19 +153,13 @@ def applied(text: str, edits: Iterable[Edit]) -> str:
             raise CannotEdit("two changes are at one place: change it by hand")
         pieces += [text[at : edit.start], edit.text]
         at = edit.end
-    return "".join([*pieces, text[at:]])
-
-
-def changed(document: Document, edits: Iterable[Edit], data: Any, kind: Kind = SPEC) -> Document:
-    """Return a file with edits; raise ``CannotEdit`` unless it then has exactly this data."""
-    text = applied(document.content.decode("utf-8"), edits)
     try:
-        found = parse(text, path=document.path, kind=kind)
+        result = parse("".join([*pieces, text[at:]]), path=document.path, kind=kind)
     except (InvalidSpecs, UnicodeEncodeError) as error:
         raise CannotEdit("the changed text cannot be read: change it by hand") from error
-    if repr(found.data) != repr(data):  # 1, 1.0 and true differ
+    if repr(result.data) != repr(data):  # 1, 1.0 and true differ
         raise CannotEdit("the changed text would mean something else: change it by hand")
-    return found
+    return result
 
 
 def patch(document: Document, text: str) -> str:

@@ -145,7 +145,7 @@ def path_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         if is_template(name):
             continue
         if "." not in name:
-            problem = None if python.is_exception(name) else unknown("exception", name, python.exceptions())
+            problem = None if name in python.exceptions() else unknown("exception", name, python.exceptions())
         else:
             problem = None if name.split(".")[0] in required else python.find_name(name, set())
         if problem is not None:

@@ -263,15 +263,9 @@ def _find_in_module(file: Path, module: str, rest: tuple[str, ...]) -> tuple[str
     return f"no name '{rest[0]}' in {module}", did_you_mean(rest[0], names) or "it may have moved: search torch's source"
 
 
-def is_exception(name: str) -> bool:
-    """Whether a bare name is a built-in exception."""
-    found = getattr(builtins, name, None)
-    return isinstance(found, type) and issubclass(found, BaseException)
-
-
 def exceptions() -> list[str]:
     """Return the names of the built-in exceptions."""
-    return [name for name in dir(builtins) if is_exception(name)]
+    return [name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)]
 
 
 def defined(trees: Mapping[str, ast.Module]) -> set[str]:
