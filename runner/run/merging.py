@@ -59,7 +59,13 @@ def merge(parts: Sequence[Part], options: MergeOptions, open_reporters: OpenRepo
         with closing(open_reporters(options, folder)) as listener:
             listener.on_event(RunStarted(header=joined.header, total=len(joined.results), is_resumed=False))
             listener.on_event(HeaderCompleted(header=joined.header, is_resumed=False))
-            _copy(parts, folder)
+            for part, by in zip(parts, shifts(parts), strict=True):
+                results = part.run.results
+                names = {old: new for result in results for old, new in zip(folders_of(result), folders_of(moved(result, by)), strict=True)}
+                left = copy_evidence(part.folder, names, folder.path)
+                if left:
+                    more = f", and {len(left) - 1} more" if len(left) > 1 else ""
+                    output.note(f"warning: not copied: {left[0]}{more}")
             for result in joined.results:
                 listener.on_event(CaseFinished(result=result))
             listener.on_event(ResultsCompleted(header=joined.header, results=joined.results, footer=joined.footer))
@@ -92,14 +98,3 @@ def _judged_otherwise(parts: Sequence[Part]) -> Iterator[str]:
         reasons = list(unjudged)
         more = f"; and {len(reasons) - 1} more reasons" if len(reasons) > 1 else ""
         output.note(f"warning: verdicts were merged as recorded and not judged again: {reasons[0]}{more}")
-
-
-def _copy(parts: Sequence[Part], folder: RunFolder) -> None:
-    """Copy the artifacts of every case to the folder of the merged run; warn of files that were not copied."""
-    for part, by in zip(parts, shifts(parts), strict=True):
-        results = part.run.results
-        names = {old: new for result in results for old, new in zip(folders_of(result), folders_of(moved(result, by)), strict=True)}
-        left = copy_evidence(part.folder, names, folder.path)
-        if left:
-            more = f", and {len(left) - 1} more" if len(left) > 1 else ""
-            output.note(f"warning: not copied: {left[0]}{more}")

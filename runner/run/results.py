@@ -110,22 +110,17 @@ def _moment(seconds: float) -> str:
 
 def _case_result(case: Case, judged: CaseResult, **more: Any) -> CaseResult:
     """Return a result with the report's data about the case and its execution."""
-    if judged.outcome is not Outcome.PASS:
-        more = {"summary": case.summary, "options": _options(case), **more}
-    else:
-        more["code"] = ()
-    return dataclasses.replace(judged, digest=digest_of(case), **more)
-
-
-def _options(case: Case) -> tuple[str, ...]:
-    """Return the options in force, as a spec would write them, and the seed, which follows from the id where the spec gives none."""
-    written = [
+    if judged.outcome is Outcome.PASS:
+        return dataclasses.replace(judged, digest=digest_of(case), **{**more, "code": ()})
+    # the options in force, as a spec would write them, and the seed, which follows from the id where the spec gives none
+    options = [
         f"{section}.{name}: {MASK if section == 'env' and is_secret_name(name) else flow(option.value)}"
-        for section, found in case.options.items()
-        for name, option in found.items()
+        for section, named in case.options.items()
+        for name, option in named.items()
     ]
-    is_given = "seed" in case.body.settings.torch
-    return (*written, *([] if is_given else [f"torch.seed: {seed_of(case)}"]))
+    if "seed" not in case.body.settings.torch:
+        options.append(f"torch.seed: {seed_of(case)}")
+    return dataclasses.replace(judged, digest=digest_of(case), **{"summary": case.summary, "options": tuple(options), **more})
 
 
 def result_of_unavailable(case: Case, verdict: Verdict, required: Sequence[str], repro: str) -> CaseResult:

@@ -103,16 +103,14 @@ def check_executions(
 ) -> None:
     """Raise ``UsageError`` for a recorded execution that cannot run here, or that its own files contradict."""
     cases: dict[str, Case] = {case.id: case for case in selection.selected}
-    for result in executions:
-        problem = _problem(selection, folder, cases[result.case_id], result, machine, known) if result.folder else ""
+    for result in (result for result in executions if result.folder):
+        case = cases[result.case_id]
+        backend = selection.suite.backends.by_name[case.backend]
+        missing = availability.of_case(case, machine)
+        if missing.availability is Availability.NO and not result.node:  # a node of a fleet may have what this machine lacks
+            problem = f"{case.id}: {result.outcome.label} is recorded, and it cannot run here: {missing.reason}"
+        else:
+            problem = next(rejudge.problems(case, backend, known, result, folder.path), "")
+            problem = problem or rejudge.not_excused(case, result, here_of(case, backend, result, known), selection.waivers)
         if problem:
             raise UsageError(f"--resume {name}: {problem}; begin a new run")
-
-
-def _problem(selection: Selection, folder: RunFolder, case: Case, result: CaseResult, machine: Machine, known: Surroundings) -> str:
-    backend = selection.suite.backends.by_name[case.backend]
-    missing = availability.of_case(case, machine)
-    if missing.availability is Availability.NO and not result.node:  # a node of a fleet may have what this machine lacks
-        return f"{case.id}: {result.outcome.label} is recorded, and it cannot run here: {missing.reason}"
-    problem = next(rejudge.problems(case, backend, known, result, folder.path), "")
-    return problem or rejudge.not_excused(case, result, here_of(case, backend, result, known), selection.waivers)

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from runner.core.diagnostics import InvalidSpecs, UsageError
 from runner.core.header import RunHeader
 from runner.core.options import argument, flag, option
-from runner.core.results import CaseResult, Verdict
+from runner.core.results import CaseResult
 from runner.judge.waivers import apply
 from runner.language.expand.cases import surroundings
 from runner.record.evidence import OBSERVATION, RecordedFiles
@@ -75,21 +75,18 @@ def texts_of_cut_facts(folder: Path, run: Run, packed: Run, members: Mapping[str
     pairs = [(old, new) for old, new in zip(run.results, packed.results, strict=True) if old.evidence != new.evidence and not old.attempts]
     if not pairs:
         return {}
-    with TemporaryDirectory(prefix="torch-conformance-") as name:
-        place = Path(name)
-        _write(members, place, {new.folder for _, new in pairs})
+    with TemporaryDirectory(prefix="torch-conformance-") as scratch:
+        place = Path(scratch)
+        folders = {new.folder for _, new in pairs}
+        for name, data in members.items():
+            if name.startswith("files/") or name.rpartition("/")[0] in folders:
+                (place / name).parent.mkdir(parents=True, exist_ok=True)
+                (place / name).write_bytes(data)
         try:
             then = loaded(packed.header, [new for _, new in pairs], place)
         except (NotOfTheRun, InvalidSpecs, UsageError, ValueError):
             return {}  # the verification of the submission says what is wrong
         return {new.case_id: told for old, new in pairs for told in _told(old, new, then, folder, place)}
-
-
-def _write(members: Mapping[str, bytes], place: Path, folders: set[str]) -> None:
-    for name, data in members.items():
-        if name.startswith("files/") or name.rpartition("/")[0] in folders:
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            (place / name).write_bytes(data)
 
 
 def _told(old: CaseResult, new: CaseResult, then: Then, folder: Path, place: Path) -> Iterator[CaseResult]:
@@ -108,11 +105,10 @@ def _told(old: CaseResult, new: CaseResult, then: Then, folder: Path, place: Pat
     before, after = (apply(judged, case, here, then.waivers) for judged in (before, after))
     if before.outcome is not old.outcome or not all(map(rejudge.is_same_text, old.verdicts, before.verdicts)):
         return
-    verdicts = tuple(map(_with_texts, new.verdicts, after.verdicts))
+    # the frames of a traceback stay: they are folded by their folders
+    verdicts = tuple(
+        replace(verdict, expected=now.expected, observed=now.observed, detail=verdict.detail if now.kind == "raised" else now.detail)
+        for verdict, now in zip(new.verdicts, after.verdicts, strict=True)
+    )
     has_its_reason = not old.waivers and rejudge.is_text(old.reason, before.reason)
     yield replace(new, verdicts=verdicts, reason=after.reason if has_its_reason else new.reason)
-
-
-def _with_texts(recorded: Verdict, now: Verdict) -> Verdict:
-    """Return a recorded verdict with what judging the cut facts says. The frames of a traceback stay: they are folded by their folders."""
-    return replace(recorded, expected=now.expected, observed=now.observed, detail=recorded.detail if now.kind == "raised" else now.detail)

@@ -79,10 +79,13 @@ def problems_of_files(header: RunHeader, place: Path, published: Sequence[Path])
             path = folder("specs") / name.removeprefix(f"{SHIPPED}/")
             if ".." in Path(name).parts or not path.is_file() or digest(path.read_bytes()) != header.specs[name]:
                 yield f"'{name}' is not a published file of this version"
-        elif name.startswith(f"{OWN}/") and published and not _is_published(name, header.specs[name], known):
-            yield f"'{name}' is not one of the published files that you named"
         elif not name.startswith(f"{OWN}/"):
             yield f"'{name}' is no file of a submission"
+        elif published:  # a file with this content in a folder of the same name: one path ends with the other
+            mine = Path(name.removeprefix(f"{OWN}/")).parts
+            same = [path.parts for path in known.get((Path(name).name, header.specs[name]), ())]
+            if not any(mine[-len(parts) :] == parts[-len(mine) :] for parts in same):
+                yield f"'{name}' is not one of the published files that you named"
 
 
 def files_of_profile(name: str | None) -> tuple[Path, ...]:
@@ -107,12 +110,6 @@ def _published(paths: Sequence[Path]) -> dict[tuple[str, str], list[Path]]:
                 relative = Path(one.name) if path.is_file() else one.relative_to(path)
                 found.setdefault((one.name, digest(one.read_bytes())), []).append(relative)
     return found
-
-
-def _is_published(name: str, found: str, known: Mapping[tuple[str, str], Sequence[Path]]) -> bool:
-    """Whether a file with this content is published in a folder of the same name: one path ends with the other."""
-    mine = Path(name.removeprefix(f"{OWN}/")).parts
-    return any(mine[-len(one.parts) :] == one.parts[-len(mine) :] for one in known.get((Path(name).name, found), ()))
 
 
 def loaded(header: RunHeader, results: Sequence[CaseResult], place: Path) -> Then:

@@ -183,7 +183,17 @@ class Watch:
         forget_cached()
         if store.require(installed_state()):
             output.note("torch or another package changed: torch starts anew")
-        specs = self._specs(request)
+        problems: list[Diagnostic] = []
+        specs = discover(self._options.paths, problems)
+        if problems:
+            raise InvalidSpecs(problems)
+        defaults = DefaultsReader()
+        files = {spec.path: {str(file) for file in files_of(spec, defaults)} for spec in specs}
+        extended = set().union(*files.values()) - self._files
+        self._stamps = {**self._stamps, **{name: _stamp(name) for name in extended}}
+        self._files |= extended
+        if request.files is not None and not request.files & self._everywhere:  # those that depend on a changed file
+            specs = [spec for spec in specs if request.files & files[spec.path]]
         if not specs:
             return ()
         suite = load_specs(specs, self._options.backends, None)
@@ -214,21 +224,6 @@ class Watch:
         while len(self._runs) > MOST_RUNS:
             shutil.rmtree(self._runs.pop(0), ignore_errors=True)
         return tuple(results)
-
-    def _specs(self, request: Request) -> list[SpecPath]:
-        """Return the specs that depend on a changed file."""
-        problems: list[Diagnostic] = []
-        specs = discover(self._options.paths, problems)
-        if problems:
-            raise InvalidSpecs(problems)
-        defaults = DefaultsReader()
-        files = {spec.path: set(map(str, files_of(spec, defaults))) for spec in specs}
-        extended = set().union(*files.values()) - self._files
-        self._stamps = {**self._stamps, **{name: _stamp(name) for name in extended}}
-        self._files |= extended
-        if request.files is None or request.files & self._everywhere:
-            return specs
-        return [spec for spec in specs if request.files & files[spec.path]]
 
 
 def files_of(spec: SpecPath, defaults: DefaultsReader) -> set[Path]:

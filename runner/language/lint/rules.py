@@ -437,22 +437,20 @@ def dead_waiver(scene: Scene) -> Iterator[Finding]:
             continue
         matches, begin = glob(waiver.cases).fullmatch, re.split(r"[*?]", waiver.cases)[0]
         own = [case for case in cases if case.id.startswith(begin) and matches(case.id)]
+        # the kinds of verdicts of its cases; each step of samples of operators is judged by ``close`` too
+        steps = [step for case in own for step in case.steps]
+        kinds = {*OUTSIDE_OF_EXPECTATIONS, *(expected.kind for step in steps for expected in step.expectations)}
+        kinds |= {"close" for step in steps if step.kind == "samples" and traits_of(step).python == ""}
         if not own:
             message = f"the waiver is for none of the {len(cases)} cases"
         elif not any(may_hold(waiver.when, case, scene.backends) for case in own):
             message = f"the condition of the waiver holds for none of its {len(own)} cases"
-        elif not any(failure.type in OUTSIDE_OF_EXPECTATIONS or failure.type in _kinds(own) for failure in waiver.failures):
+        elif kinds.isdisjoint(failure.type for failure in waiver.failures):
             types = ", ".join(failure.type for failure in waiver.failures)
             message = f"none of its {len(own)} cases expects anything of the type {types}"
         else:
             continue
         yield Finding(rule="dead-waiver", position=waiver.position, message=message, hint="correct it, or remove it")
-
-
-def _kinds(cases: list[Case]) -> frozenset[str]:
-    """Return the kinds of verdicts of cases; each step of samples of operators is judged by ``close`` too."""
-    kinds = {expected.kind for case in cases for step in case.steps for expected in step.expectations}
-    return frozenset(kinds | {"close" for case in cases for step in case.steps if traits_of(step).python == "" and step.kind == "samples"})
 
 
 RULES = (

@@ -92,9 +92,20 @@ def propose(facts: SpecFacts) -> list[Change]:
         if one.is_red and (why := _why_never(one, facts.seen[_key(one)])):
             facts.refused[_key(one)] = why
     while True:
-        found, wrong = _changes(facts)
+        changes: list[Change] = []
+        wrong: dict[tuple[str, str], str] = {}  # the samples that a change cannot serve
+        failed = {leaf for one in facts.blessed for leaf, seen in facts.seen[_key(one)].items() if seen.judgement.status is Status.FAILED}
+        for leaf in sorted(failed):
+            raw = facts.anatomy.steps[leaf.step].expectations[leaf.index]
+            try:
+                changes += _of_leaf(facts, leaf, raw)
+            except NotBlessed as why:
+                for one in facts.blessed:
+                    seen_there = facts.seen[_key(one)].get(leaf) if why.case_id in ("", one.case.id) else None
+                    if seen_there is not None and seen_there.judgement.status in (Status.FAILED, Status.ERROR):
+                        wrong[_key(one)] = f"{raw.kind} {leaf.name}".rstrip() + f": {why}"
         if not wrong:
-            return found
+            return changes
         facts.refused.update(wrong)
 
 
@@ -110,24 +121,6 @@ def _why_never(sample: Sample, seen: Mapping[Leaf, Observed]) -> str:
         if (verdict.kind, verdict.position) not in counted:
             return f"{verdict.message} (its facts are not there)"
     return "" if result.failed else result.reason
-
-
-def _changes(facts: SpecFacts) -> tuple[list[Change], dict[tuple[str, str], str]]:
-    """Return the changes of all leaves, and the samples that one of them cannot serve."""
-    found: list[Change] = []
-    wrong: dict[tuple[str, str], str] = {}
-    failed = {leaf for one in facts.blessed for leaf, seen in facts.seen[_key(one)].items() if seen.judgement.status is Status.FAILED}
-    for leaf in sorted(failed):
-        raw = facts.anatomy.steps[leaf.step].expectations[leaf.index]
-        try:
-            found += _of_leaf(facts, leaf, raw)
-        except NotBlessed as why:
-            for one in facts.blessed:
-                if why.case_id not in ("", one.case.id):
-                    continue
-                if (seen := facts.seen[_key(one)].get(leaf)) and seen.judgement.status in (Status.FAILED, Status.ERROR):
-                    wrong[_key(one)] = f"{raw.kind} {leaf.name}".rstrip() + f": {why}"
-    return found, wrong
 
 
 def _of_leaf(facts: SpecFacts, leaf: Leaf, raw: RawExpectation) -> list[Change]:

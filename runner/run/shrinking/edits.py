@@ -115,10 +115,6 @@ def _removal(words: str, *path: str | int) -> Edit:
     return Edit(f"without {words}", (Change(path, Removed()),))
 
 
-def _steps(document: Document) -> list[Edit]:
-    return [_removal(f"step {index + 1}", "steps", index) for index in range(len(document["steps"]))]
-
-
 def _expectations(document: Document) -> list[Edit]:
     found = []
     for index, step in enumerate(document["steps"]):
@@ -318,7 +314,7 @@ def _shapes(document: Document) -> list[Edit]:
 
 
 PASSES: tuple[Pass, ...] = (
-    Pass("steps", _steps, together=True),
+    Pass("steps", lambda document: [_removal(f"step {n + 1}", "steps", n) for n in range(len(document["steps"]))], together=True),
     Pass("expectations", _expectations, together=True),
     Pass("options", _options, together=True),
     Pass("statements", _statements, together=True),

@@ -255,7 +255,17 @@ def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: S
     except OSError as error:
         raise UsageError(f"cannot make the folder {options.out}: {error.strerror}") from error
     with Trials(options, suite, options.backends, folder) as trials:
-        wanted = _failure(case, trials, say)
+        # the case fails twice in the same way
+        result = trials.run(case)
+        wanted = signature_of(result)
+        if wanted is None:
+            reason = f": {result.reason}" if result.reason else ""
+            raise UsageError(f"{case.id} is {result.outcome.label}{reason}: only a case that fails can be made smaller")
+        say(f"run 1 of the case: {wanted}")
+        again = signature_of(trials.run(case))
+        if again != wanted:
+            other = "PASS" if again is None else str(again)
+            raise UsageError(f"{case.id} is flaky: {wanted}, then {other}: 'run --repeat' says how often it fails")
         document = reduced_document_of(case, trials.here(case))
         attempts = Attempts(trials, wanted, options.seconds, options.tries)
         try:
@@ -290,18 +300,3 @@ def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: S
                     except KeyboardInterrupt:
                         stage = "not looked for: interrupted"
         return Shrunk(spec=spec, script=script, why_no_script=why, stage=stage, runs=attempts.made, ended=search.ended)
-
-
-def _failure(case: Case, trials: Trials, say: Say) -> Signature:
-    """Return the failure of a case that fails twice in the same way."""
-    results = [trials.run(case)]
-    first = signature_of(results[0])
-    if first is None:
-        reason = f": {results[0].reason}" if results[0].reason else ""
-        raise UsageError(f"{case.id} is {results[0].outcome.label}{reason}: only a case that fails can be made smaller")
-    say(f"run 1 of the case: {first}")
-    again = signature_of(trials.run(case))
-    if again != first:
-        other = "PASS" if again is None else str(again)
-        raise UsageError(f"{case.id} is flaky: {first}, then {other}: 'run --repeat' says how often it fails")
-    return first
