@@ -161,10 +161,10 @@ def prelude_names(anatomy: Anatomy) -> set[str]:
 def required_packages(anatomy: Anatomy) -> set[str]:
     """Return the packages whose names only the worker resolves: those under ``requires``, and torch if it is not installed."""
     entries = [entry for entry in anatomy.data.get("requires", []) if isinstance(entry, dict)]
-    found = {str(entry["module"]).split(".")[0] for entry in entries if "module" in entry}
+    packages = {str(entry["module"]).split(".")[0] for entry in entries if "module" in entry}
     if any("torch" in entry for entry in entries) or not python.is_installed("torch"):
-        found.add("torch")
-    return found
+        packages.add("torch")
+    return packages
 
 
 # -- devices of inputs ------------------------------------------------------------------------------------------------

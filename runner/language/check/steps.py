@@ -26,8 +26,10 @@ def _around(anatomy: Anatomy, backends: Backends, index: int) -> Around:
         expected=[(expectation.kind, expectation.path) for expectation in step.expectations],
         functions=anatomy.functions,
         backends=[
-            BackendOfSpec(name=one.name, compiles=one.compiles, has_graphs=one.proof.graphs is None or one.proof.graphs.most != 0)
-            for one in chosen
+            BackendOfSpec(
+                name=backend.name, compiles=backend.compiles, has_graphs=backend.proof.graphs is None or backend.proof.graphs.most != 0
+            )
+            for backend in chosen
         ],
         tree=None if script is None else script.tree,
         problem=functools.partial(anatomy.document.problem, code="step"),

@@ -54,9 +54,9 @@ _LONGEST = 200
 
 
 def _parsed(
-    document: Document, found: Iterator[tuple[DataPath, str]], problems: list[Diagnostic]
+    document: Document, occurrences: Iterator[tuple[DataPath, str]], problems: list[Diagnostic]
 ) -> Iterator[tuple[DataPath, templates.Template]]:
-    for path, text in found:
+    for path, text in occurrences:
         try:
             yield path, templates.parse(text)
         except templates.TemplateError as error:
@@ -76,8 +76,8 @@ def _deferred_problems(document: Document, path: DataPath) -> Iterator[Diagnosti
 def layer_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
     """Return the problems of the templates in defaults, or in the backend at ``path``."""
     problems: list[Diagnostic] = []
-    found = ((((*path, *place), text)) for place, text in substitution.occurrences(document.value(path)))
-    for place, template in _parsed(document, found, problems):
+    occurrences = ((((*path, *place), text)) for place, text in substitution.occurrences(document.value(path)))
+    for place, template in _parsed(document, occurrences, problems):
         if template.is_deferred:
             problems.extend(_deferred_problems(document, place))
         for name in sorted(template.names - _OF_A_BACKEND - {templates.DEFERRED_NAME}):

@@ -93,11 +93,11 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
     cases: list[Case] = []
     for point in matrix.points(document, matrix.axes(document)[0], backends.of(anatomy.data["backends"], anatomy.tags)):
         filled, backend, target = _filled(anatomy, parsed, point), point.backend, target_of(point)
-        data, here = filled.data, surroundings(backend, known, target)
+        data, around = filled.data, surroundings(backend, known, target)
         for section in SECTIONS:
             key = (section, backend.name, target)
             if key not in merged or section in templated:
-                section_options, conflicts = merge(filled, backend, here, section)
+                section_options, conflicts = merge(filled, backend, around, section)
                 merged[key] = section_options, {name: option.value for name, option in section_options.items()}, conflicts
             problems.extend(merged[key][2])
         options: Mapping[str, Mapping[str, Option]] = {section: merged[section, backend.name, target][0] for section in SECTIONS}
@@ -154,7 +154,7 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
                 seed_key=prefix + json.dumps(point.labels, sort_keys=True),
                 missing_names=tuple(dict.fromkeys(filter(None, (names.absence(kind, name) for kind, name in used)))),
                 options=options,
-                control=_control(filled, here, options, problems) if "control" in data else None,
+                control=_control(filled, around, options, problems) if "control" in data else None,
                 survivors=survivors,
                 exclusive=data.get("exclusive") is True,
                 on_request=data.get("on_request") is True,
@@ -236,7 +236,7 @@ def _wrong_values(names: NameTables, sections: Mapping[str, Mapping[str, Option]
 
 
 def _control(
-    filled: Anatomy, here: Surroundings, options: Mapping[str, Mapping[str, Option]], problems: list[Diagnostic]
+    filled: Anatomy, around: Surroundings, options: Mapping[str, Mapping[str, Option]], problems: list[Diagnostic]
 ) -> Control | None:
     """Return the case's control; None if its conditions set nothing. A control that changes nothing is a problem."""
     from runner.vocabulary.steps.triton import patched
@@ -245,7 +245,7 @@ def _control(
     unchanged: list[tuple[Position, str]] = []
     patch: dict[str, Mapping[str, Any]] = {}
     for section in SECTIONS:
-        set_otherwise = layer_options(document, control.get(section), ("control", section), "control", here)
+        set_otherwise = layer_options(document, control.get(section), ("control", section), "control", around)
         if set_otherwise:
             patch[section] = {name: option.value for name, option in set_otherwise.items()}
         for name, option in set_otherwise.items():

@@ -98,10 +98,10 @@ class Operator:
         """Whether eager refuses every sample of a case."""
         if self.promotes and call == "inplace" and not dtype.startswith(("float", "bfloat", "complex")):
             return True
-        found = REFUSED.get(self.label(call))
-        if found is None or dtype in (found.takes or ()):
+        refusal = REFUSED.get(self.label(call))
+        if refusal is None or dtype in (refusal.takes or ()):
             return False
-        return found.on in ("everywhere", "accelerators" if is_accelerator(device) else "cpu")
+        return refusal.on in ("everywhere", "accelerators" if is_accelerator(device) else "cpu")
 
     def label(self, call: str) -> str:
         """Return the operator as an id has it: ``add``, in place ``add_``, with out= ``add.out``; a variant follows a hyphen."""
@@ -153,19 +153,18 @@ def load(minor: str) -> Table | None:
 
 def minors() -> list[str]:
     """Return the minors with a table, oldest first."""
-    found = (file.stem.removeprefix(_PREFIX) for file in TABLES.glob(f"{_PREFIX}*.json"))
-    return sorted(found, key=lambda minor: tuple(map(int, minor.split("."))))
+    stems = (file.stem.removeprefix(_PREFIX) for file in TABLES.glob(f"{_PREFIX}*.json"))
+    return sorted(stems, key=lambda minor: tuple(map(int, minor.split("."))))
 
 
 def table_for(minor: str | None) -> tuple[Table, str]:
     """Return the table of a minor, else the newest one and why its cases cannot run; None stands for a machine without torch."""
     newest = minors()[-1]
-    found = load(minor or newest)
-    if found is not None:
-        return found, ""
-    other = load(newest)
-    assert other is not None, "the file of the newest table is there"
-    return other, f"the operators of torch {minor} have no table, only those of {', '.join(minors())} ('{COMMAND}' writes it)"
+    if (table := load(minor or newest)) is not None:
+        return table, ""
+    table = load(newest)
+    assert table is not None, "the file of the newest table is there"
+    return table, f"the operators of torch {minor} have no table, only those of {', '.join(minors())} ('{COMMAND}' writes it)"
 
 
 # -- cases of a source ------------------------------------------------------------------------------------------------

@@ -18,14 +18,14 @@ OVERRIDABLE = ("config", "dynamo_config", "functorch_config")
 """The sections that may be a list whose entries may have ``override: true``."""
 
 
-def merge(filled: Anatomy, backend: Backend, here: Surroundings, section: str) -> tuple[dict[str, Option], list[Diagnostic]]:
+def merge(filled: Anatomy, backend: Backend, around: Surroundings, section: str) -> tuple[dict[str, Option], list[Diagnostic]]:
     """Return the options of a section for one case, and its conflicts."""
     names, origin = names_of(backend), f"backend {backend.name}"
     inherited: dict[str, Option] = {}
     for document in filled.spec.defaults:
-        inherited |= layer_options(document, document.data.get(section), (section,), "defaults", here)
-    spec = layer_options(filled.document, filled.data.get(section), (section,), "spec", here)
-    own = layer_options(backend.document, backend.settings.get(section), (backend.name, section), origin, here)
+        inherited |= layer_options(document, document.data.get(section), (section,), "defaults", around)
+    spec = layer_options(filled.document, filled.data.get(section), (section,), "spec", around)
+    own = layer_options(backend.document, backend.settings.get(section), (backend.name, section), origin, around)
     inherited, own = (
         {name: replace(option, value=substitution.filled(option.value, names)) for name, option in layer.items()}
         for layer in (inherited, own)
@@ -50,7 +50,7 @@ def names_of(backend: Backend) -> dict[str, str]:
     return {"backend": backend.name, "device": backend.device}
 
 
-def layer_options(document: Document, value: object, path: DataPath, layer: str, here: Surroundings) -> dict[str, Option]:
+def layer_options(document: Document, value: object, path: DataPath, layer: str, around: Surroundings) -> dict[str, Option]:
     """Return the options of a section of one file whose conditions hold."""
     options: dict[str, Option] = {}
     if isinstance(value, dict):
@@ -58,9 +58,9 @@ def layer_options(document: Document, value: object, path: DataPath, layer: str,
             options[name] = Option(setting, document.position((*path, name), key=True), layer)
     for index, entry in enumerate(value if isinstance(value, list) else []):
         if "set" not in entry:
-            options |= layer_options(document, entry, (*path, index), layer, here)
-        elif holds(entry.get("when"), here):
-            inner = layer_options(document, entry["set"], (*path, index, "set"), layer, here)
+            options |= layer_options(document, entry, (*path, index), layer, around)
+        elif holds(entry.get("when"), around):
+            inner = layer_options(document, entry["set"], (*path, index, "set"), layer, around)
             override = entry.get("override") is True
             options |= {name: replace(option, override=override) for name, option in inner.items()}
     return options

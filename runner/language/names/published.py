@@ -75,11 +75,11 @@ def schema(tables: Mapping[str, Names] | None = None, files: Sequence[Path] = ()
 
 def _by_minor(names: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
     """Return the sorted names, each with the minor versions that have it."""
-    found: dict[str, list[str]] = {}
+    minors_of: dict[str, list[str]] = {}
     for minor, known in names.items():
         for name in known:
-            found.setdefault(name, []).append(minor)
-    return dict(sorted(found.items()))
+            minors_of.setdefault(name, []).append(minor)
+    return dict(sorted(minors_of.items()))
 
 
 def _closed(description: str, names: Mapping[str, Iterable[str]], others: Any = False) -> dict[str, Any]:
@@ -111,12 +111,12 @@ def _section(section: str) -> dict[str, Any]:
 
 def _counters(tables: Mapping[str, Names]) -> dict[str, Any]:
     names = {minor: table.names[COUNTER] for minor, table in tables.items()}
-    made = {(space, pattern) for table in tables.values() for space, patterns in table.patterns.items() for pattern in patterns}
+    patterns_of_all = {(space, pattern) for table in tables.values() for space, patterns in table.patterns.items() for pattern in patterns}
     unlisted = {"required": ["unlisted"]}
     listed = {"type": "array", "contains": {"properties": {"value": {"type": "object", **unlisted}}}}
     others = {"anyOf": [{"type": "object", **unlisted}, listed]}
     counters = _closed("Counters of dynamo. A counter that is in no table needs unlisted: true.", _by_minor(names), others)
-    patterns = {f"^{re.escape(space)}\\.(?:{_any_line(pattern)})$": True for space, pattern in sorted(made)}
+    patterns = {f"^{re.escape(space)}\\.(?:{_any_line(pattern)})$": True for space, pattern in sorted(patterns_of_all)}
     return {**counters, "patternProperties": patterns}
 
 
@@ -161,8 +161,8 @@ def _capability() -> dict[str, Any]:
 
 def _expects() -> dict[str, Any]:
     """Return the rules for a whole spec: it expects something, and the short form compares only existing values."""
-    some = {"description": "At least one step has expectations.", "contains": {"type": "object", "required": ["expect"]}}
-    steps = {"properties": {"steps": some}}
+    with_expectations = {"description": "At least one step has expectations.", "contains": {"type": "object", "required": ["expect"]}}
+    steps = {"properties": {"steps": with_expectations}}
     named = [{"required": [section]} for section in ("steps", "let", "functions")]
     pattern = rf"^({'|'.join(_PARTS)})(\.[A-Za-z0-9_]+)*$"
     to = {"description": "eager, or a part of the case; there are no other names.", "pattern": pattern}

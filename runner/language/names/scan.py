@@ -333,11 +333,11 @@ _UNKNOWN = "?"
 def allowed_values(annotation: ast.expr | None, default: ast.expr | None) -> Allowed:
     """Return the allowed values of an option, from its annotation and its default."""
     of_default = _kind_of(default)
-    found = [*_annotated(annotation), *of_default] if annotation is not None else of_default
-    if not found or _UNKNOWN in found or (annotation is None and "null" in found):
+    words = [*_annotated(annotation), *of_default] if annotation is not None else of_default
+    if not words or _UNKNOWN in words or (annotation is None and "null" in words):
         return ()
-    literals = [text for text in found if text not in KINDS]
-    kinds = [kind for kind in KINDS if kind in found]
+    literals = [text for text in words if text not in KINDS]
+    kinds = [kind for kind in KINDS if kind in words]
     if literals and annotation is not None:
         # the default is one of the literals and does not allow its whole kind
         kinds = [kind for kind in KINDS if kind in _annotated(annotation)]
