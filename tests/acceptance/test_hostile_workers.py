@@ -45,7 +45,10 @@ OUTCOMES = {
     "replaced-output-files": (Outcome.PASS, ""),
     "binary-message": (Outcome.ERROR, "the worker sent a message that is not JSON"),
     "gigabyte-output": (Outcome.PASS, ""),
-    "truncated-message": (Outcome.CRASH, "ended without an answer while in phase 'api' (the worker's last message was cut off)"),
+    "truncated-message": (
+        Outcome.CRASH,
+        "ended without an answer while in phase 'api', in act at line 6 of the spec (the worker's last message was cut off)",
+    ),
     "hang": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
     "child-holds-pipe": (Outcome.PASS, ""),
     "daemon-holds-pipe": (Outcome.PASS, ""),

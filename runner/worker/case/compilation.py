@@ -191,7 +191,7 @@ def _recording_frames(original: Callable[..., Any], convert: Any, frame: Any, en
     asked = not _recording.wanted.isdisjoint(("recompiles", "graph_breaks"))
     if not asked or not any(map(hooks.is_claimed, observed_compiles.backends_of(convert))):
         return original(convert, frame, entry, *args, **kwargs)
-    record, name = _recording.compilation, observed_compiles.name_of(frame)
+    record, name = _recording.compilation, str(frame.f_code.co_name)
     record.frames += 1
     _recording.has_converted = True
     known, failed = len(observed_compiles.break_reasons()), observed_compiles.guard_failures()

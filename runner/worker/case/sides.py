@@ -62,7 +62,7 @@ class Watched:
 
     def end(self, what: str) -> None:
         """Record the call, under this name, where it ran eagerly though it had operations."""
-        why = "" if self.graphs else torch_state.frames().why_eager(self._frames)
+        why = "" if self.graphs else torch_state.why_eager(self._frames)
         if why:
             self._witness.seen.uncompiled.append(f"{what}: {why}")
 

@@ -200,7 +200,12 @@ CANARIES = ("device", "target", "instruction", "mutant")
 """What is tried, in order: the wrapper names the device's properties; the code names the target; a matrix product has its instruction;
 another dtype gives other instructions."""
 
-_ONE_TEMPLATE = {"max_autotune": True, "max_autotune_gemm_backends": "TRITON"}
+_ONE_TEMPLATE = {
+    "max_autotune": True,
+    "max_autotune_gemm_backends": "TRITON",
+    "test_configs.autotune_choice_desc_regex": r"BLOCK_M=128, BLOCK_N=(128|64)\b.*num_warps=(4|8)",
+}
+"""Options that leave, of a GEMM, only the template with the largest blocks."""
 _NUMBERS = ("multi_processor_count", "major", "regs_per_multiprocessor", "max_threads_per_multi_processor", "warp_size")
 
 
@@ -236,25 +241,19 @@ def device_problems(target: Target, wrapper: str) -> Iterator[str]:
 
 
 def _product(target: Target, dtype: str) -> str:
-    made = compiled(lowered(lambda x, y: (x @ y,), [(256, 128), (128, 256)], dtype, _ONE_TEMPLATE, largest=True), target)
+    made = compiled(lowered(lambda x, y: (x @ y,), [(256, 128), (128, 256)], dtype, _ONE_TEMPLATE), target)
     return offline.code_of_stage(made.texts[target.stages.index(target.isa)], target.isa).text if made else ""
 
 
 def lowered(
-    function: Callable[..., Any],
-    shapes: list[tuple[int, ...]],
-    dtype: str,
-    config: Mapping[str, Any] | None = None,
-    *,
-    largest: bool = False,
-) -> list[codegen.Graph]:
-    """Return the graphs of a function of tensors. ``largest``: of a GEMM, only the template with the largest blocks is left."""
+    function: Callable[..., Any], shapes: list[tuple[int, ...]], dtype: str, config: Mapping[str, Any] | None = None
+) -> list[Graph]:
+    """Return the graphs of a function of tensors."""
     torch._dynamo.reset()
     codegen.take(compiles_candidates=False)
-    pinned = {"test_configs.autotune_choice_desc_regex": r"BLOCK_M=128, BLOCK_N=(128|64)\b.*num_warps=(4|8)"} if largest else {}
-    wanted = {**FIXED, "config": {**FIXED["config"], **(config or {}), **pinned}}
-    with torch_state.patched_options(wanted), FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
-        given = [torch.empty(shape, dtype=getattr(torch, dtype), device="cuda") for shape in shapes]
+    options = {**FIXED, "config": {**FIXED["config"], **(config or {})}}
+    with torch_state.patched_options(options), FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        tensors = [torch.empty(shape, dtype=getattr(torch, dtype), device="cuda") for shape in shapes]
         with contextlib.suppress(codegen.Lowered):
-            torch.compile(function, fullgraph=True)(*given)
+            torch.compile(function, fullgraph=True)(*tensors)
         return codegen.take().graphs

@@ -63,8 +63,7 @@ def install(target: Target, folder: Path) -> None:
     """Install the simulation for the rest of the process: the C++ side before torch is imported, the rest before Inductor is."""
     from runner.worker.torch_compat import imports, simulated_codegen, simulated_patches, simulated_shim
 
-    root = simulated_shim.torch_root()
-    loaded = simulated_shim.load(root, simulated_shim.built(root, folder), cudnn=target.backend == "cuda")
+    loaded = simulated_shim.load(folder, cudnn=target.backend == "cuda")
     import torch
 
     torch.set_num_threads(1)

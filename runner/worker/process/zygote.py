@@ -167,12 +167,17 @@ class Zygote:
         return True
 
     def _fork(self, number: int, control: int) -> None:
-        parent = os.getpid()
-        try:
-            pid = self._new_process()
-        except OSError as error:
-            self._send({"refused": number, "why": f"fork failed: {error.strerror}"})
-            return
+        parent, until = os.getpid(), time.monotonic() + _FORK_SECONDS
+        while True:
+            try:
+                pid = os.fork()
+                break
+            except OSError as error:
+                if time.monotonic() > until:
+                    self._send({"refused": number, "why": f"fork failed: {error.strerror}"})
+                    return
+            time.sleep(0.1)
+            self._reap()
         if pid == 0:
             try:
                 signal.set_wakeup_fd(-1)
@@ -187,18 +192,6 @@ class Zygote:
                 os._exit(entry.FAILED)
         self._workers[pid] = number
         self._send({"started": number, "pid": pid})
-
-    def _new_process(self) -> int:
-        """Fork. While that fails, reap workers and retry; raise ``OSError`` after ``_FORK_SECONDS``."""
-        until = time.monotonic() + _FORK_SECONDS
-        while True:
-            try:
-                return os.fork()
-            except OSError:
-                if time.monotonic() > until:
-                    raise
-            time.sleep(0.1)
-            self._reap()
 
     def _reap(self) -> None:
         """Reap ended workers, and report those whose orphans have exited too. This method does not block."""

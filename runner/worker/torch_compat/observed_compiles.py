@@ -14,12 +14,10 @@ from typing import Any
 
 def backends_of(convert: Any) -> list[Any]:
     """Return the backend object with which a converter of frames compiles, and those that it wraps."""
-    chain: list[Any] = []
-    found = getattr(convert, "_torchdynamo_orig_backend", None)
-    while found is not None and len(chain) < 20:
-        chain.append(found)
-        found = getattr(found, "_torchdynamo_orig_backend", None)
-    return chain
+    chain = [convert]
+    while len(chain) <= 20 and (backend := getattr(chain[-1], "_torchdynamo_orig_backend", None)) is not None:
+        chain.append(backend)
+    return chain[1:]
 
 
 _NOT_A_LEAF = re.compile(r"\w*GuardManager\b|TREE_GUARD_MANAGER")
@@ -75,11 +73,6 @@ CONVERSION = ("torch._dynamo.convert_frame", "ConvertFrameAssert.__call__")
 
 GUARDS = ("torch._dynamo.guards", "CheckFunctionManager.__init__")
 """The constructor of the guards of a frame; its second argument is the frame's code."""
-
-
-def name_of(frame: Any) -> str:
-    """Return the name of a frame's function."""
-    return str(frame.f_code.co_name)
 
 
 PASSES: Mapping[str, tuple[str, str]] = {

@@ -115,56 +115,34 @@ def torch_root() -> Path:
     return Path(spec.origin).parent
 
 
-def built(torch_root: Path, folder: Path) -> Path:
-    """Return the library, built in ``folder`` if it is not there yet; raise ``NoShim``. Its name has the digest of all it is made of."""
-    compiler = shutil.which(COMPILER)
+def load(folder: Path, *, cudnn: bool) -> ctypes.CDLL:
+    """Load torch's libraries, then this one, and register the hooks. Call it before torch is imported: torch asks once.
+
+    The library is built in ``folder`` if it is not there yet. Its name has the digest of all it is made of. Raise ``NoShim``.
+    """
+    root, compiler = torch_root(), shutil.which(COMPILER)
     if compiler is None:
         raise NoShim(f"{COMPILER} is not installed, which builds the C++ side of a simulated GPU")
-    digest = hashlib.sha256(f"{SOURCE}\0{CUDNN}\0{_version(torch_root)}\0{torch_root}\0{compiler}".encode()).hexdigest()[:24]
+    version = (root / "version.py").read_text()
+    digest = hashlib.sha256(f"{SOURCE}\0{CUDNN}\0{version}\0{root}\0{compiler}".encode()).hexdigest()[:24]
     library = folder / f"simulated-{digest}.so"
-    if library.is_file():
-        return library
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        source, made = Path(scratch, "shim.cpp"), Path(scratch, "shim.so")
-        source.write_text(SOURCE)
-        _run(
-            [
-                compiler,
-                "-std=c++20",
-                "-O0",
-                "-fPIC",
-                "-shared",
-                f"-DCUDNN={CUDNN}",
-                f"-I{torch_root / 'include'}",
-                str(source),
-                "-o",
-                str(made),
-            ]
-        )
-        os.replace(made, library)  # another process may build it at the same time: each name is either absent or whole
-    return library
-
-
-def _version(torch_root: Path) -> str:
-    file = torch_root / "version.py"
-    return file.read_text() if file.is_file() else ""
-
-
-def _run(command: list[str]) -> None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoShim(f"{COMPILER} did not build the C++ side of a simulated GPU: {error}") from error
-    if done.returncode != 0:
-        first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr)
-        raise NoShim(f"{COMPILER} could not build the C++ side of a simulated GPU: {first.strip()[:_MOST]}")
-
-
-def load(torch_root: Path, library: Path, *, cudnn: bool) -> ctypes.CDLL:
-    """Load torch's libraries, then this one, and register the hooks. Call it before torch is imported: torch asks once."""
+    if not library.is_file():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            source, built = Path(scratch, "shim.cpp"), Path(scratch, "shim.so")
+            source.write_text(SOURCE)
+            options = f"-std=c++20 -O0 -fPIC -shared -DCUDNN={CUDNN}".split()
+            command = [compiler, *options, f"-I{root / 'include'}", str(source), "-o", str(built)]
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False)
+            except (OSError, subprocess.TimeoutExpired) as error:
+                raise NoShim(f"{COMPILER} did not build the C++ side of a simulated GPU: {error}") from error
+            if done.returncode != 0:
+                first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr)
+                raise NoShim(f"{COMPILER} could not build the C++ side of a simulated GPU: {first.strip()[:_MOST]}")
+            os.replace(built, library)  # another process may build it at the same time: each name is either absent or whole
     for name in _LIBRARIES:
-        ctypes.CDLL(str(torch_root / "lib" / name), mode=ctypes.RTLD_GLOBAL)
+        ctypes.CDLL(str(root / "lib" / name), mode=ctypes.RTLD_GLOBAL)
     loaded = ctypes.CDLL(str(library))
     loaded.simulate_hooks(ctypes.c_bool(cudnn))
     return loaded

@@ -9,7 +9,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from runner.worker.torch_compat import imports
@@ -69,32 +68,27 @@ def counters() -> dict[str, dict[str, int]]:
     return {str(space): {str(name): int(number) for name, number in names.items()} for space, names in found.items() if names}
 
 
-@dataclass(frozen=True, slots=True)
-class Frames:
-    """What dynamo has counted so far of the frames that it met."""
-
-    total: int
-    ok: int
-    breaks: Mapping[str, int]
-    """Graph breaks, by reason."""
-
-    def why_eager(self, before: "Frames") -> str:
-        """Return why a call since then, which ran no compiled graph, ran eagerly; empty where it was traced whole and had no operation."""
-        total, ok = self.total - before.total, self.ok - before.ok
-        broke = next((reason for reason, count in self.breaks.items() if count > before.breaks.get(reason, 0)), None)
-        if broke is not None:
-            return f"dynamo broke the graph: {next(iter(broke.strip().splitlines()), '')}"
-        if total == 0:
-            return "dynamo traced no frame"
-        return "" if total == ok else f"dynamo converted {ok} of {total} frames"
+Frames = tuple[int, int, dict[str, int]]
+"""What dynamo has counted so far of the frames that it met: all, those converted, and graph breaks by reason."""
 
 
 def frames() -> Frames:
     """Return the counts of frames; ``torch._dynamo.reset`` leaves them."""
     from torch._dynamo.utils import counters as found
 
-    counted = found["frames"]
-    return Frames(total=int(counted["total"]), ok=int(counted["ok"]), breaks={str(key): int(n) for key, n in found["graph_break"].items()})
+    return int(found["frames"]["total"]), int(found["frames"]["ok"]), {str(key): int(n) for key, n in found["graph_break"].items()}
+
+
+def why_eager(before: Frames) -> str:
+    """Return why a call since then, which ran no compiled graph, ran eagerly; empty where it was traced whole and had no operation."""
+    total, ok, breaks = frames()
+    total, ok = total - before[0], ok - before[1]
+    broke = next((reason for reason, count in breaks.items() if count > before[2].get(reason, 0)), None)
+    if broke is not None:
+        return f"dynamo broke the graph: {next(iter(broke.strip().splitlines()), '')}"
+    if total == 0:
+        return "dynamo traced no frame"
+    return "" if total == ok else f"dynamo converted {ok} of {total} frames"
 
 
 def clear_counters() -> None:
