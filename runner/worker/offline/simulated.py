@@ -114,32 +114,27 @@ def run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: 
         seal.check()
         for index, step in enumerate(plan["steps"]):
             channel.step(index)
-            facts["steps"].append(_step(lowering, plan, index, step, phases))
+            raised, made, recording, texts, phase = None, None, Recording(), [], "trace"
+            try:
+                with phases(phase):
+                    recording = lowering.step(step)
+                phase = "kernel build"
+                with phases(phase):
+                    made = compiled(recording.graphs, TARGETS[plan["target"]])
+                # without a kernel the wrappers alone are sent: the runner does not judge them
+                texts = list(made.texts) if made else [graph.wrapper for graph in recording.graphs]
+            except codegen.Unfaithful:
+                raise
+            except Exception as error:  # torch, Inductor or the compiler may raise anything: it is the result of the step
+                raised = exception(error, phase)
+            tunings = [tuning.to_json() for tuning in recording.tunings[: choice_census.MOST_TUNINGS]]
+            of_step = case.facts_of_step(plan, index, step, raised, texts, made)
+            facts["steps"].append({**of_step, "tunings": {"count": len(recording.tunings), "found": tunings}})
             seal.check()
-            if facts["steps"][-1]["raised"]:
+            if raised:
                 break
     # generated text, a binary, and its instructions
     facts["offline"] = case.summary(plan, facts["steps"], Level.RENDERED, Level.COMPILED, Level.INSTRUCTIONS)
-
-
-def _step(lowering: Lowering, plan: Mapping[str, Any], index: int, step: Mapping[str, Any], phases: Phases) -> dict[str, Any]:
-    raised, made, recording, texts = None, None, Recording(), []
-    phase = "trace"
-    try:
-        with phases(phase):
-            recording = lowering.step(step)
-        phase = "kernel build"
-        with phases(phase):
-            made = compiled(recording.graphs, TARGETS[plan["target"]])
-        # without a kernel the wrappers alone are sent: the runner does not judge them
-        texts = list(made.texts) if made else [graph.wrapper for graph in recording.graphs]
-    except codegen.Unfaithful:
-        raise
-    except Exception as error:  # torch, Inductor or the compiler may raise anything: it is the result of the step
-        raised = exception(error, phase)
-    tunings = [tuning.to_json() for tuning in recording.tunings[: choice_census.MOST_TUNINGS]]
-    facts = case.facts_of_step(plan, index, step, raised, texts, made)
-    return {**facts, "tunings": {"count": len(recording.tunings), "found": tunings}}
 
 
 # -- kernels --------------------------------------------------------------------------------------------------------
@@ -165,9 +160,9 @@ def compiled(graphs: Sequence[Graph], target: Target) -> Compiled | None:
 
 def _kernel(source: Source, target: Target) -> Compiled:
     """Return what became of the first configuration that compiles, as Inductor lists them; each is compiled."""
-    kernel, first, errors, count = codegen.load(source), None, [], 0
-    for config in kernel.configs:
-        count += 1
+    kernel, first, errors = codegen.load(source), None, []
+    configs = list(kernel.configs)
+    for config in configs:
         printed = io.StringIO()
         try:
             with contextlib.redirect_stdout(printed):
@@ -180,7 +175,7 @@ def _kernel(source: Source, target: Target) -> Compiled:
         first = first or taken(made, target, printed.getvalue())
     if first is None:
         raise errors[0] if errors else codegen.Unfaithful(f"the kernel {source.name} has no configuration")
-    return Compiled(texts=first.texts, metadata={**first.metadata, "configs": count, "configs_failed": len(errors)})
+    return Compiled(texts=first.texts, metadata={**first.metadata, "configs": len(configs), "configs_failed": len(errors)})
 
 
 def merged(metadata: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -219,7 +214,12 @@ def canary_problems(target: Target) -> Iterator[str]:
         return
     names = [source.name for graph in graphs for source in codegen.sources(graph.wrapper)]
     yield from (f"canary '{CANARIES[1]}': {problem}" for problem in offline.problems_of_texts(target, names, made.texts))
-    bf16, fp16 = (_product(target, dtype) for dtype in ("bfloat16", "float16"))
+    instructions = []
+    for dtype in ("bfloat16", "float16"):
+        product = compiled(lowered(lambda x, y: (x @ y,), [(256, 128), (128, 256)], dtype, _ONE_TEMPLATE), target)
+        text = product.texts[target.stages.index(target.isa)] if product else ""
+        instructions.append(offline.code_of_stage(text, target.isa).text)
+    bf16, fp16 = instructions
     if (instruction := kernels.INSTRUCTIONS[target.name]) not in bf16:
         yield f"canary '{CANARIES[2]}': a matrix product has no {instruction}"
     if bf16 == fp16:
@@ -238,11 +238,6 @@ def device_problems(target: Target, wrapper: str) -> Iterator[str]:
     for name, value in wanted.items():
         if (said := {**found, "type": given[1]}.get(name)) != value:
             yield f"the wrapper has {name} {said}, the table {value}"
-
-
-def _product(target: Target, dtype: str) -> str:
-    made = compiled(lowered(lambda x, y: (x @ y,), [(256, 128), (128, 256)], dtype, _ONE_TEMPLATE), target)
-    return offline.code_of_stage(made.texts[target.stages.index(target.isa)], target.isa).text if made else ""
 
 
 def lowered(

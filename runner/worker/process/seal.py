@@ -42,8 +42,16 @@ class Seal:
     """The members of the runner's modules at the time of construction."""
 
     def __init__(self, packages: tuple[str, ...] = (_PACKAGE,)) -> None:
-        self._modules = [_sealed(name, module) for name, module in _modules(packages)]
-        self._comparing = list(_comparing())
+        self._modules = []
+        for name, module in _modules(packages):
+            sealed = _prepared.get(name)
+            if sealed is None or sealed.module is not module or not sealed.is_untouched():
+                sealed = SealedModule(name, module)
+            self._modules.append(sealed)
+        self._comparing = []
+        for path, names in _COMPARING.items():
+            owner = getattr(sys.modules.get("torch"), "Tensor", None) if path == "torch.Tensor" else sys.modules.get(path)
+            self._comparing += [(owner, name, inspect.getattr_static(owner, name, None), path) for name in names]
 
     def check(self) -> None:
         """Raise ``Broken`` when a part of the runner was replaced."""
@@ -75,7 +83,9 @@ class SealedModule:
         for members, path in classes:
             self._held += [(members, key, value, path) for key, value in list(members.items()) if _is_ours(key, value)]
         self._members = [(members, _names(members), path) for members, path in classes]
-        self._code = [(value, _body(value), f"{path}.{key}") for _, key, value, path in self._held if _has_body(value)]
+        self._code = [
+            (value, _body(value), f"{path}.{key}") for _, key, value, path in self._held if isinstance(_function(value), types.FunctionType)
+        ]
         namespaces = [vars(module), *(table for table, _ in tables), *(members for members, _ in classes)]
         self._namespaces = [(namespace, list(namespace), list(namespace.values())) for namespace in namespaces]
         functions = [_function(value) for value, _, _ in self._code]
@@ -109,18 +119,6 @@ def prepare() -> None:
     _prepared.update({name: SealedModule(name, module) for name, module in _modules((_PACKAGE,))})
 
 
-def _sealed(name: str, module: types.ModuleType) -> SealedModule:
-    """Return the module as it is now; as it was sealed ahead, where nothing in it has changed since."""
-    ahead = _prepared.get(name)
-    return ahead if ahead is not None and ahead.module is module and ahead.is_untouched() else SealedModule(name, module)
-
-
-def _comparing() -> Iterator[tuple[Any, str, Any, str]]:
-    for path, names in _COMPARING.items():
-        owner = getattr(sys.modules.get("torch"), "Tensor", None) if path == "torch.Tensor" else sys.modules.get(path)
-        yield from ((owner, name, inspect.getattr_static(owner, name, None), path) for name in names)
-
-
 def _modules(packages: tuple[str, ...]) -> Iterator[tuple[str, types.ModuleType]]:
     for name, module in list(sys.modules.items()):
         if any(f"{name}.".startswith(f"{package}.") for package in packages) and type(module) is types.ModuleType:
@@ -138,10 +136,6 @@ def _is_ours(member: str, held: Any) -> bool:
 
 def _function(value: Any) -> Any:
     return getattr(value, "__func__", getattr(value, "fget", value))
-
-
-def _has_body(value: Any) -> bool:
-    return isinstance(_function(value), types.FunctionType)
 
 
 def _body(value: Any) -> tuple[Any, ...]:

@@ -45,21 +45,15 @@ class Counters:
         for owner, name, value in list(_counters()):
             wanted = self._held.get((id(owner), name), _FROM_ZERO[type(value)])
             if repr(value) != wanted:
-                setattr(owner, name, _counter(wanted))
+                # an ``itertools.count`` is stored as text, not as a copy
+                numbers = ast.literal_eval(wanted.removeprefix("count"))
+                setattr(owner, name, numbers if type(value) is int else itertools.count(*numbers if type(numbers) is tuple else (numbers,)))
 
 
 _FROM_ZERO: Mapping[type, str] = {int: "0", itertools.count: "count(0)"}
 
 _NUMBERS = (("torch._functorch._aot_autograd.logging_utils", "nth_graph"), ("torch._dynamo.utils", "op_count"))
 """Counters that are plain integers: module and name."""
-
-
-def _counter(text: str) -> Any:
-    """Return a counter from its ``repr``: ``itertools.count`` is stored as text, not as a copy."""
-    numbers = ast.literal_eval(text.removeprefix("count"))
-    if not text.startswith("count"):
-        return numbers
-    return itertools.count(*(numbers if isinstance(numbers, tuple) else (numbers,)))
 
 
 def _counters() -> Iterator[tuple[Any, str, Any]]:

@@ -104,13 +104,7 @@ def danger() -> str:
     """Return why a fork is not safe now; empty when it is safe."""
     from runner.worker.torch_compat import devices
 
-    if found := danger_of_threads():
-        return found
-    if used := devices.used():
-        return f"the zygote has a {used} context"
-    if refused := devices.refused_to_forks():
-        return f"the zygote cannot pass {refused} on to a fork"
-    return ""
+    return danger_of_threads() or devices.danger_of_fork()
 
 
 def danger_of_threads() -> str:

@@ -52,19 +52,19 @@ def modules() -> Iterator[tuple[devices.Accelerator, Any]]:
             yield accelerator, module
 
 
-def _initialized() -> Iterator[tuple[devices.Accelerator, Any]]:
-    """Yield the modules of accelerators that this process has used; a vendor's without the question is used from its import on."""
-    yield from ((accelerator, module) for accelerator, module in modules() if getattr(module, "is_initialized", lambda: True)())
+def _is_initialized(module: Any) -> bool:
+    # a vendor's module without the question is used from its import on
+    return bool(getattr(module, "is_initialized", lambda: True)())
 
 
-def used() -> str:
-    """Return the name of an accelerator that this process has used; empty where it has used none."""
-    return next((accelerator.activity for accelerator, _ in _initialized()), "")
-
-
-def refused_to_forks() -> str:
-    """Return the name of an accelerator that this process cannot use because it was used before the fork; empty where there is none."""
-    return next((accelerator.activity for accelerator, module in modules() if getattr(module, "_is_in_bad_fork", bool)()), "")
+def danger_of_fork() -> str:
+    """Return why a fork of this process is not safe because of an accelerator that it or its parent has used; empty when it is safe."""
+    for accelerator, module in modules():
+        if _is_initialized(module):
+            return f"the zygote has a {accelerator.activity} context"
+        if getattr(module, "_is_in_bad_fork", bool)():
+            return f"the zygote cannot pass {accelerator.activity} on to a fork"
+    return ""
 
 
 def visible() -> list[Any]:
@@ -78,10 +78,12 @@ def visible() -> list[Any]:
 def generator_state() -> GeneratorState:
     """Return the state of every generator."""
     # a vendor's module may lack the functions
-    able = [
-        (kind, module) for kind, module in _initialized() if hasattr(module, "get_rng_state_all") and hasattr(module, "set_rng_state_all")
-    ]
-    return torch.get_rng_state(), {kind.module: module.get_rng_state_all() for kind, module in able}
+    states = {
+        accelerator.module: module.get_rng_state_all()
+        for accelerator, module in modules()
+        if _is_initialized(module) and hasattr(module, "get_rng_state_all") and hasattr(module, "set_rng_state_all")
+    }
+    return torch.get_rng_state(), states
 
 
 def restore_generators(state: GeneratorState) -> None:
