@@ -33,7 +33,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     monkeypatch.setitem(sys.modules, made.__name__, made)
     monkeypatch.setattr(seal, "_PACKAGE", "sealed_package")
     monkeypatch.setattr(seal, "_prepared", {})
-    monkeypatch.setattr(seal, "_comparing", lambda: iter(()))
+    monkeypatch.setattr(seal, "_COMPARING", {})
     return made
 
 

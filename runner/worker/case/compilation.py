@@ -135,8 +135,8 @@ def install() -> None:
         if observed_compiles.is_available(stage):
             compiling.hook(module, name, functools.partial(_recording_stage, stage))
     for (module, name), call in (
-        (observed_compiles.CONVERSION, _recording_frames),
-        (observed_compiles.GUARDS, _recording_guards),
+        (("torch._dynamo.convert_frame", "ConvertFrameAssert.__call__"), _recording_frames),
+        (("torch._dynamo.guards", "CheckFunctionManager.__init__"), _recording_guards),
         (("torch._inductor.codecache", "PyCodeCache.load_by_key_path"), _noting_wrappers),
         (("torch._inductor.graph", "GraphLowering.codegen"), _recording_kernels),
         (("torch._inductor.output_code", "CompiledFxGraph.__call__"), _counting_kernels),

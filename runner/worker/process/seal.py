@@ -17,18 +17,16 @@ _PACKAGE = "runner"
 _METHODS = (types.FunctionType, classmethod, staticmethod, property)
 
 _COMPARING = {
-    "copy": ("copy", "deepcopy"),
-    "torch.utils._pytree": ("keystr", "tree_flatten", "tree_flatten_with_path", "tree_leaves", "tree_map", "tree_map_only"),
+    "copy": "copy deepcopy",
+    "torch.utils._pytree": "keystr tree_flatten tree_flatten_with_path tree_leaves tree_map tree_map_only",
     "torch": (
-        *("bincount", "cat", "equal", "exp2", "frexp", "full_like", "isinf", "isnan", "maximum", "minimum", "nextafter", "no_grad"),
-        *("stack", "tensor", "unravel_index", "view_as_real", "where"),
+        "bincount cat equal exp2 frexp full_like isinf isnan maximum minimum nextafter no_grad stack tensor unravel_index "
+        "view_as_real where"
     ),
     "torch.Tensor": (
-        *("__and__", "__eq__", "__float__", "__ge__", "__getitem__", "__gt__", "__int__", "__invert__", "__le__", "__lt__", "__mul__"),
-        *("__ne__", "__or__", "__rmul__", "__rsub__", "__sub__", "__xor__", "abs", "all", "any", "argmax", "clone", "cpu", "detach"),
-        *("amax", "argsort", "clamp", "kthvalue", "median"),
-        *("device", "dtype", "flip", "is_contiguous", "isfinite", "isnan", "item", "long", "max", "min", "narrow", "numel", "reshape"),
-        *("shape", "stride", "sum", "to", "tolist", "unsqueeze", "view"),
+        "__and__ __eq__ __float__ __ge__ __getitem__ __gt__ __int__ __invert__ __le__ __lt__ __mul__ __ne__ __or__ __rmul__ "
+        "__rsub__ __sub__ __xor__ abs all any argmax clone cpu detach amax argsort clamp kthvalue median device dtype flip "
+        "is_contiguous isfinite isnan item long max min narrow numel reshape shape stride sum to tolist unsqueeze view"
     ),
 }
 """Operations by which tensors are compared."""
@@ -51,7 +49,7 @@ class Seal:
         self._comparing = []
         for path, names in _COMPARING.items():
             owner = getattr(sys.modules.get("torch"), "Tensor", None) if path == "torch.Tensor" else sys.modules.get(path)
-            self._comparing += [(owner, name, inspect.getattr_static(owner, name, None), path) for name in names]
+            self._comparing += [(owner, name, inspect.getattr_static(owner, name, None), path) for name in names.split()]
 
     def check(self) -> None:
         """Raise ``Broken`` when a part of the runner was replaced."""

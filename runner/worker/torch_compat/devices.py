@@ -148,11 +148,6 @@ HOLDS = "returned True"
 """The answer where there is a device, in the words of predicates."""
 
 
-def is_question(text: str) -> bool:
-    """Whether a question is about a device of a vendor, and not the path of a predicate."""
-    return "=" in text
-
-
 def answer(question: str, seconds: float = _SECONDS) -> str:
     """Return ``HOLDS`` where torch sees a device, else the reason, from a fork of this process."""
     read, write = os.pipe()

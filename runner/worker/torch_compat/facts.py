@@ -19,7 +19,7 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
 
     # first, in forks of this process, in which no driver is initialized yet
     asked = tuple(questions)
-    of_vendors = {question: devices.answer(question) for question in asked if devices.is_question(question)}
+    of_vendors = {question: devices.answer(question) for question in asked if "=" in question}
     properties = devices.visible()
     ck = importlib.util.find_spec("ck4inductor")
     mkldnn = []

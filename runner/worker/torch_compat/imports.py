@@ -47,8 +47,7 @@ def refuse_other_torch(inspected: str | None) -> None:
 
 
 _FROM_LIBRARIES = (
-    *("acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "erfinv", "exp", "expm1", "floor", "lgamma", "log", "log10", "log1p"),
-    *("log2", "round", "sin", "sinh", "sqrt", "rsqrt", "tan", "tanh", "trunc"),
+    "acos asin atan ceil cos cosh erf erfc erfinv exp expm1 floor lgamma log log10 log1p log2 round sin sinh sqrt rsqrt tan tanh trunc"
 )
 """Functions that torch calls in a vector math library where there is one."""
 
@@ -64,7 +63,7 @@ def settle_math() -> None:
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    for name in _FROM_LIBRARIES:
+    for name in _FROM_LIBRARIES.split():
         for dtype in (torch.float32, torch.float64):
             getattr(torch, name)(torch.full((64,), 0.5, dtype=dtype))
     torch.set_num_threads(before)
@@ -130,23 +129,26 @@ def without_monitor_thread() -> None:
         importlib.import_module("tqdm").tqdm.monitor_interval = 0
 
 
-_OF_COMPILES = (
-    *(f"torch._dynamo.{name}" for name in ("backends.inductor", "backends.cudagraphs", "dce_extra_outputs", "repro.after_dynamo")),
-    *(
-        f"torch._inductor.{name}"
-        for name in ("bounds", "choices", "compiler_bisector", "hooks", "kernel_template_choice", "runtime.caching")
+_OF_COMPILES = {
+    "torch._dynamo": "backends.inductor backends.cudagraphs dce_extra_outputs repro.after_dynamo",
+    "torch._inductor": (
+        "bounds choices compiler_bisector hooks kernel_template_choice runtime.caching extern_node_serializer "
+        "runtime.triton_heuristics runtime.static_triton_launcher"
     ),
-    *(f"torch._inductor.{name}" for name in ("extern_node_serializer", "runtime.triton_heuristics", "runtime.static_triton_launcher")),
-    *(f"torch._inductor.codegen.{name}" for name in ("triton", "triton_combo_kernel", "cuda_combined_scheduling", "cpp_wrapper_gpu")),
-    *(f"torch._inductor.codegen.{name}" for name in ("cuda.device_op_overrides", "segmented_tree", "memory_planning", "halide", "mps")),
-    *(f"torch._inductor.codegen.{name}" for name in ("pallas", "wrapper_fxir", "cutlass.scheduling", "rocm.rocm_cpp_scheduling")),
-    *(f"torch._inductor.fx_passes.{name}" for name in ("efficient_conv_bn_eval", "freezing_patterns", "fuse_attention", "misc_patterns")),
-    *(f"torch._inductor.fx_passes.{name}" for name in ("mkldnn_fusion", "pad_mm", "quantization")),
-    *("torch._functorch._aot_autograd.subclass_codegen", "torch._subclasses.schema_check_mode", "torch.fx.experimental.validator"),
-    *("torch._export.db.logging", "torch.export._trace", "torch.export._unlift", "torch.utils.cpp_extension"),
-    *("triton.compiler.code_generator", "triton.compiler.compiler", "triton.runtime.driver", "triton.language.extra.libdevice"),
-    *("sympy.physics.units.systems", "sympy.combinatorics", "sympy.tensor.tensor"),
-)
+    "torch._inductor.codegen": (
+        "triton triton_combo_kernel cuda_combined_scheduling cpp_wrapper_gpu cuda.device_op_overrides segmented_tree "
+        "memory_planning halide mps pallas wrapper_fxir cutlass.scheduling rocm.rocm_cpp_scheduling"
+    ),
+    "torch._inductor.fx_passes": (
+        "efficient_conv_bn_eval freezing_patterns fuse_attention misc_patterns mkldnn_fusion pad_mm quantization"
+    ),
+    "torch": (
+        "_functorch._aot_autograd.subclass_codegen _subclasses.schema_check_mode fx.experimental.validator _export.db.logging "
+        "export._trace export._unlift utils.cpp_extension"
+    ),
+    "triton": "compiler.code_generator compiler.compiler runtime.driver language.extra.libdevice",
+    "sympy": "physics.units.systems combinatorics tensor.tensor",
+}
 """Modules that the first compile for a GPU imports, in torch 2.11 to 2.13. Missing modules are skipped."""
 
 
@@ -154,9 +156,10 @@ def import_for_gpus() -> None:
     """Import the modules of a compile for a GPU, and compute Triton's hash of its sources. No device is used."""
     import torch
 
-    for name in _OF_COMPILES:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
+    for package, names in _OF_COMPILES.items():
+        for name in names.split():
+            with contextlib.suppress(ImportError):
+                importlib.import_module(f"{package}.{name}")
     with contextlib.suppress(ImportError):
         patterns: Any = importlib.import_module("torch._inductor.fx_passes.serialized_patterns")
         for found in pkgutil.iter_modules(patterns.__path__):

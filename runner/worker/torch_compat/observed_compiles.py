@@ -68,13 +68,6 @@ def on_lookup(note: Callable[[bool], None]) -> None:
     set_guard_complete_hook(hook)
 
 
-CONVERSION = ("torch._dynamo.convert_frame", "ConvertFrameAssert.__call__")
-"""The method that converts a frame. Its arguments are the frame and the first of the frame's compiled codes, None before the first."""
-
-GUARDS = ("torch._dynamo.guards", "CheckFunctionManager.__init__")
-"""The constructor of the guards of a frame; its second argument is the frame's code."""
-
-
 PASSES: Mapping[str, tuple[str, str]] = {
     "pre_grad": ("torch._inductor.compile_fx", "_recursive_pre_grad_passes"),
     "joint": ("torch._inductor.compile_fx", "_recursive_joint_graph_passes"),
