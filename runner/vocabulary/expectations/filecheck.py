@@ -1,12 +1,13 @@
 """``filecheck``: LLVM FileCheck directives on the generated code of a step, or on one stage of a kernel that was compiled for a target."""
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
 from runner.core.expectation import Judgement, Mutant, StepFacts
-from runner.core.matching.filecheck import CheckFile, CheckOutcome, ChecksError, EmptyText, parse, run
+from runner.core.matching.filecheck import CheckFile, ChecksError, EmptyText, parse, run
 from runner.core.matching.filecheck.mutation import Change, changes
 from runner.core.matching.generated_code import Code, code_of, commented_out, joined, whole
 from runner.core.matching.time_limit import PatternTooSlow
@@ -82,30 +83,23 @@ class FileCheck(Kind):
         except PatternTooSlow:
             return [Judgement.error("pattern too slow", expected="an answer within the time limit")]
         except EmptyText:
-            return [Judgement.error(self._why_empty(facts.code), expected="generated code")]
+            is_blank = self.text == WHOLE or not any(piece.strip() for piece in facts.code)
+            why = "the generated code is blank" if is_blank else "the generated code has only comments and boilerplate"
+            return [Judgement.error(why, expected="generated code")]
         expected = "every directive matches" if outcome.passed else f"line {outcome.line}: {outcome.directive}"
         observed = outcome.reason or "matched"
-        if not outcome.passed and self._passes_on_whole_text(facts.code):
-            observed = f"{observed}: {IN_THE_REST}"
-        return [Judgement.of(outcome.passed, expected=expected, observed=observed, detail=_detail(outcome))]
+        if not outcome.passed and self.text != WHOLE:
+            chosen = self._choose(facts.code, WHOLE)
+            with contextlib.suppress(PatternTooSlow):  # the verdict does not depend on it
+                if isinstance(chosen, Code) and run(self.checks, chosen.text).passed:
+                    observed = f"{observed}: {IN_THE_REST}"
+        detail = [outcome.excerpt, f"possible match: {outcome.possible}" if outcome.possible else ""]
+        return [Judgement.of(outcome.passed, expected=expected, observed=observed, detail="\n".join(filter(None, detail)))]
 
     def _applies(self, here: Surroundings) -> bool:
         if self.stage is not None and self.stage not in (WRAPPER, *STAGES_OF_VENDOR.get(here.vendor or "", ())):
             return False
         return holds(self.when, here)
-
-    def _passes_on_whole_text(self, code: tuple[str, ...]) -> bool:
-        if self.text == WHOLE:
-            return False
-        chosen = self._choose(code, WHOLE)
-        try:
-            return isinstance(chosen, Code) and run(self.checks, chosen.text).passed
-        except PatternTooSlow:
-            return False  # the verdict does not depend on it
-
-    def _why_empty(self, code: tuple[str, ...]) -> str:
-        blank = self.text == WHOLE or not any(piece.strip() for piece in code)
-        return "the generated code is blank" if blank else "the generated code has only comments and boilerplate"
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """Each directive on its own: its match removed, or its forbidden line inserted; then all code commented out."""
@@ -120,10 +114,9 @@ class FileCheck(Kind):
                 # an inserted line may not be code; the rest of a line after a removal must not be parsed again
                 text = change.text if change.kind is Change.FORBIDDEN else _CodeOnly(change.text)
                 yield Mutant(name=change.kind.value, facts=replace(facts, code=self._with(facts.code, text)), where=where)
-        yield Mutant(name=COMMENTED_OUT, facts=replace(facts, code=tuple(map(self._commented_out, facts.code))))
-
-    def _commented_out(self, piece: str) -> str:
-        return commented_out(piece) if self.stage in (None, WRAPPER) else offline.commented_out(piece, str(self.stage))
+        is_python = self.stage in (None, WRAPPER)
+        code = [commented_out(piece) if is_python else offline.commented_out(piece, str(self.stage)) for piece in facts.code]
+        yield Mutant(name=COMMENTED_OUT, facts=replace(facts, code=tuple(code)))
 
     def _with(self, code: tuple[str, ...], text: str) -> tuple[str, ...]:
         if self.code == ALL:
@@ -144,7 +137,12 @@ class FileCheck(Kind):
         if not code:
             return Judgement.error("the step generated no code", expected="generated code")
         if self.stage is not None:
-            return self._choose_stage(code, self.stage, text)
+            if _INDEX[self.stage] >= len(code):
+                return Judgement.error(f"{len(code)} texts", expected=f"the stage {self.stage}")
+            piece = code[_INDEX[self.stage]]
+            if self.stage == WRAPPER:
+                return _read(piece, text)
+            return whole(piece) if text == WHOLE or isinstance(piece, _CodeOnly) else offline.code_of_stage(piece, self.stage)
         if self.code == ALL:
             return joined([_read(piece, text) for piece in code])
         if self.code is None and len(code) > 1:
@@ -154,19 +152,6 @@ class FileCheck(Kind):
             return Judgement.error(f"{len(code)} pieces of code", expected=f"a piece with the index {index}")
         return _read(code[index], text)
 
-    def _choose_stage(self, code: tuple[str, ...], stage: str, text: str) -> Code | Judgement:
-        if _INDEX[stage] >= len(code):
-            return Judgement.error(f"{len(code)} texts", expected=f"the stage {stage}")
-        piece = code[_INDEX[stage]]
-        if stage == WRAPPER:
-            return _read(piece, text)
-        return whole(piece) if text == WHOLE or isinstance(piece, _CodeOnly) else offline.code_of_stage(piece, stage)
-
 
 def _read(piece: str, text: str) -> Code:
     return whole(piece) if text == WHOLE or isinstance(piece, _CodeOnly) else code_of(piece)
-
-
-def _detail(outcome: CheckOutcome) -> str:
-    possible = f"possible match: {outcome.possible}" if outcome.possible else ""
-    return "\n".join(part for part in (outcome.excerpt, possible) if part)

@@ -1,6 +1,6 @@
 """How an expectation of a spec with ``source: {opinfo: ...}`` is measured and judged: for each sample of an operator."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -64,17 +64,30 @@ class EachSample:
             return [Judgement.error(f"no sample can be compared: {first}", expected="every sample close to eager")]
         wrong = [(entry, one) for entry, one in judged if one.status in (Status.FAILED, Status.ERROR)]
         if wrong:
-            return [_shown(wrong, len(judged))]
+            entry, first = wrong[0]
+            lines = [f"{len(wrong)} of {len(judged)} samples failed", f"sample {entry['index']}: {entry['text']}"]
+            lines += [first.detail] if first.detail else []
+            lines += [f"sample {other['index']}: {one.observed[:200]}; {other['text'][:200]}" for other, one in wrong[1 : 1 + _MOST_NAMED]]
+            if len(wrong) > 1 + _MOST_NAMED:
+                lines.append(f"and {len(wrong) - 1 - _MOST_NAMED} more")
+            return [replace(first, expected=f"sample {entry['index']}: {first.expected}", detail="\n".join(lines))]
         if all(one.status is Status.NOT_APPLICABLE for _, one in judged):
             return [Judgement.not_applicable()]
-        observed = _counted(entries, len(judged)) + ("" if self.rule == FORM else f"; {self._told(entries)}")
+        others = {
+            "refused by eager": sum(bool(entry["refused"]) for entry in entries),
+            "without a value": sum(_is_empty(entry["value"]) for entry in entries),
+            "without gradients": sum(bool(entry["no_gradients"]) for entry in entries),
+            "without a compiled graph": sum(not entry["graphs"] and not entry["refused"] for entry in entries),
+        }
+        parts = [f"{len(judged)} sample{'' if len(judged) == 1 else 's'} compared"]
+        observed = ", ".join([*parts, *(f"{number} {what}" for what, number in others.items() if number)])
+        if self.rule != FORM:
+            leaves = [leaf for entry in entries if entry["value"] is not None for leaf in entry["value"]["leaves"]]
+            by_value = [leaf for leaf in leaves if leaf["path"] not in self.parts]
+            left = len(leaves) - len(by_value)
+            by_form = f", {left} value{'' if left == 1 else 's'} by the form ({self.reason})" if left else ""
+            observed += f"; {told(by_value)}{by_form}"
         return [Judgement.passed(expected="every sample close to eager", observed=observed)]
-
-    def _told(self, entries: Sequence[Mapping[str, Any]]) -> str:
-        leaves = _leaves(entries)
-        by_value = [leaf for leaf in leaves if leaf["path"] not in self.parts]
-        left = len(leaves) - len(by_value)
-        return told(by_value) + (f", {left} value{'' if left == 1 else 's'} by the form ({self.reason})" if left else "")
 
     def _judged(self, entry: Mapping[str, Any], facts: StepFacts, here: Surroundings) -> Judgement | None:
         """Return the judgement of a sample; None where eager refuses it, or where both results are equally empty."""
@@ -89,9 +102,9 @@ class EachSample:
             return Judgement.error(entry["why_not"], expected="a value that can be compared")
         if self.rule == FORM:
             return _judge_form(entry["value"])
-        if self.parts and (form := _judge_form(_only(entry["value"], self.parts))).status is not Status.HELD:
+        if self.parts and (form := _judge_form(_leaves(entry["value"], lambda path: path in self.parts))).status is not Status.HELD:
             return form
-        found = self.check.judge(replace(facts, measured=_without(entry["value"], self.parts)), here)
+        found = self.check.judge(replace(facts, measured=_leaves(entry["value"], lambda path: path not in self.parts)), here)
         return next((one for one in found if one.status is not Status.HELD), found[0])
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
@@ -101,40 +114,14 @@ class EachSample:
         index = next((number for number in compared if _has_elements(entries[number]["value"])), next(iter(compared), None))
         if index is None or self.rule == FORM:
             return
-        for mutant in self.check.mutants(replace(facts, measured=_without(entries[index]["value"], self.parts)), here):
+        for mutant in self.check.mutants(
+            replace(facts, measured=_leaves(entries[index]["value"], lambda path: path not in self.parts)), here
+        ):
             if mutant.facts is None:
                 yield mutant
             else:
                 changed = [*entries[:index], {**entries[index], "value": mutant.facts.measured}, *entries[index + 1 :]]
                 yield replace(mutant, facts=facts.with_measured(samples=changed))
-
-
-def _shown(wrong: Sequence[tuple[Mapping[str, Any], Judgement]], count: int) -> Judgement:
-    entry, first = wrong[0]
-    lines = [
-        f"{len(wrong)} of {count} samples failed",
-        f"sample {entry['index']}: {entry['text']}",
-        *([first.detail] if first.detail else []),
-    ]
-    lines += [f"sample {other['index']}: {one.observed[:200]}; {other['text'][:200]}" for other, one in wrong[1 : 1 + _MOST_NAMED]]
-    if len(wrong) > 1 + _MOST_NAMED:
-        lines.append(f"and {len(wrong) - 1 - _MOST_NAMED} more")
-    return replace(first, expected=f"sample {entry['index']}: {first.expected}", detail="\n".join(lines))
-
-
-def _counted(entries: Sequence[Mapping[str, Any]], count: int) -> str:
-    parts = [f"{count} sample{'' if count == 1 else 's'} compared"]
-    others = {
-        "refused by eager": sum(bool(entry["refused"]) for entry in entries),
-        "without a value": sum(_is_empty(entry["value"]) for entry in entries),
-        "without gradients": sum(bool(entry["no_gradients"]) for entry in entries),
-        "without a compiled graph": sum(not entry["graphs"] and not entry["refused"] for entry in entries),
-    }
-    return ", ".join([*parts, *(f"{number} {what}" for what, number in others.items() if number)])
-
-
-def _leaves(entries: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [leaf for entry in entries if entry["value"] is not None for leaf in entry["value"]["leaves"]]
 
 
 def _is_empty(measured: Mapping[str, Any] | None) -> bool:
@@ -147,12 +134,9 @@ def _has_elements(measured: Mapping[str, Any]) -> bool:
     return any(leaf.get("numel") for leaf in measured["leaves"])
 
 
-def _without(measured: Mapping[str, Any], parts: Sequence[str]) -> Mapping[str, Any]:
-    return {**measured, "leaves": [leaf for leaf in measured["leaves"] if leaf["path"] not in parts]} if parts else measured
-
-
-def _only(measured: Mapping[str, Any], parts: Sequence[str]) -> Mapping[str, Any]:
-    return {**measured, "leaves": [leaf for leaf in measured["leaves"] if leaf["path"] in parts]}
+def _leaves(measured: Mapping[str, Any], is_chosen: Callable[[str], bool]) -> Mapping[str, Any]:
+    """Return a measurement with the leaves of some paths."""
+    return {**measured, "leaves": [leaf for leaf in measured["leaves"] if is_chosen(leaf["path"])]}
 
 
 def _judge_form(measured: Mapping[str, Any]) -> Judgement:

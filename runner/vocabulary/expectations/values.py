@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from runner.core.conditions import Surroundings
-from runner.core.expectation import Judgement, Mutant, StepFacts
+from runner.core.expectation import Judgement, Mutant, Status, StepFacts
 from runner.core.protocol import Json, decode, encode
 from runner.vocabulary.expectations.base import BadExpectation, Kind, OfValue, is_reference, text_of
 
@@ -67,7 +67,24 @@ class _Pairs(Kind):
 
     def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge each pair."""
-        return [_judge(name, other, facts, equal=self.expects_equal) for name, other in self.pairs.items()]
+        judgements = []
+        for name, other in self.pairs.items():
+            literal = f"the value of {other['ref']}" if is_reference(other) else text_of(other)
+            expected = f"{name} {'equal to' if self.expects_equal else 'different from'} {literal}"
+            fact = facts.measured.get(name)
+            if fact is None:
+                judgements.append(Judgement.error("nothing was measured", expected=expected, leaf=name))
+            elif is_reference(other) and not fact["comparable"]:
+                why = f"the two cannot be compared: {fact['why']}"
+                judgements.append(Judgement.error(why, expected=expected, leaf=name))
+            else:
+                if is_reference(other):
+                    equal, observed = fact["equal"], "equal" if fact["equal"] else f"different: {fact['why']}"
+                else:
+                    value = decode(fact["value"])
+                    equal, observed = same(value, other), text_of(value)
+                judgements.append(Judgement.of(equal is self.expects_equal, expected=expected, observed=observed, leaf=name))
+        return judgements
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """Each pair on its own: changed if equality is expected, made equal if a difference is."""
@@ -99,21 +116,6 @@ class Differs(_Pairs):
     kind: ClassVar[str] = "differs"
     mutations: ClassVar[tuple[str, ...]] = ("made equal",)
     expects_equal: ClassVar[bool] = False
-
-
-def _judge(name: str, other: Any, facts: StepFacts, *, equal: bool) -> Judgement:
-    literal = f"the value of {other['ref']}" if is_reference(other) else text_of(other)
-    expected = f"{name} {'equal to' if equal else 'different from'} {literal}"
-    if name not in facts.measured:
-        return Judgement.error("nothing was measured", expected=expected, leaf=name)
-    fact = facts.measured[name]
-    if is_reference(other):
-        if not fact["comparable"]:
-            return Judgement.error(f"the two cannot be compared: {fact['why']}", expected=expected, leaf=name)
-        observed = "equal" if fact["equal"] else f"different: {fact['why']}"
-        return Judgement.of(fact["equal"] is equal, expected=expected, observed=observed, leaf=name)
-    value = decode(fact["value"])
-    return Judgement.of(same(value, other) is equal, expected=expected, observed=text_of(value), leaf=name)
 
 
 def same(value: Any, expected: Any) -> bool:
@@ -206,58 +208,48 @@ class Strides(OfValue):
     equals: list[int] | None = None
     contiguous: bool | str | None = None
 
-    @classmethod
-    def parse(cls, body: Any) -> "Strides":
-        """Read the arguments."""
-        return cls(**body)
-
     def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge each selected tensor. The judgement shows the first that fails."""
         tensors = facts.measured["tensors"]
         chosen = self._chosen(len(tensors))
         if not chosen or max(chosen) >= len(tensors):
             return [Judgement.error(f"{len(tensors)} tensors", expected=f"tensors {chosen or 'at all'} of {self.of}")]
-        judgements = [self._judge(index, tensors[index]) for index in chosen]
-        return [next((judgement for judgement in judgements if judgement.status.value != "held"), judgements[0])]
+        judgements = []
+        for index in chosen:
+            tensor, where = tensors[index], f"{self.of}[{index}]"
+            observed = f"shape {tensor['shape']}, strides {tensor['strides']}"
+            judged = Judgement.passed(expected=f"{where} with strides {self.equals}", observed=observed)
+            if self.equals is not None and tensor["strides"] != self.equals:
+                judged = Judgement.failed(expected=judged.expected, observed=observed)
+            elif self.contiguous is not None:
+                format_ = self.contiguous if isinstance(self.contiguous, str) else "contiguous_format"
+                required = self.contiguous is not False
+                expected = f"{where} {'' if required else 'not '}contiguous as {format_}"
+                judged = Judgement.of((format_ in tensor["formats"]) is required, expected=expected, observed=observed)
+            judgements.append(judged)
+        return [next((judged for judged in judgements if judged.status is not Status.HELD), judgements[0])]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """Each selected tensor on its own, with other strides and formats."""
         tensors = facts.measured["tensors"]
         for index in self._chosen(len(tensors)):
             tensor = tensors[index]
+            others = {}
             if self.equals is not None or self.contiguous is None:
-                other = {**tensor, "strides": [stride + 1 for stride in tensor["strides"]] or [1]}
-                yield Mutant(name="another stride", facts=_with_strides(facts, index, other), where=f"{self.of}[{index}]")
+                others["another stride"] = {**tensor, "strides": [stride + 1 for stride in tensor["strides"]] or [1]}
             if self.contiguous is not None:
-                lacks = [name for name in _FORMATS if name not in tensor["formats"]]
-                yield Mutant(
-                    name="another layout", facts=_with_strides(facts, index, {**tensor, "formats": lacks}), where=f"{self.of}[{index}]"
-                )
+                others["another layout"] = {**tensor, "formats": [name for name in _FORMATS if name not in tensor["formats"]]}
+            for name, other in others.items():
+                changed = facts.with_measured(tensors=[*tensors[:index], other, *tensors[index + 1 :]])
+                yield Mutant(name=name, facts=changed, where=f"{self.of}[{index}]")
 
     def _chosen(self, count: int) -> list[int]:
         if self.output is None:
             return list(range(count))
         return [self.output] if isinstance(self.output, int) else list(self.output)
 
-    def _judge(self, index: int, tensor: Mapping[str, Any]) -> Judgement:
-        where = f"{self.of}[{index}]"
-        observed = f"shape {tensor['shape']}, strides {tensor['strides']}"
-        if self.equals is not None and tensor["strides"] != self.equals:
-            return Judgement.failed(expected=f"{where} with strides {self.equals}", observed=observed)
-        if self.contiguous is not None:
-            format_ = self.contiguous if isinstance(self.contiguous, str) else "contiguous_format"
-            required = self.contiguous is not False
-            expected = f"{where} {'' if required else 'not '}contiguous as {format_}"
-            return Judgement.of((format_ in tensor["formats"]) is required, expected=expected, observed=observed)
-        return Judgement.passed(expected=f"{where} with strides {self.equals}", observed=observed)
-
 
 _FORMATS = ("contiguous_format", "channels_last", "channels_last_3d")
-
-
-def _with_strides(facts: StepFacts, index: int, tensor: Mapping[str, Any]) -> StepFacts:
-    tensors = facts.measured["tensors"]
-    return facts.with_measured(tensors=[*tensors[:index], tensor, *tensors[index + 1 :]])
 
 
 def measure_strides(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
@@ -265,16 +257,14 @@ def measure_strides(arguments: Mapping[str, Any], value: Callable[[str], Any]) -
     import torch
     from torch.utils import _pytree as pytree
 
-    leaves = [leaf for leaf in pytree.tree_leaves(value(arguments["of"])) if isinstance(leaf, torch.Tensor)]
-    return {"tensors": [{"shape": list(leaf.shape), "strides": list(leaf.stride()), "formats": _formats(leaf)} for leaf in leaves]}
-
-
-def _formats(tensor: Any) -> list[str]:
-    import torch
-
-    by_rank = {4: "channels_last", 5: "channels_last_3d"}
-    names = ["contiguous_format"] + ([by_rank[tensor.ndim]] if tensor.ndim in by_rank else [])
-    return [name for name in names if tensor.is_contiguous(memory_format=getattr(torch, name))]
+    by_rank = {4: ["channels_last"], 5: ["channels_last_3d"]}
+    tensors: list[Json] = []
+    for leaf in pytree.tree_leaves(value(arguments["of"])):
+        if isinstance(leaf, torch.Tensor):
+            names = ["contiguous_format", *by_rank.get(leaf.ndim, [])]
+            formats: list[Json] = [name for name in names if leaf.is_contiguous(memory_format=getattr(torch, name))]
+            tensors.append({"shape": list(leaf.shape), "strides": list(leaf.stride()), "formats": formats})
+    return {"tensors": tensors}
 
 
 WEAK = "<weak>"
@@ -300,15 +290,16 @@ class Dead(Kind):
 
     def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge each object on its own. An object that never existed is an error."""
-        return [self._judge(name, facts) for name in self.objects]
-
-    def _judge(self, name: str, facts: StepFacts) -> Judgement:
-        expected = f"{name} is freed"
-        found = facts.measured[name]
-        if not found["was"]:
-            return Judgement.error(f"it did not exist at the beginning of the case: {found['type']}", expected=expected, leaf=name)
-        observed = f"a {found['type']}, {'still alive' if found['alive'] else 'freed'}"
-        return Judgement.of(found["alive"] is False, expected=expected, observed=observed, leaf=name)
+        judgements = []
+        for name in self.objects:
+            fact, expected = facts.measured[name], f"{name} is freed"
+            if not fact["was"]:
+                why = f"it did not exist at the beginning of the case: {fact['type']}"
+                judgements.append(Judgement.error(why, expected=expected, leaf=name))
+            else:
+                observed = f"a {fact['type']}, {'still alive' if fact['alive'] else 'freed'}"
+                judgements.append(Judgement.of(fact["alive"] is False, expected=expected, observed=observed, leaf=name))
+        return judgements
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """Each object on its own, still alive."""
