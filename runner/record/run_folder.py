@@ -49,9 +49,8 @@ class Holder:
     """The run's folder, for a lock outside of it."""
 
     def __str__(self) -> str:
-        here = self.host in ("", _host())
         who = f"process {self.pid}" if self.pid else "another process"
-        return who if here else f"{who} on {self.host}"
+        return who if self.host in ("", socket.gethostname()) else f"{who} on {self.host}"
 
 
 class FolderInUse(Exception):
@@ -70,19 +69,35 @@ class RunLock:
 
     def __init__(self, folder: Path, name: str = LOCK, run: str = "") -> None:
         self._path = folder / name
-        self._descriptor = _locked(folder, self._path)
-        self._close = weakref.finalize(self, os.close, self._descriptor)
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()} {_host()}\n{run}"[:_LONGEST].encode("utf-8", "surrogateescape"), 0)
+        for attempt in range(_ATTEMPTS):  # ``holder_of`` in another process locks it for a moment
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+            is_free = _is_free(descriptor, fcntl.LOCK_EX)
+            if is_free and self._is_at(descriptor):  # else its holder removed it in between
+                break
+            holder = _named(descriptor)
+            os.close(descriptor)
+            if attempt == _ATTEMPTS - 1:
+                raise FolderInUse(folder, holder)
+            time.sleep(_PAUSE)
+        self._descriptor = descriptor
+        self._close = weakref.finalize(self, os.close, descriptor)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n{run}"[:_LONGEST].encode("utf-8", "surrogateescape"), 0)
 
     def release(self) -> None:
         """Remove the file and the lock; a second call does nothing."""
         if not self._close.alive:
             return
         with contextlib.suppress(OSError):
-            if _is_at(self._path, self._descriptor):
+            if self._is_at(self._descriptor):
                 self._path.unlink()
         self._close()
+
+    def _is_at(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.lstat(self._path), os.fstat(descriptor))
+        except FileNotFoundError:
+            return False
 
 
 def holder_of(folder: Path, name: str = LOCK) -> Holder | None:
@@ -97,59 +112,29 @@ def holder_of(folder: Path, name: str = LOCK) -> Holder | None:
         os.close(descriptor)
 
 
-def _locked(folder: Path, path: Path) -> int:
-    """Open the file and lock it. ``holder_of`` in another process locks it for a moment, so locking is retried."""
-    for attempt in range(_ATTEMPTS):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
-        is_free = _is_free(descriptor, fcntl.LOCK_EX)
-        if is_free and _is_at(path, descriptor):  # else its holder removed it in between
-            return descriptor
-        holder = _named(descriptor)
-        os.close(descriptor)
-        if not is_free and attempt == _ATTEMPTS - 1:
-            break
-        time.sleep(_PAUSE)
-    raise FolderInUse(folder, holder)
-
-
 def _is_free(descriptor: int, kind: int) -> bool:
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:  # a file system without locks: check the process that the file names
-        return not _lives(_named(descriptor))
-    return True
-
-
-def _is_at(path: Path, descriptor: int) -> bool:
-    try:
-        named, mine = os.lstat(path), os.fstat(descriptor)
-    except FileNotFoundError:
+        holder = _named(descriptor)
+        if not holder.pid or holder.pid == os.getpid() or holder.host != socket.gethostname():
+            return True
+        try:
+            os.kill(holder.pid, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            return False
         return False
-    return (named.st_dev, named.st_ino) == (mine.st_dev, mine.st_ino)
+    return True
 
 
 def _named(descriptor: int) -> Holder:
     first, _, run = os.pread(descriptor, 4 * _LONGEST, 0).decode("utf-8", "replace").strip().partition("\n")
     pid, _, host = first.partition(" ")
     return Holder(int(pid) if pid.isascii() and pid.isdecimal() and len(pid) < 10 else 0, host, run)
-
-
-def _lives(holder: Holder) -> bool:
-    if not holder.pid or holder.pid == os.getpid() or holder.host != _host():
-        return False
-    try:
-        os.kill(holder.pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _host() -> str:
-    return socket.gethostname()
 
 
 # -- the folder ---------------------------------------------------------------------------------------------------
@@ -217,26 +202,23 @@ def open_run(out: Path | None) -> RunFolder:
     path = (out if out is not None else REPORTS / run_id).absolute()
     if os.path.lexists(path) and not path.is_dir():
         raise UsageError(f"--out {out}: this is {'a file' if path.is_file() else special(path)}, and no folder; name another")
-    _refuse_run(path, out)
     must_be_writable(path)
     lock = lock_folder(path)
-    try:
-        _refuse_run(path, out, mine=True)  # another run may have begun and ended in the meantime
-    except UsageError:
-        lock.release()
-        raise
+    with contextlib.suppress(FileNotFoundError):
+        if (path / JOURNAL).stat().st_size > 0:  # the journal of a run that never began is empty
+            lock.release()
+            raise UsageError(f"--out {out}: this folder holds a run already; name another, or --resume it")
     folder = RunFolder(path=path, run_id=run_id, lock=lock)
     if out is None:
-        folder.is_latest = _point_latest(path)
+        # point to the run, where links are supported
+        temporary = path.parent / f".latest-{secrets.token_hex(4)}"
+        try:
+            temporary.symlink_to(path.name)
+            os.replace(temporary, path.parent / LATEST)
+            folder.is_latest = True
+        except OSError:
+            temporary.unlink(missing_ok=True)
     return folder
-
-
-def _refuse_run(path: Path, out: Path | None, *, mine: bool = False) -> None:
-    holder = None if mine else holder_of(path)
-    if holder is not None:
-        raise UsageError(str(FolderInUse(path, holder)))
-    if _holds_run(path):
-        raise UsageError(f"--out {out}: this folder holds a run already; name another, or --resume it")
 
 
 def lock_folder(path: Path) -> RunLock:
@@ -256,25 +238,6 @@ def require_still(name: str, path: Path) -> None:
         raise UsageError(f"{name}: {holder} is still writing this run in {path}; wait for its end")
 
 
-def _holds_run(path: Path) -> bool:
-    try:
-        return (path / JOURNAL).stat().st_size > 0  # the journal of a run that never began is empty
-    except OSError:
-        return False
-
-
-def _point_latest(path: Path) -> bool:
-    """Point ``reports/latest`` to the run atomically; return False if links are not supported."""
-    temporary = path.parent / f".latest-{secrets.token_hex(4)}"
-    try:
-        temporary.symlink_to(path.name)
-        os.replace(temporary, path.parent / LATEST)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        return False
-    return True
-
-
 def find_run(name: str) -> Path:
     """Return the folder of a run that is named by its folder, its id or ``latest``; raise ``UsageError``."""
     for path in (Path(name), REPORTS / name):
@@ -289,11 +252,24 @@ def find_run(name: str) -> Path:
 
 
 def require_free_report(path: Path | None, mine: Path | None = None) -> None:
-    """Raise ``UsageError`` if the file of ``--junit`` cannot be written, or belongs to a live run; ``mine`` is the folder of this run."""
+    """Raise ``UsageError`` if the file of ``--junit`` cannot be written, or belongs to a live run; links are followed.
+
+    ``mine`` is the folder of this run.
+    """
     if path is None:
         return
-    _require_writable(path)
     real = Path(os.path.realpath(path))
+    if path.is_dir():
+        raise UsageError(f"{OPTION} {path}: this is a folder; name a file")
+    if path.is_socket() or path.is_block_device():
+        raise UsageError(f"{OPTION} {path}: this is {special(path)}; name a file, a named pipe or a character device")
+    if path.exists() and not path.is_file():
+        if not os.access(path, os.W_OK):
+            raise UsageError(f"{OPTION} {path}: it cannot be written to; check its permissions")
+    elif path.is_symlink() and os.path.islink(real):
+        raise UsageError(f"{OPTION} {path}: this link leads to itself; name a file")
+    else:
+        must_be_writable(real.parent)
     if real.name == JOURNAL:
         raise UsageError(f"{OPTION} {path}: {JOURNAL} is the name of journals; name another file")
     holder = holder_of(real.parent, _lock_name(real))
@@ -323,22 +299,6 @@ def _lock_name(report: Path) -> str:
 def _in_use(path: Path, holder: Holder) -> str:
     run = f" of its run in {holder.run}" if holder.run else " of its run"
     return f"{OPTION} {path}: {holder} writes the report{run} to this file (wait for its end, end it, or name another file)"
-
-
-def _require_writable(path: Path) -> None:
-    """Raise ``UsageError`` if no report can be written to this path; links are followed."""
-    if path.is_dir():
-        raise UsageError(f"{OPTION} {path}: this is a folder; name a file")
-    if path.is_socket() or path.is_block_device():
-        raise UsageError(f"{OPTION} {path}: this is {special(path)}; name a file, a named pipe or a character device")
-    if path.exists() and not path.is_file():
-        if not os.access(path, os.W_OK):
-            raise UsageError(f"{OPTION} {path}: it cannot be written to; check its permissions")
-        return
-    parent = Path(os.path.realpath(path)).parent
-    if path.is_symlink() and os.path.islink(os.path.realpath(path)):
-        raise UsageError(f"{OPTION} {path}: this link leads to itself; name a file")
-    must_be_writable(parent)
 
 
 def must_be_writable(path: Path) -> None:

@@ -1,6 +1,5 @@
 """The report on standard output at the end of a run. ``progress`` prints during the run."""
 
-import functools
 import re
 import shlex
 from collections import Counter
@@ -51,34 +50,57 @@ def print_report(
     source: Source = no_source,
 ) -> None:
     """Print every case other than PASS, the timings, the totals, the HTML report, and last the number of executed cases."""
-    parts = (_expected, functools.partial(_blocks, folder=folder, source=source), _groups, _timings, _notes, _totals)
-    lines = [line for part in parts for line in part(results, color=color)]
-    lines += _left_out(results)
+    # XFAIL and OFFLINE_PASS are reported one by one although they do not fail the run
+    lines = [
+        f"{painted(result.outcome, color=color)}  {shown_id(result.case_id)}: {one_line(result.reason)}"
+        for result in results
+        if result.outcome.junit is JUnitTag.SKIPPED and result.outcome not in _GROUPED
+    ]
+    for result in results:
+        if result.outcome.is_failure and result.outcome not in _GROUPED:
+            lines.append(f"\n{painted(result.outcome, color=color)}  {shown_id(result.case_id)}")
+            lines.append(verdict_text(result, limit=BLOCK_LIMIT, folder=folder, source=source))
+            lines += _last_words(result, folder)
+    for outcome in _GROUPED:
+        reasons = Counter(one_line(result.reason) for result in results if result.outcome is outcome)
+        lines += [f"\n{painted(outcome, color=color)}"] if reasons else []
+        lines += [f"  {count:5}  {reason}" for reason, count in reasons.most_common()]
+    if timed := [result for result in results if result.timings or result.attachments]:
+        lines.append("\ntimings: reported, never judged")
+        for result in timed:
+            lines.append(f"  {shown_id(result.case_id)}")
+            lines += [f"  {line}" for line in timing_lines(result)]
+            lines += [f"    {one_line(f'{result.folder}/{name}')}" for name in result.attachments]
+    if noted := [result for result in results if result.notes]:
+        lines.append("\nnotes: they change no outcome")
+        for result in noted:
+            lines.append(f"  {shown_id(result.case_id)}")
+            lines += [f"    {line}" for line in note_lines(result)]
+
+    counts = Counter(result.outcome for result in results)
+    lines.append("")
+    for outcome in Outcome:
+        if counts[outcome] or outcome is Outcome.PASS:
+            levels = Counter(result.level for result in results if result.outcome is outcome and result.level)
+            shown = ", ".join(f"{levels[level]} {evidence_of(level)}" for level in sorted(levels))
+            evidence = f"  (compiled, not executed: {shown})" if shown else ""
+            lines.append(f"{counts[outcome]:7}  {painted(outcome, color=color)}{evidence}")
+    if left_out := sum(result.benches_left_out for result in results):
+        cases = sum(result.benches_left_out > 0 for result in results)
+        steps = f"{left_out} bench step{'' if left_out == 1 else 's'} of {cases} case{'' if cases == 1 else 's'}"
+        lines.append(f"{steps} left out: nothing was timed (run --bench times them)")
     if not_requested:
         are = "1 case on request is" if not_requested == 1 else f"{not_requested} cases on request are"
         lines.append(f"{are} not selected (a PATH, --tag or --select that names them runs them)")
     lines += more
-    if lets_flaky_pass and any(result.outcome is Outcome.FLAKY for result in results):
+    if lets_flaky_pass and counts[Outcome.FLAKY]:
         lines.append("FLAKY cases do not fail this run (--flaky pass)")
     if page:
         lines.append(f"page: {one_line(page, MESSAGE_LIMIT)}")
-    lines.append(_last_line(results, selected, report_path))
+    executed = sum(result.is_executed for result in results)
+    of = f"{selected} selected, {counts[Outcome.UNAVAILABLE]} unavailable"
+    lines.append(f"executed {executed} of {of}; report: {one_line(str(report_path))}")
     paint(stream, "\n".join(lines) + "\n")
-
-
-def _expected(results: Iterable[CaseResult], *, color: bool) -> Iterable[str]:
-    """Yield one line for each XFAIL and OFFLINE_PASS: outcomes that are reported one by one although they do not fail the run."""
-    for result in results:
-        if result.outcome.junit is JUnitTag.SKIPPED and result.outcome not in _GROUPED:
-            yield f"{painted(result.outcome, color=color)}  {shown_id(result.case_id)}: {one_line(result.reason)}"
-
-
-def _blocks(results: Iterable[CaseResult], folder: Path | None, source: Source, *, color: bool) -> Iterable[str]:
-    for result in results:
-        if result.outcome.is_failure and result.outcome not in _GROUPED:
-            yield f"\n{painted(result.outcome, color=color)}  {shown_id(result.case_id)}"
-            yield verdict_text(result, limit=BLOCK_LIMIT, folder=folder, source=source)
-            yield from _last_words(result, folder)
 
 
 _OF_A_STACK = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ .*|  File \".*\", line [0-9?]+ in .*|Extension modules: .*")
@@ -101,66 +123,6 @@ def _last_words(result: CaseResult, folder: Path | None) -> Iterable[str]:
         cut = f" (the whole is in {whole})" if len(data) > len(text.encode("utf-8")) and result.folder else ""
         yield f"stderr ends{cut}:"
         yield from (f"    {line}" for line in text.splitlines())
-
-
-def _groups(results: Sequence[CaseResult], *, color: bool) -> Iterable[str]:
-    for outcome in _GROUPED:
-        reasons = Counter(one_line(result.reason) for result in results if result.outcome is outcome)
-        if reasons:
-            yield f"\n{painted(outcome, color=color)}"
-        for reason, count in reasons.most_common():
-            yield f"  {count:5}  {reason}"
-
-
-def _timings(results: Iterable[CaseResult], *, color: bool) -> Iterable[str]:
-    """Yield the timings of bench steps, and the paths of their traces."""
-    timed = [result for result in results if result.timings or result.attachments]
-    if timed:
-        yield "\ntimings: reported, never judged"
-    for result in timed:
-        yield f"  {shown_id(result.case_id)}"
-        yield from (f"  {line}" for line in timing_lines(result))
-        yield from (f"    {one_line(f'{result.folder}/{name}')}" for name in result.attachments)
-
-
-def _notes(results: Iterable[CaseResult], *, color: bool) -> Iterable[str]:
-    """Yield the notes of single cases."""
-    noted = [result for result in results if result.notes]
-    if noted:
-        yield "\nnotes: they change no outcome"
-    for result in noted:
-        yield f"  {shown_id(result.case_id)}"
-        yield from (f"    {line}" for line in note_lines(result))
-
-
-def _totals(results: Sequence[CaseResult], *, color: bool) -> Iterable[str]:
-    counts = Counter(result.outcome for result in results)
-    yield ""
-    for outcome in Outcome:
-        if counts[outcome] or outcome is Outcome.PASS:
-            yield f"{counts[outcome]:7}  {painted(outcome, color=color)}{_levels(results, outcome)}"
-
-
-def _levels(results: Iterable[CaseResult], outcome: Outcome) -> str:
-    """Return how many cases of an outcome have each level of evidence; empty for outcomes without one."""
-    counts = Counter(result.level for result in results if result.outcome is outcome and result.level)
-    shown = ", ".join(f"{counts[level]} {evidence_of(level)}" for level in sorted(counts))
-    return f"  (compiled, not executed: {shown})" if shown else ""
-
-
-def _left_out(results: Sequence[CaseResult]) -> Iterable[str]:
-    """Yield the number of bench steps that were not run."""
-    count = sum(result.benches_left_out for result in results)
-    if count:
-        cases = sum(result.benches_left_out > 0 for result in results)
-        steps = f"{count} bench step{'' if count == 1 else 's'} of {cases} case{'' if cases == 1 else 's'}"
-        yield f"{steps} left out: nothing was timed (run --bench times them)"
-
-
-def _last_line(results: Sequence[CaseResult], selected: int, report_path: Path | str) -> str:
-    executed = sum(result.is_executed for result in results)
-    unavailable = sum(result.outcome is Outcome.UNAVAILABLE for result in results)
-    return f"executed {executed} of {selected} selected, {unavailable} unavailable; report: {one_line(str(report_path))}"
 
 
 _REASONS = 3
