@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -74,34 +74,49 @@ class Joined:
 
 def problems(parts: Sequence[Part]) -> list[str]:
     """Return every reason why these runs are not the shards of one run, a line each."""
-    found = [f"{part.name}: {problem}" for part in parts for problem in _of_part(part)]
-    given = Counter(part.header.run_id for part in parts)
-    found += [f"the run {run_id} is given {count} times" for run_id, count in given.items() if count > 1]
+    wrong: list[str] = []
+    for part in parts:
+        header, footer = part.header, part.run.footer
+        if header.merged or not _SHARD.fullmatch(header.shard):
+            how = "merged already" if header.merged else "run without --shard"
+            wrong.append(f"{part.name}: not a shard: it was {how}")
+        if footer is None or footer.interrupted:
+            how = "cut off" if footer is None else "interrupted"
+            wrong.append(f"{part.name}: it was {how}; resume it with 'run ... --resume', then merge")
+    runs = Counter(part.header.run_id for part in parts)
+    wrong += [f"the run {run_id} is given {count} times" for run_id, count in runs.items() if count > 1]
     shards = [part for part in parts if _SHARD.fullmatch(part.header.shard)]
-    found += [f"{other.name}: {problem}" for other in shards[1:] for problem in _between(other, shards[0])]
-    wrong = [*_shards(shards), *_overlaps(parts)] if not any(count > 1 for count in given.values()) else []
+    for part in shards[1:]:
+        first, mine, other = shards[0], part.header, shards[0].header
+        if mine.shard.split("/")[1] != other.shard.split("/")[1]:
+            wrong.append(f"{part.name}: it is shard {mine.shard}, and {first.name} is {other.shard}")
+        if (mine.selection, mine.selected_whole) != (other.selection, other.selected_whole):
+            selection = f"another selection, of {mine.selected_whole} cases, than in {first.name}, of {other.selected_whole}"
+            wrong.append(f"{part.name}: {selection}")
+        for difference in differences(mine, other, same_machine=not (part.is_of_nodes and first.is_of_nodes)):
+            wrong.append(f"{part.name}: {difference.between('here', f'in {first.name}')}")
+    if len(runs) == len(parts):
+        wrong += _shards(shards)
+        # the cases that are in two different shards
+        holders: dict[str, Part] = {}
+        twice: dict[tuple[str, str], list[str]] = {}
+        for part in parts:
+            for result in part.run.results:
+                holder = holders.setdefault(result.case_id, part)
+                if holder is not part and holder.header.shard != part.header.shard:
+                    twice.setdefault((holder.name, part.name), []).append(result.case_id)
+        for (first_name, second_name), cases in twice.items():
+            more = f" and {len(cases) - _SHOWN} more" if len(cases) > _SHOWN else ""
+            wrong.append(f"{', '.join(cases[:_SHOWN])}{more} in both {first_name} and {second_name}")
     # problems of the whole follow from problems of the parts, so they are reported only without those
-    return found + wrong or list(_whole(parts))
-
-
-def _of_part(part: Part) -> Iterator[str]:
-    header, footer = part.header, part.run.footer
-    if header.merged or not _SHARD.fullmatch(header.shard):
-        yield "not a shard: it was run without --shard" if not header.merged else "not a shard: it was merged already"
-    if footer is None:
-        yield "it was cut off; resume it with 'run ... --resume', then merge"
-    elif footer.interrupted:
-        yield "it was interrupted; resume it with 'run ... --resume', then merge"
-
-
-def _between(part: Part, first: Part) -> Iterator[str]:
-    mine, other = part.header, first.header
-    if mine.shard.split("/")[1] != other.shard.split("/")[1]:
-        yield f"it is shard {mine.shard}, and {first.name} is {other.shard}"
-    if (mine.selection, mine.selected_whole) != (other.selection, other.selected_whole):
-        yield f"another selection, of {mine.selected_whole} cases, than in {first.name}, of {other.selected_whole}"
-    for difference in differences(mine, other, same_machine=not (part.is_of_nodes and first.is_of_nodes)):
-        yield difference.between("here", f"in {first.name}")
+    if parts and not wrong:
+        whole = parts[0].header
+        digests: dict[str, str] = {result.case_id: result.digest for part in parts for result in part.run.results}
+        if len(digests) != whole.selected_whole:
+            wrong.append(f"together they hold {len(digests)} of the {whole.selected_whole} cases that were selected")
+        elif digest_of_selection(digests) != whole.selection:
+            wrong.append("together they hold other cases than were selected")
+    return wrong
 
 
 def _shards(parts: Sequence[Part]) -> Iterator[str]:
@@ -120,36 +135,6 @@ def _shards(parts: Sequence[Part]) -> Iterator[str]:
         yield from (f"{shard} is missing" for shard in itertools.islice(unseen, _LISTED))
         if missing > _LISTED:
             yield f"{missing - _LISTED} more shards are missing"
-
-
-def _overlaps(parts: Sequence[Part]) -> Iterator[str]:
-    """Yield the cases that are in two different shards."""
-    holder: dict[str, Part] = {}
-    twice: dict[tuple[str, str], list[str]] = {}
-    for part in parts:
-        for result in part.run.results:
-            first = holder.setdefault(result.case_id, part)
-            if first is not part and first.header.shard != part.header.shard:
-                twice.setdefault((first.name, part.name), []).append(result.case_id)
-    for (first_name, second_name), cases in twice.items():
-        yield f"{_some(cases)} in both {first_name} and {second_name}"
-
-
-def _whole(parts: Sequence[Part]) -> Iterator[str]:
-    """Yield why the cases of all parts are not the selected ones."""
-    digests: dict[str, str] = {result.case_id: result.digest for part in parts for result in part.run.results}
-    if not parts:
-        return
-    header = parts[0].header
-    if len(digests) != header.selected_whole:
-        yield f"together they hold {len(digests)} of the {header.selected_whole} cases that were selected"
-    elif digest_of_selection(digests) != header.selection:
-        yield "together they hold other cases than were selected"
-
-
-def _some(cases: Sequence[str]) -> str:
-    more = f" and {len(cases) - _SHOWN} more" if len(cases) > _SHOWN else ""
-    return ", ".join(cases[:_SHOWN]) + more
 
 
 # -- joining --------------------------------------------------------------------------------------------------------
@@ -190,12 +175,15 @@ def join(parts: Sequence[Part], *, run_id: str, command: tuple[str, ...]) -> Joi
     """Return the merged run: spec files in the order of the header, the cases of each by id."""
     first = parts[0].header
     headers = [part.header for part in parts]
+    # the facts of the first part where their machines differ, as those of parts that ran on nodes may
+    machines = [header.environment for header in headers]
+    differ = any(machine_differences(machines[0], other) for other in machines[1:])
     header = replace(
         first,
         run_id=run_id,
         started=min(header.started for header in headers),
         command=command,
-        environment=_environment(headers),
+        environment=machines[0] if differ else _together(machines),
         variables=_together([header.variables for header in headers]),
         selected=first.selected_whole,
         options={name: value for name, value in first.options.items() if name != "shard"},
@@ -207,20 +195,28 @@ def join(parts: Sequence[Part], *, run_id: str, command: tuple[str, ...]) -> Joi
     code, unexercised = header.conclusion(results)
     statement = header.statement(results)
     footers = [part.run.footer for part in parts if part.run.footer is not None]
+    scores = [score for footer in footers for score in footer.audit]
+    listed: dict[str, str] = {}
+    for score in scores:
+        listed |= {name: mutant for name, mutant in score.listed.items() if name not in listed}
+    audit = AuditScore(
+        cases=sum(score.cases for score in scores),
+        expectations=sum(score.expectations for score in scores),
+        applicable=sum(score.applicable for score in scores),
+        killed=sum(score.killed for score in scores),
+        excused=sum(score.excused for score in scores),
+        # a weak expectation that several parts list counts once
+        weak=len(listed) + sum(score.weak - len(score.listed) for score in scores),
+        listed=listed,
+    )
     footer = RunFooter(
         ended=max(footer.ended for footer in footers),
         seconds=max(footer.seconds for footer in footers),
         exit_code=code,
         statement=(statement,) if statement else (),
-        audit=merged_audit(footer.audit for footer in footers),
+        audit=(audit,) if scores else (),
     )
     return Joined(header=header, results=tuple(results), footer=footer, unexercised=unexercised)
-
-
-def _environment(headers: Sequence[RunHeader]) -> Mapping[str, str]:
-    """Return the facts of the parts; those of the first part where their machines differ, as parts that ran on nodes may."""
-    facts = [header.environment for header in headers]
-    return facts[0] if any(machine_differences(facts[0], other) for other in facts[1:]) else _together(facts)
 
 
 def _together(sides: Sequence[Mapping[str, str]]) -> dict[str, str]:
@@ -232,28 +228,6 @@ def _together(sides: Sequence[Mapping[str, str]]) -> dict[str, str]:
 def _by_number(case_id: str) -> list[tuple[int, str]]:
     """Return a sort key with numeric order: 2 before 10."""
     return [(int(piece), "") if piece.isdecimal() and len(piece) < 18 else (-1, piece) for piece in re.split(r"([0-9]+)", case_id)]
-
-
-def merged_audit(parts: Iterable[Sequence[AuditScore]]) -> tuple[AuditScore, ...]:
-    """Return one score; empty where no part has one. A weak expectation that several parts list counts once."""
-    scores = [score for part in parts for score in part]
-    if not scores:
-        return ()
-    listed: dict[str, str] = {}
-    for score in scores:
-        for name, mutant in score.listed.items():
-            listed.setdefault(name, mutant)
-    return (
-        AuditScore(
-            cases=sum(score.cases for score in scores),
-            expectations=sum(score.expectations for score in scores),
-            applicable=sum(score.applicable for score in scores),
-            killed=sum(score.killed for score in scores),
-            excused=sum(score.excused for score in scores),
-            weak=len(listed) + sum(score.weak - len(score.listed) for score in scores),
-            listed=listed,
-        ),
-    )
 
 
 # -- artifacts -----------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from runner.core.conformance import Conformance, LevelStatement, Statement
 from runner.core.folded_ids import folded_by_reason
-from runner.core.header import RunFooter, RunHeader
+from runner.core.header import RunHeader
 from runner.core.results import CaseResult
 from runner.report import one_line
 
@@ -13,11 +13,6 @@ _SHOWN = 3
 """How many reasons the one line of ``why`` has."""
 
 _ID_LIMIT = 10_000
-
-
-def lines_of(footer: RunFooter) -> list[str]:
-    """Return the statement for the final report; nothing for a run without a profile."""
-    return [line for statement in footer.statement for line in lines_of_statement(statement)]
 
 
 def lines_of_statement(statement: Statement) -> Iterator[str]:

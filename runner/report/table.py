@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -143,10 +143,6 @@ def _reporters(table: Sequence[Reporter], options: RunOptions | MergeOptions, fo
         page=page,
         github_summary=Path(summary) if summary else None,
     )
-    tells_github = is_wanted(options.github, os.environ)
+    is_on_github = os.environ.get("GITHUB_ACTIONS") == "true"
+    tells_github = options.github == "on" or (options.github == "auto" and is_on_github)
     return Reporters([reporter for reporter in table if reporter.name != "github" or tells_github], setup)
-
-
-def is_wanted(option: str, environment: Mapping[str, str]) -> bool:
-    """Whether GitHub is told: the value of ``--github``, and for ``auto`` the variable that GitHub sets."""
-    return option == "on" or (option == "auto" and environment.get("GITHUB_ACTIONS") == "true")

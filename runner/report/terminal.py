@@ -64,18 +64,15 @@ class TerminalReporter:
             case Note():
                 output.note(event.text)
             case RunEnded():
-                self._end(event)
+                show_end(self._folder, event.header, event.results, event.footer, event.void_waivers)
+                for line in why_no_success(event.header, event.results, event.footer) if event.results else ():
+                    output.note(line)
+                if event.footer.interrupted:
+                    output.note(f"to resume: the same command with --resume {shlex.quote(shown_path(self._folder.path))}")
 
     def close(self) -> None:
         """Remove the live status."""
         self._progress.close()
-
-    def _end(self, ended: RunEnded) -> None:
-        show_end(self._folder, ended.header, ended.results, ended.footer, ended.void_waivers)
-        for line in why_no_success(ended.header, ended.results, ended.footer) if ended.results else ():
-            output.note(line)
-        if ended.footer.interrupted:
-            output.note(f"to resume: the same command with --resume {shlex.quote(shown_path(self._folder.path))}")
 
 
 def show_end(
@@ -92,7 +89,7 @@ def show_end(
         folder=Path(shown_path(folder.path)),
         not_requested=header.not_requested,
         source=Excerpts(header.specs),
-        more=[*map(plain, void_waivers), *statement.lines_of(footer)],
+        more=[*map(plain, void_waivers), *(line for stated in footer.statement for line in statement.lines_of_statement(stated))],
         page=folder.page,
     )
 
