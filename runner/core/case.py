@@ -122,10 +122,6 @@ class Availability(Enum):
     UNKNOWN = "unknown"
     """Only the run can know."""
 
-    def as_json(self) -> bool | None:
-        """Return true, false or null, as ``list --json`` says it."""
-        return {Availability.YES: True, Availability.NO: False, Availability.UNKNOWN: None}[self]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFunction:

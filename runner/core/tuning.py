@@ -1,8 +1,7 @@
 """The census of autotuning: each operation that inductor selected a kernel for, and what became of its candidates."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 GROUPS: Mapping[str, frozenset[str]] = {
     "gemm": frozenset(
@@ -35,10 +34,6 @@ class Tally:
     error: str
     """The first exception of one that failed."""
 
-    def with_count(self, name: str, number: int) -> Self:
-        """Return it with another number for one count."""
-        return replace(self, **{name: number})  # type: ignore[arg-type]  # mypy cannot see that the name is that of a number
-
 
 NONE = Tally(rendered=0, compiled=0, failed=0, timed=0, won=0, error="")
 
@@ -61,13 +56,16 @@ class Tuning:
         """Return the tally of a backend; that of all of them for an empty name."""
         if backend:
             return self.by_backend.get(backend, NONE)
-        found = self.by_backend.values()
-        errors = (one.error for one in found if one.error)
-        return Tally(**{name: sum(getattr(one, name) for one in found) for name in TALLIED}, error=next(errors, ""))
+        tallies = self.by_backend.values()
+        errors = (tally.error for tally in tallies if tally.error)
+        return Tally(**{name: sum(getattr(tally, name) for tally in tallies) for name in TALLIED}, error=next(errors, ""))
 
     def __str__(self) -> str:
         """Return a line that shows every count."""
-        parts = [f"{name} {_shown(tally)}" for name, tally in self.by_backend.items()]
+        parts = []
+        for name, tally in self.by_backend.items():
+            counts = ", ".join(f"{getattr(tally, count)} {count}" for count in TALLIED if getattr(tally, count)) or "none"
+            parts.append(f"{name} {counts} (first error: {tally.error})" if tally.error else f"{name} {counts}")
         won = f"{self.winner} of {self.won_by} won" if self.won_by else "no candidate is known to have won"
         return f"{self.op}: {'; '.join(parts) or 'no candidates'}; {won} ({self.how})"
 
@@ -79,15 +77,9 @@ class Tunings:
     count: int = 0
     """How many operations there were."""
     found: tuple[Tuning, ...] = ()
+    """The first of them: a bounded number."""
 
     def of(self, operations: Collection[str]) -> Iterator[Tuning]:
         """Yield those of some operations; all of them if none is named. A name may be that of a group."""
         names = frozenset().union(*(GROUPS.get(name, frozenset([name])) for name in operations))
-        return (one for one in self.found if not operations or one.op in names)
-
-    """The first of them: a bounded number."""
-
-
-def _shown(tally: Tally) -> str:
-    counts = ", ".join(f"{getattr(tally, name)} {name}" for name in TALLIED if getattr(tally, name))
-    return f"{counts or 'none'} (first error: {tally.error})" if tally.error else counts or "none"
+        return (tuning for tuning in self.found if not operations or tuning.op in names)

@@ -113,7 +113,7 @@ def as_json(case: Case, verdict: Verdict) -> Mapping[str, Any]:
         "covers": list(case.covers),
         "tags": list(case.tags),
         "on_request": case.on_request,
-        "available": verdict.availability.as_json(),
+        "available": {"yes": True, "no": False, "unknown": None}[verdict.availability.value],
         "reason": verdict.reason,
     }
 

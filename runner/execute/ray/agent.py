@@ -73,7 +73,15 @@ class Agent:
                 case "begin":
                     self._begin(message)
                 case "job":
-                    self._take_job(message)
+                    assert self._executor is not None, "a job before 'begin'"
+                    job = Job.from_json(str(message["job"]))
+                    if message.get("limited"):
+                        job = dataclasses.replace(job, memory_limit=self._memory_limit)
+                    self._tokens[job.name] = str(message["token"])
+                    if self._is_running:
+                        self._executor.again(job)
+                    else:
+                        self._pending.append(job)
                 case "check":
                     self._send({"kind": "checked", **node_facts.state(self._folder)})
                 case "gpus" if self._capacity is not None:
@@ -103,17 +111,6 @@ class Agent:
         self._executor.on_interrupt(self._inlet.descriptor, lambda: self._take(0))
         about = {"machine": dataclasses.asdict(machine), "provenance": node_facts.provenance(message), "source": source.digest()}
         self._send({"kind": "hello", **about, "jobs": workers})
-
-    def _take_job(self, message: Message) -> None:
-        assert self._executor is not None, "a job before 'begin'"
-        job = Job.from_json(str(message["job"]))
-        if message.get("limited"):
-            job = dataclasses.replace(job, memory_limit=self._memory_limit)
-        self._tokens[job.name] = str(message["token"])
-        if self._is_running:
-            self._executor.again(job)
-        else:
-            self._pending.append(job)
 
     def _send_ended(self, execution: Execution) -> None:
         token = self._tokens.pop(execution.job.name, "")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from runner.execute.ray import relay, source
-from runner.execute.ray.frames import Ended, Frame, Inlet, Message, pack, write
+from runner.execute.ray.frames import Ended, Inlet, Message, pack, write
 from runner.execute.ray.link import AGENT, LEASE_SECONDS, NAME, RESOURCE, SILENCE_SECONDS
 
 Ray: TypeAlias = Any
@@ -87,7 +87,12 @@ class _Peer:
         except Exception as error:  # what Ray and gRPC raise has no common class below Exception; each means that this node is lost
             self._lose(f"{type(error).__name__}: {error}")
         finally:
-            self._end()
+            if self._is_open:
+                with contextlib.suppress(Exception):  # an actor that cannot be stopped is killed below, or its node is gone
+                    self._ray.get(self._actor.stop.remote(), timeout=_STOP_SECONDS / 2)
+            if self._actor is not None:
+                with contextlib.suppress(Exception):  # it is gone already
+                    self._ray.kill(self._actor)
 
     def _open(self) -> None:
         """Create the actor and start its agent; raise ``TimeoutError`` where the node does not get free in time."""
@@ -139,15 +144,6 @@ class _Peer:
         if not self._is_closing.is_set():
             self._outlet.put({"kind": "lost", "key": self._key, "why": why[:2000]})
 
-    def _end(self) -> None:
-        if self._actor is None:
-            return
-        if self._is_open:
-            with contextlib.suppress(Exception):  # an actor that cannot be stopped is killed below, or its node is gone
-                self._ray.get(self._actor.stop.remote(), timeout=_STOP_SECONDS / 2)
-        with contextlib.suppress(Exception):  # it is gone already
-            self._ray.kill(self._actor)
-
 
 def serve(inlet: int, outlet: int, address: str) -> None:
     """Connect, then serve one runner until it hangs up."""
@@ -161,23 +157,20 @@ def serve(inlet: int, outlet: int, address: str) -> None:
     bundle, events = source.bundle(), _Outlet(outlet)
     peers: dict[str, _Peer] = {}
 
-    def obey(frame: Frame) -> None:
-        key = str(frame.message["key"])
-        match frame.kind:
-            case "open":
-                peers[key] = _Peer(ray, relay_class, key, bundle, events)
-            case "send":
-                peers[key].send(frame.blobs[0])
-            case "close":
-                peers[key].close()
-
     threading.Thread(target=_say_alive, args=(events,), daemon=True).start()
     threading.Thread(target=_report_nodes, args=(ray, events), daemon=True).start()
     commands = Inlet(inlet)
     with contextlib.suppress(Ended):
         while True:
             for frame in commands.frames(None):
-                obey(frame)
+                key = str(frame.message["key"])
+                match frame.kind:
+                    case "open":
+                        peers[key] = _Peer(ray, relay_class, key, bundle, events)
+                    case "send":
+                        peers[key].send(frame.blobs[0])
+                    case "close":
+                        peers[key].close()
     for peer in peers.values():
         peer.close()
     for peer in peers.values():

@@ -104,7 +104,15 @@ class GatewayLink:
 
     def nodes(self) -> Sequence[Node]:
         """Start the gateway, and return the nodes that joined; raise ``UsageError`` where no cluster answers."""
-        self._start()
+        environ = child_python.variables(os.environ, Path(self._scratch.name))
+        command = child_python.command("runner.execute.ray.gateway", self._address)
+        with (Path(self._scratch.name) / "printed.txt").open("wb") as stream:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stream, env=environ, start_new_session=True
+            )
+        self._heard = time.monotonic()
+        assert self._process.stdout is not None
+        self._selector.register(self._process.stdout, selectors.EVENT_READ)
         until = time.monotonic() + _CONNECT_SECONDS
         while time.monotonic() < until and self._process is not None:
             for frame in self._frames(1.0, None):
@@ -167,17 +175,6 @@ class GatewayLink:
         self._kill()
         self._selector.close()
         self._scratch.cleanup()
-
-    def _start(self) -> None:
-        environ = child_python.variables(os.environ, Path(self._scratch.name))
-        command = child_python.command("runner.execute.ray.gateway", self._address)
-        with (Path(self._scratch.name) / "printed.txt").open("wb") as stream:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stream, env=environ, start_new_session=True
-            )
-        self._heard = time.monotonic()
-        assert self._process.stdout is not None
-        self._selector.register(self._process.stdout, selectors.EVENT_READ)
 
     def _frames(self, seconds: float, wake: int | None) -> list[Frame]:
         frames: list[Frame] = []

@@ -26,15 +26,13 @@ _QUERY = ("nvidia-smi", "--query-gpu=serial,uuid,driver_version,memory.used", "-
 
 def machine(message: Message) -> Machine:
     """Return what files show of this machine, with which of the packages that cases need are installed."""
-    packages = {str(name): _is_installed(str(name)) for name in message["packages"]}
+    packages: dict[str, bool] = {}
+    for name in map(str, message["packages"]):
+        try:
+            packages[name] = importlib.util.find_spec(name) is not None
+        except ValueError:  # __main__ and hand-made entries of sys.modules have no spec
+            packages[name] = False
     return dataclasses.replace(availability.inspect_files(installed_torch()), packages=packages)
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ValueError:  # __main__ and hand-made entries of sys.modules have no spec
-        return False
 
 
 def machine_from_json(content: Message) -> Machine:

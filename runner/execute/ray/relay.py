@@ -69,7 +69,7 @@ class Relay:
         with self._sending:
             if number <= self._sent:
                 return self._sent
-            pipe = self._pipe().stdin
+            pipe = self._agent().stdin
             assert pipe is not None
             pipe.write(data)
             pipe.flush()
@@ -86,7 +86,13 @@ class Relay:
             self._news.notify_all()
             while not self._chunks and not self._is_at_end and time.monotonic() < until:
                 self._news.wait(max(0.0, until - time.monotonic()))
-            ended = self._ending() if self._is_at_end else ""
+            ended = ""
+            if self._is_at_end:
+                code = self._agent().wait()
+                with open(os.path.join(self._folder, "printed.txt"), "rb") as stream:
+                    stream.seek(max(0, stream.seek(0, os.SEEK_END) - _PRINTED))
+                    words = stream.read().decode("utf-8", "backslashreplace").strip()
+                ended = f"the agent ended with {code}: {words or 'it printed nothing'}"
             return self._first + len(self._chunks), b"".join(self._chunks), ended
 
     def stop(self) -> None:
@@ -104,13 +110,13 @@ class Relay:
                 process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _pipe(self) -> "subprocess.Popen[bytes]":
+    def _agent(self) -> "subprocess.Popen[bytes]":
         if self._process is None:
             raise RuntimeError("no agent was started")
         return self._process
 
     def _read(self) -> None:
-        pipe = self._pipe().stdout
+        pipe = self._agent().stdout
         assert pipe is not None
         while True:
             data = os.read(pipe.fileno(), _CHUNK)
@@ -125,10 +131,3 @@ class Relay:
                 self._news.notify_all()
             if not data:
                 return
-
-    def _ending(self) -> str:
-        code = self._pipe().wait()
-        with open(os.path.join(self._folder, "printed.txt"), "rb") as stream:
-            stream.seek(max(0, stream.seek(0, os.SEEK_END) - _PRINTED))
-            words = stream.read().decode("utf-8", "backslashreplace").strip()
-        return f"the agent ended with {code}: {words or 'it printed nothing'}"

@@ -82,7 +82,8 @@ class Choices(Conditional):
                 # without a backend the sum is changed, by the tally of one of them
                 backend = self.backend or next(iter(first.by_backend), "OTHER")
                 known = first.tally(backend)
-                tally = known.with_count(name, getattr(known, name) + int(other) - number)
+                counts: dict[str, Any] = {name: getattr(known, name) + int(other) - number}
+                tally = replace(known, **counts)
                 tuning = replace(first, by_backend={**first.by_backend, backend: tally})
                 tunings = tuple(tuning if one is first else one for one in facts.tunings.found)
                 return replace(facts, tunings=replace(facts.tunings, found=tunings))
