@@ -79,6 +79,10 @@ def result_of_execution(
             judged = judge(case, backend, here, dataclasses.replace(evidence, problem=shortage))
     observation = evidence.observation if isinstance(evidence.observation, Observation) else None
     timings, attachments, notes = ((), (), ()) if problem else benches_of(folder, observation)
+    # the files of generated code, by step and piece, then those of graphs
+    matches = [match for name in execution.files if (match := _CODE_FILE.fullmatch(name))]
+    pieces = [match for match in matches if (match["what"] == "graph") is bool(match["stage"])]
+    pieces.sort(key=lambda match: (match["what"], int(match["step"]), match["stage"] or "", int(match["index"])))
     return _case_result(
         case,
         apply(judged, case, here, waivers),
@@ -93,7 +97,7 @@ def result_of_execution(
         folder=execution.job.folder,
         evidence=files.digests,
         repro=repro,
-        code=code_files(execution.files),
+        code=tuple(match[0] for match in pieces[:_MOST_CODE_FILES]),
         stdout=_printed(folder / "stdout.txt"),
         stderr=_printed(folder / "stderr.txt"),
         benches_left_out=len(case.left_out),
@@ -151,13 +155,6 @@ def repro(options: RunOptions, case: Case, required: Sequence[str] = ()) -> str:
     for name in required:
         parts += ["--require", name]
     return shlex.join(redacted_command([*parts, "--select", case.id]))
-
-
-def code_files(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names that are files of generated code, by step and piece, then those of graphs."""
-    found = [match for name in names if (match := _CODE_FILE.fullmatch(name)) and (match["what"] == "graph") is bool(match["stage"])]
-    ordered = sorted(found, key=lambda match: (match["what"], int(match["step"]), match["stage"] or "", int(match["index"])))
-    return tuple(match[0] for match in ordered[:_MOST_CODE_FILES])
 
 
 def _keep(files: CaseFiles, path: Path, facts: object) -> str:

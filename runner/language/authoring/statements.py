@@ -7,7 +7,7 @@ from typing import Any
 
 from runner.language.authoring.assertions import assertion_of, read_assertion
 from runner.language.authoring.python_file import DTYPES, GPU_NAMES
-from runner.language.authoring.translation import Code, Compiled, NotCarried, Result, SetUp, Step, Translation, Unknown, Value
+from runner.language.authoring.translation import Code, Compiled, NotCarried, Remark, Result, SetUp, Step, Translation, Unknown, Value
 
 Options = dict[str, dict[str, Any]]
 
@@ -83,7 +83,7 @@ class Reader:
                 path = self.file.dotted(call.func)
                 if path in _RESETS:
                     if any(step.kind == "call" for step in self.translation.steps):  # before the first call a new process has done it
-                        self.translation.add(Step(*_RESETS[path]))
+                        self.translation.steps.append(Step(*_RESETS[path]))
                 elif path in _SETTERS and len(call.args) == 1:
                     self.translation.torch_settings[_SETTERS[path]] = self.translation.literal(call.args[0])
                 elif path.endswith("manual_seed") or ast.unparse(call.func).startswith(("super().", "print")):
@@ -134,7 +134,7 @@ class Reader:
             self.translation.contexts.pop()
         elif word in (*_FRESH, "subTest"):
             if self.translation.steps and word in _FRESH:
-                self.translation.add(Step("fresh_cache", {}))
+                self.translation.steps.append(Step("fresh_cache", {}))
             self._with(statement, rest)
         elif word in ("assertRaises", "assertRaisesRegex") and not rest and isinstance(node, ast.Call):
             # the last call of the block raises
@@ -383,7 +383,8 @@ class Reader:
             raise NotCarried("compiled calls under different options")
         self.translation.call_options = options
         step = Step("call", {}, [], function.function, rewritten, tuple(self.translation.contexts))
-        return self.translation.add(step)
+        self.translation.steps.append(step)
+        return step
 
     # options
 
@@ -475,10 +476,10 @@ def skip(translation: Translation, statement: ast.If) -> bool:
     return True
 
 
-def _drop(translation: Translation, node: ast.AST, test: ast.expr) -> None:
+def _drop(translation: Translation, node: ast.expr | ast.stmt, test: ast.expr) -> None:
     backends = backends_of_device(translation, test)
     if backends is None:
-        translation.note(node, f"the test is skipped where {ast.unparse(test)[:80]}; the spec is not")
+        translation.notes.add(Remark(node.lineno, f"the test is skipped where {ast.unparse(test)[:80]}; the spec is not"))
     elif backends == _ALL:
         raise NotCarried("the test is always skipped")
     else:
@@ -499,7 +500,7 @@ def read_decorator(translation: Translation, node: ast.expr) -> None:
     elif word == "parametrize" and len(arguments) == 2:
         _parametrize(translation, arguments)
     elif re.match(r"_?(skip|xfail|largeTensor|requires?|only|expectedFailure)", word, re.IGNORECASE):
-        translation.note(node, f"the test has @{ast.unparse(node)[:80]}; the spec has no such condition")
+        translation.notes.add(Remark(node.lineno, f"the test has @{ast.unparse(node)[:80]}; the spec has no such condition"))
     elif word not in ("instantiate_parametrized_tests", "fresh_inductor_cache", "fresh_cache", "wraps"):
         translation.lose(node, "a decorator that is not understood")
 

@@ -117,6 +117,7 @@ class Translation:
     requires: list[Any] = field(default_factory=list)
     lost: set[Remark] = field(default_factory=set)
     notes: set[Remark] = field(default_factory=set)
+    """Differences that claim no less."""
     changes: dict[str, int] = field(default_factory=dict)
     """How many statements of the prelude there were when one may have changed a value."""
 
@@ -128,10 +129,6 @@ class Translation:
         if isinstance(node, ast.stmt):
             stored = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
             self.names.update(dict.fromkeys(bound_names(node) | stored, Unknown(line)))
-
-    def note(self, node: ast.AST, text: str) -> None:
-        """Remember a difference that claims no less."""
-        self.notes.add(Remark(getattr(node, "lineno", self.test.function.lineno), text))
 
     # Python for the prelude
 
@@ -254,15 +251,11 @@ class Translation:
 
     # steps
 
-    def add(self, step: Step) -> Step:
-        """Add a step."""
-        self.steps.append(step)
-        return step
-
     def expect(self, body: Mapping[str, Any], step: Step | None = None) -> None:
         """Add an expectation to a step, the last one by default."""
         if step is None:
-            step = self.steps[-1] if self.steps else self.add(Step("clear_counters", {}))
+            self.steps += [] if self.steps else [Step("clear_counters", {})]
+            step = self.steps[-1]
         step.expects.append(body)
 
     def named(self, step: Step) -> str:
