@@ -17,7 +17,7 @@ from runner.language.expand.cases import expand
 from runner.language.names.tables import NameTables
 from runner.language.read.anatomy import Anatomy, take_apart
 from runner.language.read.document import SPEC, Document
-from runner.language.read.files import DefaultsReader, SpecFile, SpecPath, discover, link_problem
+from runner.language.read.files import DefaultsReader, SpecPath, discover, link_problem
 from runner.language.read.matrix import TARGETS
 from runner.language.read.schema import form_problems
 from runner.language.read.source import read_partly
@@ -123,8 +123,7 @@ def inspect_specs(
         of_form = form_problems(document, SPEC)
         problems.extend(of_form)
         if not of_form and inherited.is_sound:
-            file = SpecFile(document=document, area=spec.area, name=spec.path.stem, defaults=inherited.documents)
-            anatomies.append(take_apart(file))
+            anatomies.append(take_apart(document, spec.area, inherited.documents))
     problems.extend(defaults.problems)
     backends = read_backends(backend_files, problems)
     installed = torch or installed_torch()
@@ -163,7 +162,7 @@ def inspect_specs(
             pairs.add((other.spec, case.spec))
             message = f"the case id '{case.id}' stands in {other.spec} too"
             problems.append(Diagnostic(position=case.position, message=message, hint="rename one of the files", code="repeated-id"))
-    documents = tuple(document for anatomy in anatomies for document in (*anatomy.spec.defaults, anatomy.document))
+    documents = tuple(document for anatomy in anatomies for document in (*anatomy.defaults, anatomy.document))
     suite = Suite(cases=tuple(cases), backends=backends, documents=documents)
     return Inspection(suite=suite, problems=tuple(problems), anatomies=tuple(anatomies))
 

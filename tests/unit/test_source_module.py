@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from runner.language.read.anatomy import take_apart
-from runner.language.read.files import SpecFile
 from runner.language.read.source import read
 from runner.worker.case.source_module import SpecModule
 
@@ -17,7 +16,7 @@ def blocks_of(tmp_path: Path, text: str) -> tuple[SpecModule, dict[str, Any], li
     """Return a module, the functions' blocks by name, the preludes' blocks, and the file as shown."""
     path = tmp_path / "spec.yaml"
     path.write_text(text)
-    anatomy = take_apart(SpecFile(document=read(path), area="", name="spec"))
+    anatomy = take_apart(read(path), "")
     assert anatomy.problems == ()
 
     def plain(block: Any) -> dict[str, Any]:

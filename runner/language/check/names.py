@@ -20,7 +20,7 @@ _AOTI = "use_aoti"
 
 def name_problems(anatomy: Anatomy, tables: NameTables) -> Iterator[Diagnostic]:
     """Yield the problems of unknown names, and of counters that may not be expected to be 0."""
-    layers = [(document, (), document.data) for document in (*anatomy.spec.defaults, anatomy.document)]
+    layers = [(document, (), document.data) for document in (*anatomy.defaults, anatomy.document)]
     for document, above, settings in [*layers, (anatomy.document, ("control",), anatomy.data.get("control", {}))]:
         for section in CONFIG_FILES:
             for path, name in option_names(settings.get(section), (*above, section)):
@@ -44,7 +44,7 @@ def name_problems(anatomy: Anatomy, tables: NameTables) -> Iterator[Diagnostic]:
 
 def value_problems(anatomy: Anatomy, tables: NameTables) -> Iterator[Diagnostic]:
     """Yield the problems of invalid values of options and of unknown modes. Values of templates are checked at each point."""
-    layers = [(document, (), document.data) for document in (*anatomy.spec.defaults, anatomy.document)]
+    layers = [(document, (), document.data) for document in (*anatomy.defaults, anatomy.document)]
     for document, above, settings in [*layers, (anatomy.document, ("control",), anatomy.data.get("control", {}))]:
         for section in CONFIG_FILES:
             yield from section_problems(document, settings.get(section), (*above, section), section, tables)

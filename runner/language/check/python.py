@@ -22,7 +22,7 @@ OF_EVERY_CASE = ("backend", "device")
 
 def blocks(anatomy: Anatomy) -> Iterator[tuple[Document, DataPath, CodeBlock, ast.Module]]:
     """Yield every block of a spec without syntax errors; those of preludes come first, and may be of defaults."""
-    documents = [document for document in (*anatomy.spec.defaults, anatomy.document) if "prelude" in document.data]
+    documents = [document for document in (*anatomy.defaults, anatomy.document) if "prelude" in document.data]
     for document, code in zip(documents, anatomy.preludes, strict=True):
         if (tree := anatomy.prelude_trees.get(code.file)) is not None:
             yield document, ("prelude",), code, tree

@@ -113,7 +113,7 @@ def _value_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     if data.get("compile", {}).get("mode") is not None and "options" in data["compile"]:
         message = "'options' beside 'mode': torch.compile accepts only one of them"
         yield document.problem(("compile", "options"), message, "use config", key=True, code="clashing-keys")
-    for layer in (*anatomy.spec.defaults, document):
+    for layer in (*anatomy.defaults, document):
         yield from process_problems(layer, ())
         for name in layer.data.get("env", {}) if "services" in data else ():
             if name.startswith("TORCHINDUCTOR_REDIS_"):
@@ -162,7 +162,7 @@ def requirement_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
 
 def all_condition_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """Yield the problems of conditions in a spec and its defaults."""
-    for document in (*anatomy.spec.defaults, anatomy.document):
+    for document in (*anatomy.defaults, anatomy.document):
         yield from condition_problems(document, (), backends)
     if any(name not in backends.by_name for name in anatomy.data["backends"]):
         return

@@ -63,7 +63,7 @@ def named_value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagn
     for index, step in enumerate(anatomy.steps):
         yield from scope.reference_problems(step.arguments, step.path, (STEPPING, index))
         if step.traits.enters_context and "context" not in step.arguments:  # then it enters the spec's context, or that of the defaults
-            layers = (layer for layer in (document, *reversed(anatomy.spec.defaults)) if "context" in layer.data)
+            layers = (layer for layer in (document, *reversed(anatomy.defaults)) if "context" in layer.data)
             if (layer := next(layers, None)) is not None:
                 yield from scope.reference_problems(layer.data["context"], ("context",), (STEPPING, index), document=layer)
         if (name := step.parsed.bound) is not None:

@@ -180,7 +180,7 @@ def _simulated_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
 
 def _option_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield options that a simulated GPU does not show, and those that it needs otherwise."""
-    layers = [(document, (), document.data) for document in (*anatomy.spec.defaults, anatomy.document)]
+    layers = [(document, (), document.data) for document in (*anatomy.defaults, anatomy.document)]
     compile_options = anatomy.data.get("compile", {}).get("options")
     options: list[tuple[Document, DataPath, str, str]] = []
     options += [

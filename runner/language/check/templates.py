@@ -24,7 +24,7 @@ _OF_A_BACKEND = frozenset(["backend", "device"])
 def check_templates(anatomy: Anatomy, backends: Backends, names: NameTables, known: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Return all problems of a spec's templates and of their values in steps. ``known`` are the problems without their values."""
     document = anatomy.document
-    problems = [problem for layer in anatomy.spec.defaults for problem in layer_problems(layer, ())]
+    problems = [problem for layer in anatomy.defaults for problem in layer_problems(layer, ())]
     parsed: dict[DataPath, templates.Template] = {}
     axes, _ = matrix.axes(document)
     own_names = {*_OF_A_BACKEND, *(axis.key for axis in axes)}

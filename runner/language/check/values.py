@@ -45,7 +45,7 @@ def value_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         yield from scope.reference_problems(settings.get("compile"), (*above, "compile"), READY, without=[COMPILED])
         for section in CONFIG_FILES:
             yield from scope.reference_problems(settings.get(section), (*above, section), READY)
-    for layer in anatomy.spec.defaults:
+    for layer in anatomy.defaults:
         for section in CONFIG_FILES:
             yield from scope.reference_problems(layer.data.get(section), (section,), READY, document=layer)
     for name, spy in data.get("spies", {}).items():
@@ -147,5 +147,5 @@ def why_once(path: str) -> str:
 
 def isolation_of(anatomy: Anatomy) -> str:
     """Return the isolation of a spec, from the spec itself or the nearest defaults."""
-    layers = (anatomy.document, *reversed(anatomy.spec.defaults))
+    layers = (anatomy.document, *reversed(anatomy.defaults))
     return next((str(document.data["isolation"]) for document in layers if "isolation" in document.data), "case")

@@ -60,7 +60,7 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
 
     Parts that are equal at every point, or at every point of a backend, are made once, and shared by the cases.
     """
-    document, spec = anatomy.document, anatomy.spec
+    document = anatomy.document
     parsed = {path: templates.parse(text) for path, text in substitution.occurrences(anatomy.data)}
     templated = frozenset(path[0] for path in parsed)
     has_templated_steps = not templated.isdisjoint(("steps", "expect", TRITON))
@@ -80,9 +80,9 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
         )
         for index, entry in enumerate(anatomy.data.get("audit", []))
     )
-    inherited_contexts = [layer.data["context"] for layer in reversed(spec.defaults) if "context" in layer.data]
+    inherited_contexts = [layer.data["context"] for layer in reversed(anatomy.defaults) if "context" in layer.data]
     objects = {name for step in anatomy.steps for raw in step.expectations if raw.kind == "dead" for name in raw.body}
-    prefix = f"{spec.area}/{spec.name}" if spec.area else spec.name
+    prefix = f"{anatomy.area}/{anatomy.name}" if anatomy.area else anatomy.name
     merged: dict[tuple[str, str, str], tuple[Mapping[str, Option], Mapping[str, Any], list[Diagnostic]]] = {}
     """By section, backend and target: its options, their values, and conflicts."""
     shared: dict[tuple[str, str], Mapping[str, Mapping[str, Option]]] = {}
@@ -119,8 +119,8 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
             Case(
                 id=CaseId(prefix + point.bracket),
                 spec=document.file,
-                area=spec.area,
-                name=spec.name,
+                area=anatomy.area,
+                name=anatomy.name,
                 position=document.position(()),
                 summary=str(data["summary"]),
                 covers=tuple(data.get("covers", ())),
@@ -178,7 +178,7 @@ def _filled(anatomy: Anatomy, parsed: Mapping[DataPath, templates.Template], poi
         value = substitution.Deferred(template, names) if template.is_deferred else template.evaluate(names)
         data = substitution.replaced(data, path, value)
     document = replace(anatomy.document, data=data)
-    return replace(anatomy, spec=replace(anatomy.spec, document=document)) if parsed else anatomy
+    return replace(anatomy, document=document) if parsed else anatomy
 
 
 def _step(step: RawStep, filled: Anatomy, expected: dict[str, Expected]) -> Step:

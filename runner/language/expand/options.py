@@ -22,7 +22,7 @@ def merge(filled: Anatomy, backend: Backend, around: Surroundings, section: str)
     """Return the options of a section for one case, and its conflicts."""
     names, origin = names_of(backend), f"backend {backend.name}"
     inherited: dict[str, Option] = {}
-    for document in filled.spec.defaults:
+    for document in filled.defaults:
         inherited |= layer_options(document, document.data.get(section), (section,), "defaults", around)
     spec = layer_options(filled.document, filled.data.get(section), (section,), "spec", around)
     own = layer_options(backend.document, backend.settings.get(section), (backend.name, section), origin, around)

@@ -54,7 +54,7 @@ class Spec:
     @property
     def documents(self) -> tuple[Document, ...]:
         """Its files of defaults, and its own."""
-        return *self.anatomy.spec.defaults, self.document
+        return *self.anatomy.defaults, self.document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,10 +104,10 @@ def same_body(scene: Scene) -> Iterator[Finding]:
             elif function.tree is not None:
                 data["functions"] = {**data["functions"], function.name: ast.dump(function.tree)}
         preludes = [ast.dump(tree) for tree in anatomy.prelude_trees.values()]
-        defaults = [{key: value for key, value in file.data.items() if key not in ("tags", "prelude")} for file in anatomy.spec.defaults]
+        defaults = [{key: value for key, value in file.data.items() if key not in ("tags", "prelude")} for file in anatomy.defaults]
         other = first.setdefault(json.dumps([data, preludes, defaults], sort_keys=True, default=str), spec)
         if other is not spec:
-            name = "/".join(filter(None, (other.anatomy.spec.area, other.anatomy.spec.name)))
+            name = "/".join(filter(None, (other.anatomy.area, other.anatomy.name)))
             message = f"{name} claims the same of the same function ({other.document.position(())})"
             hint = "remove one of them, and give its 'covers' to the other"
             yield Finding(rule="same-body", position=spec.document.position(()), message=message, hint=hint)

@@ -9,7 +9,6 @@ from runner.core.case import CodeBlock
 from runner.core.diagnostics import Diagnostic
 from runner.language.read import python
 from runner.language.read.document import DataPath, Document
-from runner.language.read.files import SpecFile
 from runner.vocabulary.steps import ONLY, SAMPLES, SHORT_FORM, STEPS, TRITON, StepKind, Traits
 
 SOURCE = "source"
@@ -68,7 +67,12 @@ class RawFunction:
 class Anatomy:
     """A spec split into its parts. Checks that need the same of it share what was computed, by its identity."""
 
-    spec: SpecFile
+    document: Document
+    """The spec's own file."""
+    area: str
+    name: str
+    defaults: tuple[Document, ...]
+    """The files of defaults that it inherits, outermost first."""
     preludes: tuple[CodeBlock, ...]
     prelude_trees: Mapping[str, ast.Module]
     functions: Mapping[str, RawFunction]
@@ -79,53 +83,47 @@ class Anatomy:
     """Syntax errors of Python."""
 
     @property
-    def document(self) -> Document:
-        """The spec's own file."""
-        return self.spec.document
-
-    @property
     def data(self) -> Any:
         """The spec as plain data."""
-        return self.spec.document.data
+        return self.document.data
 
     @property
     def tags(self) -> tuple[str, ...]:
         """The tags of the defaults, outermost first, then the spec's own, without duplicates."""
-        documents = (*self.spec.defaults, self.document)
+        documents = (*self.defaults, self.document)
         return tuple(dict.fromkeys(tag for document in documents for tag in document.data.get("tags", [])))
 
 
-def take_apart(spec: SpecFile) -> Anatomy:
-    """Split a spec that fits the schema into its parts."""
+def take_apart(document: Document, area: str, defaults: tuple[Document, ...] = ()) -> Anatomy:
+    """Split a spec that fits the schema, with the defaults that it inherits, into its parts."""
     problems: list[Diagnostic] = []
     preludes: list[CodeBlock] = []
     trees: dict[str, ast.Module] = {}
-    for document in (*spec.defaults, spec.document):
-        if "prelude" in document.data:
-            block, tree = python.parse(document, ("prelude",), "prelude", problems)
+    for file in (*defaults, document):
+        if "prelude" in file.data:
+            block, tree = python.parse(file, ("prelude",), "prelude", problems)
             preludes.append(block)
             if tree is not None:
                 trees[block.file] = tree
-    data = spec.document.data
+    data = document.data
     places: list[tuple[str, DataPath, Any]] = [(ONLY, ("function",), data["function"])] if "function" in data else []
     places += [(name, ("functions", name), value) for name, value in data.get("functions", {}).items()]
     functions: dict[str, RawFunction] = {}
     for name, path, value in places:
-        code = python.parse(spec.document, path, name, problems) if isinstance(value, str) else (None, None)
+        code = python.parse(document, path, name, problems) if isinstance(value, str) else (None, None)
         functions[name] = RawFunction(name, value, path, *code)
     steps = _steps(data)
     scripts: dict[DataPath, RawFunction] = {}
     for step in steps:
         if key := step.traits.python:
             path = (*step.path, key)
-            scripts[step.path] = RawFunction(step.kind, step.arguments[key], path, *python.parse(spec.document, path, step.kind, problems))
-    return Anatomy(spec, tuple(preludes), trees, functions, scripts, steps, tuple(problems))
+            scripts[step.path] = RawFunction(step.kind, step.arguments[key], path, *python.parse(document, path, step.kind, problems))
+    return Anatomy(document, area, document.path.stem, defaults, tuple(preludes), trees, functions, scripts, steps, tuple(problems))
 
 
 def with_data(anatomy: Anatomy, data: Any) -> Anatomy:
     """Return a spec with evaluated templates: the same positions, other values."""
-    document = replace(anatomy.document, data=data)
-    return replace(anatomy, spec=replace(anatomy.spec, document=document), steps=_steps(data))
+    return replace(anatomy, document=replace(anatomy.document, data=data), steps=_steps(data))
 
 
 def _steps(data: Any) -> tuple[RawStep, ...]:

@@ -80,16 +80,6 @@ class SpecPath:
         return "" if parent == "." else parent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpecFile:
-    """A parsed spec: its document and the defaults that it inherits, outermost first."""
-
-    document: Document
-    area: str
-    name: str
-    defaults: tuple[Document, ...] = ()
-
-
 def discover(paths: Sequence[Path], problems: list[Diagnostic]) -> list[SpecPath]:
     """Return the spec files below the paths, or the shipped specs without paths; raise ``UsageError`` for a path without specs.
 

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -130,33 +130,20 @@ def top_level_functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
 def top_level_names(tree: ast.Module) -> set[str]:
     """Return all names that a module binds at the top, also inside ``if``, ``for``, ``try``; ``*`` for a star import."""
     names: set[str] = set()
-    for node in _statements(tree.body):
-        match node:
+    nodes: list[ast.AST] = [*tree.body]
+    while nodes:
+        match node := nodes.pop():
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 names.add(node.name)
             case ast.Import() | ast.ImportFrom():
                 names.update(alias.asname or alias.name.split(".")[0] for alias in node.names)
-            case ast.Assign():
-                names.update(leaf.id for target in node.targets for leaf in ast.walk(target) if isinstance(leaf, ast.Name))
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                names.add(name)
-            case ast.For(target=target):
-                names.update(leaf.id for leaf in ast.walk(target) if isinstance(leaf, ast.Name))
-            case ast.With(items=items):
-                bound = (item.optional_vars for item in items if item.optional_vars is not None)
-                names.update(leaf.id for target in bound for leaf in ast.walk(target) if isinstance(leaf, ast.Name))
+            case ast.Name(ctx=ast.Store()):
+                names.add(node.id)
+            case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                pass  # a scope of its own
+            case _:
+                nodes.extend(ast.iter_child_nodes(node))
     return names
-
-
-def _statements(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
-    for node in body:
-        yield node
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            continue
-        for field in ("body", "orelse", "finalbody"):
-            yield from _statements(getattr(node, field, []))
-        for branch in (*getattr(node, "handlers", []), *getattr(node, "cases", [])):
-            yield from _statements(branch.body)
 
 
 def module_arity(tree: ast.Module, name: str) -> Arity | None:
