@@ -188,29 +188,23 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
 
 def run_program(session: Session, program: str, argv: Json) -> dict[str, Any]:
     """Run a program to its end; return its exit code and the end of what it printed."""
+    import shutil
     import subprocess
+    import sys
     import tempfile
 
     with needed("the program"):
-        command = [*_command(program), *map(str, values_of(session, argv, None)[0])]
+        executable, *first = PROGRAMS[program]
+        path = sys.executable if executable == _PYTHON else shutil.which(executable)
+        if path is None:
+            raise LookupError(f"{executable} is not on PATH")
+        command = [path, *first, *map(str, values_of(session, argv, None)[0])]
     with session.phases("spawn"), tempfile.TemporaryFile(dir=session.cache) as printed:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=printed)
         code = child.wait()
         printed.seek(max(0, printed.seek(0, 2) - MOST))
         text = printed.read().decode("utf-8", "backslashreplace")
     return {"code": code, "stderr": session.log_of_step(), "stdout": text}
-
-
-def _command(program: str) -> list[str]:
-    """Return the beginning of the command; raise ``LookupError`` where the program is not on PATH."""
-    import shutil
-    import sys
-
-    executable, *first = PROGRAMS[program]
-    found = sys.executable if executable == _PYTHON else shutil.which(executable)
-    if found is None:
-        raise LookupError(f"{executable} is not on PATH")
-    return [found, *first]
 
 
 def run_spawn(session: Session, arguments: "Spawn") -> None:

@@ -61,6 +61,9 @@ def run(session: Session, arguments: "Bench") -> None:
 
 
 def _subjects(session: Session, arguments: "Bench") -> list[Subject]:
+    import torch
+
+    entered = session.entered(arguments.context)
     names = list(session.compiled.targets) if arguments.functions is None else arguments.functions
     forms = ("compiled", "eager") if arguments.eager else ("compiled",)
     subjects = []
@@ -71,24 +74,17 @@ def _subjects(session: Session, arguments: "Bench") -> list[Subject]:
         after = _after_backward(session, arguments, called) if arguments.backward else None
         for form in forms:
             target = called[0] if form == "eager" else session.compiled_target(name)
-            subjects.append(Subject(name, form, _run(session, arguments, [target, *given], after)))
+
+            def run_once(target: Callable[..., Any] = target, given: list[Any] = given, after: Any = after) -> None:
+                # the results of the last call are no longer used: CUDA graphs may reuse their memory
+                torch.compiler.cudagraph_mark_step_begin()
+                with entered():
+                    result = target(*given)
+                if after is not None:
+                    after(result)
+
+            subjects.append(Subject(name, form, run_once))
     return subjects
-
-
-def _run(session: Session, arguments: "Bench", called: list[Any], after: Callable[[Any], None] | None) -> Callable[[], None]:
-    import torch
-
-    entered = session.entered(arguments.context)
-
-    def run_once() -> None:
-        # the results of the last call are no longer used: CUDA graphs may reuse their memory
-        torch.compiler.cudagraph_mark_step_begin()
-        with entered():
-            result = called[0](*called[1:])
-        if after is not None:
-            after(result)
-
-    return run_once
 
 
 def _after_backward(session: Session, arguments: "Bench", called: list[Any]) -> Callable[[Any], None]:
@@ -190,9 +186,6 @@ class Bench(StepKind):
         if self.optimizer is not None and not self.backward:
             hint = "add backward: true: it gives the gradients"
             yield around.problem((*around.path, "optimizer"), "'optimizer' without 'backward'", hint, key=True)
-        yield from self._function_problems(around)
-
-    def _function_problems(self, around: Around) -> Iterator[Diagnostic]:
         functions = list(around.functions) if self.functions is None else self.functions
         is_map = isinstance(functions, Mapping)
         if is_map and self.inputs is not None:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from runner.core.diagnostics import Diagnostic, unknown
@@ -102,28 +102,6 @@ class Call(Calling):
         return ("an eager call compared with eager cannot differ", "compare with a named value") if self.eager is True else None
 
 
-@dataclass
-class Packages:
-    """The packages of a case. They stay loaded until ``close``: a result may be in a package's memory."""
-
-    folder: str
-    loaded: list[Any] = field(default_factory=list)
-
-    def target(self, function: Callable[..., Any], strict: bool | None) -> Callable[..., Any]:
-        """Return a function that exports the target for its arguments, builds and loads the package, and calls it."""
-
-        def build_and_run(*arguments: Any) -> Any:
-            package = _load(function, arguments, strict, os.path.join(self.folder, f"{len(self.loaded)}.pt2"))
-            self.loaded.append(package)
-            return package(*arguments)
-
-        return build_and_run
-
-    def close(self) -> None:
-        """Unload every package; torch then deletes its unpacked files."""
-        self.loaded.clear()
-
-
 def _load(function: Callable[..., Any], arguments: tuple[Any, ...], strict: bool | None, path: str) -> Any:
     import torch
     from torch._inductor import aoti_compile_and_package, aoti_load_package
@@ -148,16 +126,24 @@ def run_aot(session: "Session", arguments: "Aot") -> None:
     """Build and call a package; the reference is the function itself, on copies."""
     from runner.vocabulary.steps.session import Call as Wanted
 
-    packages = session.kept.get(Aot.kind)
+    packages: list[Any] | None = session.kept.get(Aot.kind)
     if packages is None:
-        packages = session.kept[Aot.kind] = Packages(os.path.join(session.cache, "ahead"))
-        session.maker.closing.callback(packages.close)
+        # they stay loaded until the case ends, as a result may be in a package's memory; then torch deletes their unpacked files
+        packages = session.kept[Aot.kind] = []
+        session.maker.closing.callback(packages.clear)
     name = arguments.function or next(iter(session.compiled.targets))
+
+    def build_and_run(*given: Any) -> Any:
+        path = os.path.join(session.cache, "ahead", f"{len(packages)}.pt2")
+        package = _load(session.compiled.targets[name], given, arguments.strict, path)
+        packages.append(package)
+        return package(*given)
+
     wanted = Wanted(
         function=name,
         inputs=arguments.inputs,
         context=arguments.context,
-        target=lambda: packages.target(session.compiled.targets[name], arguments.strict),
+        target=lambda: build_and_run,
         is_package=True,
     )
     session.call(wanted)

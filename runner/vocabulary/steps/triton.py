@@ -92,20 +92,16 @@ class Triton(StepKind):
     @classmethod
     def planned(cls, arguments: Mapping[str, Json], here: Surroundings) -> Mapping[str, Json]:
         """Return the arguments with the conditions of options and values decided."""
-        decided = {key: _chosen(arguments[key], here) for key in CONDITIONAL if key in arguments}
+        decided: dict[str, dict[str, Json]] = {}
+        for key in CONDITIONAL:
+            if isinstance(arguments.get(key), list):
+                decided[key] = {}
+                for entry in arguments[key]:
+                    if "set" not in entry:
+                        decided[key].update(entry)
+                    elif holds(entry.get("when"), here):
+                        decided[key].update(entry["set"])
         return {**arguments, **decided, "kernel": cls.parse(arguments).kernel_name}
-
-
-def _chosen(given: Json, here: Surroundings) -> Json:
-    if not isinstance(given, list):
-        return given
-    found: dict[str, Json] = {}
-    for entry in given:
-        if "set" not in entry:
-            found.update(entry)
-        elif holds(entry.get("when"), here):
-            found.update(entry["set"])
-    return found
 
 
 def patched(arguments: Mapping[str, Json], patch: Mapping[str, Json]) -> dict[str, Json]:
