@@ -5,6 +5,7 @@ compile then takes as long as its second.
 """
 
 import ast
+import contextlib
 import functools
 import gc
 import itertools
@@ -20,8 +21,7 @@ import torch
 
 from runner.worker.torch_compat import torch_state
 
-_ONCE = functools.cache(lambda: None)
-_CACHE_TYPE = type(_ONCE)
+_CACHE_TYPE = type(functools.cache(lambda: None))
 
 _COMPILER_CACHES = ("torch._inductor.cpp_builder", "torch._inductor.cpu_vec_isa")
 """Modules whose function caches hold results of the C++ compiler. The keys hold all inputs, so these caches are not cleared."""
@@ -32,22 +32,6 @@ _FILE_CACHES = ("_precompile_header", "triton_key")
 
 _COUNTED = ("torch._dynamo", "torch._functorch", "torch._inductor")
 """Packages whose counters are reset: their values occur in generated code and in logs."""
-
-
-class Counters:
-    """The monotonic counters of torch's modules and classes. Their values occur in names, in generated code and in logs."""
-
-    def __init__(self) -> None:
-        self._held = {(id(owner), name): repr(value) for owner, name, value in _counters()}
-
-    def set_back(self) -> None:
-        """Set each counter to its recorded value, and those of modules that were imported later to 0. No compiled code may be alive."""
-        for owner, name, value in list(_counters()):
-            wanted = self._held.get((id(owner), name), _FROM_ZERO[type(value)])
-            if repr(value) != wanted:
-                # an ``itertools.count`` is stored as text, not as a copy
-                numbers = ast.literal_eval(wanted.removeprefix("count"))
-                setattr(owner, name, numbers if type(value) is int else itertools.count(*numbers if type(numbers) is tuple else (numbers,)))
 
 
 _FROM_ZERO: Mapping[type, str] = {int: "0", itertools.count: "count(0)"}
@@ -70,26 +54,67 @@ def _counters() -> Iterator[tuple[Any, str, Any]]:
             yield sys.modules[name], key, number
 
 
+State = tuple[dict[int, int], dict[tuple[int, str], str]]
+"""The number of entries of each ``functools`` cache by the cache's ``id``, and each of torch's counters as text by owner and name."""
+
+
+def _state() -> State:
+    sizes = {id(cache): cache.cache_info().currsize for cache in _caches()}
+    return sizes, {(id(owner), name): repr(value) for owner, name, value in _counters()}
+
+
+def _forget(before: State) -> None:
+    """Discard what was compiled since a state."""
+    sizes, counters = before
+    torch_state.RESETS["dynamo"]()
+    torch_state.RESETS["inductor"]()
+    torch_state.clear_counters()
+    torch_state.clear_metrics()
+    torch_state.forget_compiles()
+    # function caches that may depend on options, variables or devices of a case
+    for cache in list(_caches()):
+        if cache.cache_info().currsize > sizes.get(id(cache), 0) and not _may_stay(cache):
+            cache.cache_clear()
+    gc.collect()
+    # counters of modules that were imported since begin at 0; no compiled code is alive now
+    for owner, name, value in list(_counters()):
+        wanted = counters.get((id(owner), name), _FROM_ZERO[type(value)])
+        if repr(value) != wanted:
+            # an ``itertools.count`` is stored as text, not as a copy
+            numbers = ast.literal_eval(wanted.removeprefix("count"))
+            setattr(owner, name, numbers if type(value) is int else itertools.count(*numbers if type(numbers) is tuple else (numbers,)))
+
+
+@contextlib.contextmanager
+def _discarded(folder: str) -> Iterator[list[str]]:
+    """Discard what is compiled in this context, and let nothing be raised; the context has the text of the exception."""
+    before = _state()
+    problems: list[str] = []
+    try:
+        with torch_state.cache_folder(folder):
+            yield problems
+    except Exception as error:  # without a working compiler there is no warm-up
+        problems.append(f"{type(error).__name__}: {error}")
+    _forget(before)
+
+
 def compile_something(device: str, *, with_gradients: bool) -> str:
     """Compile and run small functions on a device, and discard them; return the text of torch's exception, empty when none was raised.
 
     An exception is not raised here: the next case will run into it and report it. ``with_gradients`` starts torch's autograd, which
     initializes every driver that torch is built for. A process that forks later must not do that.
     """
-
-    def compile_() -> None:
+    with _discarded(os.environ["TORCHINDUCTOR_CACHE_DIR"]) as problems:
         with torch.no_grad():
             torch.compile(_own(_pointwise))(torch.rand(8, 8, device=device), torch.rand(8, device=device))
         torch._dynamo.reset()
         if with_gradients:
             # its backward is traced and not run: a run would compile it and start autograd's threads
-            with torch.enable_grad():
-                torch.compile(_own(_matmul))(*(torch.rand(4, 4, device=device, requires_grad=True) for _ in range(2)))
+            torch.compile(_own(_matmul))(*(torch.rand(4, 4, device=device, requires_grad=True) for _ in range(2)))
             torch._dynamo.reset()
         # the calls in it make dynamo import its handlers of functions; no kernel is built
         torch.compile(_own(_calls), backend="eager")(torch.rand(4, 4, device=device))
-
-    return _discarded(compile_, os.environ["TORCHINDUCTOR_CACHE_DIR"])
+    return "".join(problems)
 
 
 def start_device(device: str) -> str:
@@ -97,40 +122,18 @@ def start_device(device: str) -> str:
 
     For a worker, whose zygote has traced functions. It has one case in most runs, so it does no work that the case would not do.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        return _discarded(lambda: torch.compile(_own(_smallest))(torch.rand(8, device=device)), folder)
-
-
-def _discarded(compile_: Callable[[], object], folder: str) -> str:
-    before, counters = cache_sizes(), Counters()
-    problem = ""
-    try:
-        with torch_state.cache_folder(folder):
-            compile_()
-    except Exception as error:  # without a working compiler there is no warm-up
-        problem = f"{type(error).__name__}: {error}"
-    _forget(before, counters)
-    return problem
-
-
-def _forget(before: dict[int, int], counters: Counters) -> None:
-    torch_state.RESETS["dynamo"]()
-    torch_state.RESETS["inductor"]()
-    torch_state.clear_counters()
-    torch_state.clear_metrics()
-    torch_state.forget_compiles()
-    clear_grown_caches(before)
-    gc.collect()
-    counters.set_back()
+    with tempfile.TemporaryDirectory() as folder, _discarded(folder) as problems:
+        torch.compile(_own(_smallest))(torch.rand(8, device=device))
+    return "".join(problems)
 
 
 def trace_something() -> None:
     """Trace small functions with dynamo and AOTAutograd, and discard them. This uses no device, registers no pattern, builds no kernel."""
-    before, counters = cache_sizes(), Counters()
+    before = _state()
     with torch.no_grad():
         torch.compile(_own(_pointwise), backend="aot_eager")(torch.rand(8, 8), torch.rand(8))
         torch.compile(_own(_calls), backend="eager")(torch.rand(4, 4))
-    _forget(before, counters)
+    _forget(before)
 
 
 def _own(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -167,11 +170,6 @@ def _helper(x: Any, *, factor: int) -> Any:
     return x * factor
 
 
-def cache_sizes() -> dict[int, int]:
-    """Return the number of entries of each ``functools`` cache, by the ``id`` of the cache."""
-    return {id(found): found.cache_info().currsize for found in _caches()}
-
-
 _frozen: list[Any] = []
 """The caches at the time of ``freeze``: ``gc.get_objects`` does not return frozen objects."""
 
@@ -180,13 +178,6 @@ def _caches() -> Iterator[Any]:
     # not isinstance: it reads __class__, and a dead weak proxy raises then
     yield from _frozen
     yield from (found for found in gc.get_objects() if type(found) is _CACHE_TYPE)
-
-
-def clear_grown_caches(before: dict[int, int]) -> None:
-    """Clear the function caches that have grown since ``before`` and may depend on options, variables or devices of a case."""
-    for cache in list(_caches()):
-        if cache.cache_info().currsize > before.get(id(cache), 0) and not _may_stay(cache):
-            cache.cache_clear()
 
 
 def _may_stay(cache: Any) -> bool:
