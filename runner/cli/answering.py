@@ -19,7 +19,8 @@ def answered(command: Callable[[], ExitCode], argv: Sequence[str]) -> int:
     except InvalidSpecs as error:
         for diagnostic in error.diagnostics:
             output.note(str(diagnostic))
-        output.note(f"{_problems(len(error.diagnostics))}; nothing was run")
+        count = len(error.diagnostics)
+        output.note(f"{count} problem{'' if count == 1 else 's'}; nothing was run")
         return ExitCode.USAGE
     except UsageError as error:
         output.notes(f"torch-conformance: {error}")
@@ -32,18 +33,10 @@ def answered(command: Callable[[], ExitCode], argv: Sequence[str]) -> int:
         return ExitCode.INTERRUPTED
     except Exception as error:  # a bug or a full disk: uncaught, it would exit with 1, which means that a case failed
         if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
-            output.note(f"torch-conformance: cannot write{_file_of(error)}: {error.strerror}")
+            output.note(f"torch-conformance: cannot write{f' {error.filename}' if error.filename else ''}: {error.strerror}")
             return ExitCode.FAILED
         output.traceback()
         output.note(
             "torch-conformance: this is a bug of torch-conformance, not of a spec or of torch; please report it with the lines above"
         )
         return ExitCode.INTERNAL
-
-
-def _file_of(error: OSError) -> str:
-    return f" {error.filename}" if error.filename else ""
-
-
-def _problems(count: int) -> str:
-    return "1 problem" if count == 1 else f"{count} problems"

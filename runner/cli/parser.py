@@ -4,6 +4,7 @@ No other package imports argparse. A command's module is imported when the comma
 """
 
 import argparse
+import functools
 import importlib
 import sys
 from collections.abc import Callable, Sequence
@@ -80,7 +81,7 @@ def add_options(command: argparse.ArgumentParser, options: type) -> None:
     for name, how in written(options).items():
         more = {key: value for key, value in how.items() if key not in ("word", "positional")}
         if "type" in more:
-            more["type"] = _read_by(more["type"])
+            more["type"] = functools.partial(_read, more["type"])
         if how.get("positional"):
             if "nargs" not in more:
                 del more["default"]
@@ -91,16 +92,12 @@ def add_options(command: argparse.ArgumentParser, options: type) -> None:
             command.add_argument(f"--{how.get('word', name.replace('_', '-'))}", dest=name, **more)
 
 
-def _read_by(reads: Reads) -> Callable[[str], object]:
-    """Return a function for argparse, which prints the message of the exception that it raises."""
-
-    def read(text: str) -> object:
-        try:
-            return reads(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
-
-    return read
+def _read(reads: Reads, text: str) -> object:
+    """Return a value for argparse, which prints the message of the exception."""
+    try:
+        return reads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def values_of(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -1,11 +1,10 @@
 """``list --shards``: shards of a selection as a work order, for Slurm arrays and CI matrices. ``run --shard I/N`` executes one."""
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from runner.core.case import Case
 from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
 from runner.core.options import (
@@ -55,40 +54,8 @@ class ListOptions:
 FORMAT = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OrderedShard:
-    """One shard of a work order."""
-
-    shard: str
-    cases: int
-    label: str
-    """What its cases require of their machine; empty where shards are made by id."""
-    out: str
-    command: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkOrder:
-    """The shards of a selection."""
-
-    cases: int
-    by: str
-    shards: tuple[OrderedShard, ...]
-    merge: tuple[str, ...]
-
-
 def show(options: ListOptions) -> ExitCode:
-    """Print the work order as JSON, or as a Slurm script."""
-    order = work_order(options)
-    if options.slurm:
-        output.lines(slurm_script(order).splitlines())
-    else:
-        output.document({"format": FORMAT, **asdict(order)})
-    return ExitCode.OK
-
-
-def work_order(options: ListOptions) -> WorkOrder:
-    """Return the work order; raise ``UsageError`` for a selection of nothing, or more labels than shards."""
+    """Print the work order as JSON, or as a Slurm script; raise ``UsageError`` for a selection of nothing, or more labels than shards."""
     suite = load(options.paths, options.backends)
     matching = select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag)
     whole = [
@@ -100,42 +67,36 @@ def work_order(options: ListOptions) -> WorkOrder:
     count = options.shards or 0
     if count < 1:
         raise UsageError("--shards 0: write a number from 1")
-    shards = tuple(_shard(options, whole, index, count) for index in range(1, count + 1))
-    merge = ("torch-conformance", "merge", *(shard.out for shard in shards), "--out", "whole")
-    return WorkOrder(cases=len(whole), by=options.shard_by, shards=shards, merge=merge)
 
-
-def _shard(options: ListOptions, whole: Sequence[Case], index: int, count: int) -> OrderedShard:
-    name = f"{index}/{count}"
-    holds = member_of(whole, Shard.parse(name), options.shard_by)
-    label = label_shards(whole, count)[index - 1].label if options.shard_by == BY_LABEL else ""
-    command = ("torch-conformance", "run", *_selection(options), "--shard", name, "--out", f"shard-{index}")
-    return OrderedShard(shard=name, cases=sum(map(holds, whole)), label=label, out=f"shard-{index}", command=command)
-
-
-def _selection(options: ListOptions) -> list[str]:
-    named = [("--backends", options.backends), ("--backend", options.backend), ("--select", options.select), ("--tag", options.tag)]
-    words = [str(path) for path in options.paths]
+    command = ["torch-conformance", "run", *map(str, options.paths)]
+    named = (("--backends", options.backends), ("--backend", options.backend), ("--select", options.select), ("--tag", options.tag))
     for word, values in named:
         for value in values:
-            words += [word, str(value)]
-    return [*words, *(["--shard-by", options.shard_by] if options.shard_by == BY_LABEL else [])]
-
-
-def slurm_script(order: WorkOrder) -> str:
-    """Return a script for ``sbatch``: an array with one task for each shard."""
-    shards = order.shards
-    command = shards[0].command
-    common = shlex.join(command[: command.index("--shard")])
-    lines = [
-        "#!/bin/bash",
-        "#SBATCH --job-name=torch-conformance",
-        f"#SBATCH --array=1-{len(shards)}",
-        f"# {order.cases} cases in {len(shards)} shards.",
-        "# With labels: submit each shard alone, with --array=I and its own --constraint.",
-        *(f"# {shard.shard}: {shard.cases} cases{f', which require: {shard.label}' if shard.label else ''}" for shard in shards),
-        f'{common} --shard "$SLURM_ARRAY_TASK_ID/{len(shards)}" --out "shard-$SLURM_ARRAY_TASK_ID"',
-        "# after the array:",
-        f"# {shlex.join(order.merge)}",
-    ]
-    return "\n".join(lines) + "\n"
+            command += [word, str(value)]
+    is_by_label = options.shard_by == BY_LABEL
+    command += ["--shard-by", options.shard_by] if is_by_label else []
+    # what the cases of a shard require of their machine; empty where shards are made by id
+    labels = [shard.label for shard in label_shards(whole, count)] if is_by_label else [""] * count
+    shards: list[dict[str, Any]] = []
+    for index, label in enumerate(labels, start=1):
+        name, out = f"{index}/{count}", f"shard-{index}"
+        cases = sum(map(member_of(whole, Shard.parse(name), options.shard_by), whole))
+        shards.append({"shard": name, "cases": cases, "label": label, "out": out, "command": [*command, "--shard", name, "--out", out]})
+    merge = ["torch-conformance", "merge", *(shard["out"] for shard in shards), "--out", "whole"]
+    if not options.slurm:
+        output.document({"format": FORMAT, "cases": len(whole), "by": options.shard_by, "shards": shards, "merge": merge})
+        return ExitCode.OK
+    output.lines(
+        [
+            "#!/bin/bash",
+            "#SBATCH --job-name=torch-conformance",
+            f"#SBATCH --array=1-{count}",
+            f"# {len(whole)} cases in {count} shards.",
+            "# With labels: submit each shard alone, with --array=I and its own --constraint.",
+            *(f"# {part['shard']}: {part['cases']} cases{', which require: ' if part['label'] else ''}{part['label']}" for part in shards),
+            f'{shlex.join(command)} --shard "$SLURM_ARRAY_TASK_ID/{count}" --out "shard-$SLURM_ARRAY_TASK_ID"',
+            "# after the array:",
+            f"# {shlex.join(merge)}",
+        ]
+    )
+    return ExitCode.OK

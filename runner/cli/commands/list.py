@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runner.cli.work_order import ListOptions
 from runner.core import escaping
@@ -19,9 +19,6 @@ from runner.system import availability, output
 from runner.system.availability import Verdict
 from runner.system.capabilities import Machine
 from runner.system.installed_torch import installed_torch
-
-if TYPE_CHECKING:
-    from runner.language.upstream import Covered
 
 
 def main(options: ListOptions) -> ExitCode:
@@ -176,51 +173,39 @@ def _totals(judged: Sequence[tuple[Case, Verdict]]) -> Iterator[str]:
 
 
 def _coverage(options: ListOptions, cases: Sequence[Case]) -> ExitCode:
+    """Print each upstream test with its cases, and each instance that is missing; then the totals."""
     from runner.language import upstream
 
     covered = upstream.coverage(cases, upstream.load())
-    if options.json:
-        output.document(_coverage_as_json(covered))
-    else:
-        output.lines(_coverage_lines(covered))
-    return ExitCode.OK
-
-
-def _coverage_as_json(covered: "Sequence[Covered]") -> Mapping[str, Any]:
-    """Return what ``list --coverage --json`` prints."""
-    tests = [
-        {
-            "row": row.test.row,
-            "test": row.test.name,
-            "covered": not row.missing,
-            "instances": [{"id": identity, "cases": [case.id for case in cases]} for identity, cases in row.cases.items()],
-            "specs": row.specs,
-        }
-        for row in covered
-    ]
-    return {"format": 1, "tests": tests, "totals": _covered_totals(covered)}
-
-
-def _covered_totals(covered: "Sequence[Covered]") -> Mapping[str, int]:
-    return {
+    totals = {
         "tests": len(covered),
         "covered_tests": sum(not row.missing for row in covered),
         "instances": sum(len(row.cases) for row in covered),
         "covered_instances": sum(len(row.cases) - len(row.missing) for row in covered),
     }
-
-
-def _coverage_lines(covered: "Sequence[Covered]") -> Iterator[str]:
-    """Yield a line for each upstream test, and for each instance that is missing; then the totals."""
+    if options.json:
+        tests = [
+            {
+                "row": row.test.row,
+                "test": row.test.name,
+                "covered": not row.missing,
+                "instances": [{"id": identity, "cases": [case.id for case in cases]} for identity, cases in row.cases.items()],
+                "specs": row.specs,
+            }
+            for row in covered
+        ]
+        output.document({"format": 1, "tests": tests, "totals": totals})
+        return ExitCode.OK
     for row in covered:
-        size = len(row.cases)
-        parts = [f"row {row.test.row:2}", row.test.name, f"{size - len(row.missing)} of {size} instance{'' if size == 1 else 's'}"]
-        parts += [f"{spec} ({count} case{'' if count == 1 else 's'})" for spec, count in row.specs.items()]
-        yield "  ".join(parts if row.specs else [*parts, "missing"])
+        parts = [f"row {row.test.row:2}", row.test.name]
+        parts.append(f"{len(row.cases) - len(row.missing)} of {_counted(len(row.cases), 'instance')}")
+        parts += [f"{spec} ({_counted(count, 'case')})" for spec, count in row.specs.items()]
+        output.line("  ".join(parts if row.specs else [*parts, "missing"]))
         if row.specs:
-            yield from (f"        missing {identity}" for identity in row.missing)
-    totals = _covered_totals(covered)
-    yield f"{totals['covered_tests']} of {totals['tests']} tests, {totals['covered_instances']} of {totals['instances']} instances covered"
+            output.lines(f"        missing {identity}" for identity in row.missing)
+    tests_covered = f"{totals['covered_tests']} of {totals['tests']} tests"
+    output.line(f"{tests_covered}, {totals['covered_instances']} of {totals['instances']} instances covered")
+    return ExitCode.OK
 
 
 # -- a ledger -------------------------------------------------------------------------------------------------------
