@@ -1,7 +1,7 @@
 """The form of a document: its keys, types and values against the JSON Schemas.
 
 The keywords are those of this project's schemas, and any other one is an error. Two rules differ from JSON Schema: ``4.0`` is not an
-integer, because torch does not accept it, and ``$`` matches only at the end of a text. ``jsonschema`` takes thirty times as long.
+integer, because torch does not accept it, and ``$`` matches only at the end of a text.
 """
 
 import difflib
