@@ -240,6 +240,17 @@ def test_without_a_torch_a_known_name_counts_as_here() -> None:
     assert tables.absence(INDUCTOR, "rocm.origami") == ""
 
 
+def test_an_argument_that_torch_compile_lacks_is_said(tmp_path: Path) -> None:
+    tables = tables_for(tmp_path, "2.12.0")
+    overload = "@overload\ndef compile(\n    model: None = None,\n    *,\n    name: str = '',\n) -> int: ...\n\n"
+    assert tables.installed is not None
+    (tables.installed.root / "__init__.py").write_text(
+        f"{overload}def compile(\n    model: int,\n    *,\n    disable: bool = False,\n) -> int:\n    pass\n"
+    )
+    assert (tables.absent_argument("disable"), tables.absent_argument("name")) == ("", "torch.compile of torch 2.12 has no argument name")
+    assert NameTables.load(None).absent_argument("name") == ""
+
+
 # Suggestions.
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 DTYPES = {
     **{name: name for name in ("float64", "float32", "float16", "bfloat16", "complex64", "complex128")},
-    **{name: name for name in ("int64", "int32", "int16", "int8", "uint8", "bool", "float8_e4m3fn", "float8_e5m2")},
+    **{name: name for name in ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool")},
+    **{f"float8_{kind}": f"float8_{kind}" for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")},
     "float": "float32",
     "double": "float64",
     "half": "float16",

@@ -75,6 +75,13 @@ def input_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     keys_of_inputs = {word: kind.keys if word == "ref" else (*kind.keys, REPEAT) for word, kind in INPUTS.items()}
     places: list[tuple[DataPath, Any, Mapping[str, tuple[str, ...]]]] = []
     for path, entry in input_values(anatomy):
+        marks = entry.get("mark_dynamic", [])
+        for index, mark in enumerate(marks if isinstance(marks, list) else []):
+            least, most = (mark.get("min"), mark.get("max")) if isinstance(mark, dict) else (None, None)
+            if isinstance(least, int) and isinstance(most, int) and least >= most:
+                hint = "min must be less than max; a dimension of one size is not dynamic"
+                place = (*path, "mark_dynamic", index)
+                yield anatomy.document.problem(place, f"no range of sizes: from {least} to {most}", hint, code="bad-range")
         if misfits := schema.describe(entry, "inputs", pointer="$defs/input"):
             # the schema of the document does not cover inputs within arguments, so these are validated here
             yield from schema.diagnostics(anatomy.document, misfits, path)

@@ -26,7 +26,7 @@ from runner.language.backends import Backend, Backends, read_requirements
 from runner.language.check.functions import entry_of
 from runner.language.check.names import GUARD_FILTER, filter_problem, judged_names, value_problem
 from runner.language.check.values import isolation_of
-from runner.language.expand.options import SECTIONS, layer_options, merge, names_of
+from runner.language.expand.options import NEWER, SECTIONS, layer_options, merge, names_of
 from runner.language.names.name_table import CONFIG_FILES
 from runner.language.names.tables import NameTables
 from runner.language.read import matrix, substitution, templates
@@ -109,6 +109,7 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
         if judged is None or judges_templates:
             judged = list(judged_names(with_data(anatomy, data)))
         used = [*((section, name) for section in CONFIG_FILES for name in options[section]), *((kind, name) for kind, name, _ in judged)]
+        absent = [names.absent_argument(name) for name in options["compile"] if name in NEWER]
         if "requires" in templated:
             requires = read_requirements(document, ("requires",), tuple(data.get("requires", ())), [])
         position = document.position(("targets",))
@@ -152,7 +153,7 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
                 ),
                 steps=steps,
                 seed_key=prefix + json.dumps(point.labels, sort_keys=True),
-                missing_names=tuple(dict.fromkeys(filter(None, (names.absence(kind, name) for kind, name in used)))),
+                missing_names=tuple(dict.fromkeys(filter(None, [*(names.absence(kind, name) for kind, name in used), *absent]))),
                 options=options,
                 control=_control(filled, around, options, problems) if "control" in data else None,
                 survivors=survivors,

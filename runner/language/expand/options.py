@@ -14,6 +14,9 @@ from runner.language.read.document import DataPath, Document
 SECTIONS = ("config", "dynamo_config", "functorch_config", "env", "torch", "compile")
 """The sections that are merged."""
 
+NEWER = ("name", "recompile_limit", "isolate_recompiles")
+"""The arguments of ``torch.compile`` that the oldest torch with a table lacks."""
+
 OVERRIDABLE = ("config", "dynamo_config", "functorch_config")
 """The sections that may be a list whose entries may have ``override: true``."""
 

@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -84,6 +85,12 @@ class NameTables:
             return ""
         return f"{kind} {name} is not in torch {self.installed.minor}, only in {', '.join(lookup.versions)}"
 
+    def absent_argument(self, name: str) -> str:
+        """Return why an argument of ``torch.compile`` makes a case unavailable here; empty if the installed torch has it."""
+        if self.installed is None or name in self._compile_arguments:
+            return ""
+        return f"torch.compile of torch {self.installed.minor} has no argument {name}"
+
     def value_problem(self, kind: str, name: str, value: object) -> tuple[str, str] | None:
         """Return (message, hint) for a value that no torch with known types allows for an option; None if it is allowed or unknown."""
         known = [table.types[kind][name] for table in self._tables.values() if name in table.types.get(kind, {})]
@@ -110,6 +117,15 @@ class NameTables:
         """By minor, oldest first."""
         files = {file.stem.removeprefix(_PREFIX): file for file in TABLES.glob(f"{_PREFIX}*.json")}
         return {minor: read_table(files[minor]) for minor in sorted(files, key=release)}
+
+    @cached_property
+    def _compile_arguments(self) -> frozenset[str]:
+        """The keyword arguments of ``torch.compile`` in the installed torch: of the last definition, which the overloads precede."""
+        assert self.installed is not None
+        definitions = re.findall(
+            r"^def compile\(\n(.*?)^\)", (self.installed.root / "__init__.py").read_text("utf-8"), re.DOTALL | re.MULTILINE
+        )
+        return frozenset(re.findall(r"^    (\w+):", definitions[-1] if definitions else "", re.MULTILINE))
 
     def _names_in_source(self, kind: str) -> tuple[frozenset[str], Mapping[str, tuple[str, ...]]]:
         """Return the names of a kind in the source of the installed torch, and the patterns of counters, whose scan takes seconds."""

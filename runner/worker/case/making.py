@@ -62,7 +62,8 @@ def _finished(tensor: torch.Tensor, entry: Entry, maker: Maker) -> torch.Tensor:
         tensor = tensor.to(memory_format=getattr(torch, entry["memory_format"]))
     tensor.requires_grad_(bool(entry.get("requires_grad", False)))
     for dimension in entry.get("mark_dynamic", []):
-        mark_dynamic(tensor, dimension)
+        marked = dimension if isinstance(dimension, Mapping) else {"dim": dimension}
+        mark_dynamic(tensor, marked["dim"], min=marked.get("min"), max=marked.get("max"))
     return tensor
 
 
