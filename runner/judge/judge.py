@@ -60,13 +60,15 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
     except OSError as missing:
         return error_of(case, f"generated code is missing: {missing}")
     verdicts = verdicts_of(case, here, steps)
-    if not any(verdict.kind == "raised" for verdict in verdicts):  # an exception is a more specific reason
+    # an exception is a more specific reason than anything that the steps after it did not show
+    has_raised = any(verdict.kind == "raised" for verdict in verdicts)
+    if not has_raised:
         verdicts.extend(verdicts_of_services(case, evidence.services, steps, here))
     if case.target:
         from runner.judge import offline
 
         verdicts.append(offline.proof(case, backend, steps))
-    elif backend.compiles:
+    elif backend.compiles and not has_raised:
         verdicts.append(proof(backend, here, steps, own_names(case) if backend.proof.code else frozenset()))
     outcome, failure_type, first = fold(verdicts, case.target)
     if first is None:

@@ -190,7 +190,7 @@ def test_without_a_reference_the_tolerance_judges_and_says_why() -> None:
 
 
 def test_nonfinite_numbers() -> None:
-    assert "NaN or an infinity in 2 of 256" in one(EAGER, leaf(facts(nonfinite=2))).observed
+    assert "NaN or an infinity on one side only in 2 of 256" in one(EAGER, leaf(facts(nonfinite=2))).observed
     assert one(EAGER, leaf(facts(), inf_mismatches=1)).status is Status.HELD, "it has what float64 has"
 
 

@@ -55,6 +55,12 @@ def test_a_counter_that_torch_never_touched_is_zero():
     assert judged("counter", {"aot_autograd.ok": 0}, **facts)[0].status is Status.HELD
 
 
+def test_a_wrong_count_of_a_cache_shows_what_bypassed_it():
+    facts = {"counters": {"inductor": {"fxgraph_cache_bypass": 1, "other": 5}}}
+    assert judged("counter", {"inductor.fxgraph_cache_miss": 1}, **facts)[0].observed == "0 (inductor.fxgraph_cache_bypass: 1)"
+    assert judged("counter", {"inductor.other": 1}, **facts)[0].observed == "5"
+
+
 def test_a_counter_of_another_namespace_is_not_taken():
     facts = {"counters": {"aot_autograd": {"hits": 1}, "inductor": {"aot_autograd.hits": 1}}}
     assert judged("counter", {"inductor.hits": 1}, **facts)[0].status is Status.FAILED

@@ -299,7 +299,7 @@ def test_an_exception_that_nobody_expected_ends_the_judging():
     assert (found.outcome, found.failure_type) == (Outcome.FAIL, "raised")
     assert found.reason == "raised: expected no exception, observed torch.Broken in phase 'lower': no"
     assert found.position == place(9)
-    assert [verdict.kind for verdict in found.verdicts] == ["raised", "proof"]
+    assert [verdict.kind for verdict in found.verdicts] == ["raised"]
     assert "Traceback" in found.verdicts[0].detail
 
 

@@ -156,7 +156,7 @@ def test_the_worst_is_what_exceeds_the_tolerance_most_not_what_differs_most(torc
 def test_nan_equals_nan_unless_it_is_said_otherwise(torch):
     nan = torch.tensor([NAN])
     assert close(nan, nan.clone()).status is Status.HELD
-    assert close(nan, nan.clone(), equal_nan=False).status is Status.FAILED
+    assert "first in 1: with equal_nan: false these differ" in close(nan, nan.clone(), equal_nan=False).observed
     assert close_measure.differences(nan, nan.clone(), rtol=0.0, atol=0.0)["nan_mismatches"] == 0
 
 
@@ -166,8 +166,11 @@ def test_infinities_and_nan_are_counted_apart_from_differences(torch):
     facts = close_measure.differences(a, b, rtol=0.5, atol=0.25)
     assert (facts["inf_mismatches"], facts["nan_mismatches"], facts["mismatches"]) == (3, 2, 1)
     assert (facts["worst_index"], facts["excess"], facts["max_abs"]) == ([6], 0.5, 3.0)
-    assert close(a, b).observed == "NaN on one side only in 2 of 8 elements"
-    assert close(a[:3], b[:3]).observed == "an infinity on one side only in 3 of 3 elements"
+    assert close(a, b).observed.startswith("output has NaN in 2 of 8 elements, first in 2, at other places; output has inf in 3")
+    assert (
+        close(a[:3], b[:3]).observed
+        == "output has inf in 2 of 3 elements, first in none; first has -inf in 2 of 3 elements, output in none"
+    )
 
 
 def test_what_differs_by_the_tolerance_itself_is_no_mismatch(torch):
@@ -216,6 +219,7 @@ def test_structures_are_walked(torch):
         ((one, one), [one, one], Status.FAILED),
         ((one,), (one, one), Status.FAILED),
         ({"a": one}, {"b": one}, Status.FAILED),
+        ({"a": one, "b": one}, {"b": one, "a": one}, Status.FAILED),
         ((one, None), (one, None), Status.HELD),
         ((one, None), (one, one), Status.FAILED),
         ((None, one), (one, one), Status.FAILED),
@@ -231,6 +235,9 @@ def test_structures_are_walked(torch):
         ([None, None], [None, None], Status.ERROR),
     ):
         assert close(left, right).status is status, (left, right)
+    judgement = close({"result": one, "gradients": (one, one), "none": []}, (one, [one]))
+    assert judgement.expected == "output is a tuple (a value, a list of 1 value)"
+    assert judgement.observed == "a dict with 'result', 'gradients' (a tuple of 2 values), 'none' (an empty list)"
 
 
 @pytest.mark.parametrize(("left", "right", "fact"), [([1.0], [[1.0]], "shape"), ([1.0], [1.0, 1.0], "shape"), ([1.0], [1], "dtype")])

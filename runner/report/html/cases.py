@@ -46,7 +46,7 @@ CODE_OF_CASE, PIECE = 200_000, 60_000
 
 _ROW = re.compile(r">\s*(?P<number>[0-9]{1,8}) \| ?(?P<text>.*)")
 _CODE = re.compile(r"(?:code|graph)-[0-9]{1,4}(?:-[a-z_]{1,20})?-[0-9]{1,4}\.txt")
-_FIGURES = ("max_error", "max_ulp", "eager_max_error", "eager_max_ulp", "numel", "outside", "nonfinite", "factor", "whole_error")
+_FIGURES = ("max_error", "max_ulp", "eager_max_error", "eager_max_ulp", "numel", "outside", "nonfinite", "runs", "whole_error")
 _OF_WORST = ("index", "value", "eager_value", "reference_value")
 
 _LARGEST_SPEC = 1 << 20

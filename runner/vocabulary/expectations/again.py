@@ -12,6 +12,7 @@ from runner.core.expectation import Judgement, Mutant, Status, StepFacts
 from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Conditional
 from runner.vocabulary.expectations.close import Close
+from runner.vocabulary.expectations.close_measure import structure
 from runner.vocabulary.expectations.values import leaf_difference
 
 
@@ -88,10 +89,10 @@ def differing_bits(value: Any, expected: Any) -> list[dict[str, Any]]:
     import torch
     from torch.utils import _pytree as pytree
 
-    leaves, structure = pytree.tree_flatten_with_path(value)
-    others, other_structure = pytree.tree_flatten_with_path(expected)
-    if structure != other_structure:
-        return [{"path": "", "why": f"the structure {str(structure)[:300]} instead of {str(other_structure)[:300]}"}]
+    leaves, form = pytree.tree_flatten_with_path(value)
+    others, other_form = pytree.tree_flatten_with_path(expected)
+    if form != other_form:
+        return [{"path": "", "why": f"{structure(form)[:300]} instead of {structure(other_form)[:300]}"}]
     differences = []
     with comparing():
         for (path, leaf), (_, other) in zip(leaves, others, strict=True):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from runner.core.conditions import Surroundings, choose, holds
-from runner.core.expectation import Judgement, Mutant, StepFacts
+from runner.core.expectation import Judgement, Mutant, Status, StepFacts
 from runner.core.protocol import Json
 
 OUTPUT = "output"
@@ -252,8 +252,20 @@ class Counts(Kind):
         raise NotImplementedError
 
     def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge each number on its own."""
-        return [judge_count(count, self.number(facts, leaf), here, leaf=leaf, absent=self.absent) for leaf, count in self.by_leaf.items()]
+        """Judge each number on its own. A wrong count of a cache shows what torch kept out of caches."""
+        bypasses = [
+            f"{namespace}.{name}: {count}"
+            for namespace, counters in facts.counters.items()
+            for name, count in counters.items()
+            if count and name.endswith("_bypass")
+        ]
+        judged = [judge_count(count, self.number(facts, leaf), here, leaf=leaf, absent=self.absent) for leaf, count in self.by_leaf.items()]
+        return [
+            replace(one, observed=f"{one.observed} ({', '.join(bypasses)})")
+            if bypasses and one.status is Status.FAILED and "cache" in f"{self.kind} {one.leaf}" and not one.leaf.endswith("_bypass")
+            else one
+            for one in judged
+        ]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """Each number on its own, with another one."""

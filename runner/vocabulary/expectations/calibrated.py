@@ -207,7 +207,7 @@ def problems(facts: Mapping[str, Any], form: Format, *, is_near: bool = False) -
     numel = int(facts["numel"])
     found = []
     if facts["nonfinite"]:
-        found.append(f"NaN or an infinity in {facts['nonfinite']} of {numel} elements, where neither eager nor float64 has it")
+        found.append(f"NaN or an infinity on one side only in {facts['nonfinite']} of {numel} elements")
     if numel == 0:
         return found
     if kept := facts.get("unwritten"):
@@ -262,7 +262,8 @@ def nearest_bound(own: float, form: Format, numel: int) -> float:
 def _outside(facts: Mapping[str, Any], worst: Mapping[str, Any], bound: float, form: Format) -> str:
     error, unit = float(worst["error"]), ulp(float(worst["reference"]), form)
     own = float(facts["whole_error"])
-    times = f"{error / own:.3g} times eager's greatest error" if own > 0 else "eager has no error"
+    runs = f" in {facts['runs']} runs" if own > facts.get("eager_max_error", own) else ""
+    times = f"{error / own:.3g} times eager's greatest error{runs}" if own > 0 else "eager has no error"
     pair = f"{worst['value']!r}, eager {worst['eager_value']!r}, float64 {worst['reference_value']!r}"
     return f"error of {error / unit:.3g} ulp ({times}), {error / bound:.3g} times the bound; at {worst['index']}: {pair}"
 
@@ -271,6 +272,11 @@ def summary(facts: Mapping[str, Any]) -> str:
     """Return the errors on one line."""
     if not facts["numel"]:
         return "no elements"
+    if any(isinstance(facts["worst"][name], float) and not math.isfinite(facts["worst"][name]) for name in ("value", "reference_value")):
+        return "no element is finite on both sides"  # the worst of those that are, where there is one
+    if facts["nonfinite"] and not facts["max_error"]:
+        return "the elements that are finite on both sides have no error"
     outside = f"{facts['outside']} of {facts['numel']} elements outside; " if facts["outside"] else ""
     own = f"eager's {facts['eager_max_ulp']:.3g} ulp ({facts['eager_max_error']:.3g})"
-    return f"{outside}greatest error {facts['max_ulp']:.3g} ulp ({facts['max_error']:.3g}), {own}"
+    of = " of the finite elements" if facts["nonfinite"] else ""
+    return f"{outside}greatest error{of} {facts['max_ulp']:.3g} ulp ({facts['max_error']:.3g}), {own}"

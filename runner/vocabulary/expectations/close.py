@@ -111,7 +111,7 @@ class Close(Conditional):
         expected = f"{self.of} close to {self.to}"
         measured = facts.measured
         if measured["structure"] != measured["reference_structure"]:
-            return [Judgement.failed(expected=f"the structure {measured['reference_structure']}", observed=measured["structure"])]
+            return [Judgement.failed(expected=f"{self.of} is {measured['reference_structure']}", observed=measured["structure"])]
         if not measured["leaves"]:
             return [Judgement.error("nothing to compare: the value holds no tensor and no number", expected=expected)]
         problems = [problem for leaf in measured["leaves"] if (problem := self.problem_of_leaf(leaf)) is not None]
@@ -178,6 +178,8 @@ class Close(Conditional):
         problems = calibrated.problems(facts, form, is_near=is_near)
         if not problems:
             return None
+        if facts["nonfinite"] and "sides" in leaf:
+            problems[0] = self._sides(leaf)
         return Judgement.failed(expected=expected, observed=problems[0], detail="\n".join([*problems[1:], calibrated.summary(facts)]))
 
     def _by_tolerance(self, where: str, leaf: Mapping[str, Any], why: str) -> Judgement | None:
@@ -188,10 +190,10 @@ class Close(Conditional):
         expected = f"{where} within atol={atol:g}, rtol={rtol:g}{why}"
         if (leaf["rtol"], leaf["atol"]) != (rtol, atol):
             return Judgement.error(f"measured with atol={leaf['atol']:g}, rtol={leaf['rtol']:g}", expected=expected)
-        for fact, what in (("nan_mismatches", "NaN"), ("inf_mismatches", "an infinity")):
-            if leaf[fact]:
-                observed = f"{what} on one side only in {leaf[fact]} of {leaf['numel']} elements"
-                return Judgement.failed(expected=expected, observed=observed)
+        if leaf["nan_mismatches"] or leaf["inf_mismatches"]:
+            count = leaf["nan_mismatches"] + leaf["inf_mismatches"]
+            alone = f"NaN or an infinity on one side only in {count} of {leaf['numel']} elements"
+            return Judgement.failed(expected=expected, observed=self._sides(leaf) if "sides" in leaf else alone)
         problem = _incomplete(leaf, leaf["numel"], expected)
         if problem is not None or leaf["excess"] <= atol:
             return problem
@@ -199,6 +201,16 @@ class Close(Conditional):
         worst = f"greatest difference {leaf['max_abs']:.3g}; at {leaf['worst_index']}: {pair}"
         detail = f"{leaf['mismatches']} of {leaf['numel']} elements differ by more than the tolerance"
         return Judgement.failed(expected=expected, observed=worst, detail=detail)
+
+    def _sides(self, leaf: Mapping[str, Any]) -> str:
+        """Return how many elements of each side are NaN, and which infinity."""
+        ours, theirs = ("compiled" if is_eager(self.to) else self.of), self.to
+        told = []
+        for what, (count, other, apart) in leaf["sides"].items():
+            (more, most), (less, least) = ((ours, count), (theirs, other)) if count >= other else ((theirs, other), (ours, count))
+            place = "" if most > least else ", at other places" if apart else ": with equal_nan: false these differ"
+            told.append(f"{more} has {what} in {most} of {leaf['numel']} elements, {less} in {least or 'none'}{place}")
+        return "; ".join(told)
 
 
 def _incomplete(leaf: Mapping[str, Any], numel: int, expected: str) -> Judgement | None:

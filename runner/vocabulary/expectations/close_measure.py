@@ -183,10 +183,23 @@ def dense(tensor: Any) -> Any:
 
 
 def structure(spec: Any, more: str = "") -> str:
-    """Return pytree's description of a structure, and what else is known of it, cut at 2,000 characters."""
-    text = f"{spec}, {more}" if more else str(spec)
+    """Return pytree's structure in words, and what else is known of it, cut at 2,000 characters. Two structures have two texts."""
+    text = _in_words(spec) + (f", {more}" if more else "")
     # the digest covers the part that is cut
     return text if len(text) <= 2000 else f"{text[:2000]}... (sha256 {hashlib.sha256(text.encode()).hexdigest()})"
+
+
+def _in_words(spec: Any) -> str:
+    if spec.is_leaf():
+        return "a value"
+    parts = [_in_words(part) for part in (spec.children() if hasattr(spec, "children") else spec.children_specs)]
+    if spec.type is dict and parts:
+        keys = zip(spec.context, parts, strict=True)
+        return "a dict with " + ", ".join(repr(key) if part == "a value" else f"{key!r} ({part})" for key, part in keys)
+    name = spec.type.__name__ + (f" {spec.context}" if spec.context else "")
+    if set(parts) == {"a value"}:
+        return f"a {name} of {len(parts)} value{'s' * (len(parts) > 1)}"
+    return f"a {name} ({', '.join(parts)})" if parts else f"an empty {name}"
 
 
 def leaves_of(value: Any) -> list[Any]:
@@ -229,13 +242,15 @@ _CHUNK = 1 << 24
 def differences(actual: Any, reference: Any, *, rtol: float, atol: float, equal_nan: bool = True) -> dict[str, Any]:
     """Return the differences of two tensors of one shape, in float64; for complex numbers those of the absolute values.
 
-    Infinite elements count as equal if both are the same infinity, otherwise as ``inf_mismatches``.
+    Infinite elements count as equal if both are the same infinity, otherwise as ``inf_mismatches``. ``sides`` has, where they or NaN
+    differ, how many elements are NaN, inf or -inf in each of the two, and in one alone.
     """
     import torch
 
     total: dict[str, Any] = {"nan_mismatches": 0, "inf_mismatches": 0, "mismatches": 0, "excess": 0.0, "max_abs": 0.0}
     total.update(worst_index=[], worst_value=None, worst_reference=None)
     numbers, expected = actual.detach().reshape(-1), reference.detach().to(actual.device).reshape(-1)
+    sides = {what: [0, 0, 0] for what in ("NaN", "inf", "-inf")}
     are_whole = not any(part.is_floating_point() or part.is_complex() for part in (numbers, expected))
     for start in range(0, actual.numel(), _CHUNK):
         pair = numbers[start : start + _CHUNK], expected[start : start + _CHUNK]
@@ -245,6 +260,11 @@ def differences(actual: Any, reference: Any, *, rtol: float, atol: float, equal_
         infinite = (torch.isinf(a) | torch.isinf(b)) & ~(nan_a | nan_b)
         total["inf_mismatches"] += int((infinite & (a != b)).sum())
         finite = ~(infinite | nan_a | nan_b)
+        if not finite.all():
+            negative = a == -torch.inf, b == -torch.inf
+            places = (nan_a, nan_b), (a.isinf() & ~negative[0], b.isinf() & ~negative[1]), negative
+            for counts, (ours, theirs) in zip(sides.values(), places, strict=True):
+                counts[:] = [count + int(part.sum()) for count, part in zip(counts, (ours, theirs, ours ^ theirs), strict=True)]
         distance = (a - b).abs()
         if are_whole:
             # integers are subtracted exactly, so different integers never have the distance 0
@@ -259,6 +279,8 @@ def differences(actual: Any, reference: Any, *, rtol: float, atol: float, equal_
             total["excess"] = max(float(excess[place]), 0.0)
             total["worst_index"] = [int(index) for index in torch.unravel_index(torch.tensor(start + place), actual.shape)]
             total["worst_value"], total["worst_reference"] = (_shown(part[place]) for part in pair)
+    if total["nan_mismatches"] or total["inf_mismatches"]:
+        total["sides"] = {what: counts for what, counts in sides.items() if counts[2] or (what == "NaN" and not equal_nan and any(counts))}
     return total
 
 

@@ -143,7 +143,7 @@ def _judge_form(measured: Mapping[str, Any]) -> Judgement:
     """Judge structure, type, shape, dtype and device."""
     expected = "type, shape, dtype and device of eager"
     if measured["structure"] != measured["reference_structure"]:
-        return Judgement.failed(expected=f"the structure {measured['reference_structure']}", observed=measured["structure"])
+        return Judgement.failed(expected=f"{measured['reference_structure']}", observed=measured["structure"])
     for leaf in measured["leaves"]:
         for fact in ("type", "shape", "dtype", "device"):
             if leaf[fact] != leaf[f"reference_{fact}"]:

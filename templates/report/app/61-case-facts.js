@@ -5,15 +5,18 @@ const numbers = (c, s) => {
   const one = (found) => {
     const where = `step ${found.step}${found.path ? `, ${found.path}` : ""}`;
     const times = typeof found.max_error === "number" && typeof found.whole_error === "number" && found.whole_error > 0 ? found.max_error / found.whole_error : null;
+    const apart = found.nonfinite > 0;
     const outside = typeof found.outside === "number" && found.outside > 0;
     return T.el("div", { class: "hist" },
-      T.el("div", { class: "filehead", style: { marginTop: "0" } }, T.el("b", {}, where), T.el("span", { class: "dim mono" }, [found.dtype, found.shape].filter(Boolean).join(" ")), outside && T.el("span", { class: "chip t-bad" }, `${T.number(found.outside)} of ${T.number(Number(found.numel))} outside`)),
-      found.why_not ? T.el("p", { class: "dim" }, found.why_not) : [
-        T.el("div", {}, times !== null && T.el("b", { class: outside ? "failed" : "" }, `${figure(times)} × eager's error. `), T.el("span", { class: "dim" }, `Greatest error ${figure(found.max_ulp)} ulp (${figure(found.max_error)}), eager's ${figure(found.eager_max_ulp)} ulp (${figure(found.eager_max_error)}), against a float64 reference.`)),
+      T.el("div", { class: "filehead", style: { marginTop: "0" } }, T.el("b", {}, where), T.el("span", { class: "dim mono" }, [found.dtype, found.shape].filter(Boolean).join(" ")), outside && T.el("span", { class: "chip t-bad" }, `${T.number(found.outside)} of ${T.number(Number(found.numel))} outside`),
+        apart && T.el("span", { class: "chip t-bad" }, `NaN or infinity on one side only in ${T.number(found.nonfinite)} of ${T.number(Number(found.numel))}`)),
+      found.why_not ? T.el("p", { class: "dim" }, found.why_not) : apart && !found.max_error ? null : [
+        T.el("div", {}, times !== null && T.el("b", { class: outside ? "failed" : "" }, `${figure(times)} × the greatest error of eager${found.runs ? ` in ${found.runs} runs` : ""}. `), T.el("span", { class: "dim" }, `Greatest error ${figure(found.max_ulp)} ulp (${figure(found.max_error)}), eager's ${figure(found.eager_max_ulp)} ulp (${figure(found.eager_max_error)}), against a float64 reference.`)),
         found.histogram ? histogram(found.histogram) : null,
         outside && found.worst ? T.el("div", { class: "dim mono" }, `worst element ${found.worst.index || ""}: compiled ${found.worst.value}, eager ${found.worst.eager_value}, float64 ${found.worst.reference_value}`) : null]);
   };
-  const bad = c.numbers.filter((found) => found.outside > 0), rest = c.numbers.filter((found) => !(found.outside > 0));
+  const isBad = (found) => found.outside > 0 || found.nonfinite > 0;
+  const bad = c.numbers.filter(isBad), rest = c.numbers.filter((found) => !isBad(found));
   return T.el("section", {}, T.el("h2", {}, "Errors of numbers, in units of eager's"), bad.map(one), bad.length ? rest.length > 0 && T.el("details", { class: "card fold" }, T.el("summary", {}, `${rest.length} within their bounds`), T.el("div", { class: "in" }, rest.map(one))) : rest.slice(0, 3).map(one),
     !bad.length && rest.length > 3 && T.el("details", {}, T.el("summary", {}, `${rest.length - 3} more`), rest.slice(3).map(one)), c.numbers_left && T.el("p", { class: "dim" }, `${c.numbers_left} more are in observation.json`));
 };
