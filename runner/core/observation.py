@@ -167,6 +167,8 @@ class ObservedStep:
     """What became of every candidate, of each operation of the case's own functions."""
     code_pieces: int
     """How many pieces of generated code lie beside the observation."""
+    code_digests: tuple[str, ...]
+    """The sha256 of each piece as the worker wrote it; empty in runs of before it was recorded."""
     facts: Mapping[str, Json]
     """What expectations asked for, by their index: the JSON that each kind's ``measure`` wrote, not decoded."""
     repetitions: Mapping[str, tuple[Repetition, ...]]

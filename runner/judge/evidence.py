@@ -134,6 +134,7 @@ def _step(sent: Mapping[str, Any]) -> ObservedStep:
             ),
         ),
         code_pieces=sent["code"],
+        code_digests=tuple(sent.get("code_digests", ())),
         facts=sent["measured"],
         repetitions={key: tuple(Repetition(**entry) for entry in entries) for key, entries in sent.get("repetitions", {}).items()},
         unmeasured=sent["unmeasured"],

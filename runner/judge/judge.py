@@ -27,7 +27,7 @@ from runner.judge.proof import own_names, proof
 from runner.judge.verdicts import verdicts_of, verdicts_of_services
 from runner.language.backends import Backend
 
-_OWN_EXCEPTIONS = ("runner.worker.case.session.NotCarriedOut", "runner.worker.process.seal.Broken")
+_OWN_EXCEPTIONS = ("runner.vocabulary.steps.session.NotCarriedOut", "runner.worker.process.seal.Broken")
 """Exceptions that the worker itself raises: their text needs neither type nor traceback."""
 
 
@@ -58,7 +58,7 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
     try:
         steps = list(carried_out(case, observation, evidence.code))
     except OSError as missing:
-        return error_of(case, f"generated code is missing: {missing}")
+        return error_of(case, f"the generated code cannot be judged: {missing}")
     verdicts = verdicts_of(case, here, steps)
     # an exception is a more specific reason than anything that the steps after it did not show
     has_raised = any(verdict.kind == "raised" for verdict in verdicts)

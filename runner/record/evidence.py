@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from runner.core.observation import ServiceReport
@@ -39,15 +39,20 @@ class CaseFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.digests: dict[str, str] = {}
+        self.sent: Sequence[Sequence[str]] = ()
+        """By step, the digest of each piece of code as the worker wrote it."""
 
     def note(self, name: str, data: bytes) -> None:
         """Record the digest of a file that the runner wrote."""
         self.digests[name] = digest(data)
 
     def code(self, step: int, piece: int) -> str:
-        """Return a piece of generated code; raise ``OSError`` where there is none, or too much."""
-        data = _read(self._folder, code_name(step, piece), CODE_BYTES)
-        self.note(code_name(step, piece), data)
+        """Return a piece of generated code; raise ``OSError`` where there is none, too much, or another text than the worker wrote."""
+        name = code_name(step, piece)
+        data = _read(self._folder, name, CODE_BYTES)
+        self.note(name, data)
+        if [self.digests[name]] != list(self.sent[step][piece : piece + 1]):
+            raise OSError(f"{name} is not the text that the worker wrote: code of the case changed the file")
         return data.decode("utf-8", "surrogateescape")
 
 

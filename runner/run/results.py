@@ -63,9 +63,12 @@ def result_of_execution(
         stack = tail(folder / "stderr.txt", _STACK_BYTES, start=execution.stack_from)
     elif ending.signal or ending.exit_code or execution.observation is None:
         stack = tail(folder / "stderr.txt", _STACK_BYTES)
+    sent = read_observation(execution.observation)
+    observation = sent if isinstance(sent, Observation) else None
+    files.sent = [step.code_digests for step in observation.steps] if observation else ()
     evidence = Evidence(
         ending=ending,
-        observation=read_observation(execution.observation),
+        observation=sent,
         code=files.code,
         note=execution.note,
         problem=problem,
@@ -77,7 +80,6 @@ def result_of_execution(
         texts = "\n".join(f"{verdict.observed}\n{verdict.detail}" for verdict in judged.verdicts)
         if shortage := scratch.shortage(execution.space, texts):  # with no space left on the device a failure is an ERROR
             judged = judge(case, backend, here, dataclasses.replace(evidence, problem=shortage))
-    observation = evidence.observation if isinstance(evidence.observation, Observation) else None
     timings, attachments, notes = ((), (), ()) if problem else benches_of(folder, observation)
     # the files of generated code, by step and piece, then those of graphs
     matches = [match for name in execution.files if (match := _CODE_FILE.fullmatch(name))]

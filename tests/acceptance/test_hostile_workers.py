@@ -32,7 +32,7 @@ OUTCOMES = {
     "hundred-daemons": (Outcome.PASS, ""),
     "leaked-child": (Outcome.PASS, ""),
     "closed-pipe": (Outcome.CRASH, "exit code 70"),
-    "missing-generated-code": (Outcome.ERROR, "generated code is missing"),
+    "missing-generated-code": (Outcome.ERROR, "the generated code cannot be judged"),
     "leaked-daemon": (Outcome.PASS, ""),
     "deadlock": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
     "hang-signals-blocked": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),

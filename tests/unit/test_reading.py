@@ -22,6 +22,7 @@ FULL: dict[str, Any] = seen(
     choices=[[{"name": "a", "class": "b.C"}], [{"name": "d", "class": ""}]],
     tunings={"count": 0, "found": []},
     code=2,
+    code_digests=["a1", "b2"],
     measured={"0": {"excess": {"$float": "inf"}}},
     unmeasured={"1": "no reference"},
     repetitions={"0": [{"first": 0, "times": 2, "measured": {"leaves": []}}, {"first": 2, "times": 1, "why_not": "no"}]},
@@ -50,7 +51,7 @@ def test_every_fact_of_a_step_has_its_attribute() -> None:
         phase="lower",
     )
     assert (step.counters, step.metrics, step.remote) == (FULL["counters"], FULL["metrics"], FULL["remote"])
-    assert (step.entered, step.graphs, step.code_pieces) == (1, (("cpu",), ("cuda", "cpu")), 2)
+    assert (step.entered, step.graphs, step.code_pieces, step.code_digests) == (1, (("cpu",), ("cuda", "cpu")), 2, ("a1", "b2"))
     assert (step.executed_for("cpu"), step.executed_for("cuda"), step.executed_for("xpu")) == (5, 4, 0)
     assert (step.abandoned, step.uncompiled) == (("its limit",), ("sample 3: why",))
     assert step.choices == (Choice(name="a", of_class="b.C"), Choice(name="d", of_class=""))

@@ -132,12 +132,10 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
     session.names.compilation = compiled.facts()
     facts = {"raised": raised, "counters": torch_state.counters(), "metrics": torch_state.metrics(), **hooks.as_facts(seen)}
     facts["remote"] = torch_state.remote_caches()
-    facts["code"] = len(seen.code)
-    texts = {f"code-{index}-{number}.txt": text for number, text in enumerate(seen.code)}
+    facts.update(own_files.keep_code(plan["folder"], index, seen.code))
     for stage, graphs in compiled.graphs.items():  # for people: expectations are judged by the observation
-        texts.update({f"graph-{index}-{stage}-{number}.txt": graph["text"] for number, graph in enumerate(graphs)})
-    for name, text in texts.items():
-        Path(plan["folder"], name).write_text(text, encoding="utf-8", errors="surrogatepass")
+        for number, graph in enumerate(graphs):
+            Path(plan["folder"], f"graph-{index}-{stage}-{number}.txt").write_text(graph["text"], encoding="utf-8", errors="surrogatepass")
     facts["calls"] = {name: spy.facts() for name, spy in session.spies.items()}
     own = {"exit": session.exit, "bench": session.bench, "effects": session.effects.facts}
     facts.update({name: found for name, found in own.items() if found is not None})

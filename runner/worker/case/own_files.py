@@ -6,7 +6,9 @@ the run's scratch folder before the import, and to the case's folder before the 
 
 import os
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
+from hashlib import sha256
+from typing import Any
 
 _DEBUG = "TORCH_COMPILE_DEBUG_DIR"
 
@@ -65,3 +67,14 @@ def write_no_bytecode() -> None:
     """Disable ``__pycache__`` for the modules that a case, or a child of it, imports."""
     sys.dont_write_bytecode = True
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+
+
+def keep_code(folder: str, step: int, texts: Sequence[str]) -> Mapping[str, Any]:
+    """Write a step's pieces of generated code; return their number and digests as facts: code of a later step may change the files."""
+    digests = []
+    for piece, text in enumerate(texts):
+        data = text.encode("utf-8", "surrogatepass")
+        with open(os.path.join(folder, f"code-{step}-{piece}.txt"), "wb") as stream:
+            stream.write(data)
+        digests.append(sha256(data).hexdigest())
+    return {"code": len(texts), "code_digests": digests}

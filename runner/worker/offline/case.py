@@ -91,14 +91,12 @@ def facts_of_step(
     plan: Mapping[str, Any], index: int, step: Mapping[str, Any], raised: Any, texts: Sequence[str], made: Compiled | None
 ) -> dict[str, Any]:
     """Return the facts of a step, whose texts are written to files; ``made`` is None where there is no kernel."""
-    for piece, text in enumerate(texts):
-        Path(plan["folder"], f"code-{index}-{piece}.txt").write_text(text, encoding="utf-8", errors="surrogatepass")
     why = "the step raised" if raised else "no kernel of Triton was generated"
     values = {KERNEL: made.metadata if made else {}}
     return {
         "raised": raised,
         **NOTHING,
-        "code": len(texts),
+        **own_files.keep_code(plan["folder"], index, texts),
         # what expectations measure of a kernel
         "measured": {
             str(request["index"]): MEASURES[request["kind"]](request["arguments"], values.__getitem__)
