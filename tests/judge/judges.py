@@ -21,7 +21,8 @@ from runner.vocabulary.expectations.calibrated_measure import (
     units_of,
     wide,
 )
-from runner.worker.torch_compat.numerics import Roundings
+from runner.worker.case.calibration import MOST_JITTERED
+from runner.worker.torch_compat.numerics import Jittered, Roundings, jittered
 from tests.judge.families import Cell, Tensor
 
 Judge = Callable[[Tensor], bool]
@@ -50,7 +51,11 @@ def calibration_of(cell: Cell) -> tuple[list[Sample], Scale]:
     with Roundings() as mode:
         through = mode.narrowest(cell.family.eager(*cell.inputs))
     samples = samples_of(cell.family.eager, cell.inputs, cell.eager, through)
-    return samples, scale_of(samples, cell.eager, cell.reference, through)
+    generator, moved = torch.Generator().manual_seed(1), []
+    for _ in range(min(len(samples) - 1, MOST_JITTERED)):
+        with Jittered(generator):
+            moved.append(cell.family.eager(*(jittered(part, generator) for part in cell.inputs)))
+    return samples, scale_of(samples, cell.eager, cell.reference, through, moved)
 
 
 def calibrated_judge(cell: Cell) -> Judge:

@@ -8,6 +8,7 @@ from typing import Any
 from runner.core.protocol import Json
 from runner.vocabulary.expectations.calibrated import (
     FACTOR,
+    FLUSHED,
     FORMATS,
     LEAST_DRAWS,
     LEAST_OF_GROUP,
@@ -17,6 +18,7 @@ from runner.vocabulary.expectations.calibrated import (
     between,
     bias_bound,
     format_of,
+    is_zero,
     quantiles_of,
     ulp,
     widening,
@@ -36,6 +38,12 @@ TILE = 16
 
 LEAST_NEIGHBOURS = 64
 """The number of elements that follow each other in memory and are taken together."""
+
+EXPLAINED = 16.0
+"""How many times its movement with other roundings eager's error may be, so that rounding explains it."""
+
+ROUNDINGS = 4.0
+"""How many times farther than by one rounding of each operator a right answer may move: a kernel rounds each of its additions."""
 
 _TRIED = 8
 """Of each kind, how many groups with the greatest means are compared with their bounds."""
@@ -90,6 +98,8 @@ class Scale:
     """Eager's greatest bias in any run, for each kind of deviation and each way to group the elements; None for wide formats."""
     eager_quantiles: list[float]
     nudge_quantiles: list[float]
+    unexplained: int
+    """Where not 0, eager itself is the reference: in so many elements float64 is farther from it than rounding explains."""
 
 
 # -- numbers of tensors ---------------------------------------------------------------------------------------------
@@ -109,6 +119,12 @@ def units_of(reference: Any, form: Format) -> Any:
     size = torch.where(reference.abs().isfinite(), reference.abs(), 0.0)
     exponent = torch.where(size > 0, torch.frexp(size).exponent.to(torch.float64) - 1, -1100.0)
     return torch.exp2((exponent - form.bits).clamp(min=float(form.least)))
+
+
+def _floors_of(reference: Any, form: Format) -> Any:
+    """Return ``floor_of`` each element of a float64 tensor."""
+    relative = form.element_floor * units_of(reference, replace(form, least=-1074))
+    return relative.clamp(min=FLUSHED * math.ldexp(1.0, form.least)).minimum(form.element_floor * units_of(reference, form))
 
 
 def errors_of(answer: Any, reference: Any) -> Any:
@@ -199,14 +215,44 @@ def _drawn(samples: Sequence[Sample], dtype: Any) -> tuple[list[Any], Any]:
         # a nudge of the inputs moves the reference by as many units of a finer format
         distance = errors_of(right, first) * min(1.0, torch.finfo(dtype).eps / sample.step if sample.step else 1.0)
         moved = torch.maximum(moved, distance)
-    count = len(moved)
-    if count >= NEIGHBOURS:
-        # at least the median of its neighbours: a sum may move little by chance where its neighbours move
-        rest = -count % NEIGHBOURS
-        padded = torch.cat([moved, moved[count - rest :]]) if rest else moved
-        medians = padded.reshape(-1, NEIGHBOURS).median(-1).values.repeat_interleave(NEIGHBOURS)[:count]
-        moved = torch.maximum(moved, medians)
     return errors, moved
+
+
+def _beside_neighbours(moved: Any) -> Any:
+    """Return movements that are at least the median of their neighbours: a sum may move little by chance where its neighbours move."""
+    import torch
+
+    count, rest = len(moved), -len(moved) % NEIGHBOURS
+    if count < NEIGHBOURS:
+        return torch.maximum(moved, moved.median()) if count else moved
+    padded = torch.cat([moved, moved[count - rest :]]) if rest else moved
+    return torch.maximum(moved, padded.reshape(-1, NEIGHBOURS).median(-1).values.repeat_interleave(NEIGHBOURS)[:count])
+
+
+def _unexplained(own: Any, eager: Any, right: Any, moved: Any, form: Format) -> int:
+    """Return in how many elements eager's error is greater than rounding explains; 0 for a few, where results may flip, as of a comparison.
+
+    Explained is ``EXPLAINED`` times the movement of eager with other roundings, and additions in another order, among 64 neighbours.
+    """
+    import torch
+
+    numel = len(own)
+    if not numel:
+        return 0
+    group = (torch.arange(numel, device=own.device) // BLOCK).clamp(max=max(numel // BLOCK - 1, 0))
+
+    def greatest(values: Any) -> Any:
+        return values.new_zeros(numel).scatter_reduce(0, group, values, "amax")[group]
+
+    likely = moved.amax() if is_zero(_greatest(_finite_sizes(right)), _greatest(own)) else greatest(moved)
+    explained = EXPLAINED * likely + form.reordered * units_of(greatest(_finite_sizes(eager)), form)
+    count = int((own > explained).sum())
+    return count if count > most_by_chance(numel) else 0
+
+
+def most_by_chance(numel: int) -> int:
+    """Return in how many elements the reference may be another number than eager's by rounding, as where a comparison flips."""
+    return max(numel // 128, int(numel >= LEAST_OF_SLICE))
 
 
 def _grouped(most: Any, size: Any, shape: tuple[int, ...], runs: int, form: Format, whole_ulp: float) -> tuple[Any, Any, Any]:
@@ -318,8 +364,10 @@ def _bias_facts(answer: Any, shape: tuple[int, ...], scale: Scale) -> list[dict[
 # -- eager's error, and an answer's ---------------------------------------------------------------------------------
 
 
-def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: str = "") -> Scale:
+def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: str = "", jittered: Sequence[Any] = ()) -> Scale:
     """Return eager's error by its samples; ``answer`` and ``reference`` are those of the case's own inputs. Raise ``NoReference``.
+
+    ``jittered`` are answers of eager to these inputs with other roundings.
 
     The first sample is of those inputs, the others are of nudged ones. The samples of float64 are runs of float32, whose errors are scaled.
     ``through`` is the narrowest format that eager rounded the values to on their way.
@@ -337,16 +385,24 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: st
         raise NoReference(f"the float64 reference is beyond the range of {dtype} where eager is finite")
     # A power of a negative number is NaN unless the exponent is whole. In bfloat16 an exponent of -7.03 becomes whole when 1 is subtracted,
     # for its gradient. A kernel that computes in float32 has NaN as float64 has.
-    by_rounding = eager.isfinite() & ~precise.isfinite()
-    count, numel = int(by_rounding.sum()), by_rounding.numel()
-    if count > max(numel // 128, int(numel >= LEAST_OF_SLICE)):
+    is_by_rounding = eager.isfinite() & ~precise.isfinite()
+    count, numel = int(is_by_rounding.sum()), is_by_rounding.numel()
+    if count > most_by_chance(numel):
         raise NoReference(f"the float64 reference is not finite in {count} of {numel} elements where eager is")
-    right = torch.where(by_rounding, eager, precise)
+    right = torch.where(is_by_rounding, eager, precise)
 
+    own, unexplained, by_rounding = errors_of(eager, right), 0, torch.zeros_like(eager.abs())
+    if jittered:
+        by_rounding = torch.stack([errors_of(wide(other), eager) for other in jittered]).amax(0)
+        unexplained = _unexplained(own, eager, right, by_rounding, form)
+    if unexplained:  # the reference is another function, or of another state: eager's distance from it is no error of rounding
+        right = precise = eager
+        own = torch.zeros_like(own)
+        samples = [Sample(other, answer) for other in jittered]
     errors, moved = _drawn(samples, answer.dtype)
+    moved = _beside_neighbours(torch.maximum(moved, ROUNDINGS * by_rounding))
     runs = [*samples, Sample(answer, right.reshape(answer.shape))]
     # the runs in place of a float64 one are of float32; eager's own error counts too, where a part of it computes in a narrower dtype
-    own = errors_of(eager, right)
     most = torch.maximum(torch.stack(errors).amax(0), own)
 
     def greatest_ulp(form: Format) -> float:
@@ -381,7 +437,7 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: st
         group_error=group_error,
         group_draws=draws,
         nudge=moved,
-        bounds=(torch.maximum(form.element_floor * units, form.nudges * moved), group_bound * form.slack),
+        bounds=(torch.maximum(_floors_of(right, form), form.nudges * moved), group_bound * form.slack),
         whole_error=_greatest(most),
         whole_ulp=whole_ulp,
         bias=None,
@@ -389,6 +445,7 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: st
         runs=len(samples),
         eager_quantiles=eager_quantiles,
         nudge_quantiles=quantiles_in(moved / units, shares),
+        unexplained=unexplained,
     )
     if math.isinf(form.bias_floor):
         return scale
@@ -416,6 +473,8 @@ def bounds_of(scale: Scale) -> Any:
         return floor
     whole = FACTOR * scale.whole_error * widening(numel * scale.runs, numel, scale.form, scale.whole_ulp)
     whole = max(whole, scale.form.element_floor * ulp(scale.most, scale.form))
+    if is_zero(scale.most, scale.whole_error):
+        return floor.clamp(min=whole)
     return torch.maximum(floor, (FACTOR * group).clamp(max=whole))
 
 
@@ -437,6 +496,8 @@ def compare(actual: Any, scale: Scale, *, equal_nan: bool = True, histogram: boo
         return {**facts, "outside": 0, "worst": None, "quantiles": [], "eager_quantiles": []}
     if scale.through:
         facts.update(through=scale.through, is_rounded=scale.is_rounded)
+    if scale.unexplained:
+        facts["unexplained"] = scale.unexplained
     errors = torch.where(judged, errors_of(answer, right), 0.0)
     ratio = torch.where(judged, errors / bounds_of(scale), -1.0)
     ulps = errors / scale.units

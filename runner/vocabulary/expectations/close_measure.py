@@ -4,6 +4,7 @@ import dataclasses
 import enum
 import functools
 import hashlib
+import math
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -218,7 +219,8 @@ def is_equal(value: Any, reference: Any, arguments: Mapping[str, Any]) -> bool:
         parts = ([one.real, one.imag] if isinstance(one, complex) else [one] for one in (value, reference))
         return all(ours.hex() == theirs.hex() for ours, theirs in zip(*parts, strict=True))
     if type(value) is float:
-        rtol, atol = (arguments["rtol"], arguments["atol"]) if arguments["rtol"] is not None else default_tolerance("float32")
+        # the tolerance of float32, but no number near 0 equals 0: a loss of 5e-6 is one
+        rtol, atol = (arguments["rtol"], arguments["atol"]) if arguments["rtol"] is not None else (default_tolerance("float32")[0], 1e-9)
         both_nan = value != value and reference != reference
         return bool(both_nan or value == reference or abs(value - reference) <= atol + rtol * abs(reference))
     by_identity = getattr(type(value), "__eq__", None) is getattr(object, "__eq__", None)
@@ -321,6 +323,8 @@ class Answers:
     """Answers of eager with their references, for the same and for nudged inputs, and the resolution of nudged ones."""
     through: Sequence[str] = ()
     """For each leaf of the answer the narrowest format that eager rounded its values to on their way; empty where there is none."""
+    jittered: Sequence[Any] = ()
+    """Answers of eager to the same inputs with other roundings; empty where it refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +351,8 @@ def add_reference(comparison: Comparison, answers: Callable[[], Answers]) -> Non
         own = {word: leaves_of(value) for word, value in comparison.values.items()}
         again, reference = leaves_of(eager_runs.again), leaves_of(eager_runs.reference)
         pairs = [(leaves_of(answer), leaves_of(right), step) for answer, right, step in eager_runs.pairs]
-        everything = [*own.values(), again, reference, *(part for answer, right, _ in pairs for part in (answer, right))]
+        jittered = [leaves_of(answer) for answer in eager_runs.jittered]
+        everything = [*own.values(), again, reference, *jittered, *(part for answer, right, _ in pairs for part in (answer, right))]
         are_alike = all(len(parts) == len(leaves) for parts in everything)
         why_not = "" if are_alike else "another run of eager gives another structure"
     except Exception as error:  # code of a spec may raise anything when it is called again
@@ -357,12 +362,17 @@ def add_reference(comparison: Comparison, answers: Callable[[], Answers]) -> Non
             leaf["calibrated"] = {"why_not": why_not}
         return
     for index, leaf in enumerate(leaves):
+        if leaf["type"] == leaf["reference_type"] == "float" and not leaf["equal"]:
+            ours, theirs = (own[word][index] for word in ("of", "to"))
+            movement = max((abs(answer[index] - theirs) for answer in jittered), default=0.0)
+            leaf.update({"distance": abs(ours - theirs), "movement": movement} if math.isfinite(abs(ours - theirs) + movement) else {})
         if leaf["type"] != "tensor" or leaf["reference_type"] != "tensor" or leaf["shape"] != leaf["reference_shape"]:
             continue
         try:
             samples = [Sample(answer[index], right[index], step) for answer, right, step in pairs]
             through = eager_runs.through[index] if eager_runs.through else ""
-            scale = _scale(leaf, own["to"][index], again[index], reference[index], samples, through)
+            moved = [answer[index] for answer in jittered]
+            scale = _scale(leaf, own["to"][index], again[index], reference[index], samples, through, moved)
             _add(comparison, leaf, own["of"][index], scale)
             if comparison.unwritten and comparison.unwritten[index] is not None:
                 changed = changed_elements(own["of"][index], scale, comparison.unwritten[index])
@@ -375,10 +385,12 @@ def _why(error: Exception) -> str:
     return str(error) if isinstance(error, NoReference) else f"{type(error).__name__}: {error}"[:200]
 
 
-def _scale(leaf: Mapping[str, Any], eager: Any, again: Any, right: Any, samples: Sequence[Sample], through: str) -> Scale:
+def _scale(
+    leaf: Mapping[str, Any], eager: Any, again: Any, right: Any, samples: Sequence[Sample], through: str, jittered: Sequence[Any]
+) -> Scale:
     if leaf["dtype"] != leaf["reference_dtype"]:
         raise NoReference("the dtypes differ")
-    everything = [again, right, *(part for sample in samples for part in (sample.answer, sample.reference))]
+    everything = [again, right, *jittered, *(part for sample in samples for part in (sample.answer, sample.reference))]
     if any(getattr(part, "shape", None) != eager.shape for part in everything):
         raise NoReference("another run of eager gives another shape")
     if not (eager.is_floating_point() or eager.is_complex()):
@@ -389,7 +401,7 @@ def _scale(leaf: Mapping[str, Any], eager: Any, again: Any, right: Any, samples:
     apart = differences(again, eager, rtol=rtol, atol=atol)
     if apart["nan_mismatches"] or apart["inf_mismatches"] or (apart["mismatches"] and not is_reordered([eager, again], right)):
         raise NoReference("a second run of eager gives another answer")
-    return scale_of(samples, eager, right, through)
+    return scale_of(samples, eager, right, through, jittered)
 
 
 def _add(comparison: Comparison, leaf: dict[str, Any], actual: Any, scale: Scale) -> None:

@@ -19,14 +19,16 @@ from runner.worker.case.sides import ReferenceCall, Unseen
 from runner.worker.case.state import Generators
 from runner.worker.torch_compat import compiling
 from runner.worker.torch_compat.numerics import (
+    Jittered,
     Reported,
     Roundings,
     Widened,
-    changed_values,
+    change,
     is_same_function,
+    jittered,
     narrow_dtypes,
-    narrowed,
-    widened,
+    to_float32,
+    to_float64,
 )
 
 MOST_BYTES = 64 << 20
@@ -96,6 +98,9 @@ def _redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         made = torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
     return made.copy_(fresh).requires_grad_(tensor.requires_grad)
 
+
+MOST_JITTERED = 8
+"""The maximum number of runs of eager with other roundings."""
 
 MOST_ELEMENTS = 1 << 24
 """The maximum number of elements of a result that is judged in this way."""
@@ -197,9 +202,11 @@ class EagerRuns:
         smallest = min((leaf.numel() for leaf in inexact if leaf.numel()), default=1 << 20)  # an empty tensor needs no runs
         generator = torch.Generator().manual_seed(0)
         while len(pairs) < runs_of(smallest):
-            given = narrowed(copied(inputs)) if has_double else copied(inputs)
+            given = copied(inputs)
+            if has_double:
+                to_float32(_changeable(given))
             if pairs:
-                given = changed_values(given, functools.partial(nudged, generator=generator, least=least))
+                change(_changeable(given), functools.partial(nudged, generator=generator, least=least))
             resolutions = [torch.finfo(tensor.dtype).eps for tensor in tensors_of(given) if tensor.is_floating_point()]
             try:
                 pairs.append((self.run(copied(given)), self._wide(given), max(least, *resolutions, 0.0) if pairs else 0.0))
@@ -207,14 +214,29 @@ class EagerRuns:
                 if pairs:
                     break
                 raise NoReference(f"the function refuses float32: {type(error).__name__}") from error
-        return Answers(again, wide, pairs, through)
+        return Answers(again, wide, pairs, through, self._jittered(inputs, runs_of(smallest)))
+
+    def _jittered(self, inputs: list[Any], runs: int) -> list[Any]:
+        """Return answers of eager with other roundings of its inputs and of each operator; none where an operator refuses the mode."""
+        generator = torch.Generator().manual_seed(1)
+        answers = []
+        for _ in range(min(runs - 1, MOST_JITTERED)):
+            called = copied(inputs)
+            change(_changeable(called), functools.partial(jittered, generator=generator))
+            try:
+                with Jittered(generator):
+                    answers.append(self.run(called))
+            except Exception:  # operators of higher order refuse a mode; the function may refuse other numbers
+                break
+        return answers
 
     def _wide(self, called: list[Any], around: AbstractContextManager[Any] | None = None) -> Any:
         """Return the answer in float64; ``around`` is entered for the call of the function alone."""
         mode = Widened()
         try:
             with mode:
-                result = self.run(widened(called), around)
+                to_float64(_changeable(called))
+                result = self.run(called, around)
         except Exception as error:  # an operator may refuse float64 with any exception
             text = str(error).splitlines()[0] if str(error) else ""
             raise NoReference(f"the function refuses float64: {type(error).__name__}: {text}"[:200]) from error
@@ -227,6 +249,13 @@ class EagerRuns:
         self.generators.restore()
         with self.unseen(), compiling.reference_stance(), torch.enable_grad():
             return copies.frozen(self.call(called, around or nullcontext()))
+
+
+def _changeable(called: Sequence[Any]) -> list[torch.Tensor]:
+    """Return the tensors of a target and its arguments, with those of their objects; raise ``TypeError`` for tensors in parts."""
+    if any(isinstance(leaf, torch.Tensor) and leaf.is_nested for leaf in pytree.tree_leaves(list(called))):
+        raise TypeError("an input is a nested tensor")
+    return [leaf for leaf in copies.changeable(called, parameters=True).values() if isinstance(leaf, torch.Tensor)]
 
 
 def copied(inputs: Sequence[Any]) -> list[Any]:

@@ -215,6 +215,10 @@ class Untouched:
                 self.alike.update([path] if begun.our_value is begun.eager else [])
         self._begun = {}
 
+    def is_kept(self, path: str) -> bool:
+        """Whether eager has not written the value of a path."""
+        return path in self._kept
+
     def problem(self, path: str, leaf: Any) -> str | None:
         """Return how the compiled side changed a value that eager did not; None where it did not, and for values of another form."""
         if path not in self._kept:
@@ -311,12 +315,12 @@ MOST = 50
 
 @dataclass(frozen=True)
 class Inexact:
-    """Two tensors that a call left, of one form and not equal: the calibrated judge decides."""
+    """Two tensors of one form, or floats, that a call left and that are not equal: the calibrated judge decides."""
 
     path: str
     facts: dict[str, Any]
-    ours: torch.Tensor
-    theirs: torch.Tensor
+    ours: torch.Tensor | float
+    theirs: torch.Tensor | float
     equal_nan: bool
     unwritten: torch.Tensor | None = None
     """A mask of the elements in which eager's tensor has the bits of before the call."""
@@ -408,8 +412,16 @@ class Effects:
         return facts
 
     def _inexact(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
-        """Return the facts of two tensors that the calibrated judge decides; None where a tolerance is given, and for other values."""
-        if self.tolerance["rtol"] is not None or not (isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)):
+        """Return the facts of two values that the calibrated judge decides; None where a tolerance is given, and for other values.
+
+        What neither side writes differs as it did after an earlier step, which judged it.
+        """
+        if self.tolerance["rtol"] is not None or self._untouched.is_kept(path):
+            return None
+        if type(ours) is type(theirs) is float and not (facts := describe_leaf(ours, theirs, self.tolerance))["equal"]:
+            self.inexact.append(Inexact(path, facts := {"path": path, **facts}, ours, theirs, self.tolerance["equal_nan"]))
+            return facts
+        if not (isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)):
             return None
         one, other = plain(ours), plain(theirs)
         is_number = one.layout is torch.strided and not one.is_nested and (one.is_floating_point() or one.is_complex())

@@ -1,6 +1,6 @@
 """Modes that see each operator: the formats that values were rounded to, and a function in float64."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -36,20 +36,13 @@ class Roundings(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follo
         """Call the operator, then record what it rounded."""
         kwargs = kwargs or {}
         operands = _tensors((args, kwargs))
+        known = _storages_of(operands)
         result = func(*args, **kwargs)
         if isinstance(func, torch._ops.OpOverload):
-            known = {storage.cdata for operand in operands if (storage := _storage(operand)) is not None}
-            written = [tensor for tensor in _tensors(result) if (storage := _storage(tensor)) is not None and storage.cdata not in known]
-            for index, argument in enumerate(func._schema.arguments):
-                if (argument.alias_info is not None and argument.alias_info.is_write) or argument.name in _WRITTEN:
-                    written += _tensors(args[index] if index < len(args) else kwargs.get(argument.name))
-            operator = func._schema.name.rpartition("::")[2]
-            takes_shapes_alone = operator.endswith("_like") or operator.startswith("new_")
-            before = "" if takes_shapes_alone else min_of(*map(self.narrowest, operands))
-            bits = [FORMATS[name].bits for operand in operands if (name := _name(operand)) in FORMATS]
-            for tensor in written:
+            before = "" if _takes_shapes_alone(func) else min_of(*map(self.narrowest, operands))
+            for tensor in _written(func, args, kwargs, known, result):
                 name, storage = _name(tensor), _storage(tensor)
-                if name not in _NARROW or (func._overloadpacket in _COPIES and all(FORMATS[name].bits >= others for others in bits)):
+                if name not in _NARROW or _is_exact_copy(func, operands, name):
                     name = ""  # not rounded: a wider format, or a copy in the dtype of the original
                 name = min_of(before, name)
                 if name and storage is not None:
@@ -62,6 +55,40 @@ class Roundings(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follo
         return self._narrowest[storage.cdata][1] if storage is not None and storage.cdata in self._narrowest else ""
 
 
+class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch: this base class has the type Any
+    """Moves what each operator rounds by about one unit in the last place, with random signs: eager, rounded otherwise.
+
+    How far the answer moves is what rounding explains of eager's error, whatever the function is. Numbers from the generator alone.
+    """
+
+    def __init__(self, generator: torch.Generator) -> None:
+        super().__init__()
+        self._generator = generator
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call the operator, then move its floating-point results."""
+        kwargs = kwargs or {}
+        operands = _tensors((args, kwargs))
+        known = _storages_of(operands)
+        result = func(*args, **kwargs)
+        if operands and isinstance(func, torch._ops.OpOverload) and not _takes_shapes_alone(func):
+            for tensor in _written(func, args, kwargs, known, result):
+                if not _is_exact_copy(func, operands, _name(tensor)):
+                    tensor.copy_(jittered(tensor, self._generator))
+        return result
+
+
+def jittered(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return a tensor with each number moved by up to its resolution. Whole numbers remain: most are exact, as of masks or counts."""
+    if tensor.is_complex():
+        return torch.view_as_complex(jittered(torch.view_as_real(tensor.detach().resolve_conj()).contiguous(), generator))
+    eps = torch.finfo(tensor.dtype).eps
+    numbers = tensor.detach().to(torch.float64)
+    moves = (torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * 2 - 1).to(tensor.device) * eps
+    is_whole = (numbers == numbers.trunc()) & (numbers.abs() * eps < 1)
+    return torch.where(is_whole, numbers, numbers * (1 + moves)).to(tensor.dtype)
+
+
 def min_of(*names: str) -> str:
     """Return the format with the fewest bits; an empty name is none."""
     return min((name for name in names if name), key=lambda name: FORMATS[name].bits, default="")
@@ -69,7 +96,31 @@ def min_of(*names: str) -> str:
 
 def _tensors(value: Any) -> list[torch.Tensor]:
     leaves = pytree.tree_leaves(value)
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex())]
+
+
+def _storages_of(tensors: Iterable[torch.Tensor]) -> set[int]:
+    return {storage.cdata for tensor in tensors if (storage := _storage(tensor)) is not None}
+
+
+def _written(func: Any, args: Any, kwargs: Any, known: set[int], result: Any) -> list[torch.Tensor]:
+    """Return the floating-point tensors that an operator wrote: new results, and arguments that it changed. ``known`` are old storages."""
+    written = [tensor for tensor in _tensors(result) if (storage := _storage(tensor)) is not None and storage.cdata not in known]
+    for index, argument in enumerate(func._schema.arguments):
+        if (argument.alias_info is not None and argument.alias_info.is_write) or argument.name in _WRITTEN:
+            written += _tensors(args[index] if index < len(args) else kwargs.get(argument.name))
+    return written
+
+
+def _takes_shapes_alone(func: Any) -> bool:
+    operator = func._schema.name.rpartition("::")[2]
+    return bool(operator.endswith("_like") or operator.startswith("new_"))
+
+
+def _is_exact_copy(func: Any, operands: Sequence[torch.Tensor], name: str) -> bool:
+    """Whether an operator copied its operands without rounding them to the format of its result."""
+    bits = [FORMATS[of].bits for operand in operands if (of := _name(operand)) in FORMATS]
+    return func._overloadpacket in _COPIES and name in FORMATS and all(FORMATS[name].bits >= others for others in bits)
 
 
 def _storage(tensor: Any) -> StorageWeakRef | None:
@@ -170,50 +221,45 @@ def _wider(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype in _REAL else torch.complex128 if dtype in _COMPLEX else dtype
 
 
-def widened(called: Sequence[Any]) -> list[Any]:
-    """Return a target and its arguments in float64; one tensor remains one tensor. Modules are changed in place: pass copies."""
-    return _changed(called, lambda tensor: tensor.detach().to(_wider(tensor.dtype)).requires_grad_(tensor.requires_grad))
+def to_float64(tensors: Iterable[torch.Tensor]) -> None:
+    """Give each tensor its numbers in float64."""
+    change(tensors, lambda tensor: tensor.to(_wider(tensor.dtype)))
 
 
-def narrowed(called: Sequence[Any]) -> list[Any]:
-    """Return a target and its arguments with float64 in float32, as ``widened`` does."""
+def to_float32(tensors: Iterable[torch.Tensor]) -> None:
+    """Give each float64 tensor its numbers in float32."""
     narrower = {torch.float64: torch.float32, torch.complex128: torch.complex64}
-    return _changed(called, lambda leaf: leaf.detach().to(narrower.get(leaf.dtype, leaf.dtype)).requires_grad_(leaf.requires_grad))
+    change(tensors, lambda tensor: tensor.to(narrower.get(tensor.dtype, tensor.dtype)))
 
 
-def changed_values(called: Sequence[Any], change: Any) -> list[Any]:
-    """Return a target and its arguments with each floating-point tensor changed by a function of it, as ``widened`` does."""
-    return _changed(called, lambda one: change(one).requires_grad_(one.requires_grad) if one.is_floating_point() and one.numel() else one)
+def change(tensors: Iterable[torch.Tensor], changed: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Give each floating-point tensor, in place, other numbers, which may be of another dtype.
 
-
-def _changed(called: Sequence[Any], change: Any) -> list[Any]:
-    known: dict[int, Any] = {}
-
-    def of(leaf: Any) -> Any:
-        if isinstance(leaf, torch.nn.Module):
-            with torch.no_grad():
-                for module in leaf.modules():
-                    for parameter in module.parameters(recurse=False):
-                        parameter.data = of(parameter).detach()
-                    for name, buffer in list(module.named_buffers(recurse=False)):
-                        module._buffers[name] = of(buffer)
-            return leaf
-        if not isinstance(leaf, torch.Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
-            return leaf
-        if type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.layout is not torch.strided or leaf.is_nested:
-            raise TypeError(f"an input is a tensor of another kind: {type(leaf).__name__}, {leaf.layout}")
-        if id(leaf) not in known:
-            known[id(leaf)] = leaf, _in_memory_of(leaf, change)
-        return known[id(leaf)][1]
-
-    return [pytree.tree_map(of, leaf) for leaf in called]
-
-
-def _in_memory_of(tensor: torch.Tensor, change: Any) -> torch.Tensor:
-    """Return a changed tensor with the strides of the original; elements that share memory, or lie in gaps, are changed in their place."""
-    changed: torch.Tensor = change(tensor)
-    if changed.stride() == tensor.stride() or not tensor.numel():
-        return changed
-    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    memory = tensor.detach().as_strided((extent,), (1,), tensor.storage_offset())
-    return change(memory).detach().as_strided(tensor.shape, tensor.stride()).requires_grad_(tensor.requires_grad)
+    Identity, class, hooks and attributes of tensors remain. Each memory is changed once: tensors that share it still do.
+    Raise ``TypeError`` for tensors that are not plain, and where one memory has numbers of two dtypes.
+    """
+    by_storage: dict[int, list[torch.Tensor]] = {}
+    for tensor in tensors:
+        if type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided and not tensor.is_nested:
+            by_storage.setdefault(tensor.untyped_storage()._cdata, []).append(tensor)
+        elif tensor.is_floating_point() or tensor.is_complex():
+            raise TypeError(f"an input is a tensor of another kind: {type(tensor).__name__}, {tensor.layout}")
+    for sharing in by_storage.values():
+        first = sharing[0]
+        if not any(tensor.is_floating_point() or tensor.is_complex() for tensor in sharing):
+            continue
+        if len({(tensor.dtype, tensor.is_conj(), tensor.is_neg()) for tensor in sharing}) > 1:
+            raise TypeError("two tensors of different dtypes share memory")
+        if len(sharing) == 1 and (first.is_contiguous() or not first.numel()):
+            first.data = changed(first.detach())
+            continue
+        # from the first element of any to the last of all, with the gaps between them
+        parts = [tensor for tensor in sharing if tensor.numel()]
+        start = min(tensor.storage_offset() for tensor in parts)
+        ends = (
+            tensor.storage_offset() + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+            for tensor in parts
+        )
+        memory = changed(first.detach().as_strided((max(ends) + 1 - start,), (1,), start))
+        for tensor in parts:
+            tensor.data = memory.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset() - start)
