@@ -79,14 +79,14 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
 
 
 def jittered(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Return a tensor with each number moved by up to its resolution. Whole numbers remain: most are exact, as of masks or counts."""
+    """Return a tensor with each number moved by up to its resolution. A tensor of whole numbers remains: they are counts, or a mask."""
     if tensor.is_complex():
         return torch.view_as_complex(jittered(torch.view_as_real(tensor.detach().resolve_conj()).contiguous(), generator))
     eps = torch.finfo(tensor.dtype).eps
     numbers = tensor.detach().to(torch.float64)
     moves = (torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * 2 - 1).to(tensor.device) * eps
-    is_whole = (numbers == numbers.trunc()) & (numbers.abs() * eps < 1)
-    return torch.where(is_whole, numbers, numbers * (1 + moves)).to(tensor.dtype)
+    is_whole = ((numbers == numbers.trunc()) & (numbers.abs() * eps < 1)) | ~numbers.isfinite()
+    return tensor.detach() if bool(is_whole.all()) else (numbers * (1 + moves)).to(tensor.dtype)
 
 
 def min_of(*names: str) -> str:
