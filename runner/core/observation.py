@@ -129,6 +129,20 @@ class Bench:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Traced:
+    """What dynamo did in a step with the functions of a case, whichever backend compiles them."""
+
+    frames: int
+    """How many frames it converted, or began to."""
+    broken: tuple[str, ...]
+    """Why it did not convert some of them as a whole."""
+    calls: int
+    """Calls of graphs that it captured for a backend other than inductor."""
+    calls_others: int
+    """The same of other functions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Repetition:
     """Equal repetitions of a step before the last, as one expectation measured them."""
 
@@ -157,6 +171,8 @@ class ObservedStep:
     """Calls, by device, of graphs that the case's own ``torch.compile`` compiled."""
     executed_others: Mapping[str, int]
     """Calls of all other compiled graphs."""
+    dynamo: Traced | None
+    """None in runs of before it was recorded."""
     abandoned: tuple[str, ...]
     """A reason for each frame that dynamo gave up."""
     uncompiled: tuple[str, ...]

@@ -24,6 +24,7 @@ from runner.core.observation import (
     ServiceReport,
     SpyCalls,
     Timing,
+    Traced,
 )
 from runner.core.tuning import Tally, Tuning, Tunings
 
@@ -110,7 +111,7 @@ def recorded_observation(sent: object) -> Observation:
 
 
 def _step(sent: Mapping[str, Any]) -> ObservedStep:
-    census, effects, bench = sent.get("tunings"), sent.get("effects"), sent.get("bench")
+    census, effects, bench, traced = (sent.get(word) for word in ("tunings", "effects", "bench", "dynamo"))
     return ObservedStep(
         raised=_raised(sent["raised"]),
         counters=sent["counters"],
@@ -120,6 +121,7 @@ def _step(sent: Mapping[str, Any]) -> ObservedStep:
         graphs=tuple(tuple(devices) for devices in sent["graphs"]),
         executed=sent["executed"],
         executed_others=sent["executed_others"],
+        dynamo=Traced(**{**traced, "broken": tuple(traced["broken"])}) if traced else None,
         abandoned=tuple(sent["abandoned"]),
         uncompiled=tuple(sent.get("uncompiled", ())),  # a run of before it was recorded has none
         choices=tuple(Choice(name=choice["name"], of_class=choice["class"]) for timed in sent["choices"] for choice in timed),

@@ -5,7 +5,7 @@ import functools
 import re
 from collections.abc import Sequence
 
-from runner.core.case import Case
+from runner.core.case import Case, Expected
 from runner.core.conditions import Surroundings
 from runner.core.devices import kind_of
 from runner.core.expectation import Status
@@ -17,6 +17,9 @@ from runner.core.results import Verdict
 from runner.judge.evidence import CarriedOut, first_line
 from runner.language.backends import Backend, Serves
 from runner.plan.worker_plan import expects_raise
+from runner.vocabulary.expectations.base import allows_zero
+from runner.vocabulary.expectations.compilation import GraphBreaks
+from runner.vocabulary.expectations.counters import Counter
 from runner.vocabulary.steps import parsed, traits_of
 
 _REGISTERING = frozenset(
@@ -154,12 +157,14 @@ def proof(backend: Backend, here: Surroundings, steps: Sequence[CarriedOut], own
         if observed.abandoned:  # for any step: dynamo does not compile an abandoned frame again
             why = f"dynamo gave up a frame, which ran eagerly: {first_line(observed.abandoned[0])}"
             return failed(expected=f"{where} runs as it was compiled", observed=why)
-        if wants_none:
-            continue
         if observed.uncompiled:
             more = len(observed.uncompiled) - 1
             why = f"it ran eagerly: {first_line(observed.uncompiled[0])}" + (f" (and {more} or more other samples)" if more else "")
             return failed(expected=f"every sample of {where} runs compiled", observed=why)
+        if wants_none:
+            if why := _why_not_captured(steps[:number]):
+                return failed(expected=f"{where} runs a graph that dynamo captured", observed=why)
+            continue
         # graphs of helpers count only without needs_own_graphs
         needs_own = traits_of(step).needs_own_graphs
         if parsed(step).runs_graphs and not (observed.executed.get(kind, 0) if needs_own else observed.executed_for(kind)):
@@ -168,6 +173,8 @@ def proof(backend: Backend, here: Surroundings, steps: Sequence[CarriedOut], own
             why = f"it ran {', '.join(counts)}" if counts else "it ran none: the call was eager"
             of = " that was compiled of its function" if needs_own else ""
             return failed(expected=f"{where} runs a graph for {kind}{of}", observed=why)
+    if wants_none and steps and not any(_shows_dynamo(known) for known in steps):
+        return failed(expected="dynamo captures a graph that is called", observed="it captured none and traced no function of the case")
     if is_refused:
         # dynamo and the function itself raise before inductor is entered: then another step must prove the backend
         entered = sum(known.observed.entered for known in steps)
@@ -213,6 +220,43 @@ def proof(backend: Backend, here: Surroundings, steps: Sequence[CarriedOut], own
             census = "\n".join(str(tuning) for known in steps for tuning in known.facts.tunings.found)
             return failed(expected=str(serves), observed=problem, detail=census[:_MOST_CENSUS])
     return held(expected=f"backend {backend.name} ran", observed="shown")
+
+
+def _why_not_captured(steps: Sequence[CarriedOut]) -> str:
+    """Return why the last of these steps shows nothing of dynamo; empty where it called a captured graph, or nothing could be captured.
+
+    A backward without inductor is autograd's, of what a call before it captured. A function that was traced whole without a graph has no
+    operation of tensors. That nothing is captured may also be what the spec claims.
+    """
+    *before, last = steps
+    if not parsed(last.step).runs_graphs or traits_of(last.step).gives_gradients or (traced := last.observed.dynamo) is None:
+        return ""
+    if traced.calls or any(map(_claims_capture, last.step.expectations)):
+        return ""
+    known = [step.observed.dynamo for step in steps if step.observed.dynamo]
+    broken = next((reason for step in reversed(known) for reason in step.broken), None)
+    if broken is not None:
+        return f"it ran eagerly: {first_line(broken)} (where that is the claim, expect graph_breaks or the counter stats.unique_graphs)"
+    earlier = sum(step.observed.dynamo.frames for step in before if step.observed.dynamo and not step.observed.dynamo.calls)
+    if traced.frames or (earlier and not any(step.calls for step in known)):
+        return ""
+    return "it ran eagerly: dynamo traced no frame, and no graph that it had captured was called"
+
+
+def _claims_capture(expected: Expected) -> bool:
+    """Whether an expectation says what dynamo captured, which may be nothing: it cannot hold by eager's answer."""
+    match expected.check:
+        case Counter() as check:
+            return "stats.unique_graphs" in check.by_leaf
+        case GraphBreaks() as check:
+            return check.count is None or not allows_zero(check.count)
+    return False
+
+
+def _shows_dynamo(known: CarriedOut) -> bool:
+    """Whether a step called a captured graph or had a function of the case traced; of a run of before that was recorded, always."""
+    traced = known.observed.dynamo
+    return traced is None or bool(traced.calls or traced.calls_others or traced.frames)
 
 
 def _had_nothing_to_compile(known: CarriedOut) -> bool:

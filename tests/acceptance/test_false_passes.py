@@ -18,6 +18,15 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "helper-compiles-itself": (Outcome.FELL_BACK, "it ran 1 for cpu that other code compiled"),
     "backward-by-helper": (Outcome.FELL_BACK, "step 2 (backward, line 25)"),
     "backward-compiled-late": (Outcome.PASS, ""),
+    "captured-only-disabled": (Outcome.FELL_BACK, "it ran eagerly: Skip calling `torch.compiler.disable()`d function"),
+    "captured-dynamo-off": (Outcome.FELL_BACK, "dynamo traced no frame, and no graph that it had captured was called"),
+    "captured-raise-dynamo-off": (Outcome.FELL_BACK, "it captured none and traced no function of the case"),
+    "captured-eager-stance": (Outcome.FELL_BACK, "step 2 (call, line 12) runs a graph that dynamo captured"),
+    "captured-no-operation": (Outcome.FELL_BACK, "step 1 (call, line 7) runs a graph that dynamo captured"),
+    "captured-whole-without-tensors": (Outcome.PASS, ""),
+    "captured-around-disabled": (Outcome.PASS, ""),
+    "captured-break-is-claimed": (Outcome.PASS, ""),
+    "captured-by-own-backend": (Outcome.PASS, ""),
     "compiled-helper-in-reference": (Outcome.FAIL, "close: expected output within"),
     "reference-runs-graph": (Outcome.ERROR, "eager: the eager reference executed 1 compiled graph"),
     "code-file-overwritten": (Outcome.ERROR, "code-0-0.txt is not the text that the worker wrote"),
@@ -76,6 +85,11 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
 IN_CI = (
     # what ran was not what was compiled
     "disabled-helper",
+    "captured-only-disabled",
+    "captured-dynamo-off",
+    "captured-raise-dynamo-off",
+    "captured-eager-stance",
+    "captured-no-operation",
     "compiled-in-prelude",
     "script-runs-eagerly",
     "suppressed-lowering-error",
@@ -96,6 +110,10 @@ IN_CI = (
     "replaced-torch-function",
     "deepcopy-returns-self",
     # what is right passes
+    "captured-whole-without-tensors",
+    "captured-around-disabled",
+    "captured-break-is-claimed",
+    "captured-by-own-backend",
     "expected-raise-in-one-call",
     "dataclass-output",
 )

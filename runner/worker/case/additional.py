@@ -82,7 +82,7 @@ class RepeatableCall:
             with self.enter():
                 result = self.target(*called[1:])
             result = copies.frozen(gradients_of(result, called, self.differentiate) if self.differentiate else result)
-        executed = sum({**seen.executed_others, **seen.executed}.values())
+        executed = seen.own_calls + seen.captured_others + sum(seen.executed_others.values())
         self.eager_calls += bool(self.executed and not executed)
         return result
 

@@ -142,7 +142,7 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
     if session.repetitions.facts:
         facts["repetitions"] = session.repetitions.facts
     with session.phases("compare"), session.unseen():
-        facts["measured"], facts["unmeasured"] = _measure(session, step, raised, seen.executed)
+        facts["measured"], facts["unmeasured"] = _measure(session, step, raised, seen.own_calls)
     return facts, raised is None or bool(step["expects_raise"])
 
 
@@ -156,7 +156,7 @@ def _repeat(session: Any, step: Mapping[str, Any]) -> None:
                 session.repetitions.measure(step, number)
 
 
-def _measure(session: Any, step: Mapping[str, Any], raised: Any, executed: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, str]]:
+def _measure(session: Any, step: Mapping[str, Any], raised: Any, own_calls: int) -> tuple[dict[str, Any], dict[str, str]]:
     import torch
 
     from runner.vocabulary.expectations import samples
@@ -172,7 +172,7 @@ def _measure(session: Any, step: Mapping[str, Any], raised: Any, executed: Mappi
         try:
             with torch.no_grad(), compiling.reference_stance():
                 if wanted["kind"] in REPEATS:
-                    measured[key] = session.additional.repeat(wanted, step, sum(executed.values()), session.names.values())
+                    measured[key] = session.additional.repeat(wanted, step, own_calls, session.names.values())
                     continue
                 measured[key] = MEASURES[wanted["kind"]](wanted["arguments"], session.names.values())
             if wanted["kind"] == "close":

@@ -4,13 +4,14 @@ import contextlib
 import functools
 import math
 import threading
+import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runner.worker.case.phases import Phases
-from runner.worker.torch_compat import choice_census, compiling
+from runner.worker.torch_compat import choice_census, compiling, observed_compiles
 
 _MOST_REASONS = 20
 _MOST_REASON = 500
@@ -29,6 +30,14 @@ class Seen:
     """Calls of graphs that the case's own ``torch.compile`` compiled, by device: forward, and backward whenever it was compiled."""
     executed_others: dict[str, int] = field(default_factory=dict)
     """Calls of all other compiled graphs, by device: ahead-of-time packages, and graphs that code of the spec compiled itself."""
+    frames: int = 0
+    """Frames of the case's own functions that dynamo converted, or began to."""
+    broken: list[str] = field(default_factory=list)
+    """Why dynamo did not convert some of them as a whole."""
+    captured: int = 0
+    """Calls of graphs that dynamo captured of the case's own functions and that a backend other than inductor got."""
+    captured_others: int = 0
+    """The same of other functions."""
     abandoned: list[str] = field(default_factory=list)
     """The reasons of frames that dynamo gave up, after an error or at its recompile limit. They run eagerly, without an exception."""
     uncompiled: list[str] = field(default_factory=list)
@@ -38,6 +47,11 @@ class Seen:
     """For each autotuning the time of each choice in milliseconds, by its name and class."""
     tunings: list[choice_census.Tuning] = field(default_factory=list)
     """For each operation of the case's own functions that inductor selects a kernel for, what became of its candidates."""
+
+    @property
+    def own_calls(self) -> int:
+        """Calls of graphs of the case's own functions, whichever backend compiled them."""
+        return sum(self.executed.values()) + self.captured
 
 
 class Witness:
@@ -126,7 +140,8 @@ def install() -> None:
     calls: tuple[tuple[str, str, Callable[..., Any]], ...] = (
         *((module, name, _compiling_own) for module, name in compiling.backend_calls()),
         ("torch._dynamo.convert_frame", "ConvertFrame.__call__", _noticing_abandoned),
-        ("torch._dynamo.convert_frame", "ConvertFrameAssert.__call__", _keeping_errors),
+        ("torch._dynamo.convert_frame", "ConvertFrameAssert.__call__", _watching_frames),
+        ("torch._dynamo.output_graph", "OutputGraph.call_user_compiler", _watching_captured),
         ("torch._inductor.compile_fx", "compile_fx", _counting_entries),
         ("torch._inductor.compile_fx", "_compile_fx_inner", _counting_direct_entries),
         ("torch._inductor.output_code", "CompiledFxGraph.post_compile", _recording_graphs),
@@ -185,12 +200,48 @@ _errors = threading.local()
 """``last``: the latest exception from the conversion of a frame in this thread."""
 
 
-def _keeping_errors(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _watching_frames(original: Callable[..., Any], convert: Any, *args: Any, **kwargs: Any) -> Any:
+    is_own = any(map(is_claimed, observed_compiles.backends_of(convert)))
+    seen, known = _watch.seen, len(observed_compiles.break_reasons())
+    seen.frames += is_own
+    why = ""
     try:
-        return original(*args, **kwargs)
+        made = original(convert, *args, **kwargs)
     except Exception as error:  # converting a frame can raise any error: it is recorded for the step and raised again
         _errors.last = error
+        why = _reason(error)
         raise
+    else:
+        if getattr(made, "guarded_code", made) is None:
+            why = str(getattr(made, "skip_reason", None) or "dynamo skipped the frame")
+        return made
+    finally:
+        if is_own:
+            seen.broken += [reason[:_MOST_REASON] for reason in [*observed_compiles.break_reasons()[known:], why] if reason]
+
+
+def _watching_captured(original: Callable[..., Any], output: Any, *args: Any, **kwargs: Any) -> Any:
+    is_own = any(map(is_claimed, [output.compiler_fn, *observed_compiles.backends_of(output.compiler_fn)]))
+    entered = _watch.seen.entered
+    made = original(output, *args, **kwargs)
+
+    def count() -> None:
+        _watch.seen.captured += is_own
+        _watch.seen.captured_others += not is_own
+
+    if _watch.seen.entered > entered:  # calls of inductor's graphs are counted where they happen
+        return made
+    if getattr(output, "package", None) is not None:  # torch stores what the backend returned, and must get that
+        count()
+        return made
+
+    # a graph module has attributes that are no function's
+    @functools.wraps(made, updated=("__dict__",) if isinstance(made, types.FunctionType | types.MethodType) else ())
+    def counted(*inputs: Any, **named: Any) -> Any:
+        count()
+        return made(*inputs, **named)
+
+    return counted
 
 
 def _noticing_abandoned(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -252,6 +303,12 @@ def as_facts(seen: Seen) -> Mapping[str, Any]:
         "graphs": seen.graphs,
         "executed": seen.executed,
         "executed_others": seen.executed_others,
+        "dynamo": {
+            "frames": seen.frames,
+            "broken": seen.broken[:_MOST_REASONS],
+            "calls": seen.captured,
+            "calls_others": seen.captured_others,
+        },
         "abandoned": seen.abandoned[:_MOST_REASONS],
         "uncompiled": [reason[:_MOST_REASON] for reason in seen.uncompiled[:_MOST_REASONS]],
         "choices": choices,

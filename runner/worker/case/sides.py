@@ -52,13 +52,13 @@ class Watched:
 
     def __init__(self, witness: hooks.Witness) -> None:
         self._witness = witness
-        self._graphs = sum(witness.seen.executed.values())
+        self._graphs = witness.seen.own_calls
         self._frames = torch_state.frames()
 
     @property
     def graphs(self) -> int:
         """How many compiled graphs were called."""
-        return sum(self._witness.seen.executed.values()) - self._graphs
+        return self._witness.seen.own_calls - self._graphs
 
     def end(self, what: str) -> None:
         """Record the call, under this name, where it ran eagerly though it had operations."""
