@@ -47,6 +47,16 @@ class StepFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WrongValue:
+    """One value that a comparison refuses, as a waiver tells it from other wrong answers."""
+
+    message: str
+    """What was expected of it, and what was observed."""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """What is known of a tensor of the right form: ``error``, ``share``, ``nonfinite``, ``size`` and ``likeness``, as in a waiver."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """One statement about one leaf of an expectation; ``leaf`` names it (a counter's name), empty for the whole."""
 
@@ -57,6 +67,8 @@ class Judgement:
     leaf: str = ""
     is_absence: bool = False
     """Whether it holds because something did not happen, as a count of 0 does: alone it shows nothing."""
+    wrong: tuple[WrongValue, ...] = ()
+    """Every value that a comparison refused; ``observed`` shows the first."""
 
     @classmethod
     def of(cls, holds: bool, *, expected: str, observed: str, detail: str = "", leaf: str = "") -> Self:

@@ -13,7 +13,7 @@ from enum import Enum
 
 from runner.core.case import Case, CaseId
 from runner.core.diagnostics import Position
-from runner.core.expectation import Judgement, Status
+from runner.core.expectation import Judgement, Status, WrongValue
 from runner.core.observation import Timing
 from runner.core.outcomes import Outcome
 
@@ -32,6 +32,8 @@ class Verdict:
     expected: str = ""
     observed: str = ""
     detail: str = ""
+    wrong: tuple[WrongValue, ...] = ()
+    """Every value that a comparison refused; empty for other kinds."""
 
     @classmethod
     def of(cls, judgement: Judgement, *, kind: str, position: Position) -> "Verdict":
@@ -43,6 +45,7 @@ class Verdict:
             expected=judgement.expected,
             observed=judgement.observed,
             detail=judgement.detail,
+            wrong=judgement.wrong,
         )
 
     @property

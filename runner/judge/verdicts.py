@@ -119,8 +119,8 @@ def verdicts_of(case: Case, here: Surroundings, steps: Sequence[CarriedOut]) -> 
         step, raised = known.step, known.facts.raised
         if raised is not None and not expects_raise(step, here):
             observed = f"{raised.type} in phase '{raised.phase}': {headline(raised.message)}".rstrip(": ")
-            common = {"expected": "no exception", "observed": observed, "detail": folded(raised.traceback)}
-            return [*verdicts, *effects, Verdict(kind="raised", status=Status.FAILED, position=step.position, **common)]
+            judgement = Judgement.failed(expected="no exception", observed=observed, detail=folded(raised.traceback))
+            return [*verdicts, *effects, Verdict.of(judgement, kind="raised", position=step.position)]
         runs = step.runs(here)
         judged = [
             (expected, judgement)

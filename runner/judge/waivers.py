@@ -8,8 +8,8 @@
 | FAIL, FELL_BACK, OFFLINE_FAIL, CRASH, TIMEOUT | names another failure, or is expired | the same |
 | anything else                 | any                                                | the same |
 
-A waiver names a failure if every failed expectation matches one of its signatures, so that a waiver never hides a second defect. If
-several waivers apply, the first in the order of the files counts.
+A waiver names a failure if every failed expectation, and every wrong value of a comparison, matches one of its signatures, so that a
+waiver never hides a second defect. If several waivers apply, the first in the order of the files counts.
 
 | waiver                                                        | is removed |
 |---------------------------------------------------------------|------------|
@@ -23,7 +23,7 @@ import bisect
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import NamedTuple
@@ -31,7 +31,7 @@ from typing import NamedTuple
 from runner.core.case import Case
 from runner.core.conditions import Surroundings, holds
 from runner.core.diagnostics import Diagnostic, Position, Severity, UsageError
-from runner.core.expectation import Status
+from runner.core.expectation import Status, WrongValue
 from runner.core.globs import glob
 from runner.core.matching.patterns import search
 from runner.core.matching.time_limit import PatternTooSlow
@@ -70,6 +70,8 @@ class Failure(NamedTuple):
     message: str
     phase: str
     """Where it happened; empty for a failed expectation."""
+    numbers: Mapping[str, float]
+    """What is known of wrong numbers; empty for another failure."""
 
 
 _glob = functools.cache(glob)
@@ -163,11 +165,11 @@ _REMARKS = {
 def _names(signature: Signature, failure: Failure) -> bool:
     if signature.type != failure.type or (signature.phases and failure.phase not in signature.phases):
         return False
-    return search(signature.match, failure.message) is not None
+    return signature.covers(failure.numbers) and search(signature.match, failure.message) is not None
 
 
 def failures_of(judged: CaseResult) -> list[Failure]:
-    """Return every failure of a result. After an exception, a failed proof is no failure of its own."""
+    """Return every failure of a result: of a comparison one for each wrong value. After an exception, a failed proof is no failure."""
     failed = [verdict for verdict in judged.verdicts if verdict.status in (Status.FAILED, Status.ERROR)]
     raised = any(verdict.kind == "raised" for verdict in failed)
     failures = []
@@ -176,7 +178,10 @@ def failures_of(judged: CaseResult) -> list[Failure]:
             # the runner writes the phase of an exception behind the type, and the worker's words follow
             phase = _RAISED_IN.match(verdict.observed) if verdict.kind == "raised" else None
             kind = "fell-back" if verdict.kind == "proof" else verdict.kind
-            failures.append(Failure(type=kind, message=verdict.message, phase=judged.phase or (phase[1] if phase else "")))
+            where = judged.phase or (phase[1] if phase else "")
+            for value in verdict.wrong or (WrongValue(message=""),):
+                message = f"{kind}: {value.message}" if value.message else verdict.message
+                failures.append(Failure(type=kind, message=message, phase=where, numbers=value.numbers))
     return failures
 
 

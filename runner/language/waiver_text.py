@@ -26,7 +26,7 @@ class Draft:
     """A waiver that is to be written."""
 
     cases: str
-    signatures: tuple[Mapping[str, str], ...]
+    signatures: tuple[Mapping[str, Json], ...]
     reason: str
     issue: str
     until: str

@@ -1,8 +1,10 @@
 """Waivers as data: known failures with their cases, their signature, the defect of torch, and the last day."""
 
+import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,30 @@ class Signature:
     match: str
     phases: tuple[str, ...] = ()
     """The phases in which the failure may have happened; empty for any."""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """What is known of the wrong numbers: ``error`` or ``most``, ``share``, ``nonfinite``, ``size``, ``likeness``; empty for any."""
+
+    def covers(self, seen: Mapping[str, float]) -> bool:
+        """Whether these are the numbers of a failure, about; those without numbers are of another failure."""
+        if not self.numbers:
+            return True
+        known = {"nonfinite": 0.0, **self.numbers}
+        most = known.pop("most", math.inf)
+        return bool(seen) and seen["error"] <= most and all(_is_about(word, seen[word], number) for word, number in known.items())
+
+
+def _is_about(word: str, seen: float, known: float) -> bool:
+    if word == "likeness":
+        return abs(seen - known) <= LIKENESS
+    if word == "nonfinite" and not known:
+        return seen == 0
+    factor = SIZE if word == "size" else ERROR
+    return known / factor <= seen <= known * factor or (word == "share" and abs(seen - known) <= SHARE)
+
+
+ERROR, SIZE, SHARE, LIKENESS = 4.0, 2.0, 0.05, 0.5
+"""The same defect on other inputs: its error, and the share of wrong elements, within a factor of 4 (or 0.05 of a share); the size within
+one of 2; the likeness within 0.5."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +130,11 @@ def _waivers(document: Document, problems: list[Diagnostic]) -> Iterator[Waiver]
         for number, signature in enumerate(several):
             place = (*path, "failure") if isinstance(failure, dict) else (*path, "failure", number)
             problems.extend(_signature_problems(document, place, signature))
-            signatures.append(Signature(signature["type"], signature["match"], tuple(as_list(signature.get("phase", ())))))
+            numbers = dict(signature.get("answer", {}))
+            if "error" in signature:
+                error = signature["error"]
+                numbers |= {"most": error["max"]} if isinstance(error, dict) else {"error": error}
+            signatures.append(Signature(signature["type"], signature["match"], tuple(as_list(signature.get("phase", ()))), numbers))
         try:
             until = date.fromisoformat(entry["until"])
         except ValueError as error:
@@ -123,6 +153,9 @@ def _waivers(document: Document, problems: list[Diagnostic]) -> Iterator[Waiver]
         )
 
 
+OF_NUMBERS = ("close", "side-effects")
+"""Types of failures that compare numbers."""
+
 WITH_PHASE = ("raised", "crash", "timeout")
 """Types of failures that name the phase in which they happened."""
 
@@ -132,6 +165,10 @@ def _signature_problems(document: Document, path: DataPath, signature: Mapping[s
     if "phase" in signature and kind not in WITH_PHASE:
         hint = f"remove it, or write one of the types {', '.join(WITH_PHASE)}"
         yield document.problem((*path, "phase"), f"a failure of the type '{kind}' has no phase", hint, key=True)
+    for word in ("error", "answer"):
+        if word in signature and kind not in OF_NUMBERS:
+            hint = f"remove it, or write one of the types {', '.join(OF_NUMBERS)}"
+            yield document.problem((*path, word), f"a failure of the type '{kind}' has no numbers", hint, key=True)
     if kind == "error":
         hint = "if the spec is wrong, correct it; if the machine lacks something, add requires"
         yield document.problem((*path, "type"), "an error cannot be waived: a case with an error claims nothing", hint)
@@ -150,9 +187,26 @@ def _signature_problems(document: Document, path: DataPath, signature: Mapping[s
         message = "the pattern matches unrelated messages: it would waive any failure"
     elif is_unspecific(pattern, frames):
         message = f"the pattern matches the fixed text of all messages of the type '{kind}': it would waive any of them"
+    elif kind in OF_NUMBERS and "error" not in signature and is_unspecific(pattern, _frames_of_numbers(kind, pattern)):
+        message = f"the pattern names no number of '{kind}': it would waive any wrong answer"
+        hint = "add the greatest error, 'error: 0.37', which covers a factor of 4 up and down; 'waive RUN' writes it"
     else:
         return
     yield document.problem((*path, "match"), message, hint)
+
+
+def _frames_of_numbers(kind: str, pattern: str) -> tuple[str, ...]:
+    """Return what messages about wrong numbers say, with {0} for the numbers, of the values that a pattern may mean."""
+    own = (pattern.replace("\\", ""),) if re.fullmatch(r"[a-z][a-z0-9_.\\\[\]']*", pattern) else ()
+    values = ("output", "output['result'] gradients", "gradients: output['gradients'][0]", "argument [0]", "function.weight.grad", *own)
+    said = (
+        "within 2 x eager's error against float64, observed error of {0} ulp ({0} times eager's greatest error), {0} times the bound; "
+        "at [{0}]: {0}, eager {0}, float64 {0}",
+        "within 2 x eager's error against float64, observed error of {0} ulp (eager has no error), {0} times the bound; at [{0}]: {0}",
+        "within atol={0}, rtol={0} (no float64 reference: the function draws random numbers), observed greatest difference {0}; "
+        "at [{0}]: {0} against {0}",
+    )
+    return tuple(f"{kind}: expected {value} {words}" for value in values for words in said)
 
 
 def _matches_empty_text(pattern: str) -> bool:

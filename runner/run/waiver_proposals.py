@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from textwrap import shorten
 from typing import TypeAlias
 
 from runner.core.conditions import Surroundings, holds
@@ -22,10 +23,10 @@ from runner.core.options import argument, flag, option, waiver_files
 from runner.core.outcomes import WAIVABLE, Outcome
 from runner.core.protocol import Json
 from runner.core.results import CaseResult
-from runner.judge.waivers import Waivers, failures_of, void_waivers
+from runner.judge.waivers import Failure, Waivers, failures_of, void_waivers
 from runner.language.read.document import Document
 from runner.language.waiver_text import FILL_IN, Draft
-from runner.language.waivers import Waiver, load_waivers
+from runner.language.waivers import Signature, Waiver, load_waivers
 from runner.record.journal import JournalError, Run, read_run
 from runner.record.run_folder import JOURNAL, find_run
 from runner.run.machines_then import by_machine, surroundings_of_record
@@ -48,8 +49,8 @@ class WaiveOptions:
 DAYS = 90
 """How long a proposed waiver holds, where nothing else was asked for."""
 
-_LONGEST = 160
-"""Characters of a message that a pattern keeps."""
+_LONGEST = 240
+"""Characters of a message that a pattern, or a reason, keeps; both end with a whole word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,7 @@ class _Finding:
     """The failure of one case, and its condition."""
 
     case_id: str
-    signatures: tuple[tuple[str, str], ...]
+    signatures: tuple[Mapping[str, Json], ...]
     when: tuple[tuple[str, Json], ...]
     reason: str
 
@@ -121,14 +122,15 @@ def propose(runs: Sequence[RecordedRun], *, issue: str = FILL_IN, reason: str = 
     notes: list[str] = []
     ids = list(dict.fromkeys(case_id for run in runs for case_id in run.results))
     findings = [found for case_id in ids if (found := _finding(case_id, runs, notes)) is not None]
-    groups: dict[tuple[str, object, str], list[_Finding]] = {}
+    groups: dict[tuple[str, str, str], list[_Finding]] = {}
     for finding in findings:
-        groups.setdefault((finding.case_id.partition("[")[0], finding.signatures, json.dumps(finding.when)), []).append(finding)
+        key = finding.case_id.partition("[")[0], json.dumps(finding.signatures), json.dumps(finding.when)
+        groups.setdefault(key, []).append(finding)
     last = until or today + timedelta(days=DAYS)
     drafts = [
         Draft(
             cases=pattern,
-            signatures=tuple({"type": kind, "match": match} for kind, match in group[0].signatures),
+            signatures=group[0].signatures,
             when=dict(group[0].when),
             reason=reason or group[0].reason,
             issue=issue,
@@ -153,13 +155,16 @@ def _finding(case_id: str, runs: Sequence[RecordedRun], notes: list[str]) -> _Fi
     if when is None:
         notes.append(f"{case_id}: failed and passed under the same conditions; it is flaky, or depends on what no condition names")
         return None
-    failures = [failures_of(result) for _, result in failing]
-    signatures = tuple(dict.fromkeys((failure.type, pattern_of(failure.message)) for own in failures for failure in own))
-    if any(is_unspecific(pattern) for _, pattern in signatures):
+    failures = [failure for _, result in failing for failure in failures_of(result)]
+    signatures: list[Mapping[str, Json]] = []
+    for failure in failures:
+        if not any(_covers(signature, failure) for signature in signatures):
+            signatures.append(signature_of(failure))
+    if any(is_unspecific(str(signature["match"])) for signature in signatures):
         notes.append(f"{case_id}: its messages have no words by which a pattern could tell this failure from others")
         return None
-    first = failures[0][0]
-    return _Finding(case_id=case_id, signatures=signatures, when=tuple(when.items()), reason=f"proposed from: {first.message}"[:_LONGEST])
+    reason = shorten(f"proposed from: {one_line(failures[0].message)}", _LONGEST, placeholder=" ...")
+    return _Finding(case_id=case_id, signatures=tuple(signatures), when=tuple(when.items()), reason=reason)
 
 
 # -- conditions -------------------------------------------------------------------------------------------------------
@@ -220,32 +225,42 @@ KEYS: Separate = {
 # -- signatures -------------------------------------------------------------------------------------------------------
 
 
-_VOLATILE = (
-    (re.compile(r"0x[0-9a-fA-F]+"), "0x[0-9a-f]+"),
-    (re.compile(r"(?:/[\w.+-]+){2,}"), r"\S+"),
-    (re.compile(r"[-+]?\d+\.\d+(?:e[-+]?\d+)?|[-+]?\d+e[-+]?\d+"), "[-+0-9.einfa]+"),
-    (re.compile(r"\d{5,}"), "[0-9]+"),
-)
-"""What differs from run to run: addresses, paths, measured numbers, process ids; and what a pattern has instead."""
+def signature_of(failure: Failure) -> Mapping[str, Json]:
+    """Return the signature of a failure. Of wrong numbers it has what was claimed, and in place of what was observed how wrong they are."""
+    if not failure.numbers:
+        return {"type": failure.type, "match": pattern_of(failure.message)}
+    rounded = {word: float(f"{number:.3g}") for word, number in failure.numbers.items()}
+    answer = {word: number for word, number in rounded.items() if word != "error" and (word != "nonfinite" or number)}
+    claim = failure.message.partition(", observed ")[0]
+    return {"type": failure.type, "match": pattern_of(f"{claim}, observed "), "error": rounded["error"], "answer": answer}
+
+
+def _covers(signature: Mapping[str, Json], failure: Failure) -> bool:
+    """Whether a signature that was made of another failure is for this one too: then one is enough."""
+    own = signature_of(failure)
+    if "error" not in signature or "error" not in own:
+        return signature == own
+    other = Signature(failure.type, "", numbers={"error": signature["error"], **signature["answer"]})
+    return signature["match"] == own["match"] and other.covers(failure.numbers)
+
+
+_VOLATILE = re.compile(r"(0x[0-9a-fA-F]+)|((?:/[\w.+-]+){2,})|([-+]?\d+\.\d)(\d+)|(\d{5,})")
+"""What differs from run to run: addresses, paths, the last digits of measured numbers, process ids."""
 
 
 def pattern_of(message: str) -> str:
     """Return a regular expression for a message: its first line, with what differs from run to run left open."""
-    line = next(iter(message.splitlines()), "")[:_LONGEST]
-    pieces = [line]
-    for volatile, wild in _VOLATILE:
-        pieces = [part for piece in pieces for part in _split(piece, volatile, wild)]
-    return "".join(piece if piece in _WILD else re.escape(piece).replace("\\ ", " ") for piece in pieces)
-
-
-_WILD = frozenset(wild for _, wild in _VOLATILE)
-
-
-def _split(piece: str, volatile: re.Pattern[str], wild: str) -> list[str]:
-    if piece in _WILD:
-        return [piece]
-    words = volatile.split(piece)
-    return [part for word in words for part in (word, wild)][:-1]
+    line = next(iter(message.splitlines()), "")
+    pattern, end = "", 0
+    for match in _VOLATILE.finditer(line):
+        if match.end() > _LONGEST:
+            break
+        pattern += re.escape(line[end : match.start()])
+        address, path, number, _, _ = match.groups()
+        pattern += "0x[0-9a-f]+" if address else r"\S+" if path else f"{re.escape(number)}[0-9]*" if number else "[0-9]+"
+        end = match.end()
+    rest = line[end:] if len(line) <= _LONGEST else line[end : max(line.rfind(" ", 0, _LONGEST), end)]
+    return (pattern + re.escape(rest)).replace("\\ ", " ")
 
 
 # -- globs ------------------------------------------------------------------------------------------------------------

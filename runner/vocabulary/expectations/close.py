@@ -6,12 +6,12 @@ sends that maximum in float64, with the values at its position. The other judges
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings
-from runner.core.expectation import Judgement, Mutant, StepFacts
+from runner.core.expectation import Judgement, Mutant, StepFacts, WrongValue
 from runner.core.protocol import Json
 from runner.vocabulary.expectations import calibrated
 from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Conditional
@@ -114,10 +114,19 @@ class Close(Conditional):
             return [Judgement.failed(expected=f"{self.of} is {measured['reference_structure']}", observed=measured["structure"])]
         if not measured["leaves"]:
             return [Judgement.error("nothing to compare: the value holds no tensor and no number", expected=expected)]
-        problems = [problem for leaf in measured["leaves"] if (problem := self.problem_of_leaf(leaf)) is not None]
-        if problems:
-            return [problems[0]]
+        if problem := self.first_problem(measured["leaves"]):
+            return [problem]
         return [Judgement.passed(expected=expected, observed=told(measured["leaves"]))]
+
+    def first_problem(self, leaves: Sequence[Mapping[str, Any]]) -> Judgement | None:
+        """Return the judgement of the first wrong value, which names all of them for waivers; None where none is wrong."""
+        problems = [(leaf, problem) for leaf in leaves if (problem := self.problem_of_leaf(leaf)) is not None]
+        if not problems:
+            return None
+        wrong = (
+            WrongValue(message=f"expected {one.expected}, observed {one.observed}", numbers=numbers_of(leaf)) for leaf, one in problems
+        )
+        return replace(problems[0][1], wrong=tuple(wrong))
 
     def problem_of_leaf(self, leaf: Mapping[str, Any]) -> Judgement | None:
         """Return the judgement of a value that is not close to its reference, or that was not measured as its judge needs it."""
@@ -215,6 +224,18 @@ class Close(Conditional):
             place = "" if most > least else ", at other places" if apart else ": with equal_nan: false these differ"
             told.append(f"{more} has {what} in {most} of {leaf['numel']} elements, {less} in {least or 'none'}{place}")
         return "; ".join(told)
+
+
+def numbers_of(leaf: Mapping[str, Any]) -> dict[str, float]:
+    """Return what a waiver holds of a wrong tensor; empty for another value, or another shape or dtype."""
+    if "size" not in leaf or leaf["dtype"] != leaf["reference_dtype"]:
+        return {}
+    numel = max(leaf["numel"], 1)
+    differing = max(leaf["mismatches"], leaf.get("calibrated", {}).get("outside", 0), leaf.get("bits", {}).get("differing", 0))
+    nonfinite = leaf["nan_mismatches"] + leaf["inf_mismatches"]
+    shares = {"share": differing / numel, "nonfinite": nonfinite / numel}
+    error = float(leaf["max_abs"]) if differing or not nonfinite else 0.0  # else the other elements are right
+    return {"error": error, **shares, "size": float(leaf["size"]), "likeness": float(leaf["likeness"])}
 
 
 def _incomplete(leaf: Mapping[str, Any], numel: int, expected: str) -> Judgement | None:

@@ -124,6 +124,7 @@ def describe_leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> di
     facts.update(rtol=rtol, atol=atol, numel=leaf.numel())
     if leaf.shape == reference.shape:
         facts.update(differences(leaf, reference, rtol=rtol, atol=atol, equal_nan=arguments["equal_nan"]))
+        facts.update(resemblance(leaf, reference))
     return facts
 
 
@@ -284,6 +285,29 @@ def differences(actual: Any, reference: Any, *, rtol: float, atol: float, equal_
     if total["nan_mismatches"] or total["inf_mismatches"]:
         total["sides"] = {what: counts for what, counts in sides.items() if counts[2] or (what == "NaN" and not equal_nan and any(counts))}
     return total
+
+
+def resemblance(actual: Any, reference: Any) -> dict[str, float]:
+    """Return the length of an answer in those of its reference, as vectors, and the cosine of their angle; without what is not finite.
+
+    Both tell wrong answers of about one error apart: zeros have the size 0, a negated answer the likeness -1.
+    """
+    import torch
+
+    squares = products = expected = 0.0
+    numbers, right = actual.detach().reshape(-1), reference.detach().to(actual.device).reshape(-1)
+    for start in range(0, actual.numel(), _CHUNK):
+        a, b = (wide(part[start : start + _CHUNK]) for part in (numbers, right))
+        both = torch.isfinite(a) & torch.isfinite(b)
+        a, b = torch.where(both, a, 0.0), torch.where(both, b, 0.0)
+        squares += float(torch.vdot(a, a).real)
+        expected += float(torch.vdot(b, b).real)
+        products += float(torch.vdot(a, b).real)
+    if not math.isfinite(squares + expected):
+        return {"size": 1.0, "likeness": 0.0}
+    lengths = math.sqrt(squares) * math.sqrt(expected)
+    size = math.sqrt(squares / expected) if expected else float(squares == 0)
+    return {"size": size, "likeness": products / lengths if lengths else 0.0}
 
 
 def _shown(element: Any) -> float | int | str:
