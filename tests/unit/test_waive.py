@@ -74,7 +74,11 @@ def test_the_smallest_condition_separates_failures_from_passes(failed: Any, pass
     ("message", "others", "not_these"),
     [
         ("counter: expected hits 2, observed 1", ["counter: expected hits 2, observed 1"], ["counter: expected hits 2, observed 0"]),
-        ("close: expected 1.0e-3, observed 2.5e-3 at [1]", ["close: expected 1e-3, observed 7.25 at [1]"], ["close: expected 1e-3, no"]),
+        (
+            "max: expected 1.0e-3, observed 2.53e-3 at [1]",
+            ["max: expected 1.0e-3, observed 2.51e-3 at [1]"],
+            ["max: expected 1.0e-3, observed 7.25e6 at [1]"],
+        ),
         ("crash: killed at 0x7fae48ee50d0", ["crash: killed at 0x1"], ["crash: killed"]),
         ("raised: no file /tmp/ab/cd.so (x)", ["raised: no file /var/tmp/e.so (x)"], ["raised: no file (x)"]),
         ("a (b) [c] {d} *", ["a (b) [c] {d} *"], ["a b c d"]),

@@ -14,7 +14,7 @@ from runner.cli.parser import main
 from runner.core.case import Step
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import InvalidSpecs
-from runner.core.expectation import Status
+from runner.core.expectation import Status, WrongValue
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.observation import Ending
 from runner.core.outcomes import Outcome
@@ -242,6 +242,37 @@ def test_no_failure_at_all_is_no_match() -> None:
     assert waived(replace(FAILED, verdicts=()), waiver(MISS)).outcome is Outcome.FAIL
 
 
+# -- numbers --------------------------------------------------------------------------------------------------------
+
+SINE = {"error": 1.41, "share": 1.0, "size": 1.15, "likeness": 0.04}
+
+
+@pytest.mark.parametrize(
+    ("seen", "is_covered"),
+    [
+        ({}, True),
+        ({"error": 5.6}, True),
+        ({"error": 5.7}, False),  # exp for cos
+        ({"error": 0.35}, False),
+        ({"error": 1.0, "size": 0.0, "likeness": 0.0}, False),  # zeros
+        ({"error": 2.0, "size": 1.0, "likeness": -1.0}, False),  # negated
+        ({"error": 2.0, "size": 1.9, "likeness": 0.5}, True),
+        ({"share": 0.02}, False),  # one element
+        ({"nonfinite": 0.02}, False),
+        (None, False),  # another shape
+    ],
+)
+def test_a_signature_of_numbers_covers_the_same_defect_alone(seen: dict[str, float] | None, is_covered: bool) -> None:
+    numbers = {} if seen is None else {"nonfinite": 0.0, **SINE, **seen}
+    wrong = (WrongValue(message="expected output within atol=0, observed 1", numbers=numbers),)
+    verdict = Verdict(kind="close", status=Status.FAILED, position=place(11), wrong=wrong)
+    entry = waiver(line=2, failures=(Signature("close", "output within", (), SINE),))
+    assert waived(replace(FAILED, verdicts=(verdict,)), entry).outcome is (Outcome.XFAIL if is_covered else Outcome.FAIL)
+    second = WrongValue(message="expected output[1] of shape [4], observed [2]")
+    both = replace(FAILED, verdicts=(replace(verdict, wrong=(*wrong, second)),))
+    assert waived(both, entry).outcome is Outcome.FAIL
+
+
 # -- the file -------------------------------------------------------------------------------------------------------
 
 ENTRY = """\
@@ -313,6 +344,32 @@ def test_a_pattern_that_fits_unrelated_messages_is_refused(pattern: str, write: 
     assert (problem.position.line, problem.position.column) == (4, 37)
     assert "the pattern matches" in problem.message
     assert problem.hint.startswith("write words or numbers from the message of this defect")
+
+
+@pytest.mark.parametrize(
+    ("failure", "problem"),
+    [
+        ("type: close, match: output", "names no number of 'close'"),
+        ("type: close, match: loss", "names no number of 'close'"),
+        ("type: close, match: 'gradients.*times the bound'", "names no number of 'close'"),
+        ("type: side-effects, match: argument", "names no number of 'side-effects'"),
+        ("type: close, match: output, error: 0.37", ""),
+        ("type: close, match: output, error: {max: 1}, answer: {size: 0}", ""),
+        ("type: close, match: LoweringException", ""),
+        ("type: close, match: 'observed .32.'", ""),
+        ("type: close, match: 'at .0.: 6.0, eager 4.0'", ""),
+        ("type: counter, match: cache_miss, error: 1", "a failure of the type 'counter' has no numbers"),
+        ("type: close, match: output, answer: {size: 0}", "'error'"),
+    ],
+)
+def test_a_signature_of_numbers_says_how_great_the_error_is(failure: str, problem: str, write: Write) -> None:
+    text = ENTRY.replace("type: counter, match: cache_miss", failure)
+    if not problem:
+        load_waivers([write(text)], backends())
+        return
+    with pytest.raises(InvalidSpecs) as raised:
+        load_waivers([write(text)], backends())
+    assert problem in str(raised.value.diagnostics[0])
 
 
 @pytest.mark.parametrize("pattern", ["", ".*", "|cache_miss", "[\\\\s\\\\S]*", "(?=)", "$", "^", "(cache)?"])
