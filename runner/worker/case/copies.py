@@ -1,14 +1,19 @@
 """Copies of what a case can change, and which values these are."""
 
+import array
 import contextlib
 import copy
 import enum
+import functools
 import hashlib
+import io
 import random
+import sys
 import types
 import warnings
+import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +27,10 @@ _IMMUTABLE = (
     *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.SymInt),
     *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType),
 )
+
+
+_CHANGEABLE = (list, dict, set, bytearray, deque, array.array, io.BytesIO, io.StringIO, random.Random)
+"""Kinds of Python's own objects that can change."""
 
 
 class Live:
@@ -66,9 +75,13 @@ def measured(value: Any) -> Any:
     return pytree.tree_map_only(torch.Tensor, plain, value)
 
 
-def apart(value: Any) -> Any:
-    """Return a deep copy; raise ``TypeError`` where it shares a module or a tensor with the original."""
-    made = deep(value)
+def apart(value: Any, twins: "Twins | None" = None) -> Any:
+    """Return a deep copy; raise ``TypeError`` where it shares a module or a tensor with the original, or where a part cannot be copied."""
+    try:
+        made = deep(value, twins)
+    except Exception as error:  # __deepcopy__ and __reduce__ of an object of a spec may raise anything
+        hint = "define __deepcopy__ in its class, or create it within the function"
+        raise TypeError(f"{_culprit(value)} cannot be copied for the eager side ({type(error).__name__}: {error}): {hint}") from error
     ours = {id(part): part for part in _parts(value)}
     for part in _parts(made):
         if ours.get(id(part)) is part:
@@ -76,20 +89,207 @@ def apart(value: Any) -> Any:
     return made
 
 
-def deep(value: Any) -> Any:
-    """Return a deep copy. A tensor that an operation made becomes one without the history before it, but no leaf: it gets no gradient."""
-    made: dict[int, Any] = {}
-    for leaf in pytree.tree_leaves(value):
-        if type(leaf) is torch.Tensor and not leaf.is_leaf:
-            with torch.enable_grad():
-                made[id(leaf)] = _copy(leaf).requires_grad_().clone()
-    found = copy.deepcopy(value, made)
-    for original in made.get(id(made), ()):  # where deepcopy keeps what it has copied
-        if isinstance(original, torch.nn.Parameter) and isinstance(copied := made.get(id(original)), torch.Tensor):
-            grad = tensor_grad(original)  # the copy of a parameter has none
+def _culprit(value: Any) -> str:
+    """Return the name of the innermost part of a value that cannot be copied."""
+    walk, path = _Walk(parameters=True), ""
+    while True:
+        parts = [(pytree.keystr(key), part) for key, part in pytree.tree_flatten_with_path(value)[0] if part is not value]
+        if isinstance(value, torch.nn.Module):
+            parts += [(f".{name}", part) for name, part in value._modules.items()]
+        for name, part in [*parts, *walk.parts(value)]:
+            try:
+                deep(part)
+            except Exception:  # as of the whole
+                value, path = part, f"{path}{name}"
+                break
+        else:
+            return f"the {type(value).__module__}.{type(value).__qualname__} at {path or 'its root'}"
+        if len(path) > _MOST_PATH:
+            return f"a part at {path}"
+
+
+def deep(value: Any, twins: "Twins | None" = None) -> Any:
+    """Return a deep copy; hooks of tensors, closures, defaults of functions and weak references refer to the copies.
+
+    A tensor that an operation made becomes one without the history before it, but no leaf: it gets no gradient. ``twins`` are known
+    copies of tensors, which the copy refers to; those that are made are added to them.
+    """
+    made: dict[int, Any] = {} if twins is None else twins.known()
+    with _deep_copies():
+        found = copy.deepcopy(value, made)
+        # where deepcopy keeps what it has copied
+        originals = [one for one in made.get(id(made), ()) if isinstance(one, torch.Tensor)]
+        for original in [*originals, *(twins.originals() if twins is not None else ())]:
+            copied = made.get(id(original))
+            if not isinstance(copied, torch.Tensor):
+                continue
+            grad = tensor_grad(original) if isinstance(original, torch.nn.Parameter) else None  # the copy of a parameter has none
             if grad is not None and tensor_grad(copied) is None:
                 copied.grad = made.get(id(grad)) if id(grad) in made else _copy(grad)
+            for name, register in _TENSOR_HOOKS.items():
+                with torch._C.DisableTorchFunctionSubclass():
+                    if getattr(copied, name):
+                        getattr(copied, name).clear()
+                    for hook in (getattr(original, name) or {}).values():
+                        getattr(copied, register)(copy.deepcopy(hook, made))
+    if twins is not None:
+        twins.add((original, made.get(id(original))) for original in originals)
     return found
+
+
+_TENSOR_HOOKS = {"_backward_hooks": "register_hook", "_post_accumulate_grad_hooks": "register_post_accumulate_grad_hook"}
+"""The hooks of a tensor, and what registers one."""
+
+_MOST_PATH = 200
+"""Characters of the path of a part that cannot be copied."""
+
+
+@contextlib.contextmanager
+def _deep_copies() -> Iterator[None]:
+    """In this context ``copy.deepcopy`` copies functions that hold what is copied, weak references to it, and tensors of each kind."""
+    dispatch: dict[Any, Any] = copy._deepcopy_dispatch  # type: ignore[attr-defined]
+    atoms, of_tensor = getattr(copy, "_atomic_types", None), torch.Tensor.__deepcopy__
+    kinds = {
+        types.FunctionType: _copy_of_function,
+        weakref.ref: lambda weak, memo: weakref.ref(memo[id(weak())]) if id(weak()) in memo else weak,
+    }
+    before = {kind: dispatch.get(kind) for kind in kinds}
+
+    def copy_of_tensor(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+        with torch._C.DisableTorchFunctionSubclass():
+            is_leaf = tensor.is_leaf
+        if is_leaf:
+            try:
+                return of_tensor(tensor, memo)
+            except RuntimeError:  # a subclass for which torch's own copy has another class
+                return _copy_of_subclass(tensor, memo)
+        with torch.enable_grad():
+            return _copy(tensor).requires_grad_().clone()
+
+    dispatch.update(kinds)
+    torch.Tensor.__deepcopy__ = copy_of_tensor
+    if atoms is not None:
+        copy._atomic_types = atoms - set(kinds)  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch.Tensor.__deepcopy__ = of_tensor
+        if atoms is not None:
+            copy._atomic_types = atoms  # type: ignore[attr-defined]
+        for kind, copier in before.items():
+            if copier is None:
+                del dispatch[kind]
+            else:
+                dispatch[kind] = copier
+
+
+def _copy_of_subclass(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+    """Return a copy of a tensor of a subclass, of that class."""
+    kind: Any = type(tensor)
+    with torch._C.DisableTorchFunctionSubclass(), torch.no_grad():
+        if is_traceable_wrapper_subclass(tensor):
+            names, context = kind.__tensor_flatten__(tensor)
+            parts = {name: copy.deepcopy(getattr(tensor, name), memo) for name in names}
+            made = kind.__tensor_unflatten__(parts, context, tensor.size(), tensor.stride())
+        else:
+            made = _copy(tensor).as_subclass(kind)
+            made.__dict__.update(copy.deepcopy(tensor.__dict__, memo))
+        return made.requires_grad_(tensor.requires_grad)
+
+
+def _copy_of_function(function: types.FunctionType, memo: dict[int, Any]) -> types.FunctionType:
+    """Return a function whose closure, defaults and attributes are copies; the function itself where it holds nothing that can change."""
+    if not _can_change(function, memo, set()):
+        return function
+    cells = tuple(types.CellType() for _ in function.__closure__ or ())
+    made = types.FunctionType(function.__code__, function.__globals__, function.__name__, None, cells or None)
+    memo[id(function)] = made  # before its parts, which may refer to it
+    functools.update_wrapper(made, function, updated=())
+    made.__dict__.pop("__wrapped__", None)
+    made.__defaults__, made.__kwdefaults__ = (_copied_part(one, memo) for one in (function.__defaults__, function.__kwdefaults__))
+    made.__dict__.update({name: _copied_part(part, memo) for name, part in vars(function).items()})
+    for cell, original in zip(cells, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # an empty cell
+            cell.cell_contents = _copied_part(original.cell_contents, memo)
+    return made
+
+
+def _copied_part(part: Any, memo: dict[int, Any]) -> Any:
+    try:
+        return copy.deepcopy(part, memo)
+    except Exception:  # a lock, a file: both sides share it, as they share globals
+        return part
+
+
+def held_by_function(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield what a function holds beside its globals: defaults, closure, attributes; each with its name."""
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    defaults = function.__defaults__ or ()
+    yield from zip((f"({name}=)" for name in names[len(names) - len(defaults) :]), defaults, strict=True)
+    yield from ((f"({name}=)", part) for name, part in (function.__kwdefaults__ or {}).items())
+    yield from ((f".{name}", part) for name, part in vars(function).items() if name != "__wrapped__" and not name.startswith(_OF_TORCH))
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # an empty cell
+            yield f"<{name}>", cell.cell_contents
+
+
+def _can_change(part: Any, memo: Mapping[int, Any], seen: set[int]) -> bool:
+    """Whether a part of a function is copied with it: it is, or holds, what is copied or can change."""
+    if id(part) in seen:
+        return False
+    seen.add(id(part))
+    if id(part) in memo or isinstance(part, (torch.nn.Module, torch.Tensor, *_CHANGEABLE)):
+        return True
+    if isinstance(part, types.FunctionType):
+        is_of_torch = str(part.__module__).startswith(("torch.", "runner."))
+        return not is_of_torch and any(_can_change(inner, memo, seen) for _, inner in held_by_function(part))
+    if isinstance(part, types.MethodType):
+        return _can_change(part.__self__, memo, seen)
+    if isinstance(part, functools.partial):
+        part = (part.func, *part.args, *part.keywords.values())
+    if isinstance(part, tuple):
+        return any(_can_change(inner, memo, seen) for inner in part)
+    module = str(type(part).__module__).partition(".")[0]
+    return not isinstance(part, _IMMUTABLE) and module not in sys.stdlib_module_names | {"torch", "runner", "builtins"}
+
+
+class Twins:
+    """The eager side's copies of tensors of the compiled side. They remain the same: optimizers and results of earlier steps use them."""
+
+    def __init__(self) -> None:
+        self._pairs: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
+
+    def add(self, pairs: Iterable[tuple[torch.Tensor, Any]]) -> None:
+        """Add tensors of the compiled side, each with its copy."""
+        for ours, theirs in pairs:
+            if isinstance(theirs, torch.Tensor) and ours is not theirs:
+                self._pairs[id(ours)] = weakref.ref(ours), theirs
+
+    def known(self) -> dict[int, Any]:
+        """Return a memo for ``deepcopy`` that has the copies of tensors that are still alive."""
+        self._pairs = {key: pair for key, pair in self._pairs.items() if pair[0]() is not None}
+        return {key: theirs for key, (_, theirs) in self._pairs.items()}
+
+    def originals(self) -> list[torch.Tensor]:
+        """Return the tensors of the compiled side that are alive."""
+        return [ours for weak, _ in self._pairs.values() if (ours := weak()) is not None]
+
+    def adopt(self, is_erased: Callable[[Any], bool], *, judged_alone: bool) -> None:
+        """Give the eager side the values of the compiled side; with ``judged_alone`` those alone that are numbers of one form."""
+        for original in self.originals():
+            ours, theirs = plain(original), plain(self._pairs[id(original)][1])
+            is_alike = (ours.shape, ours.dtype, ours.stride()) == (theirs.shape, theirs.dtype, theirs.stride())
+            if is_erased(original) or (judged_alone and not (is_alike and ours.is_floating_point())):
+                continue
+            with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError, TypeError), torch.no_grad():
+                if not is_alike:
+                    theirs.data = _copy(ours)
+                elif not torch.equal(ours, theirs):
+                    theirs.data.copy_(ours)
+                if not judged_alone and theirs.is_leaf:
+                    theirs.requires_grad_(original.requires_grad)
+                    grad = tensor_grad(original)
+                    theirs.grad = None if grad is None else _copy(grad)
 
 
 def _parts(value: Any) -> Iterator[Any]:
@@ -275,7 +475,7 @@ class _Walk:
         elif isinstance(leaf, _NAMED):
             self.found[name] = Form(f"{leaf.__module__}.{leaf.__qualname__}")
         elif self._is_new(leaf) and depth < _DEPTH:
-            for part, value in self._parts(leaf):
+            for part, value in self.parts(leaf):
                 self.add_below(f"{name}{part}", value, depth + 1)
 
     def add_below(self, name: str, value: Any, depth: int) -> None:
@@ -305,7 +505,7 @@ class _Walk:
             return f"{kind} of {len(value)}" + (f" with {', '.join(inner)}" if inner else "")
         return _LEAF if pytree.tree_is_leaf(value) else kind
 
-    def _parts(self, leaf: Any) -> Iterator[tuple[str, Any]]:
+    def parts(self, leaf: Any) -> Iterator[tuple[str, Any]]:
         """Yield the items and the attributes of an object of a class that pytree does not know."""
         if isinstance(leaf, _ITEMS):
             items = leaf.items() if isinstance(leaf, Mapping) else enumerate(leaf)

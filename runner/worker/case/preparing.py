@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
-from runner.worker.case import copies, making, spies
+from runner.worker.case import making, spies
 from runner.worker.case.scope import Weak
 from runner.worker.case.sides import Side
 from runner.worker.torch_compat import torch_state
@@ -48,10 +48,11 @@ def prepare(session: "Session", undo: contextlib.ExitStack) -> None:
     arguments = session.inputs(body["inputs"])
     session.compiled = Side(targets, arguments)
     if session.plan["needs_eager"]:
-        # one deepcopy for both, so that a module that is target and argument remains one object
-        session.reference.side = Side(*copies.apart((targets, arguments)))
+        session.reference.side = Side({}, [])
     session.scope.parts.update(inputs=lambda: arguments, compiled=lambda: session.compiled_functions.named(session.compiled))
     session.scope.parts.update({name: functools.partial(session.names.value, name) for name in (OUTPUT, EAGER)})
+    if session.eager is not None:
+        session.copy_for_eager()
     session.names.weak = {name: Weak(session.scope, name) for name in body["dead"]}
     session.reseed()
 

@@ -263,6 +263,11 @@ class Session:
         self.bench: dict[str, Any] | None = None
         self._step: Mapping[str, Any] = {}
         self._log_begin = 0
+        self._twins = copies.Twins()
+        self._were_compared = False
+        """Whether the side effects of the step before were compared."""
+        self._may_have_changed = False
+        """Whether code of the spec ran since the eager side was copied: it may have changed the compiled side alone."""
         self.compiled = Side({}, [])
         self.spies: dict[str, spies.Spy] = {}
         self.params = {**plan["params"], "backend": plan["backend"], "device": plan["device"]}
@@ -309,6 +314,7 @@ class Session:
         """Begin a step of the plan: reset its results, and store the position in standard error."""
         self._step = step
         self.exit, self.bench = None, None
+        self._were_compared = self.effects.facts is not None
         self.effects.begin_step(step)
         self.names.bound = None
         self.repetitions = EachRepetition(self.names, self.reference, self.additional)
@@ -321,6 +327,8 @@ class Session:
         with needed("the plan of the step"):
             arguments = kind.parse(step["arguments"])
         kind.runs(self, arguments)
+        is_on_both_sides = kind.traits.has_reference or kind.traits.gives_gradients
+        self._may_have_changed |= not is_on_both_sides or bool(getattr(arguments, "eager", False))
         if (name := arguments.bound) is not None:
             self.names.bind(name, self.output, is_compared=name in self.plan["compared"])
             self.reference.bind(name, is_differentiated=name in scope.differentiated(self.plan))
@@ -335,7 +343,7 @@ class Session:
         self.reference.is_there = False
         if self.eager is not None and wanted.has_reference:
             with needed("the eager reference"):
-                theirs = self.eager.calling(wanted.function, copies.apart(given))
+                theirs = self.eager.calling(wanted.function, self._given_to_eager(wanted.inputs, given))
             self.effects.begin(called, theirs, is_package=wanted.is_package)
             may_raise = bool(self._step.get("expects_raise"))
             self.reference.call(self.eager, theirs, enter, may_raise=may_raise, done=self.effects.eager_done)
@@ -345,6 +353,29 @@ class Session:
             self.output = self.compiled.run(target, called, enter)
             self.device_api.synchronize()
         self.effects.finish(self.compiled.called, self.eager, self.output)
+
+    def _given_to_eager(self, entries: Sequence[Any] | None, given: list[Any] | None) -> list[Any] | None:
+        """Bring the eager side to the compiled side's state, and return copies of a call's arguments for it; None for those of the spec."""
+        is_plain = all(not isinstance(entry, Mapping) or not {"call", "module", "ref"} & set(entry) for entry in entries or ())
+        if self._may_have_changed or not is_plain:
+            return self.copy_for_eager(given)
+        if self._were_compared or self.effects.facts is not None:
+            # what was judged in an earlier step is not judged again: both sides go on from one value
+            self._twins.adopt(compiling.is_erased, judged_alone=True)
+        copied: list[Any] | None = copies.apart(given, self._twins)
+        return copied
+
+    def copy_for_eager(self, given: list[Any] | None = None) -> list[Any] | None:
+        """Copy functions and arguments of the compiled side, as they are now, for the eager side; return copies of a call's arguments."""
+        self._twins.adopt(compiling.is_erased, judged_alone=False)
+        # one copy, so that a module that is target and argument remains one object
+        parts = {"function": self.compiled.targets, "inputs": self.compiled.arguments, "arguments": given}
+        copied = copies.apart(parts, self._twins)
+        assert self.eager is not None
+        self.eager.targets, self.eager.arguments = copied["function"], copied["inputs"]
+        self._may_have_changed = False
+        arguments: list[Any] | None = copied["arguments"]
+        return arguments
 
     def compiled_target(self, name: str) -> Callable[..., Any]:
         """Return ``torch.compile`` of a function. The compile happens at the first call."""
