@@ -95,11 +95,11 @@ def test_stream_escapes_output_that_bypasses_writer(capsys: pytest.CaptureFixtur
     with guarded():
         print("::error::x", end="")
         print("y ::z\n::stop-commands::t")
-        print("\x1b[31mred", "--token s3cret")
-        output.note("::error::x --token s3cret")
+        print("\x1b[31mred", "--token=s3cret")
+        output.note("::error::x --token=s3cret")
     out, err = capsys.readouterr()
-    assert out == "\\x3a:error::xy ::z\n\\x3a:stop-commands::t\nred --token s3cret\n"
-    assert err == "\\x3a:error::x --token ***\n"
+    assert out == "\\x3a:error::xy ::z\n\\x3a:stop-commands::t\nred --token=s3cret\n"
+    assert err == "\\x3a:error::x --token=***\n"
 
 
 HOSTILE = """\
