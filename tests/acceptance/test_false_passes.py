@@ -79,6 +79,18 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "dict-order-differs": (Outcome.FAIL, "observed \"dict('b': *, 'a': *)\""),
     "nan-only-in-eager": (Outcome.FAIL, "observed eager has NaN in 64 of 64 elements, compiled in none"),
     "losing-candidate-is-wrong": (Outcome.FAIL, "candidate off_by_one: error of "),
+    "norm-in-place-on-float": (Outcome.FAIL, "float64 is farther from eager than rounding explains"),
+    "double-copy-is-work-space": (Outcome.FAIL, "float64 is farther from eager than rounding explains"),
+    "float-noop-alias": (Outcome.FAIL, "float64 is farther from eager than rounding explains"),
+    "element-size-decides": (Outcome.FAIL, "float64 is farther from eager than rounding explains"),
+    "buffers-share-memory": (Outcome.FAIL, "within 2 x eager's error against float64"),
+    "arguments-of-a-step-share-memory": (Outcome.FAIL, "within 2 x eager's error against float64"),
+    "overlapping-arguments-stale": (Outcome.FAIL, "within 2 x eager's error against float64"),
+    "small-normal-zeros": (Outcome.FAIL, "6.38 times the bound"),
+    "small-python-float": (Outcome.FAIL, "observed 0.0"),
+    "layer-norm-large-mean": (Outcome.PASS, ""),
+    "softmax-sum-gradient": (Outcome.PASS, ""),
+    "residual-block-sgd": (Outcome.PASS, ""),
 }
 
 
@@ -102,6 +114,8 @@ IN_CI = (
     "replaced-state",
     "output-aliases-input",
     "uncopyable-named-value",
+    "float-noop-alias",
+    "buffers-share-memory",
     # code of the case lies to the judge
     "lying-tensor-subclass",
     "replaced-measure-table",

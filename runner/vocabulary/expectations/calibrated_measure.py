@@ -42,8 +42,9 @@ LEAST_NEIGHBOURS = 64
 EXPLAINED = 16.0
 """How many times its movement with other roundings eager's error may be, so that rounding explains it."""
 
-ROUNDINGS = 4.0
-"""How many times farther than by one rounding of each operator a right answer may move: a kernel rounds each of its additions."""
+ROUNDINGS = 32.0
+"""In wide formats, how many times farther than eager with one other rounding of each operator a right answer may be: a kernel rounds each
+of its additions."""
 
 _TRIED = 8
 """Of each kind, how many groups with the greatest means are compared with their bounds."""
@@ -400,7 +401,7 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: st
         own = torch.zeros_like(own)
         samples = [Sample(other, answer) for other in jittered]
     errors, moved = _drawn(samples, answer.dtype)
-    moved = _beside_neighbours(torch.maximum(moved, ROUNDINGS * by_rounding))
+    moved = _beside_neighbours(torch.maximum(moved, ROUNDINGS / form.nudges * by_rounding if form.nudges else 0 * by_rounding))
     runs = [*samples, Sample(answer, right.reshape(answer.shape))]
     # the runs in place of a float64 one are of float32; eager's own error counts too, where a part of it computes in a narrower dtype
     most = torch.maximum(torch.stack(errors).amax(0), own)
