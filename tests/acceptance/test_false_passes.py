@@ -78,6 +78,8 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "optimizer-in-argument": (Outcome.PASS, ""),
     "dict-order-differs": (Outcome.FAIL, "observed \"dict('b': *, 'a': *)\""),
     "nan-only-in-eager": (Outcome.FAIL, "observed eager has NaN in 64 of 64 elements, compiled in none"),
+    "layout-other-than-eager": (Outcome.FAIL, "strides [1, 8]"),
+    "raises-other-than-eager": (Outcome.FAIL, "raises: expected"),
     "losing-candidate-is-wrong": (Outcome.FAIL, "candidate off_by_one: error of "),
     "norm-in-place-on-float": (Outcome.FAIL, "float64 is farther from eager than rounding explains"),
     "double-copy-is-work-space": (Outcome.FAIL, "float64 is farther from eager than rounding explains"),

@@ -137,7 +137,8 @@ def path_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     for step in anatomy.steps:
         paths.extend(((*step.path, *callee.place, "call"), callee.call) for callee in step.parsed.callees if isinstance(callee.call, str))
         for raised in (expectation for expectation in step.expectations if expectation.kind == "raises"):
-            exceptions.append(((*raised.path, "type"), raised.body["type"]))
+            if "type" in raised.body:
+                exceptions.append(((*raised.path, "type"), raised.body["type"]))
             if "cause" in raised.body:
                 exceptions.append(((*raised.path, "cause", "type"), raised.body["cause"]["type"]))
     for path, dotted in paths:

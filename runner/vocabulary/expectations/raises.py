@@ -1,6 +1,6 @@
 """``raises``: the step ends with a certain exception, which may have a certain cause."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -9,7 +9,8 @@ from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.matching.patterns import check_pattern, search
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.observation import Cause
-from runner.vocabulary.expectations.base import BadExpectation, Conditional, text_of
+from runner.core.protocol import Json
+from runner.vocabulary.expectations.base import EAGER, BadExpectation, Conditional, text_of
 
 _ANOTHER = "another.Error"
 _ANOTHER_TEXT = "something else went wrong"
@@ -47,14 +48,25 @@ class Raises(Conditional):
         "another cause",
         "another text of the cause",
     )
-    type: str
+    type: str | None = None
     match: str | None = None
     cause: WantedCause | None = None
+    as_eager: bool = False
+    """Whether the exception must be eager's: of the same type and, without ``match``, with the same text."""
 
     def __repr__(self) -> str:
         """Return its text for digests of cases: without a cause it is what it was before causes existed."""
-        cause = "" if self.cause is None else f", cause={self.cause!r}"
+        cause = ("" if self.cause is None else f", cause={self.cause!r}") + (", as_eager=True" if self.as_eager else "")
         return f"Raises(type={self.type!r}, match={self.match!r}{cause}, when={self.when!r})"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Eager, where its exception is compared."""
+        return (EAGER,) if self.as_eager else ()
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker sends eager's exception where it is compared."""
+        return {"as": EAGER} if self.as_eager else None
 
     @classmethod
     def parse(cls, body: Any) -> "Raises":
@@ -62,18 +74,32 @@ class Raises(Conditional):
         cause = body.get("cause")
         _check(body, ())
         _check(cause or {}, ("cause",))
+        if "as" in body and "type" in body:
+            raise BadExpectation("type together with as", "as: eager asks for eager's type; use one of them", path=("type",))
         wanted = None if cause is None else WantedCause(type=cause["type"], match=cause.get("match"))
-        return cls(type=body["type"], match=body.get("match"), cause=wanted, when=body.get("when"))
+        return cls(type=body.get("type"), match=body.get("match"), cause=wanted, when=body.get("when"), as_eager="as" in body)
 
     def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the type (a subclass passes), then the text, then the chain of causes."""
-        expected = _in_words(self.type, self.match) + (f", caused by {self.cause}" if self.cause else "")
+        eager = facts.measured["eager"] if self.as_eager else None
+        if self.as_eager and eager is None:
+            return [Judgement.failed(expected="what eager raises", observed="eager raised no exception")]
+        type_ = self.type if eager is None else eager["type"]
+        expected = _in_words(str(type_), self.match) + (", as eager" if eager else "") + (f", caused by {self.cause}" if self.cause else "")
         if facts.raised is None:
             return [Judgement.failed(expected=expected, observed="no exception")]
         observed = f"{facts.raised.type}: {facts.raised.message.strip().splitlines()[0] if facts.raised.message.strip() else ''}"
-        if not _is_type(self.type, facts.raised.ancestors):
+        if facts.raised.type != type_ if eager else not _is_type(str(type_), facts.raised.ancestors):
             return [Judgement.failed(expected=expected, observed=observed, detail=facts.raised.traceback)]
         try:
+            if eager and self.match is None and facts.raised.message != eager["message"]:
+                return [
+                    Judgement.failed(
+                        expected=f"{expected}: {text_of(eager['message'])}", observed=f"{type_}: {text_of(facts.raised.message)}"
+                    )
+                ]
+            if eager and self.match is not None and search(self.match, eager["message"]) is None:
+                return [Judgement.failed(expected=expected, observed=f"eager raised {type_}: {text_of(eager['message'])}")]
             if self.match is not None and search(self.match, facts.raised.message) is None:
                 return [Judgement.failed(expected=expected, observed=observed, detail=facts.raised.message)]
             if self.cause is None or self.cause.is_in(facts.raised.causes):
@@ -94,7 +120,7 @@ class Raises(Conditional):
         yield Mutant(name="none raised", facts=replace(facts, raised=None))
         other = replace(facts.raised, type=_ANOTHER, ancestors=(_ANOTHER, *_EVERY_EXCEPTION))
         yield Mutant(name="another type", facts=replace(facts, raised=other))
-        if self.match is not None:
+        if self.match is not None or self.as_eager:
             yield Mutant(name="another text", facts=replace(facts, raised=replace(facts.raised, message=_ANOTHER_TEXT)))
         if self.cause is None:
             return
@@ -105,6 +131,15 @@ class Raises(Conditional):
         for name, change in changes.items():
             causes = tuple(replace(cause, **change) for cause in facts.raised.causes)
             yield Mutant(name=name, facts=replace(facts, raised=replace(facts.raised, causes=causes)))
+
+
+RAISED = "<raised by eager>"
+"""The name of the exception of the eager side, which no spec can write."""
+
+
+def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+    """Measure in the worker: type and text of the exception of the eager side, None where it raised none."""
+    return {"eager": value(RAISED)}
 
 
 def _check(body: Any, path: tuple[str, ...]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 from runner.core.conditions import Surroundings
 from runner.core.expectation import Judgement, Mutant, Status, StepFacts
 from runner.core.protocol import Json, decode, encode
-from runner.vocabulary.expectations.base import BadExpectation, Kind, OfValue, is_reference, text_of
+from runner.vocabulary.expectations.base import OUTPUT, BadExpectation, Kind, OfValue, is_reference, text_of
 
 _CHANGED = "changed"
 _MADE_EQUAL = "made equal"
@@ -207,6 +207,30 @@ class Strides(OfValue):
     output: int | list[int] | None = None
     equals: list[int] | None = None
     contiguous: bool | str | None = None
+    to: str | None = None
+    """The value whose tensors have the strides."""
+
+    def __repr__(self) -> str:
+        """Return its text for digests of cases: without ``to`` it is what it was before ``to`` existed."""
+        words = {name: getattr(self, name) for name in ("when", "of", "output", "equals", "contiguous", "to")}
+        return f"Strides({', '.join(f'{name}={value!r}' for name, value in words.items() if name != 'to' or value is not None)})"
+
+    @classmethod
+    def check(cls, body: Any) -> None:
+        """Refuse a comparison with the value itself, and strides that are said twice."""
+        if "to" in body and body["to"] == body.get("of", OUTPUT):
+            raise BadExpectation(f"the strides of {body['to']} are always its own", "write to: eager", path=("to",))
+        if "to" in body and (others := [word for word in ("equals", "contiguous") if word in body]):
+            raise BadExpectation(f"to together with {others[0]}", "write an expectation for each", path=("to",))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The values whose strides are read."""
+        return (self.of,) if self.to is None else (self.of, self.to)
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker sends what is known of the values."""
+        return {"of": self.of, **({} if self.to is None else {"to": self.to})}
 
     def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge each selected tensor. The judgement shows the first that fails."""
@@ -214,12 +238,18 @@ class Strides(OfValue):
         chosen = self._chosen(len(tensors))
         if not chosen or max(chosen) >= len(tensors):
             return [Judgement.error(f"{len(tensors)} tensors", expected=f"tensors {chosen or 'at all'} of {self.of}")]
+        others = facts.measured.get("others", tensors)
+        if len(others) != len(tensors):
+            return [Judgement.failed(expected=f"{len(others)} tensors in {self.of}, as in {self.to}", observed=str(len(tensors)))]
         judgements = []
         for index in chosen:
-            tensor, where = tensors[index], f"{self.of}[{index}]"
+            tensor, other, where = tensors[index], others[index], f"{self.of}[{index}]"
             observed = f"shape {tensor['shape']}, strides {tensor['strides']}"
             judged = Judgement.passed(expected=f"{where} with strides {self.equals}", observed=observed)
-            if self.equals is not None and tensor["strides"] != self.equals:
+            if self.to is not None:
+                expected = f"{where} with strides {other['strides']}, as {self.to}"
+                judged = Judgement.of(_steps(tensor) == _steps(other), expected=expected, observed=observed)
+            elif self.equals is not None and tensor["strides"] != self.equals:
                 judged = Judgement.failed(expected=judged.expected, observed=observed)
             elif self.contiguous is not None:
                 format_ = self.contiguous if isinstance(self.contiguous, str) else "contiguous_format"
@@ -235,7 +265,7 @@ class Strides(OfValue):
         for index in self._chosen(len(tensors)):
             tensor = tensors[index]
             others = {}
-            if self.equals is not None or self.contiguous is None:
+            if self.equals is not None or self.to is not None or self.contiguous is None:
                 others["another stride"] = {**tensor, "strides": [stride + 1 for stride in tensor["strides"]] or [1]}
             if self.contiguous is not None:
                 others["another layout"] = {**tensor, "formats": [name for name in _FORMATS if name not in tensor["formats"]]}
@@ -249,6 +279,12 @@ class Strides(OfValue):
         return [self.output] if isinstance(self.output, int) else list(self.output)
 
 
+def _steps(tensor: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """Return size and stride of each dimension. Of one element, and where there is none, the stride of a dimension says nothing."""
+    pairs = list(zip(tensor["shape"], tensor["strides"], strict=True))
+    return [(size, 0 if size == 1 or 0 in tensor["shape"] else stride) for size, stride in pairs]
+
+
 _FORMATS = ("contiguous_format", "channels_last", "channels_last_3d")
 
 
@@ -258,13 +294,17 @@ def measure_strides(arguments: Mapping[str, Any], value: Callable[[str], Any]) -
     from torch.utils import _pytree as pytree
 
     by_rank = {4: ["channels_last"], 5: ["channels_last_3d"]}
-    tensors: list[Json] = []
-    for leaf in pytree.tree_leaves(value(arguments["of"])):
-        if isinstance(leaf, torch.Tensor):
-            names = ["contiguous_format", *by_rank.get(leaf.ndim, [])]
-            formats: list[Json] = [name for name in names if leaf.is_contiguous(memory_format=getattr(torch, name))]
-            tensors.append({"shape": list(leaf.shape), "strides": list(leaf.stride()), "formats": formats})
-    return {"tensors": tensors}
+    found: dict[str, Json] = {}
+    for key, name in (("tensors", arguments["of"]), ("others", arguments.get("to"))):
+        tensors: list[Json] = []
+        for leaf in pytree.tree_leaves(None if name is None else value(name)):
+            if isinstance(leaf, torch.Tensor):
+                names = ["contiguous_format", *by_rank.get(leaf.ndim, [])]
+                formats: list[Json] = [name for name in names if leaf.is_contiguous(memory_format=getattr(torch, name))]
+                tensors.append({"shape": list(leaf.shape), "strides": list(leaf.stride()), "formats": formats})
+        if name is not None:
+            found[key] = tensors
+    return found
 
 
 WEAK = "<weak>"

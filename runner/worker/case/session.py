@@ -14,6 +14,7 @@ from runner.vocabulary.expectations import close_measure
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.vocabulary.expectations.close import is_eager
 from runner.vocabulary.expectations.compilation import COMPILATION
+from runner.vocabulary.expectations.raises import RAISED
 from runner.vocabulary.expectations.texts import MOST, STDERR
 from runner.vocabulary.expectations.values import WEAK
 from runner.vocabulary.steps.session import Call, needed
@@ -81,6 +82,8 @@ class Names:
             return _known(first, follow(self._reference.output, rest, first))
         if name == STDERR:
             return self._log()
+        if name == RAISED:
+            return self._reference.raised
         if name == WEAK:
             return self.weak
         if name.startswith(COMPILATION):
@@ -315,6 +318,7 @@ class Session:
         self._step = step
         self.exit, self.bench = None, None
         self._were_compared = self.effects.facts is not None
+        self.reference.begin_step(may_raise=bool(step.get("expects_raise")))
         self.effects.begin_step(step)
         self.names.bound = None
         self.repetitions = EachRepetition(self.names, self.reference, self.additional)
@@ -345,8 +349,7 @@ class Session:
             with needed("the eager reference"):
                 theirs = self.eager.calling(wanted.function, self._given_to_eager(wanted.inputs, given))
             self.effects.begin(called, theirs, is_package=wanted.is_package)
-            may_raise = bool(self._step.get("expects_raise"))
-            self.reference.call(self.eager, theirs, enter, may_raise=may_raise, done=self.effects.eager_done)
+            self.reference.call(self.eager, theirs, enter, done=self.effects.eager_done)
         target = wanted.target()
         self.additional.record(target, called, enter, is_package=wanted.is_package)
         with self.phases(wanted.phase):

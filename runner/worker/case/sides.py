@@ -17,6 +17,7 @@ from runner.worker.case.hooks import Witness
 from runner.worker.case.phases import Phases
 from runner.worker.case.scope import Scope, entered_as, follow, resolved
 from runner.worker.case.state import Generators, Modes
+from runner.worker.process.channel import exception
 from runner.worker.torch_compat import compiling, torch_state
 from runner.worker.torch_compat.devices import DeviceApi
 
@@ -173,11 +174,28 @@ class Reference:
         self.output: Any = None
         self.is_there = False
         """Whether ``output`` is the result of this step."""
+        self.raised: dict[str, Any] | None = None
+        """The exception of the eager side in this step, as an observation has it."""
+        self._may_raise = False
         self.latest_call: ReferenceCall | None = None
         self.copied: Callable[[Sequence[Any]], list[Any] | str] | None = None
         """Copies a target and its arguments before a call; None where no call is repeated with the same inputs."""
         self._named: dict[str, Any] = {}
         """The eager side's results under the names that a backward step uses."""
+
+    def begin_step(self, *, may_raise: bool) -> None:
+        """Begin a step. With ``may_raise`` it expects an exception of the compiled side: eager may raise too, and has no result then."""
+        self.raised, self._may_raise = None, may_raise
+
+    @contextlib.contextmanager
+    def _raising(self) -> Iterator[None]:
+        """Keep an exception of the eager side in this context where the step may raise."""
+        try:
+            yield
+        except NotCarriedOut as error:
+            if not self._may_raise:
+                raise
+            self.raised = None if error.__cause__ is None else exception(error.__cause__, "eager")
 
     def forget(self) -> None:
         """Discard the result, and the conditions under which it was computed."""
@@ -211,24 +229,18 @@ class Reference:
                 f"the eager reference executed {count} compiled graph{'s' * (count != 1)}: code of the spec compiled a part of it"
             )
 
-    def call(self, side: Side, called: list[Any], enter: Enter, *, may_raise: bool, done: Done) -> None:
-        """Call a function of the eager side, then restore generators and modes.
-
-        With ``may_raise``, the step has no result after an exception. ``done`` receives what was called and the result.
-        """
+    def call(self, side: Side, called: list[Any], enter: Enter, *, done: Done) -> None:
+        """Call a function of the eager side, then restore generators and modes. ``done`` receives what was called and the result."""
         state, modes = Generators.now(), Modes()
         self.latest_call = ReferenceCall(state, enter)
         if self.copied is not None:
             self.latest_call = replace(self.latest_call, inputs=self.copied(called))
         result = None
-        try:
+        with self._raising():
             with self._phases("eager"), self.running():
                 result = side.run(called[0], called, enter)
                 self.keep(result)
             done(side.called, result)
-        except NotCarriedOut:
-            if not may_raise:  # else the spec expects an exception of the compiled call, and eager may raise it too
-                raise
         state.restore()
         modes.restore()
         if not any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in pytree.tree_leaves(result)):
@@ -241,10 +253,10 @@ class Reference:
         if self.side is not None and has_reference:
             call = self.latest_call
             self.latest_call = None if call is None or of is not None else replace(call, differentiate=differentiate)
-            with self._phases("eager"), self.running():
+            with self._raising(), self._phases("eager"), self.running():
                 reference = follow(self.side.result if first == OUTPUT else self._named[first], rest, EAGER)
                 self.keep(gradients_of(reference, self.side.called, differentiate))
-        self.is_there = self.side is not None and has_reference
+        self.is_there = self.side is not None and has_reference and self.raised is None
 
     def bind(self, name: str, *, is_differentiated: bool) -> None:
         """Bind a name to the eager side's latest result where a backward step differentiates that name."""
