@@ -70,6 +70,8 @@ class Expected:
     """Where each key of its body stands: a counter's line is more than the expectation's."""
     body: Json = None
     """Its arguments as the spec has them, for people."""
+    weak: str = ""
+    """Why it may also hold for changed facts; empty where it may not."""
 
     def place(self, leaf: str) -> Position:
         """Return where a leaf stands, else the key that it is below (``KEY word``), else the expectation itself."""
@@ -84,18 +86,6 @@ class Control:
     """By section, what is set otherwise."""
     fails: tuple[str, ...]
     """Kinds of which one expectation each must fail; when empty, any expectation."""
-    position: Position
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenReason:
-    """Why a mutant of an expectation may survive; said in the spec."""
-
-    expectation: str
-    mutant: str
-    leaf: str | None
-    """A counter's name, where the reason is for that alone."""
-    reason: str
     position: Position
 
 
@@ -212,7 +202,6 @@ class Case:
     options: Mapping[str, Mapping[str, Option]] = field(default_factory=dict)
     """For people: the options of each section with where they were set."""
     control: Control | None = None
-    survivors: tuple[WrittenReason, ...] = ()
     exclusive: bool = False
     """Whether its spec says that nothing may run beside it."""
     on_request: bool = False

@@ -8,6 +8,10 @@ from runner.core.results import Verdict
 
 PROOF = "proof"
 FELL_BACK = "fell-back"
+COULD_NOT_HAVE_FAILED = "could-not-have-failed"
+"""The kind of the verdict of an expectation that also holds for changed facts."""
+WEAK = "weak"
+"""The kind of the verdict of such an expectation where the spec says why."""
 ENDINGS = {"crash": Outcome.CRASH, "timeout": Outcome.TIMEOUT}
 """Kinds of the single verdict of a process that crashed or timed out. No expectation has these names."""
 

@@ -101,29 +101,6 @@ class RunHeader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditScore:
-    """Whether the expectations of the cases that passed could have failed, by changes of what was observed (``judge/audit``).
-
-    A resumed run has the score of the cases that its last part executed.
-    """
-
-    cases: int
-    """How many cases passed and were audited."""
-    expectations: int
-    """How many of their expectations were tried."""
-    applicable: int
-    """How many changed observations could be made."""
-    killed: int
-    """Those of them under which the expectation failed, as it must."""
-    excused: int
-    """Those that held, with the reason in the spec."""
-    weak: int
-    """How many expectations of specs held although they must not, without a reason."""
-    listed: Mapping[str, str] = field(default_factory=dict)
-    """The first of these, each with one change under which it held: ``FILE:LINE:COLUMN KIND: LEAF``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunFooter:
     """How a run ended."""
 
@@ -133,5 +110,3 @@ class RunFooter:
     interrupted: bool = False
     statement: tuple[Statement, ...] = field(default=(), metadata={COMPUTED: True})
     """What the run says of its profile; empty for a run without one."""
-    audit: tuple[AuditScore, ...] = ()
-    """Empty where no case passed."""

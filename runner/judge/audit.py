@@ -1,32 +1,32 @@
-"""Audit: facts of a case are changed in one respect, and the expectations that held must not hold. Pure."""
+"""Audit: facts of a case are changed in one respect, and the expectations that held must not hold. Pure.
+
+``judge`` makes an ERROR of a case that passes although an expectation holds for changed facts; the command ``audit`` prints all of them.
+"""
 
 import functools
+import itertools
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from runner.core.case import Case, Expected, WrittenReason
+from runner.core.case import Case, Expected
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Diagnostic, Position
 from runner.core.expectation import Judgement, Mutant, Status, StepFacts
+from runner.core.folding import COULD_NOT_HAVE_FAILED, WEAK
 from runner.core.matching.time_limit import PatternTooSlow
-from runner.core.observation import Observation
-from runner.core.results import CaseResult
-from runner.judge.evidence import ANOTHER_FORM, carried_out, judge_expectation
+from runner.core.results import CaseResult, Verdict
+from runner.judge.evidence import ANOTHER_FORM, CarriedOut, judge_expectation
 from runner.judge.verdicts import facts_of, with_code
 from runner.plan.worker_plan import expects_raise
-from runner.vocabulary.expectations.close import NOTHING_DIFFERS
 from runner.vocabulary.steps import TRITON
 
 _SECONDS = 5.0
 """The time limit for all mutants of one expectation: patterns may be slow, although each is within its own limit."""
-
-OF_EVERY_STEP = "runs"
-"""The kind of expectation that fails only with an exception in the step: it claims nothing about the step's result."""
 
 
 class Fate(Enum):
@@ -52,6 +52,8 @@ class Trial:
     fate: Fate
     observed: str
     """The observed text under the mutant; or why the mutant is not applicable."""
+    weak: str = ""
+    """Why the spec lets its mutants survive."""
 
     @property
     def expectation(self) -> tuple[str, str, str, str]:
@@ -61,16 +63,10 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """The trials of some cases, and the reasons that specs give for survivors."""
+    """The trials of some cases."""
 
     cases: int
     trials: tuple[Trial, ...]
-    excused: tuple[tuple[Trial, WrittenReason], ...]
-    """Survivors with a reason in the spec."""
-    survivors: tuple[Trial, ...]
-    """Survivors without a reason."""
-    stale: tuple[WrittenReason, ...]
-    """Reasons without a survivor."""
 
     @property
     def expectations(self) -> int:
@@ -87,51 +83,67 @@ class Audit:
         """How many mutants made their expectation fail."""
         return sum(trial.fate is Fate.KILLED for trial in self.trials)
 
+    @property
+    def survivors(self) -> list[Trial]:
+        """The mutants that survived without a reason in the spec."""
+        return [trial for trial in self.trials if trial.fate is Fate.SURVIVED and not trial.weak]
 
-def audit(tried: Sequence[tuple[Case, Sequence[Trial]]]) -> Audit:
+    @property
+    def excused(self) -> list[Trial]:
+        """The mutants that survived with a reason in the spec."""
+        return [trial for trial in self.trials if trial.fate is Fate.SURVIVED and trial.weak]
+
+    @property
+    def stale(self) -> list[Trial]:
+        """A trial of each expectation that the spec calls weak, and that no mutant survives in any case."""
+        used = {(trial.kind, trial.weak) for trial in self.excused}
+        stale = {(trial.kind, trial.weak): trial for trial in self.trials if trial.weak and trial.fate is Fate.KILLED}
+        return [trial for key, trial in stale.items() if key not in used]
+
+
+def audit(tried: Iterable[Sequence[Trial]]) -> Audit:
     """Sum up the trials of cases."""
-    excused: list[tuple[Trial, WrittenReason]] = []
-    survivors: list[Trial] = []
-    # each reason whose mutant was tried here: others may apply on another machine. For every comparison NOTHING_DIFFERS is tried implicitly
-    reasons: dict[WrittenReason, None] = {}
-    for case, trials in tried:
-        for trial in trials:
-            named = [
-                reason
-                for reason in case.survivors
-                if (reason.expectation, reason.mutant) == (trial.kind, trial.mutant) and reason.leaf in (None, trial.leaf)
-            ]
-            implicit = [reason for reason in case.survivors if reason.mutant == NOTHING_DIFFERS and trial.kind == "close"]
-            reasons |= dict.fromkeys([*named, *implicit])
-            if trial.fate is Fate.SURVIVED:
-                if named:
-                    excused.append((trial, named[0]))
-                else:
-                    survivors.append(trial)
-    used = {reason for _, reason in excused}
-    return Audit(
-        cases=len(tried),
-        trials=tuple(trial for _, trials in tried for trial in trials),
-        excused=tuple(excused),
-        survivors=tuple(survivors),
-        stale=tuple(reason for reason in reasons if reason not in used),
-    )
+    tried = list(tried)
+    return Audit(cases=len(tried), trials=tuple(trial for trials in tried for trial in trials))
 
 
-def try_case(case: Case, here: Surroundings, observation: Observation, code: Callable[[int, int], str]) -> list[Trial]:
-    """Try every expectation of a case that passed; raise ``OSError`` where generated code is missing."""
+_INSTEAD = {
+    "close": "write no tolerance or a smaller one, or use inputs whose results are not small beside it",
+    "filecheck": "name what only the code of this function has",
+    "graph": "name what only the graph of this function has, or count its operators",
+}
+_OF_COUNTS = "write the number itself, or a bound that is near it"
+
+
+def verdicts_of_audit(case: Case, here: Surroundings, steps: Iterable[CarriedOut]) -> Iterator[Verdict]:
+    """Yield a verdict for each expectation of a case that also holds for changed facts: an ERROR where the spec does not say why it may."""
+    survivors: dict[tuple[Position, str, str], list[Trial]] = {}
+    for trial in try_case(case, here, steps):
+        if trial.fate is Fate.SURVIVED:
+            survivors.setdefault((trial.position, trial.kind, trial.weak), []).append(trial)
+    for (position, kind, weak), trials in survivors.items():
+        mutants = dict.fromkeys(" of ".join(filter(None, (trial.mutant, trial.where or trial.leaf))) for trial in trials)
+        more = [f"{len(mutants) - _MOST_NAMED} more"] if len(mutants) > _MOST_NAMED else []
+        shown = ", ".join([*itertools.islice(mutants, _MOST_NAMED), *more])
+        if weak:
+            yield Verdict(kind=WEAK, status=Status.HELD, position=position, observed=f"{kind} also holds with {shown}: {weak}")
+        else:
+            hint = f"{_INSTEAD.get(kind, _OF_COUNTS)}; where that is meant: weak: the reason, beside {kind}"
+            observed = f"{kind} could not have failed: it also holds with {shown} ({hint})"
+            yield Verdict(kind=COULD_NOT_HAVE_FAILED, status=Status.ERROR, position=position, observed=observed, detail=trials[0].observed)
+
+
+_MOST_NAMED = 4
+
+
+def try_case(case: Case, here: Surroundings, steps: Iterable[CarriedOut]) -> list[Trial]:
+    """Try every expectation of a case that held; raise ``OSError`` where generated code is missing."""
     trials: list[Trial] = []
-    for known in carried_out(case, observation, code):
+    for known in steps:
         if known.facts.raised is not None and not expects_raise(known.step, here):
             break
         for index, expected in enumerate(known.step.expectations if known.step.runs(here) else ()):
             trials.extend(_try_expectation(case, expected, facts_of(index, known), here))
-    # a case in which no mutant of a comparison can be made, and that has no other claim
-    compared = [trial for trial in trials if trial.kind == "close"]
-    if compared and all(trial.fate is Fate.NOT_APPLICABLE for trial in trials if trial.kind != OF_EVERY_STEP):
-        why = ", ".join(dict.fromkeys(trial.observed for trial in compared))
-        observed = f"no stand-in could differ ({why}): claim shape, strides or calls as well"
-        trials.append(replace(compared[0], mutant=NOTHING_DIFFERS, where="", fate=Fate.SURVIVED, observed=observed))
     return trials
 
 
@@ -143,7 +155,7 @@ def _try_expectation(case: Case, expected: Expected, facts: StepFacts, here: Sur
     held = {judgement.leaf for judgement in judge_expectation(expected, facts, here) if judgement.status is Status.HELD}
     if not held:
         return
-    trial = functools.partial(Trial, case_id=case.id, spec=case.spec, kind=expected.kind)
+    trial = functools.partial(Trial, case_id=case.id, spec=case.spec, kind=expected.kind, weak=expected.weak)
     try:
         for mutant in _in_time(expected.check.mutants(facts, here)):
             if mutant.leaf not in held:
@@ -220,12 +232,12 @@ def lines(found: Audit, controls: Sequence[ControlResult]) -> Iterator[str]:
     """Yield a line for each survivor, each stale reason, each control, and the score."""
     for text, _ in _by_expectation(found.survivors, "still passes with"):
         yield text
-    for reason in found.stale:
-        leaf = f" {reason.leaf}" if reason.leaf else ""
-        message = f"{reason.expectation}{leaf} fails with '{reason.mutant}', or the mutant is not applicable: the reason is stale"
-        yield str(Diagnostic(position=reason.position, message=message, hint="remove it"))
-    for text, trials in _by_expectation([trial for trial, _ in found.excused], "may pass with"):
-        yield f"{text}: {'; '.join(dict.fromkeys(reason.reason for trial, reason in found.excused if trial in trials))}"
+    for trial in found.stale:
+        yield str(
+            Diagnostic(position=trial.position, message=f"{trial.kind} fails with every mutant: it is not weak", hint="remove 'weak'")
+        )
+    for text, trials in _by_expectation(found.excused, "may pass with"):
+        yield f"{text}: {trials[0].weak}"
     for control in controls:
         word = "fails as it must" if control.failed_as_it_must else "does not fail as it must"
         yield f"{control.position}: control {word} with {control.patch}: {control.words}  {shlex.quote(control.case_id)}"
@@ -266,18 +278,9 @@ def as_json(found: Audit, controls: Sequence[ControlResult]) -> Mapping[str, Any
         "not_applicable": len(found.trials) - found.applicable,
         "expectations": found.expectations,
         "cases": found.cases,
-        "survivors": [_trial_as_json(trial, None) for trial in found.survivors],
-        "excused": [_trial_as_json(trial, reason.reason) for trial, reason in found.excused],
-        "stale": [
-            {
-                **_place(reason.position),
-                "expectation": reason.expectation,
-                "mutant": reason.mutant,
-                "leaf": reason.leaf,
-                "reason": reason.reason,
-            }
-            for reason in found.stale
-        ],
+        "survivors": [_trial_as_json(trial) for trial in found.survivors],
+        "excused": [_trial_as_json(trial) for trial in found.excused],
+        "stale": [{**_place(trial.position), "expectation": trial.kind, "reason": trial.weak} for trial in found.stale],
         "controls": [
             {**_place(control.position), "case": control.case_id, "failed": control.failed_as_it_must, "observed": control.words}
             for control in controls
@@ -285,9 +288,9 @@ def as_json(found: Audit, controls: Sequence[ControlResult]) -> Mapping[str, Any
     }
 
 
-def _trial_as_json(trial: Trial, reason: str | None) -> Mapping[str, Any]:
+def _trial_as_json(trial: Trial) -> Mapping[str, Any]:
     known = {"expectation": trial.kind, "leaf": trial.leaf, "mutant": trial.mutant, "where": trial.where, "observed": trial.observed}
-    return {**_place(trial.position), "case": trial.case_id, **known, "reason": reason}
+    return {**_place(trial.position), "case": trial.case_id, **known, "reason": trial.weak or None}
 
 
 def _place(position: Position) -> dict[str, Any]:

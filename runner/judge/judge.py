@@ -12,6 +12,7 @@ The ending of the process is judged first, then the validity of the observation,
 | ended                | facts           | one cannot be judged, or none applies | any | ERROR |
 | ended                | facts           | one failed   | any    | FAIL      |
 | ended                | facts           | all passed   | failed | FELL_BACK |
+| ended                | facts           | one also holds for changed facts | passed | ERROR |
 | ended                | facts           | all passed   | passed | PASS      |
 """
 
@@ -21,6 +22,7 @@ from runner.core.folding import fold
 from runner.core.observation import Observation
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, result_of
+from runner.judge.audit import verdicts_of_audit
 from runner.judge.endings import by_ending, ended_by_code, error_of, folded, place_of_error
 from runner.judge.evidence import Evidence, carried_out, first_line
 from runner.judge.proof import own_names, proof
@@ -71,6 +73,9 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
     elif backend.compiles and not has_raised:
         verdicts.append(proof(backend, here, steps, own_names(case) if backend.proof.code else frozenset()))
     outcome, failure_type, first = fold(verdicts, case.target)
+    if first is None:
+        verdicts.extend(verdicts_of_audit(case, here, steps))
+        outcome, failure_type, first = fold(verdicts, case.target)
     if first is None:
         passed = result_of(case, outcome, verdicts=tuple(verdicts))
         return offline.with_level(case, passed) if case.target else passed

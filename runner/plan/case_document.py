@@ -29,10 +29,10 @@ Origin = Callable[..., str]
 
 SECTIONS = ("config", "dynamo_config", "functorch_config", "env", "torch")
 _NAMED = (*SECTIONS, "compile", "functions", "let", "spies", "handlers")
-_LISTS = ("covers", "requires", "inputs", "audit")
+_LISTS = ("covers", "requires", "inputs")
 _ORDER = (
     "summary covers tags backends matrix exclude requires config dynamo_config functorch_config env torch context prelude "
-    "entry function functions let spies handlers inputs compile expect steps control audit services isolation timeout "
+    "entry function functions let spies handlers inputs compile expect steps control services isolation timeout "
     "on_request source exclusive targets triton"
 ).split()
 _PLAIN = (str, int, float, bool)
@@ -81,7 +81,7 @@ def reduced_document_of(case: Case, here: Surroundings) -> Document:
         own = {name: value for name, value in options.items() if not case.options[section][name].layer.startswith("backend")}
         document[section] = plain(own)
     document["torch"] = {**document["torch"], "seed": seed_of(case)}
-    for name in ("covers", "tags", "requires", "control", "audit", "timeout", "on_request", "exclusive"):
+    for name in ("covers", "tags", "requires", "control", "timeout", "on_request", "exclusive"):
         document.pop(name, None)
     return without_idle_spies({name: value for name, value in document.items() if value})
 
@@ -121,7 +121,6 @@ def _document(case: Case, decision: Decision) -> Document:
     several = isinstance(only, WrittenFunction) and len(re.findall(r"^def ", only.block.text, re.MULTILINE)) > 1
     implied = {*body.services, *((AXIS, SIMULATED) if case.target else ())}
     required = {str(requirement): requirement for requirement in case.requires if requirement.name not in implied}
-    reasons = [{word: getattr(reason, word) for word in ("expectation", "mutant", "leaf", "reason")} for reason in case.survivors]
     return {
         "summary": case.summary,
         "covers": list(case.covers),
@@ -139,7 +138,6 @@ def _document(case: Case, decision: Decision) -> Document:
         "steps": [step_of(step, decision) for step in decision.steps_of(case)],
         "control": case.control
         and {**plain(dict(case.control.patch)), **({"fails": list(case.control.fails)} if case.control.fails else {})},
-        "audit": [{word: text for word, text in reason.items() if text} for reason in reasons],
         "services": list(body.services),
         "isolation": "" if body.isolation == "case" else body.isolation,
         "timeout": body.timeout,
@@ -212,8 +210,7 @@ def _step_lines(step: Document, origin: Origin, path: tuple[str | int, ...]) -> 
 
 def _expectation_lines(expected: Sequence[Document], indent: str, origin: Origin, path: tuple[str | int, ...]) -> Iterator[str]:
     for index, expectation in enumerate(expected):
-        kind, body = next(iter(expectation.items()))
-        lines = _commented(block(kind, body), origin(*path, "expect", index))
+        lines = _commented([line for word, body in expectation.items() for line in block(word, body)], origin(*path, "expect", index))
         yield from (f"{indent}{'- ' if number == 0 else '  '}{text}" for number, text in enumerate(lines))
 
 
@@ -267,7 +264,7 @@ def expectations_of(step: Step, decision: Decision) -> Iterator[tuple[Expected, 
             continue
         body = _decided(plain(expected.body), decision)
         if body is not _NOTHING and (body != {} or not set(words) - {"when"}):
-            yield expected, {expected.kind: body}
+            yield expected, {expected.kind: body, **({"weak": expected.weak} if expected.weak else {})}
 
 
 _NOTHING = object()

@@ -59,7 +59,7 @@ class Origins:
                 return next((f"from {document.file}" for document in self._defaults if key in document.data), "")
             case ("source",):
                 return f"a case for each operator; this one is op={self._case.params['op']}"
-            case ("backends" | "exclude" | "matrix" | "targets" | "entry" | "services" | "audit" | "exclusive" | "on_request", *_):
+            case ("backends" | "exclude" | "matrix" | "targets" | "entry" | "services" | "exclusive" | "on_request", *_):
                 return ""
         return self._at(self._spec.position(path, key=True))
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from runner.core.header import AuditScore, RunFooter, RunHeader
+from runner.core.header import RunFooter, RunHeader
 from runner.core.results import CaseResult
 from runner.record.compatibility import differences, machine_differences
 from runner.record.journal import Run, digest_of_selection, totals
@@ -195,26 +195,11 @@ def join(parts: Sequence[Part], *, run_id: str, command: tuple[str, ...]) -> Joi
     code, unexercised = header.conclusion(results)
     statement = header.statement(results)
     footers = [part.run.footer for part in parts if part.run.footer is not None]
-    scores = [score for footer in footers for score in footer.audit]
-    listed: dict[str, str] = {}
-    for score in scores:
-        listed |= {name: mutant for name, mutant in score.listed.items() if name not in listed}
-    audit = AuditScore(
-        cases=sum(score.cases for score in scores),
-        expectations=sum(score.expectations for score in scores),
-        applicable=sum(score.applicable for score in scores),
-        killed=sum(score.killed for score in scores),
-        excused=sum(score.excused for score in scores),
-        # a weak expectation that several parts list counts once
-        weak=len(listed) + sum(score.weak - len(score.listed) for score in scores),
-        listed=listed,
-    )
     footer = RunFooter(
         ended=max(footer.ended for footer in footers),
         seconds=max(footer.seconds for footer in footers),
         exit_code=code,
         statement=(statement,) if statement else (),
-        audit=(audit,) if scores else (),
     )
     return Joined(header=header, results=tuple(results), footer=footer, unexercised=unexercised)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from runner.core.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
+from runner.core.folding import WEAK
 from runner.core.observation import Timing
 from runner.core.outcomes import Outcome
 from runner.core.results import Attempt, CaseResult, Verdict
@@ -123,8 +124,13 @@ def timing_lines(result: CaseResult) -> list[str]:
 
 
 def note_lines(result: CaseResult) -> list[str]:
-    """Return the notes of a case, which change no outcome: a missing trace, a worker that outlived its case."""
-    return [one_line(note) for note in result.notes]
+    """Return the notes of a case, which change no outcome: weak expectations, a missing trace, a worker that outlived its case."""
+    return [*weak_lines(result), *(one_line(note) for note in result.notes)]
+
+
+def weak_lines(result: CaseResult) -> list[str]:
+    """Return the expectations of a case that hold for wrong answers too, each with the reason of its spec."""
+    return [one_line(f"weak: {one.position}: {one.observed}") for one in result.verdicts if one.kind == WEAK]
 
 
 _OF_NODE = ("name", "host", "image", "torch", "device", "driver", "gpu_serial")

@@ -71,7 +71,7 @@ def print_report(
             lines.append(f"  {shown_id(result.case_id)}")
             lines += [f"  {line}" for line in timing_lines(result)]
             lines += [f"    {one_line(f'{result.folder}/{name}')}" for name in result.attachments]
-    if noted := [result for result in results if result.notes]:
+    if noted := [result for result in results if note_lines(result)]:
         lines.append("\nnotes: they change no outcome")
         for result in noted:
             lines.append(f"  {shown_id(result.case_id)}")

@@ -37,6 +37,7 @@ from runner.report import (
     timing_lines,
     verdict_text,
     visible_name,
+    weak_lines,
 )
 from runner.report.files import is_special, replace
 from runner.report.setup import ReportSetup
@@ -267,8 +268,9 @@ class _Report:
                 if text.strip():
                     ET.SubElement(rerun, name).text = text
             element.insert(place + number, rerun)
-        # a case that was compiled for a target and not executed
+        # a case that was compiled for a target and not executed, and weak expectations
         target = {"target": result.target, "evidence": evidence_of(result.level)} if result.target else {}
+        target |= {"weak": "; ".join(weak_lines(result))}
         target = {name: visible_name(value) for name, value in target.items() if value}
         if self.flavour != "strict":
             if target:

@@ -15,7 +15,7 @@ from runner.core.outcomes import PASSED, Outcome
 from runner.core.results import CaseResult
 from runner.judge.audit import Audit, ControlResult, Trial, audit, judge_control, try_case, with_control
 from runner.judge.cross_checks import impossible_on_machine
-from runner.judge.evidence import recorded_observation
+from runner.judge.evidence import carried_out, recorded_observation
 from runner.judge.waivers import Waivers
 from runner.language.load import Suite, load, load_specs, surroundings_of
 from runner.language.waivers import WaiverFiles
@@ -166,7 +166,7 @@ def controls_of(ran: Ran, options: AuditOptions, folder: Path) -> list[ControlRe
 
 def audit_of(ran: Ran) -> Audit:
     """Try the expectations of every case that recorded facts."""
-    return audit([(case, trials) for case, result in ran.results if (trials := _tried(ran, case, result)) is not None])
+    return audit(trials for case, result in ran.results if (trials := _tried(ran, case, result)) is not None)
 
 
 def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
@@ -181,7 +181,7 @@ def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
     files = RecordedFiles(folder, result.evidence)
     try:
         here = here_of(case, ran.suite.backends.by_name[case.backend], result, ran.known)
-        return try_case(case, here, recorded_observation(files.observation()), files.code)
+        return try_case(case, here, carried_out(case, recorded_observation(files.observation()), files.code))
     except EvidenceAltered as error:
         raise UsageError(f"{error}; run it again") from error
     except (OSError, ValueError, LookupError, TypeError) as error:

@@ -1,21 +1,17 @@
 """The stages of ``run``, in order: prepare, open the folder, execute, verify, close, report. The caller passes the listeners."""
 
-import contextlib
-import itertools
-import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TypeAlias
 
 from runner.core import required
 from runner.core.attempts import Policy
 from runner.core.case import Case, CaseId
 from runner.core.conditions import Surroundings
-from runner.core.diagnostics import JournalAltered, shown_path
+from runner.core.diagnostics import JournalAltered
 from runner.core.events import (
     AttemptFinished,
     CaseFinished,
@@ -30,17 +26,13 @@ from runner.core.events import (
     RunStarted,
 )
 from runner.core.exit_codes import ExitCode, exit_code
-from runner.core.header import AuditScore, RunFooter, RunHeader
+from runner.core.header import RunFooter, RunHeader
 from runner.core.options import RunOptions
-from runner.core.outcomes import PASSED
 from runner.core.results import NODE_LOST, CaseResult, executed
-from runner.judge.audit import Trial, audit, try_case
-from runner.judge.evidence import recorded_observation
 from runner.judge.waivers import lines_of, void_waivers, warnings
 from runner.language.load import surroundings_of
-from runner.record.evidence import EvidenceAltered, RecordedFiles, alterations
-from runner.record.run_folder import LATEST, RunFolder, open_run, require_free_report
-from runner.run.machines_then import here_of
+from runner.record.evidence import alterations
+from runner.record.run_folder import RunFolder, open_run, require_free_report
 from runner.run.pipeline import CaseRunner
 from runner.run.preparation import Prepared, check, choose, now, prepare
 from runner.run.results import repro, result_of_unavailable, result_of_unrun
@@ -82,34 +74,6 @@ def run_prepared(prepared: Prepared, open_reporters: OpenReporters) -> ExitCode:
         folder.release()
 
 
-_MOST_LISTED = 200
-"""How many weak expectations the journal names."""
-
-_LONGEST = 300
-
-
-def score_of(trials: Sequence[tuple[Case, list[Trial]]]) -> AuditScore | None:
-    """Return the score of the cases that passed; None where none did.
-
-    An expectation is weak that held under a change of what was observed; it is listed with the first such change, once for a matrix.
-    """
-    if not trials:
-        return None
-    result = audit(trials)
-    weak: dict[str, str] = {}
-    for trial in result.survivors:
-        weak.setdefault(f"{trial.position}: {trial.kind}{f' {trial.leaf}' if trial.leaf else ''}"[:_LONGEST], trial.mutant[:_LONGEST])
-    return AuditScore(
-        cases=result.cases,
-        expectations=result.expectations,
-        applicable=result.applicable,
-        killed=result.killed,
-        excused=len(result.excused),
-        weak=len(weak),
-        listed=dict(itertools.islice(weak.items(), _MOST_LISTED)),
-    )
-
-
 class Controller:
     """One run, from its open folder to its exit code."""
 
@@ -126,8 +90,6 @@ class Controller:
         self._has_header = self._is_resumed
         """Whether the header is recorded."""
         self._ledger = Ledger(prepared.policy, folder.finished, folder.attempts, self._emit)
-        self._trials: list[tuple[Case, list[Trial]]] = []
-        """Of the cases that passed so far."""
         self._unrun: Mapping[str, str] = {}
         """Why cases were not run although the run was not interrupted, by id."""
 
@@ -216,13 +178,7 @@ class Controller:
             self._unrun = dict(runner.unrun)
             for note in runner.notes:
                 self._emit(Note(text=note))
-            score = score_of(self._trials)
-            if not score or not score.weak:
-                return runner.warnings
-            run = LATEST if self._folder.is_latest else shown_path(self._folder.path)
-            command = shlex.join(["torch-conformance", "audit", run])
-            count = f"{score.weak} expectation{'' if score.weak == 1 else 's'}"
-            return [*runner.warnings, f"{count} passed and could not have failed; to print them: {command}"]
+            return runner.warnings
 
     def _record_header(self) -> None:
         """Record the header if it is not recorded yet: a run may end before the machine is known."""
@@ -235,7 +191,6 @@ class Controller:
 
         A round begins after all executions of the previous round are recorded. With ``--fail-fast`` a failure ends the last one.
         """
-        by_id: dict[str, Case] = {case.id: case for case in cases}
         ledger = self._ledger
         waiting = [case for case in cases for _ in range(self._prepared.policy.remaining(ledger.attempts.get(case.id, ())))]
         alone = False
@@ -243,15 +198,7 @@ class Controller:
             for result in runner.run(waiting, known, partial(repro, self._options), alone=alone):
                 if result.case_id in ledger.results:
                     continue
-                ended = ledger.take_attempt(result)
-                if ended is not None and ended.outcome in PASSED:  # try its expectations, while workers continue
-                    case = by_id[ended.case_id]
-                    backend = self._selection.suite.backends.by_name[case.backend]
-                    files = RecordedFiles(Path(self._folder.path, ended.folder), ended.evidence)
-                    with contextlib.suppress(OSError, ValueError, EvidenceAltered):  # at the end all files are verified
-                        observation = recorded_observation(files.observation())
-                        trials = try_case(case, here_of(case, backend, ended, known), observation, files.code)
-                        self._trials.append((case, trials))
+                ledger.take_attempt(result)
                 if self._options.fail_fast and result.outcome.is_failure:
                     return
             waiting = [case for case in cases if case.id in ledger.attempts]
@@ -263,14 +210,12 @@ class Controller:
         waivers = self._selection.waivers
         code = ExitCode.INTERRUPTED if is_interrupted else self._exit_code()
         statement = self._header.statement(self._ledger.results.values())
-        score = score_of(self._trials)
         footer = RunFooter(
             ended=now(),
             seconds=round(time.monotonic() - self._begun, 3),
             exit_code=int(code),
             interrupted=is_interrupted,
             statement=(statement,) if statement else (),
-            audit=(score,) if score else (),
         )
         self._emit(ResultsCompleted(header=self._header, results=results, footer=footer))
         void = list(void_waivers(waivers, results, [case.id for case in self._selection.suite.cases]))

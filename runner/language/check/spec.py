@@ -35,7 +35,7 @@ def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagn
     problems = [*matrix_problems(anatomy, backends), *_shape_problems(anatomy), *requirement_problems(anatomy), *python_problems(anatomy)]
     if all(name in backends.by_name for name in anatomy.data["backends"]):
         problems += device_problems(anatomy, backends.of(anatomy.data["backends"], anatomy.tags))
-    return [*problems, *check_values(anatomy, backends, names), *audit_problems(anatomy)]
+    return [*problems, *check_values(anatomy, backends, names), *control_problems(anatomy)]
 
 
 def check_values(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagnostic]:
@@ -269,33 +269,16 @@ def source_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
 # -- control and audit ------------------------------------------------------------------------------------------------
 
 
-def audit_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
-    """Yield the problems of kinds that the spec does not expect, and of unknown mutants and leaves."""
-    document = anatomy.document
-    leaves: dict[str, set[str]] = {}
-    """By kind of expectation, what may be the name of a leaf: a counter's name, an object of a list, a cache with one of its counts."""
-    for expectation in (expectation for step in anatomy.steps for expectation in step.expectations):
-        names = leaves.setdefault(expectation.kind, set())
-        if isinstance(expectation.body, list):
-            names.update(name for name in expectation.body if isinstance(name, str))
-        elif isinstance(expectation.body, dict):
-            names.update(expectation.body)
-            names.update(f"{name} {word}" for name, value in expectation.body.items() if isinstance(value, dict) for word in value)
-    fails = anatomy.data.get("control", {}).get("fails", [])
-    audits = anatomy.data.get("audit", [])
-    kinds: list[tuple[DataPath, str]] = [(("control", "fails", index), kind) for index, kind in enumerate(fails)]
-    kinds += [(("audit", index, "expectation"), entry["expectation"]) for index, entry in enumerate(audits)]
-    for path, kind in kinds:
+def control_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
+    """Yield the problems of kinds of a control that the spec does not expect."""
+    expected = {expectation.kind for step in anatomy.steps for expectation in step.expectations}
+    for index, kind in enumerate(anatomy.data.get("control", {}).get("fails", [])):
+        path = ("control", "fails", index)
         if kind not in EXPECTATIONS:
-            yield document.problem(path, *unknown("expectation", kind, EXPECTATIONS), code="unknown-name")
-        elif kind not in leaves:
-            hint = f"it expects {', '.join(sorted(leaves)) or 'nothing'}"
-            yield document.problem(path, f"the spec expects no '{kind}'", hint, code="not-expected")
-    for index, entry in enumerate(audits):
-        if (kind := entry["expectation"]) in leaves:
-            for word, known in (("mutant", EXPECTATIONS[kind].mutations), ("leaf", leaves[kind])):
-                if word in entry and entry[word] not in known:
-                    yield document.problem(("audit", index, word), *unknown(word, entry[word], known), code="unknown-name")
+            yield anatomy.document.problem(path, *unknown("expectation", kind, EXPECTATIONS), code="unknown-name")
+        elif kind not in expected:
+            hint = f"it expects {', '.join(sorted(expected)) or 'nothing'}"
+            yield anatomy.document.problem(path, f"the spec expects no '{kind}'", hint, code="not-expected")
 
 
 # -- unused matrix keys -----------------------------------------------------------------------------------------------

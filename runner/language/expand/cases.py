@@ -16,7 +16,6 @@ from runner.core.case import (
     Settings,
     Step,
     WrittenFunction,
-    WrittenReason,
 )
 from runner.core.conditions import Surroundings
 from runner.core.devices import is_accelerator
@@ -70,16 +69,6 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
         Requirement(name=name, argument=None, position=document.position(("services", index)))
         for index, name in enumerate(anatomy.data.get("services", []))
     ]
-    survivors = tuple(
-        WrittenReason(
-            expectation=entry["expectation"],
-            mutant=entry["mutant"],
-            leaf=entry.get("leaf"),
-            reason=entry["reason"],
-            position=document.position(("audit", index)),
-        )
-        for index, entry in enumerate(anatomy.data.get("audit", []))
-    )
     inherited_contexts = [layer.data["context"] for layer in reversed(anatomy.defaults) if "context" in layer.data]
     objects = {name for step in anatomy.steps for raw in step.expectations if raw.kind == "dead" for name in raw.body}
     prefix = f"{anatomy.area}/{anatomy.name}" if anatomy.area else anatomy.name
@@ -156,7 +145,6 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
                 missing_names=tuple(dict.fromkeys(filter(None, [*(names.absence(kind, name) for kind, name in used), *absent]))),
                 options=options,
                 control=_control(filled, around, options, problems) if "control" in data else None,
-                survivors=survivors,
                 exclusive=data.get("exclusive") is True,
                 on_request=data.get("on_request") is True,
                 target=target,
@@ -204,7 +192,7 @@ def _step(step: RawStep, filled: Anatomy, expected: dict[str, Expected]) -> Step
             leaves = {name: document.position((*raw.path, name), key=True) for name in body} if isinstance(body, dict) else {}
             check = EXPECTATIONS[raw.kind].parse(body)
             position = document.position(raw.path, key=True)
-            expected[key] = Expected(kind=raw.kind, check=check, position=position, leaves=leaves, body=body)
+            expected[key] = Expected(kind=raw.kind, check=check, position=position, leaves=leaves, body=body, weak=raw.weak)
         expectations.append(expected[key])
     beside: Any = document.value(step.path[:-1]) if step.path != ("expect",) else {}
     return Step(

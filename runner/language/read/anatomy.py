@@ -25,7 +25,12 @@ class RawExpectation:
     kind: str
     body: Any
     path: DataPath
+    weak: str = ""
+    """Why it may also hold for changed facts."""
 
+
+WEAK = "weak"
+"""The key of an expectation beside its kind."""
 
 BESIDE_KIND = ("expect", "when", "repeat")
 """The keys of a step beside its kind."""
@@ -142,5 +147,9 @@ def _steps(data: Any) -> tuple[RawStep, ...]:
 
 
 def _expectations(step: Any, path: DataPath) -> tuple[RawExpectation, ...]:
-    entries = [next(iter(entry.items())) for entry in step.get("expect", [])]
-    return tuple(RawExpectation(kind, body, (*path, "expect", index, kind)) for index, (kind, body) in enumerate(entries))
+    return tuple(
+        RawExpectation(kind, body, (*path, "expect", index, kind), entry.get(WEAK, ""))
+        for index, entry in enumerate(step.get("expect", []))
+        for kind, body in entry.items()
+        if kind != WEAK
+    )

@@ -113,7 +113,7 @@ SPEC = Kind(
     keys=frozenset(
         ["summary", "covers", "tags", "backends", "matrix", "exclude", "requires", "config", "dynamo_config", "functorch_config", "env"]
         + ["torch", "context", "prelude", "entry", "function", "functions", "let", "spies", "handlers", "inputs", "compile", "steps"]
-        + ["expect", "control", "audit", "services", "isolation", "timeout", "exclusive"]
+        + ["expect", "control", "services", "isolation", "timeout", "exclusive"]
         + ["on_request", "source", "targets", "triton"]
     ),
     marks=frozenset(["summary", "covers", "backends", "prelude", "function", "functions", "expect", "targets"]),

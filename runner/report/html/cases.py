@@ -18,7 +18,7 @@ from runner.core.outcomes import PASSED
 from runner.core.protocol import Json
 from runner.core.results import Attempt, CaseResult
 from runner.record.evidence import OBSERVATION, EvidenceAltered, RecordedFiles
-from runner.report import node_lines
+from runner.report import node_lines, note_lines
 from runner.report.html import script, shown
 from runner.system import data_dirs
 from runner.system.redaction import redacted
@@ -97,7 +97,7 @@ def chunks(folder: Path, results: Sequence[CaseResult]) -> Iterator[tuple[int, b
                 "target": of(result.target),
                 "level": of(result.level),
                 "digest": of(result.digest),
-                "notes": [*map(of, [*result.notes, *node_lines(result)])],
+                "notes": [*map(of, [*note_lines(result), *node_lines(result)])],
                 "attachments": [*map(of, result.attachments)],
                 "files": [of(name) for name in result.evidence if not _CODE.fullmatch(name)],
                 "benches": result.benches_left_out,

@@ -7,7 +7,6 @@ import heapq
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from datetime import datetime
 
 from runner.core.escaping import one_line
@@ -158,7 +157,6 @@ def facts_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter
             )
             for statement in (footer.statement if footer else ())
         ],
-        "audit": [_shown(asdict(score)) for score in footer.audit] if footer else [],
     }
 
 

@@ -7,8 +7,6 @@ from typing import Any
 from runner.core.case import Case
 from runner.core.diagnostics import InvalidSpecs, UsageError
 from runner.core.outcomes import PASSED
-from runner.judge.audit import audit, try_case
-from runner.judge.evidence import recorded_observation
 from runner.language.backends import Backend
 from runner.language.load import Suite, inspect_specs, load_specs, surroundings_of
 from runner.language.read.anatomy import SOURCE
@@ -136,9 +134,3 @@ def _compare(sample: Sample, case: Case, backend: Backend, *, must_pass: bool) -
         raise NotBlessed(f"{case.id} of {sample.source.run}, judged again by the changed spec, is {now.outcome.label}: {now.reason}")
     if not must_pass and now.outcome is not then.outcome:
         raise NotBlessed(f"{case.id} of {sample.source.run} would become {now.outcome.label}: {now.reason}")
-    facts = recorded_observation(files.observation())
-    trials = [audit([(owner, try_case(owner, sample.here, facts, files.code))]).survivors for owner in (case, sample.case)]
-    after, before = ({(trial.kind, trial.leaf, trial.mutant) for trial in survivors} for survivors in trials)
-    for kind, leaf, mutant in sorted(after - before):
-        name = f"{kind} {leaf}".rstrip()
-        raise NotBlessed(f"{name} could not fail in {case.id}: it holds for the mutant '{mutant}' of its facts")

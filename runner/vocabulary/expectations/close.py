@@ -22,9 +22,6 @@ NAMES = ("zeros", "negated", "rows swapped", "one element off", "NaN", "other in
 MORE_NAMES = ("one element zero", "lower precision", "sign of zero")
 """The names of those that only the judges without a tolerance must reject."""
 
-NOTHING_DIFFERS = "any stand-in"
-"""The mutant that survives if no stand-in is applicable and the case has no other expectation."""
-
 _MOST_REASONS = 5
 """The maximum number of reasons why there is no float64 reference that a verdict names."""
 
@@ -64,7 +61,7 @@ class Close(Conditional):
     """``close: {to: eager}``, ``close: {to: eager, atol: 1e-2, rtol: 1e-2}``, ``close: {to: first, exact: true}``."""
 
     kind: ClassVar[str] = "close"
-    mutations: ClassVar[tuple[str, ...]] = (*NAMES, *MORE_NAMES, "another value", NOTHING_DIFFERS)
+    mutations: ClassVar[tuple[str, ...]] = (*NAMES, *MORE_NAMES, "another value")
     of: str = OUTPUT
     to: str = EAGER
     atol: float | None = None
