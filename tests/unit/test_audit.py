@@ -1,18 +1,20 @@
 """Could each expectation have failed? Every kind's mutants on facts, what survives, and what a spec may say about it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from runner.core.case import Case, Control, WrittenReason
+from runner.core.case import Case, Control
 from runner.core.expectation import Status, StepFacts
 from runner.core.observation import ChildExit, Raised, SpyCalls
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, Verdict
 from runner.core.tuning import Tally, Tuning, Tunings
 from runner.judge.audit import Fate, Trial, audit, judge_control, try_case, with_control
-from runner.judge.evidence import recorded_observation
+from runner.judge.evidence import carried_out, recorded_observation
+from runner.report import weak_lines
 from runner.vocabulary.expectations import EXPECTATIONS
 from tests.fakes import AT, HERE, backend, case, close_facts, close_leaf, expected, observation, seen, step, verdict_of
 
@@ -174,7 +176,8 @@ def test_close_is_judged_with_each_stand_in_at_each_leaf() -> None:
 
 
 def tried(of: Case, *steps: Mapping[str, Any], code: Mapping[tuple[int, int], str] | None = None) -> list[Trial]:
-    return try_case(of, HERE, recorded_observation(observation(*steps)), lambda index, piece: (code or {})[index, piece])
+    sent = recorded_observation(observation(*steps))
+    return try_case(of, HERE, carried_out(of, sent, lambda index, piece: (code or {})[index, piece]))
 
 
 def fates(trials: list[Trial]) -> dict[str, Fate]:
@@ -213,21 +216,22 @@ def test_facts_that_make_no_sense_to_a_mutant_are_not_applicable() -> None:
     ]
 
 
-def test_a_comparison_with_a_tolerance_that_is_too_wide_survives() -> None:
-    found = tried(case(step(CLOSE)), compared(zeros=NEAR))
-    (survivor,) = audit([(case(step(CLOSE)), found)]).survivors
-    assert (survivor.kind, survivor.mutant, survivor.where, survivor.position.line) == ("close", "zeros", "output", 13)
+def test_a_pass_that_could_not_have_failed_is_an_error() -> None:
+    found = verdict_of(case(step(CLOSE)), observation(compared(zeros=NEAR)))
+    assert (found.outcome, found.failure_type, found.position.line) == (Outcome.ERROR, "could-not-have-failed", 13)
+    assert found.reason.startswith("close could not have failed: it also holds with zeros of output (write no tolerance")
+    reasoned = verdict_of(case(step(replace(CLOSE, weak="it is meant so"))), observation(compared(zeros=NEAR)))
+    assert (reasoned.outcome, weak_lines(reasoned)) == (
+        Outcome.PASS,
+        [f"weak: {CLOSE.position}: close also holds with zeros of output: it is meant so"],
+    )
 
 
-def test_a_comparison_of_nothing_survives_unless_something_else_is_claimed() -> None:
-    alone = case(step(CLOSE))
-    nothing = compared(zeros={"why_not": "it equals the reference"})
-    assert [trial.mutant for trial in audit([(alone, tried(alone, nothing))]).survivors] == ["any stand-in"]
-    with_runs = case(step(CLOSE, expected("runs", {})))
-    assert [trial.mutant for trial in audit([(with_runs, tried(with_runs, nothing))]).survivors] == ["any stand-in"]
-    with_counter = case(step(CLOSE, COUNTER))
-    assert audit([(with_counter, tried(with_counter, nothing))]).survivors == ()
-    assert audit([(alone, tried(alone, compared(zeros=FAR)))]).survivors == ()
+def test_what_rounding_explains_need_not_fail() -> None:
+    small, great = ({**NEAR, "excess": size} for size in (1e-7, 1.0))
+    leaves = [close_leaf(path=f"[{index}]", stand_ins={"zeros": size}) for index, size in enumerate((small, great))]
+    found = mutants("close", {"to": "eager", "atol": 1e-5, "rtol": 0}, measured=close_facts(*leaves))
+    assert found["zeros output[0]"] == "it is nothing but rounding beside the other values"
 
 
 def test_a_filecheck_is_tried_line_by_line() -> None:
@@ -261,27 +265,19 @@ def test_a_forbidden_comment_can_never_fail(forbidden: str) -> None:
 # -- reasons in the spec --------------------------------------------------------------------------------------------
 
 
-def reason(mutant: str, kind: str = "close", leaf: str | None = None) -> WrittenReason:
-    return WrittenReason(expectation=kind, mutant=mutant, leaf=leaf, reason="it is meant so", position=AT)
-
-
-def test_a_survivor_with_a_reason_is_excused() -> None:
-    of = case(step(CLOSE), survivors=(reason("negated"),))
-    found = audit([(of, tried(of, compared(zeros=FAR, negated=NEAR)))])
-    assert (found.survivors, found.stale) == ((), ())
-    assert [(trial.mutant, why.reason) for trial, why in found.excused] == [("negated", "it is meant so")]
-
-
-def test_a_reason_for_what_does_not_survive_is_told() -> None:
-    of = case(step(CLOSE), survivors=(reason("negated"), reason("zeros"), reason("any stand-in")))
-    found = audit([(of, tried(of, compared(zeros=FAR, negated=NEAR)))])
-    assert [why.mutant for why in found.stale] == ["zeros", "any stand-in"]
-
-
-def test_a_reason_that_one_case_of_a_spec_needs_is_none_too_many() -> None:
-    of = case(step(CLOSE), survivors=(reason("zeros"),))
-    found = audit([(of, tried(of, compared(zeros=FAR))), (of, tried(of, compared(zeros=NEAR)))])
-    assert (found.stale, found.survivors, len(found.excused)) == ((), (), 1)
+@pytest.mark.parametrize(
+    ("stand_ins", "survivors", "excused", "stale"),
+    [
+        ([{"zeros": FAR, "negated": NEAR}], 0, ["negated"], 0),
+        ([{"zeros": FAR}], 0, [], 1),
+        # a reason that one case of a spec needs is none too many
+        ([{"zeros": FAR}, {"zeros": NEAR}], 0, ["zeros"], 0),
+    ],
+)
+def test_a_written_reason(stand_ins: list[dict[str, Any]], survivors: int, excused: list[str], stale: int) -> None:
+    of = case(step(replace(CLOSE, weak="it is meant so")))
+    found = audit(tried(of, compared(**those)) for those in stand_ins)
+    assert (len(found.survivors), [trial.mutant for trial in found.excused], len(found.stale)) == (survivors, excused, stale)
 
 
 # -- controls -------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""``control`` and ``audit`` in a spec: what they become in a case."""
+"""``control`` and ``weak`` in a spec: what they become in a case."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -60,8 +60,9 @@ def test_a_patch_with_a_template(cases: Cases) -> None:
     }
 
 
-def test_reasons(cases: Cases) -> None:
-    text = "audit:\n  - {expectation: counter, mutant: one more, leaf: inductor.fxgraph_cache_miss, reason: it is meant so}\n"
-    (reason,) = cases(text)[CPU].survivors
-    assert (reason.expectation, reason.mutant, reason.leaf) == ("counter", "one more", "inductor.fxgraph_cache_miss")
-    assert (reason.reason, reason.position.line) == ("it is meant so", 12)
+def test_a_reason_stands_beside_its_kind(cases: Cases, tmp_path: Path) -> None:
+    cases("")
+    text = (tmp_path / "sum.yaml").read_text().replace("{close: {to: eager}}", "{close: {to: eager}, weak: it is meant so}")
+    (tmp_path / "sum.yaml").write_text(text)
+    close, counter = load([tmp_path / "sum.yaml"]).cases[0].steps[0].expectations
+    assert (close.kind, close.weak, counter.weak) == ("close", "it is meant so", "")

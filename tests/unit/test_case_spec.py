@@ -43,7 +43,7 @@ def facts(case: Case) -> dict[str, Any]:
         "spies": without_idle_spies({"spies": dict(body.spies), "steps": judged(case, (2, 13, 0))}).get("spies", {}),
         "isolation": body.isolation,
         "control": None if case.control is None else (repr(case.control.patch), case.control.fails),
-        "audit": [(one.expectation, one.mutant, one.leaf, one.reason) for one in case.survivors],
+        "weak": [expected.weak for step in case.steps for expected in step.expectations if expected.weak],
         "python": [(python_of(step) or {}).get("text") for step in case.steps if step.runs(here(case))],
     }
 

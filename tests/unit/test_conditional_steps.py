@@ -10,7 +10,7 @@ from runner.core.case import Step
 from runner.core.expectation import Status
 from runner.core.outcomes import Outcome
 from runner.judge.audit import Fate, try_case
-from runner.judge.evidence import recorded_observation
+from runner.judge.evidence import carried_out, recorded_observation
 from runner.language.load import Suite
 from runner.plan.worker_plan import digest_of, make_plan
 from tests.fakes import ELSEWHERE, HERE, case, exception, expected, observation, seen, step, verdict_of
@@ -68,7 +68,8 @@ def test_an_exception_of_a_step_that_is_left_out_is_not_expected() -> None:
 def test_a_step_that_is_left_out_is_not_audited() -> None:
     sent = recorded_observation(observation(seen(**IDLE), seen()))
     assert sent is not None
-    trials = try_case(case(left_out(HOLDS), step(HOLDS)), HERE, sent, lambda step, piece: "")
+    of = case(left_out(HOLDS), step(HOLDS))
+    trials = try_case(of, HERE, carried_out(of, sent, lambda step, piece: ""))
     assert len(trials) == 2
 
 
@@ -126,9 +127,9 @@ def test_a_case_whose_every_condition_on_code_is_false_is_an_error() -> None:
 
 
 def test_mutants_of_code_are_judged_under_the_condition_of_the_real_code() -> None:
-    checked = expected("filecheck", {"when": {"code": {"contains": "extern_kernels"}}, "checks": "CHECK: extern_kernels.mm"})
+    of = case(step(expected("filecheck", {"when": {"code": {"contains": "extern_kernels"}}, "checks": "CHECK: extern_kernels.mm"})))
     sent = recorded_observation(observation(seen(code=1)))
     assert sent is not None
-    fates = {trial.mutant: trial.fate for trial in try_case(case(step(checked)), HERE, sent, lambda step, piece: CODE)}
+    fates = {trial.mutant: trial.fate for trial in try_case(of, HERE, carried_out(of, sent, lambda step, piece: CODE))}
     assert fates
     assert set(fates.values()) == {Fate.KILLED}

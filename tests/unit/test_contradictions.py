@@ -106,7 +106,6 @@ def verdict(**changes: Any) -> Change:
 
 
 POSITION = {"file": AT.file, "line": 99, "column": 1}
-SCORE = {"cases": 1, "expectations": 2, "applicable": 9, "killed": 7, "excused": 1, "weak": 1, "listed": {"a": "b"}}
 WAIVER = {"effect": "matched", "cases": "*", "position": POSITION, "reason": "r", "issue": "i", "until": "2027-01-01"}
 
 LIES: list[tuple[Outcome, Change, str]] = [
@@ -143,8 +142,6 @@ LIES: list[tuple[Outcome, Change, str]] = [
     (Outcome.FAIL, line(3, exit_code=0), "its exit code is 0, but its cases give 1"),
     (Outcome.PASS, line(3, exit_code=4), "its exit code is 4, but its cases give 0"),
     (Outcome.PASS, line(3, interrupted=True), "its exit code is 0, but its cases give 130"),
-    (Outcome.PASS, line(3, audit=[{**SCORE, "killed": 9}]), "the counts of its audit"),
-    (Outcome.PASS, line(3, audit=[{**SCORE, "cases": 3}]), "the counts of its audit"),
     (Outcome.NOT_RUN, line(3), "a case was not run, though nothing stopped the run"),
 ]
 

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from runner.core.case import CaseId
 from runner.core.diagnostics import Position, UsageError
 from runner.core.expectation import Status
-from runner.core.header import AuditScore, RunFooter, RunHeader
+from runner.core.header import RunFooter, RunHeader
 from runner.core.observation import Timing
 from runner.core.outcomes import Outcome
 from runner.core.results import AppliedWaiver, Attempt, CaseResult, Verdict, WaiverEffect
@@ -40,8 +40,7 @@ HEADER = RunHeader(
     options={"backend": "cpu", "timeout": "300.0", "shard": "1/4", "retries": "2", "flaky": "pass"},
     merged=("r0",),
 )
-SCORE = AuditScore(cases=1, expectations=2, applicable=9, killed=7, excused=1, weak=1, listed={"one.yaml:7:5: close": "zeros"})
-FOOTER = RunFooter(ended="2026-10-07T12:00:09Z", seconds=9.5, exit_code=1, interrupted=True, audit=(SCORE,))
+FOOTER = RunFooter(ended="2026-10-07T12:00:09Z", seconds=9.5, exit_code=1, interrupted=True)
 ENDED = replace(FOOTER, interrupted=False)
 FULL = CaseResult(
     case_id=CaseId("a/one[backend=cpu]"),
@@ -327,8 +326,6 @@ def changed(journal: Path, number: int, change: Callable[[dict[str, Any]], objec
         (2, lambda record: record["attempts"][1].pop("folder"), r"case.attempts\[1\] lacks 'folder'"),
         (2, lambda record: record.update(kind="attempt", seconds="1"), "attempt.seconds is not a finite number"),
         (3, lambda record: record.update(interrupted=0), "footer.interrupted is not"),
-        (3, lambda record: record["audit"][0].pop("killed"), r"footer.audit\[0\] lacks 'killed'"),
-        (3, lambda record: record["audit"][0].update(listed={"a": 1}), r"footer.audit\[0\].listed.a is not"),
         (3, lambda record: record.update(totals={}), "footer has an unknown key 'totals'"),
         (3, lambda record: record.update(statement=[]), "footer has an unknown key 'statement'"),
     ],

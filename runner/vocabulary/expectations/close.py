@@ -135,6 +135,7 @@ class Close(Conditional):
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """One mutant for each leaf and each stand-in that the worker measured for it."""
         leaves = facts.measured["leaves"]
+        most = max((leaf.get("stand_ins", {}).get("zeros", {}).get("excess", 0.0) for leaf in leaves), default=0.0)
         for index, leaf in enumerate(leaves):
             where = f"{self.of}{leaf['path']}"
             if leaf["type"] == "tensor":
@@ -144,8 +145,8 @@ class Close(Conditional):
             else:
                 stand_ins = {"another value": {"equal": False, "value": "another", "movement": None}}
             for name, measured in stand_ins.items():
-                if "why_not" in measured:
-                    yield Mutant.not_applicable(name, measured["why_not"], where=where)
+                if why_not := measured.get("why_not") or _by_rounding(name, measured, stand_ins.get("zeros", {}), most):
+                    yield Mutant.not_applicable(name, why_not, where=where)
                 else:
                     changed = [*leaves[:index], {**leaf, **measured}, *leaves[index + 1 :]]
                     yield Mutant(name=name, facts=facts.with_measured(leaves=changed), where=where)
@@ -233,6 +234,21 @@ def numbers_of(leaf: Mapping[str, Any]) -> dict[str, float]:
     shares = {"share": differing / numel, "nonfinite": nonfinite / numel}
     error = float(leaf["max_abs"]) if differing or not nonfinite else 0.0  # else the other elements are right
     return {"error": error, **shares, "size": float(leaf["size"]), "likeness": float(leaf["likeness"])}
+
+
+def _by_rounding(name: str, measured: Mapping[str, Any], zeros: Mapping[str, Any], most: float) -> str:
+    """Return why a stand-in need not fail: rounding explains what it differs by; empty where it does not.
+
+    A gradient that is 0 but for rounding is as near to zeros as to itself. ``most`` is the magnitude of the greatest value beside it.
+    """
+    if (known := measured.get("calibrated")) is not None and "whole_error" in known:
+        factor = _COARSE if name == "lower precision" else calibrated.FACTOR
+        return "it is no farther from float64 than eager" if known["max_error"] <= factor * known["whole_error"] else ""
+    return "it is nothing but rounding beside the other values" if 0 < zeros.get("excess", 0.0) <= most * 2.0**-20 else ""
+
+
+_COARSE = 16.0
+"""In eager's errors. An answer in lower precision with an error up to this is as right as answers for nudged inputs."""
 
 
 def _incomplete(leaf: Mapping[str, Any], numel: int, expected: str) -> Judgement | None:
