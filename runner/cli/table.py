@@ -53,14 +53,13 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "list": Command(
         WRITE,
-        "cli.work_order:ListOptions",
+        "cli.commands.list:ListOptions",
         "show the expanded cases",
         "Show the cases that the specs expand to, and whether each can run here.",
         (
             ("list specs/padding", "its cases, and why some cannot run here"),
             ("list --backend rocm --json", "the cases of a backend, for programs"),
             ("list --coverage", "which upstream tests the specs cover"),
-            ("list specs/padding --shards 6 --shard-by label --slurm", "a Slurm array whose shards need one kind of machine each"),
         ),
     ),
     "explain": Command(

@@ -82,11 +82,6 @@ def shard_option() -> Any:
     return option("I/N", "select the I-th of N parts, by a hash of the id")
 
 
-def shard_by_option() -> Any:
-    """Return the field of the way in which cases are divided."""
-    return one_of(("id", "label"), "id: parts by a hash of the ids (default); label: parts of cases with the same requirements")
-
-
 def profile_option(does: str) -> Any:
     """Return the field of a profile; ``does`` says what the command does with it."""
     return option("NAME|FILE", f"{does}: the name of a shipped profile, or a file")
@@ -185,7 +180,6 @@ class RunOptions(ExecutionOptions):
     select: tuple[str, ...] = globs()
     tag: tuple[str, ...] = tags()
     shard: str | None = shard_option()
-    shard_by: str = shard_by_option()
     profile: str | None = profile_option(
         "run the cases of this profile and state CONFORMANT (exit 0), NOT CONFORMANT (1) or INCOMPLETE (4)"
     )

@@ -23,7 +23,7 @@ from runner.language.load import Suite, load
 from runner.language.waivers import load_waivers
 from runner.plan import schedule, selection
 from runner.plan.durations import roots_of, seconds_of_run, seconds_of_tables
-from runner.plan.selection import Shard, member_of, not_requested, requested, select, unmatched, why_nothing_selected, without_benches
+from runner.plan.selection import Shard, not_requested, requested, select, unmatched, why_nothing_selected, without_benches
 from runner.plan.worker_plan import digest_of
 from runner.record.journal import digest_of_selection
 from runner.record.run_folder import JOURNAL, LATEST, REPORTS
@@ -132,7 +132,7 @@ def choose(options: RunOptions, profile: "Profile | None" = None, failed: "Faile
         whole = [without_benches(case) for case in whole]
     selected = list(whole)
     if options.shard:
-        holds = member_of(whole, Shard.parse(options.shard), options.shard_by)
+        holds = Shard.parse(options.shard).holds
         selected = [case for case in whole if holds(case)]
     if profile is None:
         selection.check_names(options.require, suite.backends)

@@ -2,23 +2,49 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from runner.cli.work_order import ListOptions
 from runner.core import escaping
 from runner.core.case import Availability, Case
 from runner.core.diagnostics import UsageError, one_line, shown_path
 from runner.core.exit_codes import ExitCode
 from runner.core.folded_ids import fold
+from runner.core.options import backend_files, backends_chosen, flag, globs, natural, option, paths, profile_option, shard_option, tags
 from runner.core.protocol import encode
 from runner.language.backends import Backends
 from runner.language.load import load
 from runner.plan.operator_script import is_of_operator
-from runner.plan.selection import Shard, select, unmatched, why_nothing_selected
+from runner.plan.selection import Shard, requested, select, unmatched, why_nothing_selected
 from runner.system import availability, output
 from runner.system.availability import Verdict
 from runner.system.capabilities import Machine
 from runner.system.installed_torch import installed_torch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions:
+    """The options of ``list``."""
+
+    paths: tuple[Path, ...] = paths()
+    backends: tuple[Path, ...] = backend_files()
+    backend: tuple[str, ...] = backends_chosen()
+    select: tuple[str, ...] = globs()
+    tag: tuple[str, ...] = tags()
+    shard: str | None = shard_option()
+    profile: str | None = profile_option("show the cases of this profile by level")
+    coverage: bool = flag("print which specs and cases cover each upstream test, instead of the cases")
+    json: bool = flag("print an array of objects; with --coverage one object")
+    against: Path | None = option(
+        "LEDGER", "instead of the cases, print the ids of this ledger that no spec has any more; exit 1 if there are some", reads=Path
+    )
+    update: Path | None = option("LEDGER", "instead of printing the cases, write this ledger again, and print what is gone", reads=Path)
+    shards: int | None = option(
+        "N",
+        "instead of the cases, print N shards of the run as JSON: the command of each, and its number of cases",
+        reads=natural,
+    )
 
 
 def main(options: ListOptions) -> ExitCode:
@@ -26,11 +52,7 @@ def main(options: ListOptions) -> ExitCode:
     if options.against is not None and options.update is not None:
         raise UsageError("--against compares a ledger and --update changes it: give one of them")
     if options.shards is not None:
-        from runner.cli import work_order
-
-        return work_order.show(options)
-    if options.slurm:
-        raise UsageError("--slurm goes with --shards")
+        return _shards(options, options.shards)
     is_ledger = options.against is not None or options.update is not None
     if is_ledger and (options.select or options.backend or options.shard or options.coverage or options.json):
         raise UsageError("a ledger has all cases of the paths: leave out --select, --backend, --shard, --coverage and --json")
@@ -74,6 +96,35 @@ def _show(
     if not cases:
         output.note(why_nothing_selected(len(read), names=options.backend, globs=options.select, tags=options.tag, shard=options.shard))
     return ExitCode.OK if cases else ExitCode.NOTHING
+
+
+def _shards(options: ListOptions, count: int) -> ExitCode:
+    """Print the commands of the shards of a run, and that of their merge, as JSON: for the matrix of a CI system."""
+    if count < 1:
+        raise UsageError("--shards 0: write a number from 1")
+    suite = load(options.paths, options.backends)
+    matching = _selected(options, suite.cases, suite.backends)
+    whole = requested(matching, suite.cases, paths=options.paths, globs=options.select, tags=options.tag)
+    if not whole:
+        raise UsageError(
+            f"--shards: {why_nothing_selected(len(suite.cases), names=options.backend, globs=options.select, tags=options.tag, shard=None)}"
+        )
+    command = ["torch-conformance", "run", *map(str, options.paths)]
+    named = (("--backends", options.backends), ("--backend", options.backend), ("--select", options.select), ("--tag", options.tag))
+    command += [text for word, values in named for value in values for text in (word, str(value))]
+    parts = [Shard(index, count) for index in range(1, count + 1)]
+    shards = [
+        {
+            "shard": f"{part.index}/{count}",
+            "cases": sum(map(part.holds, whole)),
+            "out": f"shard-{part.index}",
+            "command": [*command, "--shard", f"{part.index}/{count}", "--out", f"shard-{part.index}"],
+        }
+        for part in parts
+    ]
+    merge = ["torch-conformance", "merge", *(f"shard-{part.index}" for part in parts), "--out", "whole"]
+    output.document({"format": 1, "cases": len(whole), "shards": shards, "merge": merge})
+    return ExitCode.OK
 
 
 def _selected(options: ListOptions, read: Sequence[Case], backends: Backends) -> list[Case]:
