@@ -27,9 +27,14 @@ def lines_of_statement(statement: Statement) -> Iterator[str]:
     for waiver in statement.waivers:
         words = f"{waiver.position} until {waiver.until}, {len(waiver.used_by)} cases: {waiver.reason} ({waiver.issue})"
         yield f"    {one_line(words)}"
-    yield f"{statement.conformance.value}: {statement.executed} executed of {statement.required} required"
+    yield in_words(statement)
     if words := optional_failures(statement):
         yield words
+
+
+def in_words(statement: Statement) -> str:
+    """Return a statement with how many required cases passed, are waived, failed and were not executed."""
+    return f"{statement.conformance.value}: {_standings(statement.levels)} of {statement.required} required"
 
 
 def optional_failures(statement: Statement) -> str:
@@ -42,11 +47,20 @@ def optional_failures(statement: Statement) -> str:
 
 
 def _level(level: LevelStatement) -> str:
-    counts = [(level.passed, "passed"), (level.waived, "waived"), (len(level.failed), "failed"), (len(level.not_executed), "not executed")]
-    words = ", ".join(f"{count} {word}" for count, word in counts if count or word == "passed")
     optional = ", ".join(f"{count} {label}" for label, count in level.optional.items())
     more = f"; optional: {optional}" if optional else ""
-    return f"{level.level}  {level.conformance.value}: {level.executed} executed of {level.required} required, {words}{more}"
+    return f"{level.level}  {level.conformance.value}: {_standings([level])} of {level.required} required{more}"
+
+
+def _standings(levels: Sequence[LevelStatement]) -> str:
+    """Return how many required cases passed, are waived, failed and were not executed."""
+    counts = {
+        "passed": sum(level.passed for level in levels),
+        "waived": sum(level.waived for level in levels),
+        "failed": sum(len(level.failed) for level in levels),
+        "not executed": sum(len(level.not_executed) for level in levels),
+    }
+    return ", ".join(f"{count} {word}" for word, count in counts.items() if count or word == "passed")
 
 
 def _reasons(what: str, found: Mapping[str, str]) -> Iterator[str]:
@@ -82,7 +96,7 @@ def statement_properties(header: RunHeader, results: Sequence[CaseResult]) -> di
     if statement is None:
         return {}
     counts = {
-        f"profile.{level.level}": f"{level.conformance.value}, {level.executed} executed of {level.required} required"
+        f"profile.{level.level}": f"{level.conformance.value}, {_standings([level])} of {level.required} required"
         for level in statement.levels
     }
     return {
@@ -91,6 +105,8 @@ def statement_properties(header: RunHeader, results: Sequence[CaseResult]) -> di
         "statement": statement.conformance.value,
         "statement.required": str(statement.required),
         "statement.executed": str(statement.executed),
+        "statement.passed": str(sum(level.passed for level in statement.levels)),
+        "statement.waived": str(sum(level.waived for level in statement.levels)),
         "statement.waivers": " ".join(waiver.issue for waiver in statement.waivers),
         **counts,
     }

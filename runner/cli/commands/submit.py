@@ -4,6 +4,7 @@ from pathlib import Path
 
 from runner.core.diagnostics import UsageError, shown_path
 from runner.core.exit_codes import ExitCode
+from runner.report import statement
 from runner.report.files import replace
 from runner.report.junit import difference, document_of
 from runner.run.submitting import Altered, Submission, SubmitOptions, submission
@@ -41,6 +42,7 @@ def _require_free(path: Path, *, may_replace: bool) -> None:
 def _show(options: SubmitOptions, made: Submission, path: Path) -> None:
     stated = made.verification.statement
     words = stated.conformance.value if stated else ""
+    counted = f"; {statement.in_words(stated)}" if stated else ""
     if options.json:
         output.document(
             {
@@ -58,5 +60,5 @@ def _show(options: SubmitOptions, made: Submission, path: Path) -> None:
     for why in made.verification.unjudged:
         output.note(f"warning: not verified: {redacted(why)}")
     signed = f"signed with the key {made.signer[:16]}" if made.signer else "not signed"
-    output.note(f"{made.files} files, {len(made.data)} bytes, {signed}{f'; {words}' if words else ''}")
+    output.note(f"{made.files} files, {len(made.data)} bytes, {signed}{counted}")
     output.raw(f"{shown_path(path)}\n")
