@@ -364,3 +364,15 @@ def test_zeros_of_two_signs_differ_where_exactness_is_claimed(start: Callable[..
     (facts,) = start(spec("return x * 0 + y.sum() * 0", "{ones: [3]}, {ones: [3]}", "{to: eager, exact: true}")).run()
     assert judged(facts, {"to": "eager", "exact": True}).status is Status.HELD
     assert facts["leaves"][0]["stand_ins"]["sign of zero"]["bits"]["differing"] == 3
+
+
+@pytest.mark.parametrize(("on_cpu", "words"), [(1.0, "eager is wrong on npu, in 64 of 64"), (2.0, ""), (0.0, "")])
+def test_eager_that_is_wrong_on_its_device_alone_is_named(on_cpu: float, words: str) -> None:
+    right, eager = torch.linspace(0.1, 1, 64), torch.linspace(0.1, 1, 64) * 2
+    arguments = {"of": "output", "to": "eager", "rtol": None, "atol": None, "equal_nan": True, "judge": "calibrated"}
+    facts: Any = close_measure.measure(arguments, {"output": eager, "eager": eager}.__getitem__)
+    facts["leaves"][0].update(device="npu", reference_device="npu")
+    runs = close_measure.Answers(eager, right.double(), [(eager, right.double(), 0.0)], (), [eager], lambda: right * (on_cpu or 1 // 0))
+    close_measure.add_reference(close_measure.Comparison(facts, arguments, {"of": eager, "to": eager}, {}), lambda: runs)
+    judgement = EXPECTATIONS["close"].parse({"to": "eager"}).problem(facts["leaves"][0])
+    assert words in judgement.observed if words else judgement is None

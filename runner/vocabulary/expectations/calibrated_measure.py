@@ -251,6 +251,16 @@ def _unexplained(own: Any, eager: Any, right: Any, moved: Any, form: Format) -> 
     return count if count > most_by_chance(numel) else 0
 
 
+def is_explained(eager: Any, reference: Any, jittered: Sequence[Any]) -> bool:
+    """Whether rounding explains how far an answer of eager is from the reference. It may be on another device than the other runs."""
+    import torch
+
+    ours, right = wide(eager), wide(reference).cpu()
+    moved = torch.stack([errors_of(wide(other), wide(jittered[0])) for other in jittered]).amax(0).cpu()
+    form = format_of(str(eager.dtype).removeprefix("torch."))
+    return form is not None and not _unexplained(errors_of(ours.cpu(), right), ours.cpu(), right, moved, form)
+
+
 def most_by_chance(numel: int) -> int:
     """Return in how many elements the reference may be another number than eager's by rounding, as where a comparison flips."""
     return max(numel // 128, int(numel >= LEAST_OF_SLICE))

@@ -1,5 +1,6 @@
 """The measurements of ``close``, in the worker: leaves of values, differences, bits, and what needs a float64 reference of eager."""
 
+import contextlib
 import dataclasses
 import enum
 import functools
@@ -19,6 +20,7 @@ from runner.vocabulary.expectations.calibrated_measure import (
     bounds_of,
     changed_elements,
     compare,
+    is_explained,
     is_reordered,
     scale_of,
     wide,
@@ -349,6 +351,8 @@ class Answers:
     """For each leaf of the answer the narrowest format that eager rounded its values to on their way; empty where there is none."""
     jittered: Sequence[Any] = ()
     """Answers of eager to the same inputs with other roundings; empty where it refused."""
+    on_cpu: Callable[[], Any] | None = None
+    """Makes the call of eager on the CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,6 +402,10 @@ def add_reference(comparison: Comparison, answers: Callable[[], Answers]) -> Non
             moved = [answer[index] for answer in jittered]
             scale = _scale(leaf, own["to"][index], again[index], reference[index], samples, through, moved)
             _add(comparison, leaf, own["of"][index], scale)
+            if scale.unexplained and leaf["reference_device"] not in ("cpu", "meta") and eager_runs.on_cpu is not None:
+                with contextlib.suppress(Exception):  # a function may need its device
+                    on_cpu = leaves_of(eager_runs.on_cpu())[index]
+                    leaf["calibrated"]["is_wrong"] = is_explained(on_cpu, reference[index], moved)
             if comparison.unwritten and comparison.unwritten[index] is not None:
                 changed = changed_elements(own["of"][index], scale, comparison.unwritten[index])
                 leaf["calibrated"].update({"unwritten": changed} if changed else {})

@@ -214,7 +214,14 @@ class EagerRuns:
                 if pairs:
                     break
                 raise NoReference(f"the function refuses float32: {type(error).__name__}") from error
-        return Answers(again, wide, pairs, through, self._jittered(inputs, runs_of(smallest)))
+        return Answers(again, wide, pairs, through, self._jittered(inputs, runs_of(smallest)), functools.partial(self._on_cpu, inputs))
+
+    def _on_cpu(self, inputs: list[Any]) -> Any:
+        """Return eager's answer in the same dtypes on the CPU; what the function raises there, it raises."""
+        called = copied(inputs)
+        for tensor in _changeable(called):
+            tensor.data = tensor.data.cpu()
+        return self.run(called)
 
     def _jittered(self, inputs: list[Any], runs: int) -> list[Any]:
         """Return answers of eager with other roundings of its inputs and of each operator; none where an operator refuses the mode."""
