@@ -17,6 +17,7 @@ from runner.record.journal import JournalError, Run, encode, read_form, totals
 from runner.record.submission import archive
 from runner.record.submission.archive import ATTESTATION, ENVELOPE, JOURNAL, JUNIT, MANIFEST
 from runner.report.junit import document_of
+from runner.worker.case.own_files import keep_code
 from tests.fakes import ENDED, observation, seen, use_executor
 
 SPEC = """\
@@ -73,9 +74,9 @@ def _answer(folder: Path, code: str, measured: Mapping[str, Any]) -> Callable[[J
         assert job.plan is not None
         place = folder / job.folder
         place.mkdir(parents=True, exist_ok=True)
-        (place / "code-0-0.txt").write_text(code)
+        pieces = keep_code(str(place), 0, [code])
         misses = 2 if job.plan["id"] == WAIVED else 1
-        facts = seen(code=1, counters={"inductor": {"fxgraph_cache_miss": misses}}, graphs=[["cpu"]] * misses, measured=measured)
+        facts = seen(**pieces, counters={"inductor": {"fxgraph_cache_miss": misses}}, graphs=[["cpu"]] * misses, measured=measured)
         sent = observation(facts, id=job.plan["id"])
         return Execution(job=job, observation=sent, ending=ENDED, seconds=1.0, isolation="fork", files=("code-0-0.txt",))
 

@@ -34,6 +34,7 @@ from runner.run.blessing.claims import (
     with_lines,
 )
 from runner.run.blessing.proposing import Change
+from runner.worker.case.own_files import keep_code
 from tests import fakes
 from tests.fakes import ENDED, HERE, close_facts, close_leaf, exception, expected, observation, seen, use_executor
 
@@ -81,8 +82,7 @@ class Runs:
             if code:
                 folder = Path(out) / job.folder
                 folder.mkdir(parents=True, exist_ok=True)
-                (folder / "code-0-0.txt").write_text(code, encoding="utf-8")
-                own["code"] = 1
+                own |= keep_code(str(folder), 0, [code])
             sent = observation(own, id=case_id, error=error)
             return Execution(
                 job=job,
