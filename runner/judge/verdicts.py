@@ -40,6 +40,14 @@ NOTHING = (
 )
 
 
+def _with_hint(judgement: Judgement) -> Judgement:
+    """Return a comparison with eager that, where it failed, says what to write for random numbers."""
+    if judgement.status is not Status.FAILED:
+        return judgement
+    hint = "eager drew random numbers here, and Inductor draws others: write config: {fallback_random: true}"
+    return replace(judgement, observed=f"{judgement.observed}; {hint}")
+
+
 def is_active(known: CarriedOut) -> bool:
     """Whether torch compiled, called or counted anything in a step."""
     observed = known.observed
@@ -115,13 +123,17 @@ def verdicts_of(case: Case, here: Surroundings, steps: Sequence[CarriedOut]) -> 
     verdicts: list[Verdict] = []
     effects: list[Verdict] = []
     active = any(map(is_active, steps))
+    has_other_draws = False
     for known in steps:
         step, raised = known.step, known.facts.raised
         if raised is not None and not expects_raise(step, here):
             observed = f"{raised.type} in phase '{raised.phase}': {headline(raised.message)}".rstrip(": ")
             judgement = Judgement.failed(expected="no exception", observed=observed, detail=folded(raised.traceback))
             return [*verdicts, *effects, Verdict.of(judgement, kind="raised", position=step.position)]
-        runs = step.runs(here)
+        runs, left = step.runs(here), known.observed.effects
+        # of numpy's generator torch never promises the state of eager
+        drawn = [one for one in (left.generators if left else ()) if one.eager_advanced and not one.exact and one.name != "numpy"]
+        has_other_draws = has_other_draws or bool(drawn)
         judged = [
             (expected, judgement)
             for index, expected in enumerate(step.expectations)
@@ -133,6 +145,8 @@ def verdicts_of(case: Case, here: Surroundings, steps: Sequence[CarriedOut]) -> 
         for expected, judgement in judged:
             if is_hollow and judgement.status is Status.HELD:
                 judgement = replace(judgement, status=Status.ERROR, observed=NOTHING)
+            if has_other_draws and isinstance(expected.check, Close) and is_eager(expected.check.to):
+                judgement = _with_hint(judgement)
             verdicts.append(Verdict.of(judgement, kind=expected.kind, position=expected.place(judgement.leaf)))
         # a call that raised has no verdict of side effects
         if runs and raised is None and needs_eager(case) and (rule := side_effects.of_step(step, case.steps, here)) is not None:
@@ -140,6 +154,7 @@ def verdicts_of(case: Case, here: Surroundings, steps: Sequence[CarriedOut]) -> 
                 judgement = rule.judge(known.observed.effects)
             except ANOTHER_FORM as error:
                 judgement = nonsense(error)
+            judgement = _with_hint(judgement) if has_other_draws else judgement
             effects.append(Verdict.of(judgement, kind=side_effects.KIND, position=step.position))
     if len(steps) < len(case.steps):
         missing, observed = case.steps[len(steps)].position, f"step {len(steps) + 1} was not carried out"
