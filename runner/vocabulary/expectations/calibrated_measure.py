@@ -556,9 +556,63 @@ def changed_elements(actual: Any, scale: Scale, unwritten: Any) -> dict[str, Jso
         return None
     answer, mask = wide(actual).to(scale.eager.device), unwritten.reshape(-1).to(scale.eager.device)
     is_near = (answer - scale.eager).abs() <= 2 * units_of(scale.eager, form)
-    changed = mask & (scale.precise == scale.eager) & (answer != scale.eager) & ~is_near
+    changed = (answer != scale.eager) & ~is_near
+    if not answer.is_complex():
+        changed |= (answer == 0) & (scale.eager == 0) & (answer.signbit() != scale.eager.signbit())
+        mask &= scale.precise.signbit() == scale.eager.signbit()
+    changed &= mask & (scale.precise == scale.eager)
     if not changed.any():
         return None
     place = int(changed.nonzero()[0])
     index = [int(part) for part in torch.unravel_index(torch.tensor(place), actual.shape)]
     return {"count": int(changed.sum()), "index": index, "value": _plain(answer[place]), "before": _plain(scale.eager[place])}
+
+
+LEAST_CHANGE = 4.0
+"""From how many ulp of its values on a change is judged, in the root mean square."""
+
+MOST_OTHER = 0.5
+"""Which share of eager's change the distance of the two sides may have."""
+
+MOST_NOISE = 1 / 16
+"""Which share of eager's change its distance from float64 may have: of a greater one another right answer may differ by as much."""
+
+
+def other_change(ours: Any, theirs: Any, before: Any, precise: Any = None) -> dict[str, Json] | None:
+    """Return how the compiled side changed a tensor, or 64 neighbours of it, otherwise than eager; None where it did not.
+
+    ``precise`` is the float64 reference; without it only values that the compiled side left as they were are another change.
+    All figures are root mean squares: ``eager`` and ``compiled`` are the changes, ``apart`` is the distance of the sides.
+    """
+    import torch
+
+    form = format_of(str(theirs.dtype).removeprefix("torch."))
+    if form is None or ours.dtype != theirs.dtype or ours.shape != theirs.shape or not theirs.numel():
+        return None
+    old, eager, compiled = wide(before), wide(theirs), wide(ours)
+    parts = {
+        "eager": eager - old,
+        "compiled": compiled - old,
+        "apart": compiled - eager,
+        "units": units_of(torch.maximum(old.abs(), eager.abs()), form),
+    }
+    if precise is not None:
+        parts["noise"] = eager - wide(precise)
+    count = eager.numel() // LEAST_NEIGHBOURS
+    worst: dict[str, Json] | None = None
+    for rows in ((1, -1), (count, LEAST_NEIGHBOURS))[: 2 if count > 1 else 1]:
+        sizes = {
+            name: torch.where(part.isfinite(), part.abs(), 0.0)[: None if rows[0] == 1 else count * LEAST_NEIGHBOURS]
+            .reshape(rows)
+            .square()
+            .mean(1)
+            .sqrt()
+            for name, part in parts.items()
+        }
+        is_other = (sizes["eager"] > LEAST_CHANGE * sizes["units"]) & (sizes["apart"] > MOST_OTHER * sizes["eager"])
+        is_other &= sizes["compiled"] == 0 if precise is None else sizes["noise"] <= MOST_NOISE * sizes["eager"]
+        if is_other.any() and worst is None:
+            place = int(torch.where(is_other, sizes["apart"] / sizes["eager"], 0.0).argmax())
+            worst = {name: float(size[place]) for name, size in sizes.items()}
+            worst["elements"] = None if rows[0] == 1 else [place * LEAST_NEIGHBOURS, (place + 1) * LEAST_NEIGHBOURS - 1]
+    return worst

@@ -22,6 +22,7 @@ from runner.vocabulary.expectations.calibrated_measure import (
     compare,
     is_explained,
     is_reordered,
+    other_change,
     scale_of,
     wide,
 )
@@ -368,6 +369,7 @@ class Comparison:
     with_stand_ins: bool = True
     """Whether stand-ins are measured, and a histogram of right answers is sent."""
     unwritten: Sequence[Any] = ()
+    before: Sequence[Any] = ()
     """For each leaf a mask of the elements that eager left as they were before, or None; empty for a result."""
 
 
@@ -409,6 +411,10 @@ def add_reference(comparison: Comparison, answers: Callable[[], Answers]) -> Non
             if comparison.unwritten and comparison.unwritten[index] is not None:
                 changed = changed_elements(own["of"][index], scale, comparison.unwritten[index])
                 leaf["calibrated"].update({"unwritten": changed} if changed else {})
+            if comparison.before and comparison.before[index] is not None:
+                leaf.pop("change", None)
+                change = other_change(own["of"][index], own["to"][index], comparison.before[index], scale.precise)
+                leaf.update({"change": change} if change else {})
         except Exception as error:  # an operation that this leaf's dtype or layout lacks: the other leaves are judged
             leaf["calibrated"] = {"why_not": _why(error)}
 

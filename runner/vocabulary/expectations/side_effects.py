@@ -9,6 +9,7 @@ step's ``close: {to: eager}``, else that of another step's, else the dtype's. Gr
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from runner.core.case import Step
 from runner.core.conditions import Surroundings, holds, without_code
@@ -16,6 +17,7 @@ from runner.core.expectation import Judgement
 from runner.core.observation import Effects
 from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
+from runner.vocabulary.expectations.calibrated_measure import LEAST_CHANGE, MOST_NOISE, MOST_OTHER
 from runner.vocabulary.expectations.close import Close, is_eager, told
 from runner.vocabulary.steps import parsed
 
@@ -44,7 +46,7 @@ class SideEffects:
         if facts is None:
             return Judgement.error("nothing was measured", expected=_EXPECTED)
         rule = Close(of="", rtol=self.rtol, atol=self.atol, equal_nan=self.equal_nan)
-        first = rule.first_problem(facts.leaves)
+        first = next(filter(None, map(_other_change, facts.leaves)), None) or rule.first_problem(facts.leaves)
         problems = [first] if first else []
         # Inductor draws random numbers otherwise than eager, unless ``fallback_random`` is set; but a generator that eager does not use
         # must not change. The opposite is allowed without ``fallback_random``: torch then removes random operators whose result is unused.
@@ -65,6 +67,20 @@ class SideEffects:
         inexact = [leaf for leaf in facts.leaves if leaf["type"] == "tensor"]
         differing = f"; not equal: {told(inexact)}" if inexact else ""
         return Judgement.passed(expected=_EXPECTED, observed=f"{facts.compared} values compared{differing}{apart}")
+
+
+def _other_change(leaf: Mapping[str, Any]) -> Judgement | None:
+    """Return the judgement of a value that eager changed and that the compiled side left as it was, or changed otherwise."""
+    change = leaf.get("change")
+    if change is None:
+        return None
+    is_noise = change["eager"] <= LEAST_CHANGE * change["units"] or change.get("noise", 0.0) > MOST_NOISE * change["eager"]
+    if is_noise or change["apart"] <= MOST_OTHER * change["eager"] or ("noise" not in change and change["compiled"]):
+        return None
+    elements = change["elements"]
+    where = leaf["path"] if elements is None else f"{leaf['path']}, elements {elements[0]} to {elements[1]} in memory order,"
+    ours = f"changed by {change['compiled']:.3g}, {change['apart']:.3g} from eager's values" if change["compiled"] else "unchanged"
+    return Judgement.failed(expected=f"{where} changed by {change['eager']:.3g}, as by eager", observed=ours)
 
 
 def of_step(step: Step, steps: Sequence[Step], here: Surroundings) -> SideEffects | None:

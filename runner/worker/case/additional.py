@@ -196,14 +196,14 @@ class AdditionalCalls:
 
             arguments = {"judge": Judge.CALIBRATED.value, "equal_nan": inexact[0].equal_nan}
             own_facts = {"leaves": [one.facts for one in inexact]}
-            unwritten = [one.unwritten for one in inexact]
-            comparison = Comparison(own_facts, arguments, values, {}, with_stand_ins=False, unwritten=unwritten)
+            unwritten, before = [one.unwritten for one in inexact], [one.before for one in inexact]
+            comparison = Comparison(own_facts, arguments, values, {}, with_stand_ins=False, unwritten=unwritten, before=before)
             runs = EagerRuns.of(self._unseen, call, changed=changed)
             self._references.append(functools.partial(add_reference, comparison, functools.partial(runs.answers, values["to"])))
 
         def keep_worst() -> None:
             check = Close()  # where there are too many, those that the judge refuses stand first
-            facts["leaves"] = sorted(facts["leaves"], key=lambda leaf: check.problem(leaf) is None)[:MOST]
+            facts["leaves"] = sorted(facts["leaves"], key=lambda leaf: "change" not in leaf and check.problem(leaf) is None)[:MOST]
 
         self._references.append(keep_worst)
 

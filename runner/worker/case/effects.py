@@ -8,6 +8,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from runner.vocabulary.expectations.calibrated_measure import other_change
 from runner.vocabulary.expectations.close_measure import dense, describe_leaf, fields_of
 from runner.vocabulary.steps.gradients import gradient_leaves
 from runner.worker.case import state
@@ -148,6 +149,9 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     return found.set_(tensor.untyped_storage(), tensor.storage_offset() * size, (extent(tensor) * size,), (1,))
 
 
+_MOST_CHANGED = 1 << 24
+"""The maximum number of elements of a tensor whose change is judged: its values are copied."""
+
 REFERENCE = "as before the call: eager does not change it"
 """What is expected of such a value."""
 
@@ -178,12 +182,14 @@ class Untouched:
         self._kept: dict[str, Any] = {}
         self.elements: dict[str, torch.Tensor] = {}
         """By path, a mask of the elements with the bits of before, in tensors that eager wrote. They may be computed, too."""
+        self.values: dict[str, torch.Tensor] = {}
+        """By path, the values of before of tensors of numbers that eager wrote, and that had the same bits on both sides."""
         self.alike: set[str] = set()
         """The paths of tensors that eager wrote, and that had the same bits on both sides before the step."""
 
     def before(self, ours: Leaves, theirs: Leaves) -> None:
         """Record the values of both sides before the step."""
-        self._kept, self.elements, self.alike = {}, {}, set()
+        self._kept, self.elements, self.values, self.alike = {}, {}, {}, set()
         self._begun = {}
         for path, our, their in ((path, leaf, theirs[path]) for path, leaf in ours.items() if path in theirs):
             if isinstance(our, float | complex) and isinstance(their, float | complex):  # otherwise compared with a tolerance
@@ -213,6 +219,8 @@ class Untouched:
                 ours, bits = (_bytes(_dense(part)).view(-1, part.element_size()) for part in pair)
                 self.elements[path] = (ours == bits).all(1).view(here.shape)
                 self.alike.update([path] if begun.our_value is begun.eager else [])
+                if path in self.alike and (here.is_floating_point() or here.is_complex()) and here.numel() <= _MOST_CHANGED:
+                    self.values[path] = frozen(before)
         self._begun = {}
 
     def is_kept(self, path: str) -> bool:
@@ -324,6 +332,8 @@ class Inexact:
     equal_nan: bool
     unwritten: torch.Tensor | None = None
     """A mask of the elements in which eager's tensor has the bits of before the call."""
+    before: torch.Tensor | None = None
+    """The values of both sides before the call, where they were equal."""
 
 
 _NOT_JUDGED = "it is no strided tensor of floating-point numbers, or has another form than eager's"
@@ -406,9 +416,22 @@ class Effects:
             change = other_gaps(plain(ours), plain(theirs))
         if change is not None:
             return _words(path, change, "as eager leaves the memory between its elements")
+        if (
+            self._untouched.is_kept(path)
+            and isinstance(ours, torch.Tensor)
+            and isinstance(theirs, torch.Tensor)
+            and ours.shape == theirs.shape
+        ):
+            return _other_form(path, plain(ours), plain(theirs))  # what neither side wrote was judged after an earlier step
         facts = self._inexact(path, ours, theirs)
         if facts is None and (found := self._problem(path, ours, theirs)) is not None:
             facts = {"path": path, "calibrated": {"why_not": _NOT_JUDGED}, **found}
+        before = None if compiling.is_erased(ours) else self._untouched.values.get(path)
+        if before is not None and isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
+            one, other = plain(ours), plain(theirs)
+            if (lost := other_change(one, other, before)) is not None:
+                facts = facts or {"path": path, "calibrated": {"why_not": _NOT_JUDGED}, **describe_leaf(one, other, self.tolerance)}
+                facts["change"] = lost
         return facts
 
     def _inexact(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
@@ -425,13 +448,16 @@ class Effects:
             return None
         one, other = plain(ours), plain(theirs)
         is_number = one.layout is torch.strided and not one.is_nested and (one.is_floating_point() or one.is_complex())
-        if compiling.is_erased(ours) or not is_number or (one.shape, one.dtype) != (other.shape, other.dtype) or _equal(one, other):
+        if compiling.is_erased(ours) or not is_number or (one.shape, one.dtype) != (other.shape, other.dtype):
+            return None
+        kept = self._untouched.elements.get(path)
+        if _equal(one, other) and not (kept is not None and one.is_floating_point() and ((one.signbit() != other.signbit()) & kept).any()):
             return None
         if _other_form(path, one, other) is not None:
             return None
         facts = {"path": path, **describe_leaf(one, other, self.tolerance)}
-        kept = self._untouched.elements.get(path)
-        self.inexact.append(Inexact(path, facts, frozen(one), frozen(other), self.tolerance["equal_nan"], kept))
+        before = self._untouched.values.get(path)
+        self.inexact.append(Inexact(path, facts, frozen(one), frozen(other), self.tolerance["equal_nan"], kept, before))
         return facts
 
     def _problem(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
