@@ -431,6 +431,8 @@ def changeable(called: Sequence[Any], *, parameters: bool) -> Leaves:
     walk = _Walk(parameters)
     for index, argument in enumerate(arguments):
         walk.add_below(f"{ARGUMENT} [{index}]", argument, 0)
+    if isinstance(target, types.FunctionType):
+        walk.add_held(FUNCTION, target, 0)
     owner = getattr(target, "__self__", target)
     if isinstance(owner, torch.nn.Module) or (owner is not target and not isinstance(owner, types.ModuleType | type)):
         walk.add(FUNCTION, owner, 0)
@@ -474,8 +476,16 @@ class _Walk:
             self.found[name] = Form(leaf.__name__)
         elif isinstance(leaf, _NAMED):
             self.found[name] = Form(f"{leaf.__module__}.{leaf.__qualname__}")
+            if isinstance(leaf, types.FunctionType) and self._is_new(leaf) and depth < _DEPTH:
+                self.add_held(name, leaf, depth)
         elif self._is_new(leaf) and depth < _DEPTH:
             for part, value in self.parts(leaf):
+                self.add_below(f"{name}{part}", value, depth + 1)
+
+    def add_held(self, name: str, function: types.FunctionType, depth: int) -> None:
+        """Add what a function holds and can change: defaults, closure, attributes."""
+        for part, value in held_by_function(function):
+            if _can_change(value, {}, set()):
                 self.add_below(f"{name}{part}", value, depth + 1)
 
     def add_below(self, name: str, value: Any, depth: int) -> None:

@@ -416,18 +416,18 @@ class Effects:
             change = other_gaps(plain(ours), plain(theirs))
         if change is not None:
             return _words(path, change, "as eager leaves the memory between its elements")
+        are_tensors = isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)
         if (
             self._untouched.is_kept(path)
-            and isinstance(ours, torch.Tensor)
-            and isinstance(theirs, torch.Tensor)
-            and ours.shape == theirs.shape
+            and are_tensors
+            and (ours.layout, ours.shape, ours.dtype) == (theirs.layout, theirs.shape, theirs.dtype)
         ):
             return _other_form(path, plain(ours), plain(theirs))  # what neither side wrote was judged after an earlier step
         facts = self._inexact(path, ours, theirs)
         if facts is None and (found := self._problem(path, ours, theirs)) is not None:
             facts = {"path": path, "calibrated": {"why_not": _NOT_JUDGED}, **found}
         before = None if compiling.is_erased(ours) else self._untouched.values.get(path)
-        if before is not None and isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
+        if before is not None and are_tensors:
             one, other = plain(ours), plain(theirs)
             if (lost := other_change(one, other, before)) is not None:
                 facts = facts or {"path": path, "calibrated": {"why_not": _NOT_JUDGED}, **describe_leaf(one, other, self.tolerance)}
