@@ -6,7 +6,7 @@ from enum import Enum
 from typing import ClassVar, Protocol, Self
 
 from runner.core.conditions import Surroundings
-from runner.core.observation import ChildExit, Raised, SpyCalls
+from runner.core.observation import ChildExit, Raised, SpyCalls, Traced
 from runner.core.protocol import Json
 from runner.core.tuning import Tunings
 
@@ -36,6 +36,8 @@ class StepFacts:
     """What each spy saw."""
     tunings: Tunings = field(default_factory=Tunings)
     """The operations that inductor selected a kernel for."""
+    dynamo: Traced | None = None
+    """What dynamo did with the case's functions; None where it was not recorded."""
     exit: ChildExit | None = None
     """How the child of a spawn step ended."""
     measured: Json = None

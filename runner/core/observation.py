@@ -136,6 +136,8 @@ class Traced:
     """How many frames it converted, or began to."""
     broken: tuple[str, ...]
     """Why it did not convert some of them as a whole."""
+    graphs: int
+    """How many graphs it captured and handed to the backend."""
     calls: int
     """Calls of graphs that it captured for a backend other than inductor."""
     calls_others: int

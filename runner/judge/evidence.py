@@ -69,6 +69,7 @@ def carried_out(case: Case, observation: Observation, code: Callable[[int, int],
             code=tuple(code(index, piece) for piece in range(observed.code_pieces)),
             calls=observed.calls,
             tunings=observed.tunings,
+            dynamo=observed.dynamo,
             exit=observed.exit,
         )
         yield CarriedOut(step=step, observed=observed, facts=facts)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from runner.core.case import Case, Expected
-from runner.core.conditions import Surroundings
+from runner.core.conditions import Surroundings, holds
 from runner.core.devices import kind_of
 from runner.core.expectation import Status
 from runner.core.matching.filecheck import EmptyText, passes, run
@@ -20,7 +20,9 @@ from runner.plan.worker_plan import expects_raise
 from runner.vocabulary.expectations.base import allows_zero
 from runner.vocabulary.expectations.compilation import GraphBreaks
 from runner.vocabulary.expectations.counters import Counter
+from runner.vocabulary.expectations.raises import Raises
 from runner.vocabulary.steps import parsed, traits_of
+from runner.vocabulary.steps.call import Call
 
 _REGISTERING = frozenset(
     (
@@ -178,8 +180,12 @@ def proof(backend: Backend, here: Surroundings, steps: Sequence[CarriedOut], own
     if is_refused:
         # dynamo and the function itself raise before inductor is entered: then another step must prove the backend
         entered = sum(known.observed.entered for known in steps)
+        refused = [known for known in steps if known.facts.raised is not None and parsed(known.step).runs_graphs]
+        if not entered and refused and all(_is_refused_as_claimed(known, steps, here) for known in refused):
+            return held(expected=f"backend {backend.name} gets no graph", observed="dynamo traced the function and raised before that")
         expected = "inductor was entered before the exception, or in another step"
-        return (held if entered else failed)(expected=expected, observed=f"inductor was entered {entered} times")
+        hint = " (where dynamo refuses what eager refuses, write raises: {..., before: backend})"
+        return (held if entered else failed)(expected=expected, observed=f"inductor was entered {entered} times{'' if entered else hint}")
 
     if (directives := backend.proof.code) is not None:
         expected = "generated code that shows the backend"
@@ -220,6 +226,18 @@ def proof(backend: Backend, here: Surroundings, steps: Sequence[CarriedOut], own
             census = "\n".join(str(tuning) for known in steps for tuning in known.facts.tunings.found)
             return failed(expected=str(serves), observed=problem, detail=census[:_MOST_CENSUS])
     return held(expected=f"backend {backend.name} ran", observed="shown")
+
+
+def _is_refused_as_claimed(known: CarriedOut, steps: Sequence[CarriedOut], here: Surroundings) -> bool:
+    """Whether dynamo itself raised in a step, and the spec says so: by ``before`` or ``as: eager``, or because an eager call above raises the same."""
+    if (traced := known.facts.dynamo) is None or traced.graphs or not traced.frames:
+        return False
+    checks = [expected.check for expected in known.step.expectations if isinstance(expected.check, Raises)]
+    if any((check.before or check.as_eager) and holds(check.when, here) for check in checks):
+        return True
+    eager = (other for other in steps if isinstance(call := parsed(other.step), Call) and call.eager and other.facts.raised is not None)
+    above = [expected.check for other in eager for expected in other.step.expectations]
+    return bool(checks) and all(check in above for check in checks)
 
 
 def _why_not_captured(steps: Sequence[CarriedOut]) -> str:

@@ -35,6 +35,8 @@ def of_case(case: Case, machine: Machine) -> Verdict:
         return Verdict(Availability.NO, machine.no_torch, "torch")
     if case.missing_names:
         return Verdict(Availability.NO, "; ".join(case.missing_names))
+    if is_cpp_wrapped_and_counted(case):
+        return Verdict(Availability.NO, "the expectation kernels: the wrapper is in C++ (cpp_wrapper), whose kernel calls are not seen")
     unknown: Verdict | None = None
     for requirement in case.requires:
         answer = CAPABILITIES[requirement.name].probe(machine, requirement.argument or "")
@@ -46,13 +48,22 @@ def of_case(case: Case, machine: Machine) -> Verdict:
     return unknown or Verdict(Availability.YES)
 
 
+def is_cpp_wrapped_and_counted(case: Case) -> bool:
+    """Whether the options of a case choose a C++ wrapper, and a step of it counts kernels."""
+    settings = case.body.settings
+    options = settings.compile.get("options")
+    chosen = [settings.config.get("cpp_wrapper"), options.get("cpp_wrapper") if isinstance(options, Mapping) else None]
+    is_chosen = True in chosen or str(settings.env.get("TORCHINDUCTOR_CPP_WRAPPER", "")) == "1"
+    return is_chosen and any(expected.kind == "kernels" for step in case.steps for expected in step.expectations)
+
+
 def of_cases(cases: Iterable[Case], machine: Machine) -> list[Verdict]:
     """Return ``of_case`` of each case. What many cases have in common is asked once."""
     known: dict[object, Verdict] = {}
     found: list[Verdict] = []
     for case in cases:
         # positions do not count, and the hash of a tuple of texts is fast
-        key = case.target, case.missing_names, tuple([(one.name, one.argument) for one in case.requires])
+        key = case.target, case.missing_names, is_cpp_wrapped_and_counted(case), tuple([(one.name, one.argument) for one in case.requires])
         if key not in known:
             known[key] = of_case(case, machine)
         found.append(known[key])

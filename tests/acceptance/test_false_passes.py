@@ -18,6 +18,10 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "helper-compiles-itself": (Outcome.FELL_BACK, "it ran 1 for cpu that other code compiled"),
     "backward-by-helper": (Outcome.FELL_BACK, "step 2 (backward, line 25)"),
     "backward-compiled-late": (Outcome.PASS, ""),
+    "refused-before-backend": (Outcome.PASS, ""),
+    "refused-as-eager": (Outcome.PASS, ""),
+    "refused-after-backend": (Outcome.FAIL, "the backend had got 1 graphs of the function"),
+    "refused-by-eager": (Outcome.FAIL, "dynamo traced no function of the case: the call was eager"),
     "captured-only-disabled": (Outcome.FELL_BACK, "it ran eagerly: Skip calling `torch.compiler.disable()`d function"),
     "captured-dynamo-off": (Outcome.FELL_BACK, "dynamo traced no frame, and no graph that it had captured was called"),
     "captured-raise-dynamo-off": (Outcome.FELL_BACK, "it captured none and traced no function of the case"),
@@ -100,6 +104,9 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
 IN_CI = (
     # what ran was not what was compiled
     "disabled-helper",
+    "refused-before-backend",
+    "refused-after-backend",
+    "refused-by-eager",
     "captured-only-disabled",
     "captured-dynamo-off",
     "captured-raise-dynamo-off",

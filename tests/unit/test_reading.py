@@ -17,7 +17,7 @@ FULL: dict[str, Any] = seen(
     graphs=[["cpu"], ["cuda", "cpu"]],
     executed={"cpu": 2},
     executed_others={"cpu": 3, "cuda": 4},
-    dynamo={"frames": 2, "broken": ["why"], "calls": 1, "calls_others": 0},
+    dynamo={"frames": 2, "broken": ["why"], "graphs": 3, "calls": 1, "calls_others": 0},
     abandoned=["its limit"],
     uncompiled=["sample 3: why"],
     choices=[[{"name": "a", "class": "b.C"}], [{"name": "d", "class": ""}]],
@@ -54,7 +54,7 @@ def test_every_fact_of_a_step_has_its_attribute() -> None:
     assert (step.counters, step.metrics, step.remote) == (FULL["counters"], FULL["metrics"], FULL["remote"])
     assert (step.entered, step.graphs, step.code_pieces, step.code_digests) == (1, (("cpu",), ("cuda", "cpu")), 2, ("a1", "b2"))
     assert (step.executed_for("cpu"), step.executed_for("cuda"), step.executed_for("xpu")) == (5, 4, 0)
-    assert step.dynamo == Traced(frames=2, broken=("why",), calls=1, calls_others=0)
+    assert step.dynamo == Traced(frames=2, broken=("why",), graphs=3, calls=1, calls_others=0)
     assert (step.abandoned, step.uncompiled) == (("its limit",), ("sample 3: why",))
     assert step.choices == (Choice(name="a", of_class="b.C"), Choice(name="d", of_class=""))
     assert (step.facts, step.unmeasured) == (FULL["measured"], {"1": "no reference"})

@@ -47,16 +47,20 @@ class Raises(Conditional):
         "no cause",
         "another cause",
         "another text of the cause",
+        "after the backend",
     )
     type: str | None = None
     match: str | None = None
     cause: WantedCause | None = None
     as_eager: bool = False
     """Whether the exception must be eager's: of the same type and, without ``match``, with the same text."""
+    before: str | None = None
+    """``backend``: dynamo raised it before the backend got a graph."""
 
     def __repr__(self) -> str:
-        """Return its text for digests of cases: without a cause it is what it was before causes existed."""
+        """Return its text for digests of cases: without a cause and ``before`` it is what it was before these existed."""
         cause = ("" if self.cause is None else f", cause={self.cause!r}") + (", as_eager=True" if self.as_eager else "")
+        cause += "" if self.before is None else f", before={self.before!r}"
         return f"Raises(type={self.type!r}, match={self.match!r}{cause}, when={self.when!r})"
 
     @property
@@ -77,7 +81,14 @@ class Raises(Conditional):
         if "as" in body and "type" in body:
             raise BadExpectation("type together with as", "as: eager asks for eager's type; use one of them", path=("type",))
         wanted = None if cause is None else WantedCause(type=cause["type"], match=cause.get("match"))
-        return cls(type=body.get("type"), match=body.get("match"), cause=wanted, when=body.get("when"), as_eager="as" in body)
+        return cls(
+            type=body.get("type"),
+            match=body.get("match"),
+            cause=wanted,
+            when=body.get("when"),
+            as_eager="as" in body,
+            before=body.get("before"),
+        )
 
     def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the type (a subclass passes), then the text, then the chain of causes."""
@@ -86,6 +97,7 @@ class Raises(Conditional):
             return [Judgement.failed(expected="what eager raises", observed="eager raised no exception")]
         type_ = self.type if eager is None else eager["type"]
         expected = _in_words(str(type_), self.match) + (", as eager" if eager else "") + (f", caused by {self.cause}" if self.cause else "")
+        expected += f", before the {self.before} gets a graph" if self.before else ""
         if facts.raised is None:
             return [Judgement.failed(expected=expected, observed="no exception")]
         observed = f"{facts.raised.type}: {facts.raised.message.strip().splitlines()[0] if facts.raised.message.strip() else ''}"
@@ -102,6 +114,8 @@ class Raises(Conditional):
                 return [Judgement.failed(expected=expected, observed=f"eager raised {type_}: {text_of(eager['message'])}")]
             if self.match is not None and search(self.match, facts.raised.message) is None:
                 return [Judgement.failed(expected=expected, observed=observed, detail=facts.raised.message)]
+            if self.before and (why := _why_not_before(facts)):
+                return [Judgement.failed(expected=expected, observed=f"{observed}: {why}", detail=facts.raised.traceback)]
             if self.cause is None or self.cause.is_in(facts.raised.causes):
                 return [Judgement.passed(expected=expected, observed=observed)]
         except PatternTooSlow:
@@ -122,6 +136,8 @@ class Raises(Conditional):
         yield Mutant(name="another type", facts=replace(facts, raised=other))
         if self.match is not None or self.as_eager:
             yield Mutant(name="another text", facts=replace(facts, raised=replace(facts.raised, message=_ANOTHER_TEXT)))
+        if self.before and facts.dynamo is not None:
+            yield Mutant(name="after the backend", facts=replace(facts, dynamo=replace(facts.dynamo, graphs=1)))
         if self.cause is None:
             return
         yield Mutant(name="no cause", facts=replace(facts, raised=replace(facts.raised, causes=())))
@@ -154,6 +170,15 @@ def _check(body: Any, path: tuple[str, ...]) -> None:
             "match at least one character, or leave the pattern out",
             path=(*path, "match"),
         )
+
+
+def _why_not_before(facts: StepFacts) -> str:
+    """Return why a step does not show that dynamo raised before the backend got a graph; empty where it does."""
+    if facts.dynamo is None:
+        return "what dynamo did was not recorded"
+    if facts.dynamo.graphs:
+        return f"the backend had got {facts.dynamo.graphs} graphs of the function"
+    return "" if facts.dynamo.frames else "dynamo traced no function of the case: the call was eager"
 
 
 def _in_words(type_: str, pattern: str | None) -> str:

@@ -34,6 +34,8 @@ class Seen:
     """Frames of the case's own functions that dynamo converted, or began to."""
     broken: list[str] = field(default_factory=list)
     """Why dynamo did not convert some of them as a whole."""
+    handed: int = 0
+    """Graphs that dynamo captured of these functions and handed to their backend."""
     captured: int = 0
     """Calls of graphs that dynamo captured of the case's own functions and that a backend other than inductor got."""
     captured_others: int = 0
@@ -223,6 +225,7 @@ def _watching_frames(original: Callable[..., Any], convert: Any, *args: Any, **k
 def _watching_captured(original: Callable[..., Any], output: Any, *args: Any, **kwargs: Any) -> Any:
     is_own = any(map(is_claimed, [output.compiler_fn, *observed_compiles.backends_of(output.compiler_fn)]))
     entered = _watch.seen.entered
+    _watch.seen.handed += is_own
     made = original(output, *args, **kwargs)
 
     def count() -> None:
@@ -306,6 +309,7 @@ def as_facts(seen: Seen) -> Mapping[str, Any]:
         "dynamo": {
             "frames": seen.frames,
             "broken": seen.broken[:_MOST_REASONS],
+            "graphs": seen.handed,
             "calls": seen.captured,
             "calls_others": seen.captured_others,
         },
