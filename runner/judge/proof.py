@@ -229,7 +229,7 @@ def proof(backend: Backend, here: Surroundings, steps: Sequence[CarriedOut], own
 
 
 def _is_refused_as_claimed(known: CarriedOut, steps: Sequence[CarriedOut], here: Surroundings) -> bool:
-    """Whether dynamo itself raised in a step, and the spec says so: by ``before`` or ``as: eager``, or because an eager call above raises the same."""
+    """Whether dynamo itself raised in a step, and the spec says so: ``before``, ``as: eager``, or an eager call that raises the same."""
     if (traced := known.facts.dynamo) is None or traced.graphs or not traced.frames:
         return False
     checks = [expected.check for expected in known.step.expectations if isinstance(expected.check, Raises)]
