@@ -415,6 +415,8 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: st
     runs = [*samples, Sample(answer, right.reshape(answer.shape))]
     # the runs in place of a float64 one are of float32; eager's own error counts too, where a part of it computes in a narrower dtype
     most = torch.maximum(torch.stack(errors).amax(0), own)
+    if numel and is_zero(_greatest(_finite_sizes(right)), _greatest(most)):
+        moved = moved.amax().expand(numel)
 
     def greatest_ulp(form: Format) -> float:
         """Return the greatest error of all runs of eager, in ulp."""
