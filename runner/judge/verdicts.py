@@ -147,7 +147,9 @@ def verdicts_of(case: Case, here: Surroundings, steps: Sequence[CarriedOut]) -> 
                 judgement = replace(judgement, status=Status.ERROR, observed=NOTHING)
             if has_other_draws and isinstance(expected.check, Close) and is_eager(expected.check.to):
                 judgement = _with_hint(judgement)
-            verdicts.append(Verdict.of(judgement, kind=expected.kind, position=expected.place(judgement.leaf)))
+            # FileCheck says which line of its text did not match
+            leaf = judgement.leaf or (judgement.expected.partition(":")[0] if expected.kind == "filecheck" else "")
+            verdicts.append(Verdict.of(judgement, kind=expected.kind, position=expected.place(leaf)))
         # a call that raised has no verdict of side effects
         if runs and raised is None and needs_eager(case) and (rule := side_effects.of_step(step, case.steps, here)) is not None:
             try:

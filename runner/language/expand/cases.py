@@ -28,10 +28,11 @@ from runner.language.check.values import isolation_of
 from runner.language.expand.options import NEWER, SECTIONS, layer_options, merge, names_of
 from runner.language.names.name_table import CONFIG_FILES
 from runner.language.names.tables import NameTables
-from runner.language.read import matrix, substitution, templates
+from runner.language.read import matrix, python, substitution, templates
 from runner.language.read.anatomy import SOURCE, Anatomy, RawStep, with_data
 from runner.language.read.document import DataPath
 from runner.vocabulary.expectations import EXPECTATIONS
+from runner.vocabulary.expectations.filecheck import FileCheck
 from runner.vocabulary.steps import TRITON
 
 
@@ -191,6 +192,10 @@ def _step(step: RawStep, filled: Anatomy, expected: dict[str, Expected]) -> Step
         if key not in expected:
             leaves = {name: document.position((*raw.path, name), key=True) for name in body} if isinstance(body, dict) else {}
             check = EXPECTATIONS[raw.kind].parse(body)
+            if isinstance(check, FileCheck) and (path := raw.path if isinstance(body, str) else (*raw.path, "checks")) in document.marks:
+                block = python.block_at(document, path, raw.kind)
+                lines = {directive.line for directive in check.checks}
+                leaves |= {f"line {line}": python.place(document, path, block, line, 1) for line in lines}
             position = document.position(raw.path, key=True)
             expected[key] = Expected(kind=raw.kind, check=check, position=position, leaves=leaves, body=body, weak=raw.weak)
         expectations.append(expected[key])
