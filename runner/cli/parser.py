@@ -6,12 +6,14 @@ No other package imports argparse. A command's module is imported when the comma
 import argparse
 import functools
 import importlib
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from runner import __version__
 from runner.cli.table import COMMANDS, PROGRAM, Command, examples_of
+from runner.core.diagnostics import did_you_mean
 from runner.core.escaping import line
 from runner.core.exit_codes import ExitCode
 from runner.core.options import Reads, written
@@ -36,7 +38,10 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{"formatter_class": _Formatter, **more})
 
     def error(self, message: str) -> NoReturn:
-        """Print usage and the problem; exit 2."""
+        """Print usage and the problem, with the nearest word for one that is no choice; exit 2."""
+        if no_choice := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
+            hint = did_you_mean(no_choice[1], re.findall(r"[\w-]+", no_choice[2]))
+            message += f" ({hint})" if hint else ""
         super().error(line(message))
 
 
@@ -108,8 +113,16 @@ def values_of(arguments: argparse.Namespace) -> dict[str, Any]:
 def parse(argv: Sequence[str] | None = None) -> tuple[str, Any]:
     """Return the name of the command and its options; raise ``SystemExit`` for ``--help`` and for wrong usage."""
     words = sys.argv[1:] if argv is None else argv
-    values = values_of(parser(words[0] if words and words[0] in COMMANDS else "").parse_args(words))
+    reader = parser(words[0] if words and words[0] in COMMANDS else "")
+    arguments, unknown = reader.parse_known_args(words)
+    values = values_of(arguments)
     command: Command = COMMANDS[name := values.pop("command")]
+    if unknown:
+        names = [
+            f"--{how.get('word', field.replace('_', '-'))}" for field, how in written(command.options).items() if not how.get("positional")
+        ]
+        hints = [hint for word in unknown if word.startswith("-") and (hint := did_you_mean(word.partition("=")[0], names))]
+        reader.error(f"unrecognized arguments: {' '.join(unknown)}{f' ({hints[0]})' if hints else ''}")
     return name, command.options(**values)
 
 

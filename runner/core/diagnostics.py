@@ -75,9 +75,11 @@ def did_you_mean(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> s
     return f"did you mean '{near[0]}'?" if near else ""
 
 
-def one_of(choices: Iterable[str], *, limit: int = 12) -> str:
-    """Return the allowed words as text, cut to ``limit``."""
+def one_of(choices: Iterable[str], *, limit: int = 12, near: str = "") -> str:
+    """Return the allowed words as text, cut to ``limit``; where they are cut, those most like ``near`` come first."""
     words = sorted(choices)
+    if near and len(words) > limit:
+        words.sort(key=lambda word: -difflib.SequenceMatcher(None, near.lower(), word.lower()).ratio())
     shown = ", ".join(words[:limit])
     return shown + (f", ... ({len(words)} in all)" if len(words) > limit else "")
 
@@ -86,7 +88,7 @@ def unknown(what: str, word: str, choices: Iterable[str]) -> tuple[str, str]:
     """Return message and hint for a word that is not in a table."""
     known = list(choices)
     shown = word if len(word) <= _LONGEST else word[:_LONGEST] + "..."
-    allowed = f"allowed: {one_of(known)}" if known else f"no {what} is defined here"
+    allowed = f"allowed: {one_of(known, near=word)}" if known else f"no {what} is defined here"
     return f"unknown {what} '{shown}'", did_you_mean(word, known) or allowed
 
 

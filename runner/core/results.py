@@ -172,9 +172,12 @@ class CaseResult(Attempt):
 
     @property
     def is_executed(self) -> bool:
-        """Whether the case was executed: what is only compiled for a target never is, whatever its outcome."""
-        return self.outcome.is_executed and not self.target
+        """Whether the case was executed: what is only compiled for a target never is, nor what lacks what ``--require`` names."""
+        return self.outcome.is_executed and not self.target and self.failure_type != UNAVAILABLE
 
+
+UNAVAILABLE = "unavailable"
+"""The type of an ERROR of a case that cannot run here although ``--require`` names what it lacks."""
 
 NODE_LOST = "node-lost"
 """The type of a NOT_RUN whose nodes were lost: a run with one of these can be resumed."""

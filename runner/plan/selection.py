@@ -181,7 +181,7 @@ def _matches_them_alone(matches: Callable[[str], object], read: Sequence[Case]) 
     return not any(matches(case.id) for case in read if not case.on_request)
 
 
-def not_requested(count: int) -> str:
+def cases_not_requested(count: int) -> str:
     """Return in words how many cases on request were not selected."""
     cases = "1 case on request was" if count == 1 else f"{count} cases on request were"
     return f"{cases} not selected (name their file or folder, or use --tag or --select)"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from runner.core.outcomes import JUnitTag, Outcome
-from runner.core.results import CaseResult
+from runner.core.results import UNAVAILABLE, CaseResult
 from runner.core.targets import evidence_of
 from runner.report import MESSAGE_LIMIT, note_lines, one_line, plain, timing_lines, verdict_text
 from runner.report.excerpts import Source, no_source
@@ -98,7 +98,8 @@ def print_report(
     if page:
         lines.append(f"page: {one_line(page, MESSAGE_LIMIT)}")
     executed = sum(result.is_executed for result in results)
-    of = f"{selected} selected, {counts[Outcome.UNAVAILABLE]} unavailable"
+    lacking = sum(result.failure_type == UNAVAILABLE or result.outcome is Outcome.UNAVAILABLE for result in results)
+    of = f"{selected} selected, {lacking} unavailable"
     lines.append(f"executed {executed} of {of}; report: {one_line(str(report_path))}")
     paint(stream, "\n".join(lines) + "\n")
 

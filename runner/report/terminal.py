@@ -98,5 +98,6 @@ def why_no_success(header: RunHeader, results: Sequence[CaseResult], footer: Run
     """Yield why a run in which nothing failed is no success. Names of ``--require`` that no case used are not among it."""
     yield from (statement.why(stated) for stated in footer.statement if stated.conformance is not Conformance.CONFORMANT)
     least = int(header.options.get("min-executed", "1"))
-    if footer.exit_code == ExitCode.NOTHING and not footer.statement and executed(results) < max(least, 1):
+    is_short = executed(results) < (max(least, 1) if footer.exit_code == ExitCode.NOTHING else 1)
+    if is_short and footer.exit_code in (ExitCode.NOTHING, ExitCode.FAILED) and not footer.statement:
         yield why_nothing(results, least, header.selected)

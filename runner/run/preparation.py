@@ -23,7 +23,7 @@ from runner.language.load import Suite, load
 from runner.language.waivers import load_waivers
 from runner.plan import schedule, selection
 from runner.plan.durations import roots_of, seconds_of_run, seconds_of_tables
-from runner.plan.selection import Shard, not_requested, requested, select, unmatched, why_nothing_selected, without_benches
+from runner.plan.selection import Shard, cases_not_requested, requested, select, unmatched, why_nothing_selected, without_benches
 from runner.plan.worker_plan import digest_of
 from runner.record.journal import digest_of_selection
 from runner.record.run_folder import JOURNAL, LATEST, REPORTS
@@ -143,9 +143,11 @@ def choose(options: RunOptions, profile: "Profile | None" = None, failed: "Faile
             why = why_nothing_selected(read, names=options.backend, globs=options.select, tags=options.tag, shard=options.shard, of=of)
             if failed is not None and not whole:
                 why = failed.why_none
-            output.note(f"no case is selected: {not_requested(left)}" if left else why)
+            output.note(f"no case is selected: {cases_not_requested(left)}" if left else why)
     waivers = Waivers(files, today=today)
-    return Selection(suite=suite, waivers=waivers, whole=whole, selected=selected, not_requested=left, profile=record)
+    # who names specs or a backend knows which cases are meant
+    not_requested = 0 if options.paths or options.backend else left
+    return Selection(suite=suite, waivers=waivers, whole=whole, selected=selected, not_requested=not_requested, profile=record)
 
 
 def prepare(checked: Checked, selection: Selection) -> Prepared:

@@ -20,7 +20,7 @@ from runner.core.observation import Observation, Timing
 from runner.core.options import RunOptions
 from runner.core.outcomes import PASSED, Outcome
 from runner.core.protocol import MAX_ATTACHMENT
-from runner.core.results import CaseResult, result_of
+from runner.core.results import UNAVAILABLE, CaseResult, result_of
 from runner.execute.base import Execution
 from runner.judge.evidence import Evidence, read_observation
 from runner.judge.judge import judge
@@ -134,9 +134,9 @@ def result_of_unavailable(case: Case, verdict: Verdict, required: Sequence[str],
     reason = verdict.reason
     if case.backend in required or verdict.capability in required:
         name = case.backend if case.backend in required else verdict.capability
-        judged = result_of(case, Outcome.ERROR, f"--require {name}: {reason}", "unavailable")
+        judged = result_of(case, Outcome.ERROR, f"--require {name}: {reason}", UNAVAILABLE)
     else:
-        judged = result_of(case, Outcome.UNAVAILABLE, reason, "unavailable")
+        judged = result_of(case, Outcome.UNAVAILABLE, reason, UNAVAILABLE)
     return _case_result(case, judged, repro=repro)
 
 

@@ -70,6 +70,13 @@ def test_the_journal_records_what_was_given_as_text() -> None:
     }
 
 
+@pytest.mark.parametrize(("words", "near"), [(["run", "--jbos", "3"], "--jobs"), (["list", "--slect=x"], "--select"), (["adit"], "audit")])
+def test_the_nearest_word_is_offered(words: list[str], near: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(words)
+    assert f"(did you mean '{near}'?)" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "words",
     [
