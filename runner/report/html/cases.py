@@ -7,6 +7,7 @@ are a worker's: only those whose digest the journal has are read, and every valu
 import hashlib
 import json
 import math
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from runner.core.outcomes import PASSED
 from runner.core.protocol import Json
 from runner.core.results import Attempt, CaseResult
 from runner.record.evidence import OBSERVATION, EvidenceAltered, RecordedFiles
-from runner.report import node_lines, note_lines
+from runner.report import SCRIPT, node_lines, note_lines
 from runner.report.html import script, shown
 from runner.system import data_dirs
 from runner.system.redaction import redacted
@@ -99,6 +100,7 @@ def chunks(folder: Path, results: Sequence[CaseResult]) -> Iterator[tuple[int, b
                 "digest": of(result.digest),
                 "notes": [*map(of, [*note_lines(result), *node_lines(result)])],
                 "attachments": [*map(of, result.attachments)],
+                "script": of(SCRIPT) if result.folder and os.path.isfile(folder / result.folder / SCRIPT) else 0,
                 "files": [of(name) for name in result.evidence if not _CODE.fullmatch(name)],
                 "benches": result.benches_left_out,
                 "waivers": [

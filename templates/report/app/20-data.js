@@ -1,9 +1,10 @@
 // The run: its index as columns, and chunks that are loaded when a view needs them.
 const TONES = {
-  PASS: "pass", FAIL: "bad", FELL_BACK: "bad", ERROR: "warn", CRASH: "odd", TIMEOUT: "odd", NOT_RUN: "warn", FLAKY: "warn",
+  PASS: "pass", FAIL: "bad", FELL_BACK: "fell", ERROR: "warn", CRASH: "odd", TIMEOUT: "late", NOT_RUN: "warn", FLAKY: "warn",
   UNAVAILABLE: "quiet", XFAIL: "blue", XPASS: "bad", OFFLINE_PASS: "blue", OFFLINE_FAIL: "bad",
 };
 T.tone = (outcome) => TONES[outcome] || "quiet";
+T.glyph = (outcome) => { const at = D.names.indexOf(outcome); return D.failure[at] ? D.outcomes[at][3] : ""; };
 T.chip = (outcome) => T.el("span", { class: `chip t-${T.tone(outcome)}` }, outcome);
 
 const parts = { waiting: new Map(), here: new Map() };

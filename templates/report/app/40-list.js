@@ -133,7 +133,7 @@ const cell = (state, spec, backend, one, totals) => {
   const words = D.names.map((name, at) => [name, totals[at]]).filter(([, n]) => n).map(([name, n]) => `${n} ${name}`).join(", ");
   const bad = D.failure.reduce((sum, fails, at) => sum + (fails ? totals[at] : 0), 0);
   const marks = count <= MARKS
-    ? T.el("span", { class: "dots" }, D.names.map((name, at) => (totals[at] ? T.el("i", { class: `d-${T.tone(name)}`, style: { width: `${totals[at] * MARK - GAP}px` } }) : null)))
+    ? T.el("span", { class: "dots" }, D.names.map((name, at) => (totals[at] ? T.el("i", { class: `d-${T.tone(name)}`, style: { width: `${totals[at] * MARK - GAP}px` } }, T.glyph(name).repeat(totals[at])) : null)))
     : T.el("span", { class: "bar" }, T.stack(totals));
   const target = count === 1 ? { ...state, view: "case", id: T.id(one) } : { ...state, view: "cases", spec: D.prefix[spec], backend: [D.backends[backend]] };
   const passed = totals[D.names.indexOf("PASS")] === count;
@@ -143,4 +143,4 @@ const cell = (state, spec, backend, one, totals) => {
 
 T.stack = (totals) => D.names.map((name, at) => (totals[at] ? T.el("i", { class: `f-${T.tone(name)}`, title: `${totals[at]} ${name}`, style: { flex: `${totals[at]} 0 0` } }) : null));
 
-const legend = (totals) => T.el("span", { class: "legend dim", style: { margin: "0" } }, D.names.map((name, at) => (totals[at] ? T.el("span", {}, T.el("i", { class: `dot f-${T.tone(name)}` }), `${name} ${T.number(totals[at])}`) : null)));
+const legend = (totals) => T.el("span", { class: "legend dim", style: { margin: "0" } }, D.names.map((name, at) => (totals[at] ? T.el("span", {}, T.el("i", { class: `dot f-${T.tone(name)}` }, T.glyph(name)), `${name} ${T.number(totals[at])}`) : null)));

@@ -9,7 +9,7 @@ T.summaryView = () => {
   const view = T.el("div", { class: "view" }, T.el("div", { class: "wide" },
     verdict(failed, totals), tiles(failed, totals),
     T.el("div", { class: "bar", role: "img", "aria-label": `Outcomes: ${words(totals)}` }, T.stack(totals)),
-    T.el("div", { class: "legend" }, D.names.map((name, at) => (totals[at] ? T.to({ view: "cases", outcome: [name] }, {}, T.el("i", { class: `dot f-${T.tone(name)}` }), `${name} ${T.number(totals[at])}`) : null))),
+    T.el("div", { class: "legend" }, D.names.map((name, at) => (totals[at] ? T.to({ view: "cases", outcome: [name] }, {}, T.el("i", { class: `dot f-${T.tone(name)}` }, T.glyph(name)), `${name} ${T.number(totals[at])}`) : null))),
     causes(groups, failed), waived(groups), unavailable(groups), statements()));
   return { nodes: [view], ready: () => {} };
 };

@@ -34,7 +34,7 @@ const histogram = ({ first, compiled, eager }) => {
     const own = tall(compiled[low + at]), reference = tall(eager[low + at]);
     if (own) svg.append(T.svg("rect", { class: "own", x: at * step + 2, y: height - own, width: Math.max(step - 4, 2), height: own }, T.svg("title", {}, `${compiled[low + at]} elements of the compiled result`)));
     if (reference) svg.append(T.svg("rect", { class: "eager", x: at * step + 2, y: height - reference, width: Math.max(step - 4, 2), height: reference }));
-    if (bins <= 14 || at % 2 === 0) svg.append(T.svg("text", { x: at * step + step / 2, y: height + 13, "text-anchor": "middle" }, `2^${first + low + at}`));
+    if (at % Math.ceil(36 / step) === 0) svg.append(T.svg("text", { x: Math.min(Math.max(at * step + step / 2, 16), width - 16), y: height + 13, "text-anchor": "middle" }, `2^${first + low + at}`));
   }
   svg.append(T.svg("line", { class: "axis", x1: 0, x2: width, y1: height, y2: height }));
   svg.append(T.svg("rect", { class: "own", x: 0, y: height + 22, width: 9, height: 9 }), T.svg("text", { x: 14, y: height + 30 }, "compiled"),
@@ -69,7 +69,7 @@ const facts = (i, { c, s }) => {
     c.options && part("Options in force", T.el("ul", { class: "ids mono" }, c.options.map((option) => T.el("li", {}, s(option))))),
     c.covers && part("Restates", T.el("ul", { class: "ids" }, c.covers.map((name) => T.el("li", {}, s(name))))),
     c.notes && part("Notes", T.el("ul", { class: "ids" }, c.notes.map((note) => T.el("li", {}, s(note))))),
-    c.folder && part("Files", T.el("div", { class: "dim" }, s(c.folder)), T.el("ul", { class: "ids" }, [...(c.files || []).map(s), "plan.json", "stdout.txt", "stderr.txt", ...(c.attachments || []).map(s)].map((name) => T.el("li", {}, T.file(s(c.folder), name))))),
+    c.folder && part("Files", T.el("div", { class: "dim" }, s(c.folder)), T.el("ul", { class: "ids" }, [...(c.files || []).map(s), "plan.json", "stdout.txt", "stderr.txt", ...(c.script ? [s(c.script)] : []), ...(c.attachments || []).map(s)].map((name) => T.el("li", {}, T.file(s(c.folder), name))))),
     part("Environment", rows([["torch", env.torch], ["triton", env.triton], ["device", env.device], ["arch", env.arch], ["CUDA", env.cuda], ["HIP", env.hip], ["Python", env.python], ["CPU", env.cpu]])));
 };
 

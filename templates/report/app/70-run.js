@@ -40,14 +40,14 @@ const machine = (run) => {
   const rows = (found) => T.el("table", { class: "facts" }, T.el("tbody", {}, Object.entries(found).map(([name, value]) => T.el("tr", {}, T.el("th", { scope: "row" }, name), T.el("td", { class: "mono" }, value)))));
   const given = Object.fromEntries(Object.entries(run.options).filter(([, value]) => value !== "" && value !== "None"));
   const facts = { started: D.head.started, ended: D.head.ended, version: D.head.version, ...(run.shard ? { shard: run.shard } : {}), ...(run.shuffle ? { shuffle: run.shuffle } : {}), ...(run.merged.length ? { "joined from": run.merged.join(" ") } : {}) };
-  return T.el("section", {}, T.el("h2", {}, "Command and machine"), T.copyable(run.command.join(" ")), T.el("div", { style: { display: "flex", flexWrap: "wrap", gap: "8px 48px", marginTop: "12px" } }, rows(facts), rows(D.head.environment), rows(run.variables), T.el("details", {}, T.el("summary", { class: "dim" }, "options"), rows(given))));
+  return T.el("section", {}, T.el("h2", {}, "Command and machine"), T.copyable(run.command.join(" ")), T.el("div", { style: { display: "flex", flexWrap: "wrap", gap: "8px 48px", alignItems: "flex-start", marginTop: "12px" } }, rows(facts), rows(D.head.environment), rows(run.variables), T.el("details", {}, T.el("summary", { class: "dim" }, "options"), rows(given))));
 };
 
 // Returns the color of an execution in the timeline: to ask the style for each of them takes longer than to paint.
 const colors = (style) => {
   const known = new Map();
   return (outcome, isOdd) => {
-    const name = outcome === "PASS" ? (isOdd ? "--line-strong" : "--faint") : { bad: "--bad", odd: "--odd", warn: "--warn", blue: "--blue" }[T.tone(outcome)] || "--faint";
+    const name = outcome === "PASS" ? (isOdd ? "--passed" : "--good") : T.tone(outcome) === "quiet" ? "--faint" : `--${T.tone(outcome)}`;
     if (!known.has(name)) known.set(name, style.getPropertyValue(name));
     return known.get(name);
   };
@@ -75,7 +75,11 @@ const timeline = (found) => {
     for (const [at, one] of places) {
       const color = colorOf(found.outcome[one], one % 2);
       if (color !== last) paint.fillStyle = last = color;
-      paint.fillRect(left + found.begun[one] * scale, row(at), Math.max(found.ms[one] * scale - 0.5, 0.7), height);
+      const x = left + found.begun[one] * scale, wide = Math.max(found.ms[one] * scale - 0.5, 0.7);
+      paint.fillRect(x, row(at), wide, height);
+      if (height < 12 || wide < 12 || !D.failure[D.names.indexOf(found.outcome[one])]) continue;
+      paint.fillStyle = last = style.getPropertyValue("--panel");
+      paint.fillText(T.glyph(found.outcome[one]), x + 3, row(at) + height - 4);
     }
     return { scale };
   };
