@@ -10,6 +10,7 @@ from runner.language.backends import Backend
 from runner.language.read import python, schema
 from runner.language.read.anatomy import Anatomy, RawFunction
 from runner.language.read.document import DataPath
+from runner.vocabulary.expectations.raises import is_general
 from runner.vocabulary.inputs import INPUTS, OF_CALLS, REPEAT, kind_of, times
 from runner.vocabulary.steps import COMPILED, ONLY
 
@@ -137,6 +138,10 @@ def path_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     for step in anatomy.steps:
         paths.extend(((*step.path, *callee.place, "call"), callee.call) for callee in step.parsed.callees if isinstance(callee.call, str))
         for raised in (expectation for expectation in step.expectations if expectation.kind == "raises"):
+            if is_general(raised.body):
+                hint = "name the class that is raised, with match: words of its message; a misspelt name raises too"
+                message = f"almost any failure raises {raised.body['type']}: this cannot fail"
+                yield anatomy.document.problem((*raised.path, "type"), message, hint, code="cannot-fail")
             if "type" in raised.body:
                 exceptions.append(((*raised.path, "type"), raised.body["type"]))
             if "cause" in raised.body:

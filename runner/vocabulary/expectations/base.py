@@ -161,6 +161,9 @@ def parse_count(body: Any) -> Count:
         numbers = tuple(sorted(set(words["any"])))
         if len(numbers) < 2:
             raise BadExpectation("any with one number", f"write {numbers[0]}")
+        if len(numbers) >= _RANGE and numbers[0] <= 1 and numbers[-1] - numbers[0] == len(numbers) - 1:
+            hint = f"write the numbers that are right, or {{max: {numbers[-1]}}}"
+            raise BadExpectation(f"any of all numbers from {numbers[0]} to {numbers[-1]} could hardly fail", hint)
         return Count(least=numbers[0], most=numbers[-1], among=numbers)
     if "value" in words:
         if "min" in words or "max" in words:
@@ -174,6 +177,10 @@ def parse_count(body: Any) -> Count:
     if most is None and least is not None and least <= 0:
         raise BadExpectation(f"{{min: {least}}} is true for every count", "write {min: 1}")
     return Count(least=least, most=most)
+
+
+_RANGE = 4
+"""So many numbers from 0 or 1 are a range."""
 
 
 def check_count(body: Any, *path: str | int) -> None:
@@ -198,14 +205,27 @@ def judge_count(body: Any, observed: float | None, here: Surroundings, *, leaf: 
     return replace(judged, is_absence=observed == 0)
 
 
-COUNT_MUTATIONS = ("one more", "one less", "just below its least", "just above its most", "none of its numbers")
+FAR_MORE = "far more than observed"
+OF_ANY_FUNCTION = "as many as a trivial function has"
+COUNT_MUTATIONS = ("one more", "one less", "just below its least", "just above its most", "none of its numbers", FAR_MORE, OF_ANY_FUNCTION)
 """The mutants of a count."""
 
 
 def count_mutants(
-    body: Any, observed: float | None, here: Surroundings, changed: Callable[[float], StepFacts], *, leaf: str = "", where: str = ""
+    body: Any,
+    observed: float | None,
+    here: Surroundings,
+    changed: Callable[[float], StepFacts],
+    *,
+    leaf: str = "",
+    where: str = "",
+    trivial: int | None = None,
+    is_budget: bool = False,
 ) -> Iterator[Mutant]:
-    """Yield one more and one less for an exact count, or the nearest numbers outside of others. ``changed`` makes facts with a number."""
+    """Yield one more and one less for an exact count, or numbers outside of others. ``changed`` makes facts with a number.
+
+    A most without a least must be near what was observed, unless it ``is_budget``. A least must be more than a ``trivial`` function has.
+    """
     applies, value = choose(body, here)
     if not applies or observed is None:
         return
@@ -223,6 +243,10 @@ def count_mutants(
             numbers.append(("just below its least", 0 if 0 < required.least < 1 else required.least - 1))
         if required.most is not None:
             numbers.append(("just above its most", required.most + 1))
+        if required.most is not None and not required.least and not is_budget:
+            numbers.append((FAR_MORE, 2 * observed + 9))
+        if required.most is None and trivial is not None:
+            numbers.append((OF_ANY_FUNCTION, trivial))
     for name, number in numbers:
         if number < 0:
             yield Mutant.not_applicable(name, "counts are not negative", leaf=leaf, where=where)
@@ -235,6 +259,8 @@ class Counts(Kind):
 
     __slots__ = ()
     mutations: ClassVar[tuple[str, ...]] = COUNT_MUTATIONS
+    of_trivial_function: ClassVar[Mapping[str, int]] = {}
+    """Numbers, by leaf, that every function has."""
     absent: ClassVar[str] = ""
     """The error text where a number is not known."""
 
@@ -270,4 +296,5 @@ class Counts(Kind):
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """Each number on its own, with another one."""
         for leaf, count in self.by_leaf.items():
-            yield from count_mutants(count, self.number(facts, leaf), here, functools.partial(self.with_number, facts, leaf), leaf=leaf)
+            put = functools.partial(self.with_number, facts, leaf)
+            yield from count_mutants(count, self.number(facts, leaf), here, put, leaf=leaf, trivial=self.of_trivial_function.get(leaf))

@@ -16,7 +16,7 @@ from runner.vocabulary.expectations.base import (
     count_mutants,
     judge_count,
 )
-from runner.vocabulary.expectations.filecheck import ALL, COMMENTED_OUT, WHOLE, FileCheck
+from runner.vocabulary.expectations.filecheck import ALL, COMMENTED_OUT, TRIVIAL, WHOLE, FileCheck
 from runner.vocabulary.expectations.texts import (
     TEXT_MUTATIONS,
     check_guards,
@@ -51,7 +51,8 @@ def checks_mutants(checks: FileCheck, text: str, here: Surroundings, changed: Ca
     """Yield the mutants of directives. ``changed`` makes facts with a text."""
     for mutant in checks.mutants(StepFacts(code=(text,)), here):
         facts = None if mutant.facts is None else changed(mutant.facts.code[0])
-        yield replace(mutant, facts=facts, leaf="checks")
+        if mutant.name != TRIVIAL:  # of guards and graphs it is another text
+            yield replace(mutant, facts=facts, leaf="checks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +181,9 @@ class Guards(Conditional):
         """More guards and fewer; the text without what is expected in it."""
         if self.count is not None:
             observed = facts.measured["count"]
-            yield from count_mutants(self.count, observed, here, lambda number: facts.with_measured(count=int(number)), leaf="count")
+            yield from count_mutants(
+                self.count, observed, here, lambda number: facts.with_measured(count=int(number)), leaf="count", trivial=_GUARDS
+            )
         text, put = "\n".join(facts.measured["texts"]), lambda text: facts.with_measured(texts=[text], count=1)
         for mutant in text_mutants(text, parts_of(self.contains), None, put):
             yield replace(mutant, leaf="contains")
@@ -190,6 +193,9 @@ class Guards(Conditional):
             found = checks_mutants(self.checks, text, here, put)
             yield from (mutant for mutant in found if mutant.name != COMMENTED_OUT)
 
+
+_GUARDS = 10
+"""How many guards ``x + 1`` has in torch 2.13."""
 
 _AGAIN = (
     "so nothing could be compiled again: judge a later call of the same function: add a call above this step, or remove recompiles here"
@@ -309,7 +315,7 @@ class GraphOfStage(Conditional):
             def more_or_fewer(number: float) -> StepFacts:
                 return facts.with_measured(graphs=[*graphs, *[graphs[-1]] * int(number)][: int(number)])
 
-            yield from count_mutants(self.count, len(graphs), here, more_or_fewer, leaf="count")
+            yield from count_mutants(self.count, len(graphs), here, more_or_fewer, leaf="count", trivial=1)
         chosen = self._choose(graphs)
         if isinstance(chosen, str):
             return
@@ -330,6 +336,7 @@ class GraphOfStage(Conditional):
                 return facts.with_measured(graphs=[*before, {**graph, "text": text}, *graphs[at + len(chosen) :]])
 
             yield from checks_mutants(self.checks, _graph_text(chosen), here, with_text)
+            yield from (replace(one, leaf="checks") for one in self.checks.trivial_mutants(self.stage, with_text))
 
 
 def _count_of_nodes(graphs: Sequence[Graph], name: str) -> int:
@@ -384,6 +391,7 @@ class Kernels(Conditional, Counts):
 
     kind: ClassVar[str] = "kernels"
     is_recorded: ClassVar[bool] = True
+    of_trivial_function: ClassVar[Mapping[str, int]] = {"launched": 1, "compiled": 1}
     launched: Any = None
     fused: Any = None
     extern: Any = None

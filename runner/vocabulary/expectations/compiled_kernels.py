@@ -79,7 +79,7 @@ class Resources(Conditional):
                     return facts.with_measured(shared=int(number))
                 return replace(facts, code=with_amount(name, here.vendor or "", facts.code, int(number)))
 
-            yield from count_mutants(count, _amount(name, facts, here), here, with_number, leaf=name)
+            yield from count_mutants(count, _amount(name, facts, here), here, with_number, leaf=name, is_budget=True)
             yield Mutant(name=NOT_REPORTED, facts=nothing, leaf=name)
 
 

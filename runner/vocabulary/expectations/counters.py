@@ -29,6 +29,7 @@ class Counter(Counts):
     """``counter: {inductor.fxgraph_cache_hit: 1, inductor.fxgraph_cache_miss: {min: 1}}``, by ``namespace.name``."""
 
     kind: ClassVar[str] = "counter"
+    of_trivial_function: ClassVar[Mapping[str, int]] = {"stats.unique_graphs": 1, "stats.calls_captured": 1, "aot_autograd.total": 1}
     counts: Mapping[str, Any]
 
     @classmethod
@@ -94,6 +95,7 @@ class GeneratedFiles(Counts):
     """``generated_files: 1``: the number of pieces of code."""
 
     kind: ClassVar[str] = "generated_files"
+    of_trivial_function: ClassVar[Mapping[str, int]] = {"": 1}
     count: Any
 
     @classmethod

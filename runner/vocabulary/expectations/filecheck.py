@@ -1,13 +1,17 @@
 """``filecheck``: LLVM FileCheck directives on the generated code of a step, or on one stage of a kernel that was compiled for a target."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import functools
+import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
 from runner.core.expectation import Judgement, Mutant, StepFacts
 from runner.core.matching.filecheck import CheckFile, ChecksError, EmptyText, parse, run
+from runner.core.matching.filecheck import Kind as Kinds
 from runner.core.matching.filecheck.mutation import Change, changes
 from runner.core.matching.generated_code import Code, code_of, commented_out, joined, whole
 from runner.core.matching.time_limit import PatternTooSlow
@@ -24,6 +28,8 @@ WHOLE = "whole"
 
 COMMENTED_OUT = "all code commented out"
 
+TRIVIAL = "the code of a trivial function"
+
 IN_THE_REST = (
     "the directives match the whole text: the match of this one is in a comment or in boilerplate, which is not code"
     " (text: whole includes both)"
@@ -32,6 +38,13 @@ IN_THE_REST = (
 
 _INDEX = {WRAPPER: -1, **{stage: index for stages in STAGES_OF_VENDOR.values() for index, stage in enumerate(stages)}}
 """The piece of code of each stage. The wrapper is the last."""
+
+
+@functools.cache
+def trivial_code() -> Mapping[str, list[str]]:
+    """Return the code of two trivial functions by device, and their graphs by stage (``tools/trivial_code.py`` writes them)."""
+    known: Mapping[str, list[str]] = json.loads(Path(__file__).with_name("trivial_code.json").read_text(encoding="utf-8"))
+    return known
 
 
 class _CodeOnly(str):
@@ -45,7 +58,7 @@ class FileCheck(Kind):
     """``filecheck: {code: 0, checks: "CHECK: conv"}``, or the directives alone."""
 
     kind: ClassVar[str] = "filecheck"
-    mutations: ClassVar[tuple[str, ...]] = (*(change.value for change in Change), COMMENTED_OUT)
+    mutations: ClassVar[tuple[str, ...]] = (*(change.value for change in Change), COMMENTED_OUT, TRIVIAL)
     checks: CheckFile
     code: int | str | None = None
     text: str = "code"
@@ -117,6 +130,18 @@ class FileCheck(Kind):
         is_python = self.stage in (None, WRAPPER)
         code = [commented_out(piece) if is_python else offline.commented_out(piece, str(self.stage)) for piece in facts.code]
         yield Mutant(name=COMMENTED_OUT, facts=replace(facts, code=tuple(code)))
+        if is_python and here.device == "cpu":
+            yield from self.trivial_mutants("cpu", lambda text: replace(facts, code=self._with(facts.code, text)))
+
+    def trivial_mutants(self, kind: str, changed: Callable[[str], StepFacts]) -> Iterator[Mutant]:
+        """Yield the code of a trivial function, of two such one for which the directives fail if there is one.
+
+        ``kind`` is a device, or a stage of graphs. Directives that forbid something claim that, whatever else they match.
+        """
+        if not any(one.kind is Kinds.NOT for one in self.checks):
+            texts = trivial_code()[kind]
+            chosen = next((text for text in texts if not run(self.checks, _read(text, self.text).text).passed), texts[0])
+            yield Mutant(name=TRIVIAL, facts=changed(chosen))
 
     def _with(self, code: tuple[str, ...], text: str) -> tuple[str, ...]:
         if self.code == ALL:

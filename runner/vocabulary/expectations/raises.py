@@ -1,5 +1,6 @@
 """``raises``: the step ends with a certain exception, which may have a certain cause."""
 
+import builtins
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -179,6 +180,13 @@ def _why_not_before(facts: StepFacts) -> str:
     if facts.dynamo.graphs:
         return f"the backend had got {facts.dynamo.graphs} graphs of the function"
     return "" if facts.dynamo.frames else "dynamo traced no function of the case: the call was eager"
+
+
+def is_general(body: Any) -> bool:
+    """Whether a failure that nobody means fits too: an exception of every kind, or a builtin one with any text and cause."""
+    name, cause = body.get("type", "").removeprefix("builtins."), body.get("cause") or {}
+    is_builtin = isinstance(getattr(builtins, name, None), type) and "match" not in body and "match" not in cause
+    return is_builtin or f"builtins.{name}" in _EVERY_EXCEPTION
 
 
 def _in_words(type_: str, pattern: str | None) -> str:

@@ -1,5 +1,6 @@
 """Texts: ``text`` of a value, ``log`` of torch, ``exit`` of a child, and patterns that any text matches, which are refused."""
 
+import builtins
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -315,6 +316,13 @@ def measure_log(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Js
     return {"text": value(STDERR)}
 
 
+_OF_EVERY_FAILURE = (
+    'traceback (most recent call last):\n  file "/home/user/program.py", line 1, in <module>\n    raise error\nerror: exception failed '
+    + " ".join(f"{name}: " for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException))
+).lower()
+"""What programs print that fail for any reason."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit(Conditional):
     """``exit: {code: 0}`` or ``exit: {nonzero: true, stderr: "planted in the choice"}``."""
@@ -333,6 +341,15 @@ class Exit(Conditional):
             hint = "add stderr: a text that only this failure prints; a child that fails to start has a non-zero code too"
             raise BadExpectation("a non-zero exit code without 'stderr'", hint)
         check_specific(body, "stderr")
+        printed = parts_of(body.get("stderr"))
+        if (
+            body.get("code") != 0
+            and printed
+            and "stdout" not in body
+            and all(part.strip().lower() in _OF_EVERY_FAILURE for part in printed)
+        ):
+            hint = "name words that only this failure prints: a child that cannot import something prints a traceback too"
+            raise BadExpectation(f"{' and '.join(map(repr, printed))} is what any failure prints: this cannot fail", hint, path=("stderr",))
 
     def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the code, then the texts."""
