@@ -10,6 +10,7 @@ from pathlib import Path
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import UsageError
+from runner.core.folding import COULD_NOT_HAVE_FAILED
 from runner.core.options import ExecutionOptions, argument, backend_files, backends_chosen, flag, globs, shard_option, tags
 from runner.core.outcomes import PASSED, Outcome
 from runner.core.results import CaseResult
@@ -50,6 +51,11 @@ class AuditOptions(ExecutionOptions):
 
 JUDGED = (*PASSED, Outcome.FAIL, Outcome.FELL_BACK, Outcome.OFFLINE_FAIL, Outcome.XFAIL, Outcome.XPASS)
 """Outcomes with verdicts: some expectation may have passed."""
+
+
+def has_verdicts(result: CaseResult) -> bool:
+    """Whether the expectations of a case were judged."""
+    return result.outcome in JUDGED or result.failure_type == COULD_NOT_HAVE_FAILED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +102,7 @@ def recorded_cases(
     except JournalError as error:
         raise UsageError(f"{folder / JOURNAL}:{error.line}: {error.reason}") from error
     known = surroundings_then(run.header)
-    results = {result.case_id: result for result in run.results if result.outcome in JUDGED}
+    results = {result.case_id: result for result in run.results if has_verdicts(result)}
     backends = backends or rejudge.files_of(run.header, "backends")
     suite = load_specs(rejudge.specs_of(results.values()), backends, surroundings_of(run.header.environment.get("torch"), None))
     if changed := rejudge.other_files(suite.digests, run.header):
@@ -171,7 +177,7 @@ def audit_of(ran: Ran) -> Audit:
 
 def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
     """Return the trials of a case; None for one that recorded no facts."""
-    if result.outcome not in JUDGED or not result.folder:
+    if not has_verdicts(result) or not result.folder:
         return None
     folder = ran.folder / result.folder
     if OBSERVATION not in result.evidence:

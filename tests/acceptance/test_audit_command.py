@@ -1,6 +1,5 @@
 """``audit`` as a person types it: of a recorded run, of files that are run for it, with controls; and the warning that ``run`` gives."""
 
-import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,8 +58,8 @@ steps: [{api: {call: operator.add, args: [1, 2], as: sum}, expect: [{equals: {su
 """,
 }
 
-SURVIVOR = "specs/blind.yaml:4:79: raises: still passes with another type (another.Error: list index out of range)"
-STALE = "specs/talkative.yaml:4:9: equals fails with 'one more', or the mutant is not applicable: the reason is stale (remove it)"
+SURVIVOR = "specs/blind.yaml:6:52: metric generated_kernel_count: still passes with far more than observed (9)"
+STALE = "specs/talkative.yaml:3:73: equals fails with every mutant: it is not weak (remove 'weak')"
 
 
 @dataclass(frozen=True)
@@ -86,15 +85,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return Place(path, done.stderr)
 
 
-def test_the_journal_has_the_score_of_the_cases_that_passed(place: Place) -> None:
-    *lines, footer = map(json.loads, (place.path / "reports" / "latest" / "run.jsonl").read_text().splitlines())
-    (score,) = footer["audit"]
-    assert list(score["listed"]) == ["specs/blind.yaml:4:79: raises"]
-    assert score["weak"] == 1
-    assert score["cases"] == sum(line.get("outcome") == "PASS" for line in lines)
-    assert 0 < score["killed"] < score["killed"] + score["excused"] < score["applicable"]
-
-
 def test_a_recorded_run(place: Place) -> None:
     code, out, err = place.audit("latest")
     assert (code, err) == (ExitCode.FAILED, "")
@@ -102,7 +92,7 @@ def test_a_recorded_run(place: Place) -> None:
     assert lines[0].startswith(SURVIVOR)
     assert lines[0].endswith("'blind[backend=host,at=7]' and 1 more")
     assert lines[1] == STALE
-    assert lines[2].startswith("specs/excused.yaml:3:")
+    assert lines[2].startswith("specs/excused.yaml:5:")
     assert lines[2].endswith(": each python has its own")
     assert lines[-1].startswith("score 7")
     assert ", 2 survived, 1 with a written reason, 1 stale reasons" in lines[-1]
