@@ -68,6 +68,8 @@ class Close(Conditional):
     rtol: float | None = None
     exact: bool = False
     equal_nan: bool = True
+    strides: str | None = None
+    """``any`` where the layout may be another than eager's; else a result has eager's strides."""
 
     @classmethod
     def parse(cls, body: Any) -> "Close":
@@ -82,6 +84,8 @@ class Close(Conditional):
         found = cls(**body)
         if found.of == found.to:
             raise BadExpectation(f"'{found.of}' is compared with itself", "name another value in 'of' or 'to'", path=("to",))
+        if found.strides and not is_eager(found.to):
+            raise BadExpectation("'strides' means nothing here", "only strides of eager are compared; remove 'strides'", path=("strides",))
         return found
 
     @property
@@ -98,7 +102,8 @@ class Close(Conditional):
 
     def measurement(self) -> Mapping[str, Json] | None:
         """The worker measures with the tolerance of the judgement, and what the judge needs."""
-        wanted = {"of": self.of, "to": self.to, "atol": self.atol, "rtol": self.rtol, "equal_nan": self.equal_nan}
+        wanted: dict[str, Json] = {"of": self.of, "to": self.to, "atol": self.atol, "rtol": self.rtol, "equal_nan": self.equal_nan}
+        wanted.update({"strides": self.strides} if self.strides else {})
         if self.judge_kind is Judge.TOLERANCE:
             return wanted
         return {**wanted, "judge": self.judge_kind.value}
@@ -157,6 +162,9 @@ class Close(Conditional):
         for fact in ("type", "shape", "dtype", "device"):
             if leaf[fact] != leaf[f"reference_{fact}"]:
                 return Judgement.failed(expected=f"{where} of {fact} {leaf[f'reference_{fact}']}", observed=str(leaf[fact]))
+        if self.strides is None and leaf.get("strides") != leaf.get("reference_strides"):
+            hint = "dimensions of size 1 are 0; where torch promises no layout: strides: any"
+            return Judgement.failed(expected=f"{where} of strides {leaf['reference_strides']}", observed=str(leaf["strides"]), detail=hint)
         if leaf["type"] != "tensor":
             is_moved = leaf.get("movement") is not None and leaf["distance"] <= calibrated.FORMATS["float32"].nudges * leaf["movement"]
             if leaf["equal"] is True or is_moved:  # a float that other roundings of eager move as far

@@ -1,11 +1,11 @@
 """The measurements of ``close``, in the worker: leaves of values, differences, bits, and what needs a float64 reference of eager."""
 
 import contextlib
-import dataclasses
 import enum
 import functools
 import hashlib
 import math
+import re
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,8 @@ from runner.vocabulary.expectations.calibrated_measure import (
     scale_of,
     wide,
 )
-from runner.vocabulary.expectations.close import Judge, default_tolerance
+from runner.vocabulary.expectations.close import Judge, default_tolerance, is_eager
+from runner.vocabulary.expectations.parts import has_equality, opened
 from runner.vocabulary.expectations.stand_ins import Comparer, judged_stand_ins, measure_other_inputs, measure_stand_ins
 
 
@@ -36,11 +37,12 @@ def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
     from torch.utils import _pytree as pytree
 
     ours, theirs = value(arguments["of"]), value(arguments["to"])
-    leaves, form = pytree.tree_flatten_with_path(unnested(ours))
-    reference_leaves, reference_form = pytree.tree_flatten_with_path(unnested(theirs))
+    kinds: tuple[list[str], list[str]] = [], []
+    leaves, form = pytree.tree_flatten_with_path(unnested(ours, kinds[0]))
+    reference_leaves, reference_form = pytree.tree_flatten_with_path(unnested(theirs, kinds[1]))
     facts: dict[str, Any] = {
-        "structure": structure(form, kinds(ours)),
-        "reference_structure": structure(reference_form, kinds(theirs)),
+        "structure": structure(form, ", ".join(kinds[0])),
+        "reference_structure": structure(reference_form, ", ".join(kinds[1])),
         "leaves": [],
     }
     if len(leaves) == len(reference_leaves):
@@ -48,6 +50,8 @@ def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
             if leaf is None and reference is None:
                 continue
             described = {"path": pytree.keystr(path), **describe_leaf(leaf, reference, arguments)}
+            if is_eager(arguments["to"]) and not arguments.get("strides"):
+                described.update(strides=_strides(leaf), reference_strides=_strides(reference))
             facts["leaves"].append(described)
             if "excess" not in described:
                 continue
@@ -62,6 +66,15 @@ def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
             if not has_other_inputs(arguments):
                 described["stand_ins"]["other inputs"] = {"why_not": "only eager has a value for other inputs"}
     return facts
+
+
+def _strides(value: Any) -> list[int] | None:
+    """Return the strides of a strided tensor in elements, 0 for dimensions of size 1, which have none that matters; else None."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not value.numel():
+        return None
+    return [0 if size == 1 else stride for size, stride in zip(value.shape, value.stride(), strict=True)]
 
 
 def has_other_inputs(arguments: Mapping[str, Any]) -> bool:
@@ -119,7 +132,7 @@ def describe_leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> di
     facts: dict[str, Any] = {**described, **{f"reference_{key}": text for key, text in describe(reference).items()}}
     if not (isinstance(leaf, torch.Tensor) and isinstance(reference, torch.Tensor)):
         equal = type(leaf) is type(reference) and is_equal(leaf, reference, arguments)
-        return {**facts, "equal": equal, "value": repr(leaf)[:200], "reference_value": repr(reference)[:200]}
+        return {**facts, "equal": equal, "value": _text(leaf), "reference_value": _text(reference)}
     if arguments["rtol"] is not None:
         rtol, atol = arguments["rtol"], arguments["atol"]
     else:
@@ -131,52 +144,41 @@ def describe_leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> di
     return facts
 
 
-def unnested(value: Any) -> Any:
+def _text(value: Any) -> str:
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))[:200]
+
+
+def unnested(value: Any, notes: list[str] | None = None) -> Any:
     """Return a value as tensors with shapes: nested tensors as their components, sparse ones as dense, numpy arrays as tensors.
 
-    A dataclass that is unknown to pytree becomes a map of its fields.
+    An object becomes a map of its parts. ``notes`` receives what the result does not show: classes, layouts, offsets of jagged tensors.
     """
-    from torch.utils import _pytree as pytree
+    notes = [] if notes is None else notes
+    return opened(value, lambda leaf, where: _with_shape(leaf, where or "the value", notes), notes)
 
-    return pytree.tree_map(_opened, value)
 
-
-def _opened(leaf: Any) -> Any:
+def _with_shape(leaf: Any, where: str, notes: list[str]) -> Any:
     import torch
 
-    if isinstance(leaf, torch.Tensor):
-        if leaf.is_nested:
-            return tuple(leaf.unbind())
-        return dense(leaf)
-    if (fields := fields_of(leaf)) is not None:
-        return unnested(fields)
-    kind = getattr(getattr(leaf, "dtype", None), "kind", "")
-    if type(leaf).__module__ == "numpy" and kind and kind in "biufc":
-        return torch.as_tensor(leaf)
-    return leaf
-
-
-def fields_of(value: Any) -> dict[str, Any] | None:
-    """Return the fields of a dataclass, by their names; None for any other value."""
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
-        return None
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-
-
-def kinds(value: Any) -> str:
-    """Return what ``unnested`` does not keep: the layouts of tensors that are not strided, and the classes of dataclasses."""
-    import torch
-    from torch.utils import _pytree as pytree
-
-    found = []
-    for path, leaf in pytree.tree_flatten_with_path(value)[0]:
-        where = pytree.keystr(path) or "the value"
-        if isinstance(leaf, torch.Tensor):
-            if leaf.is_nested or leaf.layout is not torch.strided:
-                found.append(f"{where} {'nested' if leaf.is_nested else leaf.layout}")
-        elif (fields := fields_of(leaf)) is not None:
-            found.append(f"{where} of class {type(leaf).__qualname__}" + (f" ({within})" if (within := kinds(fields)) else ""))
-    return ", ".join(found)
+    if not isinstance(leaf, torch.Tensor):
+        kind = getattr(getattr(leaf, "dtype", None), "kind", "")
+        return torch.as_tensor(leaf) if kind and kind in "biufc" else leaf
+    if leaf.is_nested:
+        is_jagged = leaf.layout is torch.jagged
+        lengths = leaf.lengths() if is_jagged else None
+        offsets = f" with offsets {leaf.offsets().tolist()}" if is_jagged else ""
+        notes.append(f"{where} nested {leaf.layout}{offsets}" + ("" if lengths is None else f" and lengths {lengths.tolist()}"))
+        return tuple(leaf.unbind())
+    if leaf.is_quantized:
+        notes.append(f"{where} quantized {leaf.qscheme()} {leaf.dtype}")
+        is_per_tensor = leaf.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric)
+        names = (
+            ("q_scale", "q_zero_point") if is_per_tensor else ("q_per_channel_scales", "q_per_channel_zero_points", "q_per_channel_axis")
+        )
+        return {"int_repr": leaf.int_repr(), **{name: getattr(leaf, name)() for name in names}}
+    if leaf.layout is not torch.strided:
+        notes.append(f"{where} {leaf.layout}")
+    return dense(leaf)
 
 
 def dense(tensor: Any) -> Any:
@@ -227,8 +229,7 @@ def is_equal(value: Any, reference: Any, arguments: Mapping[str, Any]) -> bool:
         rtol, atol = (arguments["rtol"], arguments["atol"]) if arguments["rtol"] is not None else (default_tolerance("float32")[0], 1e-9)
         both_nan = value != value and reference != reference
         return bool(both_nan or value == reference or abs(value - reference) <= atol + rtol * abs(reference))
-    by_identity = getattr(type(value), "__eq__", None) is getattr(object, "__eq__", None)
-    if by_identity and hasattr(value, "__dict__") and not isinstance(value, enum.Enum | type | types.FunctionType):
+    if not has_equality(value) and not isinstance(value, enum.Enum | type | types.FunctionType):
         raise TypeError(f"two objects of type {type(value).__name__} cannot be compared; name their parts (of: output.NAME)")
     return bool(value == reference or (value != value and reference != reference))
 

@@ -1,12 +1,14 @@
 """Copies of what a case can change, and which values these are."""
 
 import array
+import collections
 import contextlib
 import copy
 import enum
 import functools
 import hashlib
 import io
+import operator
 import random
 import sys
 import types
@@ -19,6 +21,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from runner.vocabulary.expectations.parts import attributes_of, is_keyless, items_of, opened
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -70,9 +74,13 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
         return found
 
 
+def _is_size(value: Any) -> bool:
+    return isinstance(value, torch.Size)  # pytree makes a tuple of it
+
+
 def measured(value: Any) -> Any:
     """Return a value with ``plain`` applied to every tensor in it."""
-    return pytree.tree_map_only(torch.Tensor, plain, value)
+    return pytree.tree_map_only(torch.Tensor, plain, value, is_leaf=_is_size)
 
 
 def apart(value: Any, twins: "Twins | None" = None) -> Any:
@@ -303,7 +311,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 def snapshot(value: Any) -> Any:
     """Return a value with every tensor copied. Shape, dtype, strides and gaps between elements are preserved."""
-    return pytree.tree_map_only(torch.Tensor, _copy, value)
+    return pytree.tree_map_only(torch.Tensor, _copy, value, is_leaf=_is_size)
 
 
 def frozen(value: Any) -> Any:
@@ -319,16 +327,24 @@ def frozen(value: Any) -> Any:
         if isinstance(leaf, _IMMUTABLE):
             return leaf
         try:
-            # deepcopy refuses a tensor with a history, as an attribute of a dataclass may be
-            attributes = vars(leaf) if type(getattr(leaf, "__dict__", None)) is dict else {}
-            for tensor in pytree.tree_leaves(list(attributes.values())):
+            for tensor in pytree.tree_leaves(opened(leaf, lambda part, _: part, [])):  # deepcopy refuses a tensor with a history
                 if isinstance(tensor, torch.Tensor) and not tensor.is_leaf and id(tensor) not in memo:
                     memo[id(tensor)] = _copy(tensor)
+            if isinstance(leaf, dict):  # of a class whose __getattr__ may take any name for a key
+                made = type(leaf).__new__(type(leaf))
+                memo[id(leaf)] = made
+                for key, value in leaf.items():
+                    (collections.OrderedDict if isinstance(leaf, collections.OrderedDict) else dict).__setitem__(
+                        made, key, copy.deepcopy(value, memo)
+                    )
+                for name, value in attributes_of(leaf).items():
+                    object.__setattr__(made, name, copy.deepcopy(value, memo))
+                return made
             return copy.deepcopy(leaf, memo)
         except Exception as error:  # __deepcopy__ and __reduce__ of an object of a spec may raise anything
             return Live(type(leaf), error)
 
-    return pytree.tree_map(copied, value)
+    return pytree.tree_map(copied, value, is_leaf=_is_size)
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
@@ -382,7 +398,7 @@ def storage_of(tensor: torch.Tensor) -> int | None:
             return None
 
 
-_DEPTH = 4
+_DEPTH = 50
 """The maximum depth to which attributes of objects are followed."""
 
 ARGUMENT = "argument"
@@ -412,14 +428,15 @@ _LEAF = "*"
 _NAMED = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 """Callables of which the name alone is compared."""
 
-_ITEMS = (Mapping, list, tuple, deque)
-"""Containers whose subclasses are leaves for pytree."""
-
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
 """Attributes in which torch keeps parameters, buffers, modules and hooks."""
 
 _OF_TORCH = ("_dynamo", "_torchdynamo", "_compiled_call_impl", "_is_torch_compile", "_orig_mod", "_is_fsdp")
 """Prefixes of attributes that torch's compiler sets on modules."""
+
+
+def _name(function: Any) -> str:
+    return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
 
 def changeable(called: Sequence[Any], *, parameters: bool) -> Leaves:
@@ -472,10 +489,16 @@ class _Walk:
         elif isinstance(leaf, random.Random | torch.Generator):
             state = leaf.getstate() if isinstance(leaf, random.Random) else leaf.get_state().tolist()
             self.found[name] = Form(f"a generator in the state {hashlib.sha256(repr(state).encode()).hexdigest()[:12]}")
+        elif isinstance(leaf, array.array):
+            self.found[name] = [leaf.typecode, *leaf]
+        elif isinstance(leaf, io.BytesIO | io.StringIO) and not leaf.closed:
+            self.found[name] = (leaf.getvalue(), leaf.tell())
+        elif isinstance(leaf, Iterator) and hasattr(leaf, "__length_hint__"):
+            self.found[name] = Form(f"an iterator with {operator.length_hint(leaf)} values left")
         elif isinstance(leaf, types.ModuleType):
             self.found[name] = Form(leaf.__name__)
         elif isinstance(leaf, _NAMED):
-            self.found[name] = Form(f"{leaf.__module__}.{leaf.__qualname__}")
+            self.found[name] = Form(_name(leaf))
             if isinstance(leaf, types.FunctionType) and self._is_new(leaf) and depth < _DEPTH:
                 self.add_held(name, leaf, depth)
         elif self._is_new(leaf) and depth < _DEPTH:
@@ -490,7 +513,7 @@ class _Walk:
 
     def add_below(self, name: str, value: Any, depth: int) -> None:
         """Add the form of a container, and the values of its parts."""
-        parts, form = pytree.tree_flatten_with_path(value)
+        parts, form = pytree.tree_flatten_with_path(value, is_leaf=is_keyless)
         if not form.is_leaf():
             self.found[f"{name} as a container"] = Form(self._form(value))
         for path, part in parts:
@@ -517,16 +540,8 @@ class _Walk:
 
     def parts(self, leaf: Any) -> Iterator[tuple[str, Any]]:
         """Yield the items and the attributes of an object of a class that pytree does not know."""
-        if isinstance(leaf, _ITEMS):
-            items = leaf.items() if isinstance(leaf, Mapping) else enumerate(leaf)
-            yield from ((f"[{self._key(key)}]", value) for key, value in items)
-        if type(getattr(leaf, "__dict__", None)) is dict:
-            yield from ((f".{name}", value) for name, value in vars(leaf).items())
-        for kind in type(leaf).__mro__:
-            slots = kind.__dict__.get("__slots__", ())
-            for name in (slots,) if isinstance(slots, str) else slots:
-                if hasattr(leaf, name) and name not in ("__dict__", "__weakref__"):
-                    yield f".{name}", getattr(leaf, name)
+        yield from ((f"[{self._key(key)}]", value) for key, value in items_of(leaf))
+        yield from ((f".{name}", value) for name, value in attributes_of(leaf).items())
 
     def _is_new(self, leaf: Any) -> bool:
         known = id(leaf) in self._seen
@@ -541,6 +556,9 @@ class _Walk:
             self.found[name] = tensor
             if (grad := tensor_grad(tensor)) is not None:
                 self.found[f"{name}{GRAD}"] = grad
+            for attribute, value in attributes_of(tensor).items():
+                if not attribute.startswith(_OF_TORCH):
+                    self.add_below(f"{name}.{attribute}", value, 1)
 
     def _add_module(self, name: str, module: torch.nn.Module, depth: int) -> None:
         if not self._parameters:
@@ -550,6 +568,8 @@ class _Walk:
         for path, part in module.named_modules():
             if self._is_new(part) and depth < _DEPTH:
                 prefix = f"{name}.{path}" if path else name
+                for kind in (kind for kind in vars(part) if kind.endswith("_hooks") and vars(part)[kind]):
+                    self.found[f"{prefix}.{kind}"] = Form(", ".join(_name(hook) for hook in vars(part)[kind].values()))
                 for attribute, value in vars(part).items():
                     if attribute not in _OF_EVERY_MODULE and not attribute.startswith(_OF_TORCH):
                         self.add_below(f"{prefix}.{attribute}", value, depth + 1)

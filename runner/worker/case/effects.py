@@ -1,5 +1,6 @@
 """The side effects of a step: what the compiled side left beside its result, compared with what eager left."""
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,8 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from runner.vocabulary.expectations.calibrated_measure import other_change
-from runner.vocabulary.expectations.close_measure import dense, describe_leaf, fields_of
+from runner.vocabulary.expectations.close_measure import dense, describe_leaf
+from runner.vocabulary.expectations.parts import opened
 from runner.vocabulary.steps.gradients import gradient_leaves
 from runner.worker.case import state
 from runner.worker.case.copies import (
@@ -254,40 +256,51 @@ NEW = "memory of its own"
 
 
 def aliases(result: Any, given: Mapping[str, Any]) -> dict[str, str]:
-    """Return for each tensor of a result, by its path, how it relates to the tensors of the call.
+    """Return for each tensor of a result, by its path, how it relates to the tensors of the call, and to those before it in the result.
 
     ``given`` are the values that the call could change, by path. Empty tensors share nothing.
     """
     tensors = {path: value for path, value in given.items() if isinstance(value, torch.Tensor) and not path.endswith(GRAD)}
-    identities = {id(tensor): path for path, tensor in tensors.items()}
-    storages: dict[int, str] = {}
-    for path, tensor in tensors.items():
-        if (storage := storage_of(tensor)) is not None:
-            storages.setdefault(storage, path)
+    identities: dict[int, str] = {}
+    owners: dict[int, tuple[str, torch.Tensor]] = {}
     relations = {}
-    for path, leaf in _tensors_of(result):
-        owner = storages.get(storage_of(leaf) or 0)
+    results = _tensors_of(result)
+    for path, leaf in [*tensors.items(), *results]:
+        storage = storage_of(leaf) if leaf.numel() else None
+        owner, base = owners.setdefault(storage, (path, leaf)) if storage is not None else (path, leaf)
         if id(leaf) in identities:
             relations[path] = f"the tensor {identities[id(leaf)]}"
+        elif owner == path:
+            relations[path] = NEW
         else:
-            relations[path] = NEW if owner is None else f"a view of the memory of {owner}"
-    return relations
+            offset = leaf.storage_offset() * leaf.element_size() - base.storage_offset() * base.element_size()
+            relations[path] = f"a view of the memory of {owner}" + (f", {offset} bytes from its first element" if offset else "")
+        identities.setdefault(id(leaf), path)
+    return {path: relations[path] for path, _ in results}
 
 
 def histories(result: Any) -> dict[str, str]:
-    """Return for each tensor of a result, by its path, whether it requires a gradient."""
-    return {path: f"requires_grad {leaf.requires_grad}" for path, leaf in _tensors_of(result)}
+    """Return for each tensor of a result, by its path, its class and whether it requires a gradient, as a leaf or by its history."""
+    return {path: _history(leaf) for path, leaf in _tensors_of(result)}
 
 
-def _tensors_of(result: Any) -> list[tuple[str, torch.Tensor]]:
-    """Return the tensors of a result by their paths; each dataclass is a map of its fields."""
+def _history(leaf: torch.Tensor) -> str:
+    with torch._C.DisableTorchFunctionSubclass():
+        by = "" if not leaf.requires_grad else ", a leaf" if leaf.is_leaf else ", with a grad_fn"
+        kind = "" if type(leaf) is torch.Tensor else f"{type(leaf).__name__}, "
+        return f"{kind}requires_grad {leaf.requires_grad}{by}"
 
-    def opened(leaf: Any) -> Any:
-        fields = fields_of(leaf)
-        return leaf if fields is None else pytree.tree_map(opened, fields)
 
-    leaves = pytree.tree_flatten_with_path(pytree.tree_map(opened, result))[0]
-    return [(f"output{pytree.keystr(path)}", leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
+def _is_changed(tensor: torch.Tensor, before: Any) -> bool:
+    with contextlib.suppress(RuntimeError):  # torch refuses to read what a CUDA graph has overwritten: nobody can use it unknowingly
+        return isinstance(before, torch.Tensor) and changed(plain(tensor), plain(before)) is not None
+    return False
+
+
+def _tensors_of(result: Any, name: str = "output") -> list[tuple[str, torch.Tensor]]:
+    """Return the tensors of a result by their paths; each object is a map of its parts."""
+    leaves = pytree.tree_flatten_with_path(opened(result, lambda leaf, _: leaf, []))[0]
+    return [(f"{name}{pytree.keystr(path)}", leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
 def with_repetition(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> dict[str, Any]:
@@ -355,12 +368,20 @@ class Effects:
     """The arguments of ``torch.compile``: they decide how random numbers are drawn."""
     is_package: bool = False
     """A package compiled ahead of time has its own parameters and buffers, and returns new tensors."""
+    classes: Sequence[type] = ()
+    """The classes of the spec, whose attributes both sides share."""
+    earlier: Mapping[str, Any] = field(default_factory=dict)
+    """The results of earlier calls that are alive, by name."""
     inexact: list[Inexact] = field(default_factory=list)
     """The values after the call that the calibrated judge decides. Their facts are in those of ``after``, and are completed later."""
     _apart: set[str] = field(default_factory=set)
     _untouched: Untouched = field(default_factory=Untouched)
     _versions: tuple[Versions, Versions] = field(default=({}, {}))
     _begun: Generators | None = None
+    _earlier: dict[str, tuple[torch.Tensor, Any]] = field(default_factory=dict)
+    """Tensors of earlier results with copies of them."""
+    _shared: set[int | None] = field(default_factory=set)
+    """The storages of eager's result."""
     _eager: tuple[Generators, Modes, Mapping[str, str], Mapping[str, str]] | None = None
     """What the eager call left: generators, modes, and ``aliases`` and ``histories`` of its result. None where it raised."""
 
@@ -372,16 +393,27 @@ class Effects:
         readable = {path: leaf for path, leaf in ours.items() if path not in self._apart and not compiling.is_erased(leaf)}
         self._untouched.before(readable, theirs)
         self._begun = Generators.now()
+        own = {storage_of(leaf) for leaf in changeable(compiled, parameters=True).values() if isinstance(leaf, torch.Tensor)}
+        tensors = {path: leaf for name, result in self.earlier.items() for path, leaf in _tensors_of(result, name)}
+        self._earlier = {}
+        for path, leaf in {id(leaf): (path, leaf) for path, leaf in tensors.items()}.values():
+            # the memory of what a call may change is compared elsewhere, and that of CUDA graphs may refuse to be read
+            with contextlib.suppress(RuntimeError):
+                if (storage := storage_of(leaf)) is not None and storage not in own:
+                    self._earlier[path] = leaf, frozen(leaf)
 
     def after_eager(self, eager: Sequence[Any], result: Any) -> None:
         """Record the generators, the modes, and aliases and histories of the result, while it exists."""
         theirs = self._leaves(eager)
-        self._eager = Generators.now(), Modes(), aliases(result, theirs), histories(result)
+        # what eager changes lies in memory that both sides share, such as that of a global
+        self._earlier = {path: pair for path, pair in self._earlier.items() if not _is_changed(*pair)}
+        self._shared = {storage_of(leaf) for _, leaf in _tensors_of(result)}
+        self._eager = Generators.now(), Modes(self.classes), aliases(result, theirs), histories(result)
         self._untouched.after_eager(theirs)
 
     def after(self, compiled: Sequence[Any], eager: Sequence[Any], result: Any) -> dict[str, Any]:
         """Return ``compared`` (a count), ``apart`` (paths), ``leaves`` (facts of what differs), ``generators`` and ``modes``."""
-        now, left = Generators.now(), Modes()  # before the comparison
+        now, left = Generators.now(), Modes(self.classes)  # before the comparison
         ours, theirs = self._leaves(compiled), self._leaves(eager)
         differing = []
         paths = [path for path in {**theirs, **ours} if path not in self._apart]
@@ -391,6 +423,15 @@ class Effects:
                 differing.append(facts)
         if not self.is_package:
             differing += [*self._unnoticed_writes(ours, theirs), *self._other_results(ours, result)]
+        for path, (tensor, before) in self._earlier.items():
+            if _is_changed(tensor, before):
+                differing.append(_words(path, changed(plain(tensor), plain(before)) or "", "as it was when the earlier call returned it"))
+        results = {path: storage_of(leaf) for path, leaf in _tensors_of(result) if leaf.numel()}
+        owners = {storage_of(tensor): path for path, (tensor, _) in self._earlier.items()}
+        for path, storage in results.items():
+            if storage in owners and storage not in self._shared:
+                differing.append(_words(path, f"a view of the memory of {owners[storage]}, the result of an earlier call", NEW))
+        self._earlier = {}
         self._versions = {}, {}  # they hold the tensors: 'dead' may claim that these are freed
         counted = {"compared": len(paths), "apart": sorted(self._apart)[:MOST], "leaves": differing}
         if self._begun is None or self._eager is None:

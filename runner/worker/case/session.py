@@ -46,6 +46,8 @@ class Names:
         """Copies of the values of names that steps bound and that an expectation uses."""
         self.compilation: Mapping[str, Any] = {}
         """What was recorded of the compiles of the step, by the kind of expectation that asks for it."""
+        self.results: list[str] = []
+        """The names of the results of steps."""
         self.bound: str | None = None
         """The name of the current step's result; None before it is bound."""
 
@@ -53,6 +55,7 @@ class Names:
         """Bind a name to a result. With ``is_compared``, later comparisons use a copy made now."""
         self._scope.values[name] = value
         self.bound = name
+        self.results.append(name)
         if is_compared:
             self.snapshots[name] = copies.frozen(value)
 
@@ -186,9 +189,17 @@ class StepEffects:
     """Compares the side effects of a step: ``begin``, the eager side, ``eager_done``, the compiled side, ``finish``."""
 
     def __init__(
-        self, settings: Mapping[str, Any], unseen: Callable[[], Any], phases: Callable[[str], Any], additional: AdditionalCalls
+        self,
+        settings: Mapping[str, Any],
+        unseen: Callable[[], Any],
+        phases: Callable[[str], Any],
+        additional: AdditionalCalls,
+        classes: Callable[[], Sequence[type]],
+        earlier: Callable[[], Mapping[str, Any]],
     ) -> None:
         self._additional = additional
+        self._classes = classes
+        self._earlier = earlier
         self._settings = settings
         self._unseen = unseen
         self._phases = phases
@@ -214,9 +225,10 @@ class StepEffects:
         if self._tolerance is None:
             return
         with self._comparing():
-            self._running = Effects(self._tolerance, self._settings, is_package)
+            classes = self._classes()
+            self._running = Effects(self._tolerance, self._settings, is_package, classes, self._earlier())
             self._running.before(compiled, eager)
-            self._begun = Generators.now(), Modes()
+            self._begun = Generators.now(), Modes(classes)
 
     def eager_done(self, eager: list[Any], result: Any = None) -> None:
         """Record what the eager side left, and restore generators and modes for the compiled side."""
@@ -282,7 +294,9 @@ class Session:
         self.reference = Reference(self.unseen, phases, self.device_api, self._is_of_a_call)
         self.names = Names(self.scope, self.reference, lambda: self.output, self.log_of_step)
         self.additional = AdditionalCalls(plan, self.scope, self.reference, self.unseen, phases)
-        self.effects = StepEffects(plan["body"]["compile"], self.unseen, phases, self.additional)
+        self.effects = StepEffects(
+            plan["body"]["compile"], self.unseen, phases, self.additional, self.module.classes, self._earlier_results
+        )
         self.repetitions = EachRepetition(self.names, self.reference, self.additional)
         self._closing = contextlib.ExitStack()
         self.maker = making.Maker(device=plan["device"], scope=self.scope, closing=self._closing)
@@ -391,6 +405,10 @@ class Session:
     def copy(self, value: Any) -> Any:
         """Return a value with every tensor copied: later steps cannot change the copy."""
         return copies.snapshot(value)
+
+    def _earlier_results(self) -> dict[str, Any]:
+        """Return the results that are alive: those with a name, and the latest."""
+        return {**{name: self.scope.values[name] for name in self.names.results}, "the result before": self.output}
 
     def _is_of_a_call(self) -> bool:
         return self.eager is not None and self.reference.is_there and self.output is self.compiled.result

@@ -30,6 +30,7 @@ class SpecModule:
         vars(self.module).update(given)
         sys.modules[name] = self.module
         self._name_lines = name_lines
+        self._of_functions: list[dict[str, Any]] = []
         self._lines: dict[str, dict[int, str]] = {}
 
     @property
@@ -58,7 +59,13 @@ class SpecModule:
         """
         names = dict(self.namespace)
         exec(self._compile(block), names)
+        self._of_functions.append(names)
         return names[entry]
+
+    def classes(self) -> list[type]:
+        """Return the classes that the spec's Python defines at the top level."""
+        values = (value for names in (self.namespace, *self._of_functions) for value in names.values())
+        return list({value: 0 for value in values if isinstance(value, type) and value.__module__ == self.module.__name__})
 
     def _compile(self, block: Block) -> types.CodeType:
         file = self._place(block)

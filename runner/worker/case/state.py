@@ -6,7 +6,7 @@ import functools
 import pickle
 import random
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,6 +104,9 @@ _MOST_TEXT = 200
 
 _ROUNDS = 3
 
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+"""Types of attributes of classes that are compared. The two sides share the classes, so a container cannot be."""
+
 
 def _default_device() -> Any:
     held = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
@@ -179,9 +182,18 @@ is only reported."""
 class Modes:
     """The modes at one time."""
 
-    def __init__(self) -> None:
+    def __init__(self, classes: Iterable[type] = ()) -> None:
+        """Plain attributes of ``classes`` count as modes."""
+        self._modes = dict(_MODES)
+        for kind in classes:
+            for name, value in vars(kind).items():
+                if isinstance(value, _PLAIN) and not name.startswith("__"):
+                    self._modes[f"{kind.__qualname__}.{name}"] = (
+                        functools.partial(getattr, kind, name),
+                        functools.partial(setattr, kind, name),
+                    )
         self._held: dict[str, Any] = {}
-        for name, (read, _) in _MODES.items():
+        for name, (read, _) in self._modes.items():
             with contextlib.suppress(AttributeError, ImportError, RuntimeError):  # this torch does not have it
                 self._held[name] = read()
 
@@ -191,7 +203,7 @@ class Modes:
         for _ in range(_ROUNDS):
             for name, held in self._held.items():
                 with contextlib.suppress(Exception):  # a case may have broken the reader or the writer
-                    read, write = _MODES[name]
+                    read, write = self._modes[name]
                     if read() != held:
                         write(held)
 
