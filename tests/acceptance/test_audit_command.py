@@ -59,7 +59,7 @@ steps: [{api: {call: operator.add, args: [1, 2], as: sum}, expect: [{equals: {su
 }
 
 SURVIVOR = "specs/blind.yaml:6:52: metric generated_kernel_count: still passes with far more than observed (9)"
-STALE = "specs/talkative.yaml:3:73: equals fails with every mutant: it is not weak (remove 'weak')"
+STALE = "specs/talkative.yaml:3:79: equals fails with every mutant: it is not weak (remove 'weak')"
 
 
 @dataclass(frozen=True)
