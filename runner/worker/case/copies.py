@@ -300,6 +300,11 @@ class Twins:
                     theirs.grad = None if grad is None else _copy(grad)
 
 
+def has_part(value: Any, holds: Callable[[Any], bool]) -> bool:
+    """Whether a module, parameter, buffer or tensor of a value is of a kind."""
+    return any(map(holds, _parts(value)))
+
+
 def _parts(value: Any) -> Iterator[Any]:
     for leaf in pytree.tree_leaves(value):
         if isinstance(leaf, torch.nn.Module):

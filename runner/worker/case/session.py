@@ -387,9 +387,11 @@ class Session:
         self._twins.adopt(compiling.is_erased, judged_alone=False)
         # one copy, so that a module that is target and argument remains one object
         parts = {"function": self.compiled.targets, "inputs": self.compiled.arguments, "arguments": given}
-        copied = copies.apart(parts, self._twins)
         assert self.eager is not None
-        self.eager.targets, self.eager.arguments = copied["function"], copied["inputs"]
+        if copies.has_part(self.compiled.targets, compiling.is_erased):
+            del parts["function"]  # nobody can copy parameters that freezing has discarded: the eager side keeps its own
+        copied = copies.apart(parts, self._twins)
+        self.eager.targets, self.eager.arguments = copied.get("function", self.eager.targets), copied["inputs"]
         self._may_have_changed = False
         arguments: list[Any] | None = copied["arguments"]
         return arguments
