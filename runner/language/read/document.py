@@ -93,6 +93,8 @@ class Kind:
     """Whether keys count at any depth instead of only at the top."""
     file_name: str = ""
     """The fixed name of files of this kind. A file with this name needs only one mark, or only keys that are similar to ``keys``."""
+    mistaken: frozenset[str] = frozenset()
+    """Keys of another kind of file that people write into a file with this name."""
     form: str
 
     def recognises(self, text: str, file_name: str = "", data: Any = None) -> bool:
@@ -104,7 +106,7 @@ class Kind:
             return True
         if not self.file_name or file_name != self.file_name or not keys:
             return False
-        return marked or all(difflib.get_close_matches(key, self.keys, n=1, cutoff=0.8) for key in keys)
+        return marked or bool(keys & self.mistaken) or all(difflib.get_close_matches(key, self.keys, n=1, cutoff=0.8) for key in keys)
 
 
 SPEC = Kind(
@@ -125,6 +127,7 @@ DEFAULTS = Kind(
     article="a file of defaults",
     keys=_DEFAULTS,
     marks=_DEFAULTS - {"tags", "context"},
+    mistaken=SPEC.marks | {"matrix", "requires"},
     file_name="_defaults.yaml",
     form="defaults are a map with keys such as config, tags, context and prelude",
 )

@@ -167,7 +167,7 @@ def find_name(path: str, prelude: set[str]) -> tuple[str, str] | None:
     if "*" in prelude or (first in prelude and not (first == "torch" and rest)):
         return None
     if not rest:
-        hint = did_you_mean(first, prelude) or (
+        hint = (f"write builtins.{first}" if hasattr(builtins, first) else did_you_mean(first, prelude)) or (
             f"the prelude defines {one_of(prelude - _GIVEN)}" if prelude - _GIVEN else "define it in prelude:"
         )
         return f"no name '{first}' in the prelude", hint

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, did_you_mean, one_of
-from runner.language.read.document import DataPath, Document, Kind
+from runner.language.read.document import SPEC, DataPath, Document, Kind
 from runner.language.read.source import read_partly, recognised
 from runner.system import data_dirs
 from runner.vocabulary.inputs import INPUTS
@@ -338,6 +338,9 @@ def _unknown_key(key: str, value: Mapping[str, Any], node: Any, path: DataPath) 
         what = "key" if is_beside else what
     if what == "input kind" and any(name in INPUTS for name in value):
         what = "key"
+    if title == "defaults" and key in SPEC.keys:
+        message = f"'{key}' is a key of specs, not of defaults: write it in each spec"
+        return Problem("unknown-key", (*path, key), message, f"defaults have {one_of(allowed, limit=20)}", at_key=True, word=key)
     meant = next(iter(difflib.get_close_matches(key, [name for name in allowed if name not in value], n=1, cutoff=NEAR)), "")
     of = f" in {title}" if what == "key" and title != "spec" else ""
     problem = _unknown_word(key, allowed, what + of, (*path, key))
@@ -347,7 +350,7 @@ def _unknown_key(key: str, value: Mapping[str, Any], node: Any, path: DataPath) 
 def _unknown_word(value: Any, allowed: Iterable[Any], what: str, path: DataPath) -> Problem:
     word, words = str(value), list(map(str, allowed))
     kind, separator, title = what.partition(" in ")
-    hint = did_you_mean(word, words) or (f"allowed: {one_of(words)}" if words else f"no {kind} is defined here")
+    hint = did_you_mean(word, words) or (f"allowed: {one_of(words, near=word)}" if words else f"no {kind} is defined here")
     message = f"unknown {kind} '{word if len(word) <= 100 else word[:100] + '...'}'{separator}{title}"
     return Problem("unknown-word", path, message, hint, word=word)
 
