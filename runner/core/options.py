@@ -209,7 +209,7 @@ class RunOptions(ExecutionOptions):
     repeat: int = option("N", "run every case N times; a case with different outcomes is FLAKY (default: 1)", 1, times)
     flaky: str = one_of(("fail", "pass"), "whether a FLAKY case fails the run (default: fail)")
     resume: str | None = option("RUN", "resume a run that was killed or interrupted: its folder, its id, or latest")
-    last_failed: bool = flag("select the cases that failed in the run 'latest'")
+    last_failed: bool = flag("select the cases that failed in the last run of these specs")
     failed_in: str | None = option("RUN", "select the cases that failed in this run: its folder, its id, or latest")
     executor: str = one_of(
         ("local", "ray"), "local: this machine (default); ray: the nodes that joined a Ray cluster (extra ray; the guide on labs)"

@@ -33,6 +33,7 @@ from runner.judge.waivers import lines_of, void_waivers, warnings
 from runner.language.load import surroundings_of
 from runner.record.evidence import alterations
 from runner.record.run_folder import RunFolder, open_run, require_free_report
+from runner.run.earlier_runs import remember
 from runner.run.pipeline import CaseRunner
 from runner.run.preparation import Prepared, check, choose, now, prepare
 from runner.run.results import repro, result_of_unavailable, result_of_unrun
@@ -64,6 +65,7 @@ def run_prepared(prepared: Prepared, open_reporters: OpenReporters) -> ExitCode:
         folder = open_run(prepared.options.out)
     try:
         folder.claim_report(prepared.options.junit)
+        remember(prepared.options.paths, folder.path)
         selection = prepared.selection
         known = warnings(selection.waivers, [case.id for case in selection.suite.cases])
         for warning in [*known, *required.problems(prepared.options.require, selection.whole, selection.selected, None)]:

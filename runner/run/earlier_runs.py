@@ -1,5 +1,8 @@
 """What a run takes from an earlier one where an option asks for it: the cases that failed, and whether they run first."""
 
+import contextlib
+import json
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +14,8 @@ from runner.core.options import RunOptions
 from runner.core.outcomes import Outcome
 from runner.record.journal import JournalError, read_run
 from runner.record.run_folder import JOURNAL, LATEST, find_run, require_still
-from runner.system import output
+from runner.system import cache_dirs, output
+from runner.system.safe_open import open_untrusted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +54,9 @@ def with_failed(options: RunOptions) -> tuple[RunOptions, Failed]:
     if options.last_failed and options.resume:
         why = "the latest run may be another one than then (write --failed-in with the id in its header)"
         raise UsageError(f"--last-failed with --resume: {why}")
-    option, name = ("--last-failed", LATEST) if options.last_failed else (f"--failed-in {options.failed_in}", options.failed_in or "")
+    option, name = (
+        ("--last-failed", _last_of(options.paths)) if options.last_failed else (f"--failed-in {options.failed_in}", options.failed_in or "")
+    )
     folder = find_run(name)
     require_still(name, folder)
     try:
@@ -72,6 +78,39 @@ def with_failed(options: RunOptions) -> tuple[RunOptions, Failed]:
         backends, waivers = options.backends or files["backends"], options.waivers or files["waivers"]
         options = replace(options, paths=files["paths"], backends=backends, waivers=waivers)
     return options, failed
+
+
+def remember(paths: Sequence[Path], folder: Path) -> None:
+    """Add a run of some paths to the list in the cache folder, of which ``--last-failed`` takes the last one; a cache may be missing."""
+    entry = [str(folder), os.getcwd(), *(str(path.resolve()) for path in paths)]
+    with contextlib.suppress(OSError, UsageError):
+        table = cache_dirs.private_folder(cache_dirs.home(), cache_dirs.VARIABLE) / _LAST_RUNS
+        temporary = table.with_name(f"{_LAST_RUNS}.{os.getpid()}")
+        temporary.write_text(json.dumps([entry, *(other for other in _last_runs() if other[0] != entry[0])][:_MOST_RUNS]), "utf-8")
+        os.replace(temporary, table)
+
+
+_LAST_RUNS, _MOST_RUNS = "last-runs.json", 100
+
+
+def _last_runs() -> list[list[str]]:
+    """Return for each run its folder, the folder where it began, and its paths; the last run first."""
+    try:
+        with open_untrusted(cache_dirs.home() / _LAST_RUNS) as stream:
+            return [[str(part) for part in entry] for entry in json.loads(stream.read(1 << 20)) if len(entry) > 1]
+    except (OSError, ValueError, TypeError):
+        return []
+
+
+def _last_of(paths: Sequence[Path]) -> str:
+    """Return the folder of the last run of these specs, or of the last one that began in this folder; else ``latest``."""
+    mine = [path.resolve() for path in paths]
+    for folder, began_in, *names in _last_runs():
+        theirs = list(map(Path, names))
+        is_same = any(one.is_relative_to(other) or other.is_relative_to(one) for one in mine for other in theirs)
+        if (is_same if mine and theirs else began_in == os.getcwd()) and os.path.isfile(Path(folder, JOURNAL)):
+            return folder
+    return LATEST
 
 
 def _failed(outcome: Outcome) -> bool:

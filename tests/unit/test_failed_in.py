@@ -62,10 +62,12 @@ def test_what_failed_in_the_latest_run_is_selected(executor: FakeExecutor, capsy
     assert main(["run", "specs", "--backend", "cpu"]) == ExitCode.FAILED
     assert ran() == {"one", "two", "three"}
     first = latest()[0]["run_id"]
-    assert main(["run", "--last-failed", "--select", "o*"]) == ExitCode.FAILED
+    assert main(["run", "specs/three.yaml", "--backend", "cpu", "--out", "elsewhere"]) == ExitCode.NOTHING
+    assert main(["run", "specs/three.yaml", "--last-failed"]) == ExitCode.NOTHING, "of its own last run"
+    assert main(["run", "specs/one.yaml", "--last-failed", "--select", "o*"]) == ExitCode.FAILED
     assert ran() == {"one"}
     header = latest()[0]
-    assert (header["options"]["failed-in"], header["options"]["last-failed"], header["options"]["paths"]) == (first, "", "specs")
+    assert (header["options"]["failed-in"], header["options"]["last-failed"], header["options"]["paths"]) == (first, "", "specs/one.yaml")
     assert main(["run", "--failed-in", first]) == ExitCode.FAILED
     assert ran() == {"one", "two"}
     assert main(["run", "--last-failed", "--select", "three*"]) == ExitCode.NOTHING
