@@ -20,7 +20,8 @@ from runner.core.options import Reads, written
 from runner.system import output
 from runner.system.output import guarded
 
-_EPILOG = """exit codes: 0 passed; 1 some case failed; 2 wrong usage or an invalid spec; 3 a bug of this program;
+_EPILOG = """conformance.yaml in the working folder has the paths, backends, waivers and profile that a command line leaves out.
+exit codes: 0 passed; 1 some case failed; 2 wrong usage or an invalid spec; 3 a bug of this program;
 4 nothing was selected or executed, or a profile is INCOMPLETE; 130 interrupted. Output that cannot be written (disk full): 1"""
 
 
@@ -151,4 +152,13 @@ def _answer(argv: Sequence[str] | None) -> int:
     command = importlib.import_module(f"runner.cli.commands.{name}")
     from runner.cli.answering import answered
 
-    return answered(lambda: command.main(options), sys.argv[1:] if argv is None else argv)
+    def run() -> ExitCode:
+        whole = options
+        if hasattr(options, "backends") or hasattr(options, "waivers"):
+            from runner.plan.settings import with_settings  # only where there is something to read: it takes time
+
+            whole = with_settings(options)
+        code: ExitCode = command.main(whole)
+        return code
+
+    return answered(run, sys.argv[1:] if argv is None else argv)

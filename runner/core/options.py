@@ -49,7 +49,7 @@ def argument(metavar: str, help: str, reads: Reads = str, nargs: str | None = No
 
 def paths() -> Any:
     """Return the field of the files and folders of specs."""
-    return argument("PATH", "spec files or folders (default: the shipped specs)", Path, "*")
+    return argument("PATH", "spec files or folders (default: of conformance.yaml, else ./specs, else the shipped specs)", Path, "*")
 
 
 def backend_files() -> Any:

@@ -24,6 +24,7 @@ from runner.language.waivers import load_waivers
 from runner.plan import schedule, selection
 from runner.plan.durations import roots_of, seconds_of_run, seconds_of_tables
 from runner.plan.selection import Shard, cases_not_requested, requested, select, unmatched, why_nothing_selected, without_benches
+from runner.plan.settings import taken
 from runner.plan.worker_plan import digest_of
 from runner.record.journal import digest_of_selection
 from runner.record.run_folder import JOURNAL, LATEST, REPORTS
@@ -112,6 +113,8 @@ def choose(options: RunOptions, profile: "Profile | None" = None, failed: "Faile
     ``suite`` has the specs if they are loaded already. Print a hint for each glob without a match.
     """
     suite = suite or load(options.paths, options.backends)
+    if profile is None:
+        output.note(taken(options.paths, len(suite.cases)))
     files = load_waivers(options.waivers, suite.backends)
     today = datetime.now(UTC).date()
     left, record = 0, None

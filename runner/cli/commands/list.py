@@ -17,6 +17,7 @@ from runner.language.backends import Backends
 from runner.language.load import load
 from runner.plan.operator_script import is_of_operator
 from runner.plan.selection import Shard, requested, select, unmatched, why_nothing_selected
+from runner.plan.settings import taken
 from runner.system import availability, output
 from runner.system.availability import Verdict
 from runner.system.capabilities import Machine
@@ -59,6 +60,7 @@ def main(options: ListOptions) -> ExitCode:
     if not options.profile:
         suite = load(options.paths, options.backends)
         cases = suite.cases
+        output.note(taken(options.paths, len(cases)))
     else:
         from runner.cli.profiles import levels_of, lines_of, load_profile, prospect_of
 

@@ -155,6 +155,15 @@ PROFILE = Kind(
     marks=frozenset(["profile", "levels"]),
     form="a profile is a map with the keys profile, version, summary, torch and levels: {P0: {required: [{cases: GLOB, backend: NAME}]}}",
 )
+SETTINGS = Kind(
+    name="conformance",
+    article="a file of settings",
+    keys=frozenset(["paths", "backends", "waivers", "profile"]),
+    marks=frozenset(["paths", "waivers", "profile"]),
+    least=1,
+    file_name="conformance.yaml",
+    form="settings are a map with the keys paths, backends, waivers and profile: {paths: [specs], waivers: [waivers.yaml]}",
+)
 LAB = Kind(
     name="lab",
     article="the file of a lab",

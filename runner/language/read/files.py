@@ -58,7 +58,7 @@ def link_problem(path: Path, root: Path) -> Diagnostic | None:
 
 DEFAULTS = "_defaults.yaml"
 SUFFIXES = (".yaml", ".yml")
-_NO_SPECS = ("backends", "waivers")
+_NO_SPECS = ("backends", "waivers", "conformance")
 """Names of files beside specs that are not specs."""
 _PROFILES = "profiles"
 """The name of a folder beside specs whose profiles are not specs. Any other file in it is read as a spec."""
@@ -100,7 +100,8 @@ def discover(paths: Sequence[Path], problems: list[Diagnostic]) -> list[SpecPath
         if is_file and path.name == DEFAULTS:
             raise UsageError(f"{shown} contains defaults and is not a spec: name its folder")
         if is_file and path.stem in _NO_SPECS:
-            raise UsageError(f"{shown} is not a spec; use --{path.stem} for such files")
+            use = "it is read where it stands in the working folder" if path.stem == "conformance" else f"use --{path.stem} for such files"
+            raise UsageError(f"{shown} is not a spec; {use}")
         if is_file and path.suffix in SUFFIXES and _is_profile(path):
             raise UsageError(f"{shown} is a profile and not a spec; use --profile {shown}")
         absolute = Path(os.path.abspath(path))
