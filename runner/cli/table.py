@@ -49,7 +49,7 @@ COMMANDS: Mapping[str, Command] = {
         "cli.commands.validate:ValidateOptions",
         "print every problem of every spec",
         "Print every problem of every file, one line each.",
-        (("validate specs/padding", "one folder"), ("validate --json", "the shipped specs, for programs")),
+        (("validate specs/padding", "one folder"), ("validate --json", "what conformance.yaml names, for programs")),
     ),
     "list": Command(
         WRITE,

@@ -1,0 +1,40 @@
+"""What commands take where their command line names no specs: conformance.yaml, or the specs of the working folder."""
+
+from pathlib import Path
+
+import pytest
+
+from runner.cli.parser import main
+from tests.conftest import GOOD
+
+SHIPPED = "shipped cases; name a path, or write conformance.yaml, for your own"
+
+
+@pytest.mark.parametrize(
+    ("files", "arguments", "says"),
+    [
+        ({}, [], SHIPPED),
+        ({"docker-compose.yaml": "services: {web: {image: x}}\n"}, [], SHIPPED),
+        ({"specs/good.yaml": GOOD}, [], "specs: 1 case of ./specs"),
+        ({"good.yaml": GOOD, "docker-compose.yaml": "services: {web: {image: x}}\n"}, [], "specs: 1 case of ./good.yaml"),
+        ({"specs/good.yaml": GOOD, "mine/a.yaml": GOOD, "mine/b.yaml": GOOD, "conformance.yaml": "paths: mine\n"}, [], "2 cases of ./mine"),
+        ({"specs/good.yaml": GOOD, "mine/a.yaml": GOOD, "conformance.yaml": "paths: [mine]\n"}, ["specs"], "specs: 1 case of ./specs"),
+        ({"conformance.yaml": "path: mine\n"}, [], "conformance.yaml:1:1: unknown key 'path' in conformance (did you mean 'paths'?)"),
+        ({"conformance.yaml": "paths:\n  - mine\n"}, [], "conformance.yaml:2:5: no such file or folder: mine"),
+        ({"conformance.yaml": "profile: none.yaml\n"}, [], "none.yaml"),
+    ],
+)
+def test_the_first_line_says_which_specs_are_taken(
+    files: dict[str, str],
+    arguments: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    main(["list", *arguments])
+    assert says in capsys.readouterr().err.splitlines()[0]
