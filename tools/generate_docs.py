@@ -217,7 +217,8 @@ COMMAND_LINE = """\
 `torch-conformance` and `python -m runner` are the same program. This page is generated from the parser by
 `python -m tools.generate_docs`; do not edit it.
 
-- PATH is a spec file or a folder of specs. Without one, those of `conformance.yaml` in the working folder are used, else `./specs` or the spec files there, else the shipped specs.
+- PATH is a spec file or a folder of specs. Without one, those of `conformance.yaml` are used, else `./specs` or the
+  spec files of the working folder, else the shipped specs.
 - GLOB and CASE match case ids. Only `*` and `?` are special: brackets are literal, so an id matches itself. For a glob that matches nothing
   the nearest ids are printed.
 - RUN is the folder of a run, its id, or `latest`.
