@@ -255,7 +255,8 @@ def _by_rounding(name: str, measured: Mapping[str, Any], zeros: Mapping[str, Any
     """
     if (known := measured.get("calibrated")) is not None and "whole_error" in known:
         factor = _COARSE if name == "lower precision" else calibrated.FACTOR
-        return "it is no farther from float64 than eager" if known["max_error"] <= factor * known["whole_error"] else ""
+        is_near = known["max_error"] <= factor * known["whole_error"] and not known["nonfinite"]
+        return "it is no farther from float64 than eager" if is_near else ""
     return "it is nothing but rounding beside the other values" if 0 < zeros.get("excess", 0.0) <= most * 2.0**-20 else ""
 
 
