@@ -9,13 +9,13 @@ from runner.core.expectation import Judgement, Status, StepFacts
 from runner.core.matching.generated_code import code_of, joined
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.observation import ObservedStep, ServiceReport
-from runner.core.protocol import decode
+from runner.core.protocol import Json, decode
 from runner.core.results import Verdict
 from runner.judge.endings import folded
 from runner.judge.evidence import ANOTHER_FORM, CarriedOut, headline, judge_expectation, nonsense
 from runner.plan.worker_plan import expects_raise, needs_eager
 from runner.vocabulary.expectations import side_effects
-from runner.vocabulary.expectations.close import Close, is_eager
+from runner.vocabulary.expectations.close import Close, contradiction, is_eager
 from runner.vocabulary.steps import parsed, traits_of
 
 
@@ -68,7 +68,9 @@ def problem_of_repetitions(expected: Expected, index: int, known: CarriedOut, he
             judgements = [Judgement.error(entry.why_not)]
         else:
             try:
-                judgements = judge_expectation(expected, replace(known.facts, measured=decode(entry.measured)), here)
+                measured = decode(entry.measured)
+                judgements = judge_expectation(expected, replace(known.facts, measured=measured), here)
+                judgements = [Judgement.error(why)] if (why := _contradiction(measured)) else judgements
             except ANOTHER_FORM as error:
                 judgements = [nonsense(error)]
         problem = next((judgement for judgement in judgements if judgement.status is not Status.HELD), None)
@@ -154,6 +156,8 @@ def verdicts_of(case: Case, here: Surroundings, steps: Sequence[CarriedOut]) -> 
         if runs and raised is None and needs_eager(case) and (rule := side_effects.of_step(step, case.steps, here)) is not None:
             try:
                 judgement = rule.judge(known.observed.effects)
+                if known.observed.effects and (why := _contradiction({"leaves": decode(list(known.observed.effects.leaves))})):
+                    judgement = Judgement.error(why, expected=side_effects.KIND)
             except ANOTHER_FORM as error:
                 judgement = nonsense(error)
             judgement = _with_hint(judgement) if has_other_draws else judgement
@@ -172,6 +176,15 @@ def facts_of(index: int, known: CarriedOut) -> StepFacts:
     return replace(known.facts, measured=decode(known.observed.facts.get(str(index))))
 
 
+def _contradiction(measured: Json) -> str:
+    """Return how the facts of the values of a comparison contradict each other; empty where they agree, and for other measurements."""
+    leaves = measured.get("leaves") if isinstance(measured, dict) else None
+    try:
+        return next(filter(None, map(contradiction, leaves or [])), "")
+    except ANOTHER_FORM as error:
+        return f"the measurement makes no sense: {type(error).__name__}: {error}"
+
+
 def _judged(expected: Expected, index: int, known: CarriedOut, here: Surroundings) -> list[Judgement]:
     try:
         facts = facts_of(index, known)
@@ -180,6 +193,8 @@ def _judged(expected: Expected, index: int, known: CarriedOut, here: Surrounding
     known_here = with_code(expected, facts, here)
     if isinstance(known_here, Judgement):
         return [known_here]
+    if why := _contradiction(facts.measured):
+        return [Judgement.error(why, expected=expected.kind)]
     judgements = judge_expectation(expected, facts, known_here)
     if (problem := problem_of_repetitions(expected, index, known, known_here)) is not None:
         return [problem]

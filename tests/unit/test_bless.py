@@ -235,7 +235,7 @@ BOTH = SPEC + "  - close: {to: eager}\n"
 
 def test_a_wrong_answer_is_never_blessed_nor_what_it_counted(runs: Runs, bless: Bless) -> None:
     runs.write(BOTH)
-    wrong = close_facts(close_leaf(excess=1.0, mismatches=4, max_abs=1.0))
+    wrong = close_facts(close_leaf(excess=1.0, mismatches=3, max_abs=1.0))
     right = close_facts(close_leaf())
 
     def facts(name: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The seam between a run and what executes its cases: jobs and executions are plain data, and any executor may stand behind it."""
 
 import dataclasses
+import hashlib
 import json
 import signal
 import subprocess
@@ -116,7 +117,8 @@ class Distant:
         if job.plan is None:
             return Execution(job=job, observation=dict(FACTS), ending=ENDED, seconds=1.0, isolation="fork")
         assert job.plan["id"] == "spec[backend=cpu]"
-        broken = seen(code=1, measured={"0": close_facts(close_leaf(mismatches=2, excess=1.0, max_abs=1.0))})
+        digests = [hashlib.sha256(b"generated").hexdigest()]
+        broken = seen(code=1, code_digests=digests, measured={"0": close_facts(close_leaf(mismatches=2, excess=1.0, max_abs=1.0))})
         files = {"code-0-0.txt": "generated", "stdout.txt": "printed there"}
         for name, content in files.items():  # brought back
             (self._settings.folder / job.folder / name).write_text(content)

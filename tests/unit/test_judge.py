@@ -230,7 +230,9 @@ def test_nan_written_wrongly_is_an_error():
 
 
 def test_nan_and_infinity_written_rightly_are_read():
-    facts = {"0": close_facts(close_leaf(excess={"$float": "inf"}, worst_value={"$float": "-inf"}))}
+    facts = {
+        "0": close_facts(close_leaf(excess={"$float": "inf"}, max_abs={"$float": "inf"}, mismatches=1, worst_value={"$float": "-inf"}))
+    }
     found = verdict_of(case(step(expected("close", {"to": "eager"}))), changed(measured=facts))
     assert found.outcome is Outcome.FAIL
     assert "-inf against 1.0" in found.reason
@@ -710,7 +712,7 @@ def test_side_effects_that_are_not_compared(arguments: dict[str, Any]):
 
 def test_the_tolerance_of_another_step_holds_where_a_step_has_none():
     wide = expected("close", {"to": "eager", "atol": 2.0, "rtol": 0.0})
-    leaf = {**CHANGED, "atol": 2.0, "rtol": 0.0}
+    leaf = {**CHANGED, "atol": 2.0, "rtol": 0.0, "mismatches": 0}
     facts = observation(seen(effects=effects(leaf)), seen(measured={"0": close_facts(close_leaf(atol=2.0, rtol=0.0))}))
     assert verdict_of(case(step(HOLDS), step(wide)), facts).outcome is Outcome.PASS
 

@@ -264,6 +264,31 @@ _COARSE = 16.0
 """In eager's errors. An answer in lower precision with an error up to this is as right as answers for nudged inputs."""
 
 
+def contradiction(leaf: Mapping[str, Any]) -> str:
+    """Return how the facts of a measured value that would pass contradict others, as where a replaced operation spoils one; else empty."""
+    if "excess" not in leaf:
+        return ""
+    counts = {name: leaf[name] for name in ("mismatches", "nan_mismatches", "inf_mismatches")}
+    where = f"the facts of {leaf['path'] or 'the value'} contradict each other: "
+    if not all(0 <= count <= leaf["numel"] for count in counts.values()):
+        return f"{where}{counts} of {leaf['numel']} elements"
+    if leaf["mismatches"] and not leaf["excess"] > leaf["atol"]:
+        return f"{where}{leaf['mismatches']} mismatches, and the greatest excess over rtol is {leaf['excess']:g} with atol={leaf['atol']:g}"
+    if "bits" in leaf and not leaf["bits"]["differing"] and (any(counts.values()) or leaf["max_abs"]):
+        return f"{where}no bits differ, and {counts}, greatest difference {leaf['max_abs']:g}"
+    facts = leaf.get("calibrated", {})
+    # the judge computes the bound itself; facts of an earlier rule had other bounds, and the worker rounds them otherwise
+    if (
+        facts.get("outside")
+        and facts.get("version") == calibrated.VERSION
+        and (form := calibrated.form_of(leaf["dtype"], facts)) is not None
+    ):
+        error, bound = facts["worst"]["error"], calibrated.element_bound(facts, form)
+        if error < bound / 1.01:
+            return f"{where}{facts['outside']} elements outside, and the worst error is {error:g} with the bound {bound:g}"
+    return ""
+
+
 def _incomplete(leaf: Mapping[str, Any], numel: int, expected: str) -> Judgement | None:
     """Return an error where not all elements were measured."""
     if numel != math.prod(leaf["shape"]):

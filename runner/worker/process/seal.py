@@ -5,11 +5,11 @@ table entries of ``runner``, functions whose code was changed in place, and repl
 detect code that undoes its replacement before the check; SECURITY.md describes this limit.
 """
 
-import inspect
-import operator
 import sys
 import types
 from collections.abc import Iterator, Mapping
+from inspect import getattr_static
+from operator import attrgetter, is_
 from typing import Any
 
 _PACKAGE = "runner"
@@ -26,7 +26,8 @@ _COMPARING = {
     "torch.Tensor": (
         "__and__ __eq__ __float__ __ge__ __getitem__ __gt__ __int__ __invert__ __le__ __lt__ __mul__ __ne__ __or__ __rmul__ "
         "__rsub__ __sub__ __xor__ abs all any argmax clone cpu detach amax argsort clamp kthvalue median device dtype flip "
-        "is_contiguous isfinite isnan item long max min narrow numel reshape shape stride sum to tolist unsqueeze view"
+        "contiguous element_size is_complex is_contiguous is_floating_point isfinite isnan item long max min narrow nonzero numel reshape "
+        "resolve_conj resolve_neg set_ shape signbit stride sum to tolist unsqueeze view"
     ),
 }
 """Operations by which tensors are compared."""
@@ -49,14 +50,12 @@ class Seal:
         self._comparing = []
         for path, names in _COMPARING.items():
             owner = getattr(sys.modules.get("torch"), "Tensor", None) if path == "torch.Tensor" else sys.modules.get(path)
-            self._comparing += [(owner, name, inspect.getattr_static(owner, name, None), path) for name in names.split()]
+            self._comparing += [(owner, name, getattr_static(owner, name, None), path) for name in names.split()]
 
     def check(self) -> None:
         """Raise ``Broken`` when a part of the runner was replaced."""
         changed = [path for module in self._modules if not module.is_untouched() for path in module.changed()]
-        changed += [
-            f"{path}.{name}" for owner, name, value, path in self._comparing if inspect.getattr_static(owner, name, None) is not value
-        ]
+        changed += [f"{path}.{name}" for owner, name, value, path in self._comparing if getattr_static(owner, name, None) is not value]
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
             raise Broken(f"code of the case replaced {changed[0]}{more}: the measurements of this worker are discarded")
@@ -92,9 +91,9 @@ class SealedModule:
     def is_untouched(self) -> bool:
         """Whether each name of the module, of its tables and of its classes still has the same object, and each function its code."""
         return all(
-            len(namespace) == len(keys) and all(map(operator.is_, namespace, keys)) and all(map(operator.is_, namespace.values(), values))
+            len(namespace) == len(keys) and all(map(is_, namespace, keys)) and all(map(is_, namespace.values(), values))
             for namespace, keys, values in self._namespaces
-        ) and all(all(map(operator.is_, map(part, functions), held)) for part, functions, held in self._bodies)
+        ) and all(all(map(is_, map(part, functions), held)) for part, functions, held in self._bodies)
 
     def changed(self) -> Iterator[str]:
         """Yield the paths of replaced members, of new members of classes, and of functions whose code was changed in place."""
@@ -106,7 +105,7 @@ class SealedModule:
         yield from (path for function, body, path in self._code if _body(function) != body)
 
 
-_PARTS_OF_A_FUNCTION = tuple(map(operator.attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
+_PARTS_OF_A_FUNCTION = tuple(map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
 
 _prepared: dict[str, SealedModule] = {}
 """The modules as the zygote sealed them."""
