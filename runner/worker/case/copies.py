@@ -284,10 +284,10 @@ class Twins:
 
     def adopt(self, is_erased: Callable[[Any], bool], *, judged_alone: bool) -> None:
         """Give the eager side the values of the compiled side; with ``judged_alone`` those alone that are numbers of one form."""
-        for original in self.originals():
+        for original in (tensor for tensor in self.originals() if not is_erased(tensor)):
             ours, theirs = plain(original), plain(self._pairs[id(original)][1])
             is_alike = (ours.shape, ours.dtype, ours.stride()) == (theirs.shape, theirs.dtype, theirs.stride())
-            if is_erased(original) or (judged_alone and not (is_alike and ours.is_floating_point())):
+            if judged_alone and not (is_alike and ours.is_floating_point()):
                 continue
             with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError, TypeError), torch.no_grad():
                 if not is_alike:
@@ -298,11 +298,6 @@ class Twins:
                     theirs.requires_grad_(original.requires_grad)
                     grad = tensor_grad(original)
                     theirs.grad = None if grad is None else _copy(grad)
-
-
-def has_part(value: Any, holds: Callable[[Any], bool]) -> bool:
-    """Whether a module, parameter, buffer or tensor of a value is of a kind."""
-    return any(map(holds, _parts(value)))
 
 
 def _parts(value: Any) -> Iterator[Any]:

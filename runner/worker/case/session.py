@@ -384,14 +384,15 @@ class Session:
 
     def copy_for_eager(self, given: list[Any] | None = None) -> list[Any] | None:
         """Copy functions and arguments of the compiled side, as they are now, for the eager side; return copies of a call's arguments."""
+        assert self.eager is not None
+        for name, target in self.eager.targets.items():  # parameters that freezing has erased remain those of eager
+            ours, theirs = (copies.changeable([each], parameters=True) for each in (self.compiled.targets[name], target))
+            self._twins.add((leaf, theirs[path]) for path, leaf in ours.items() if compiling.is_erased(leaf) and path in theirs)
         self._twins.adopt(compiling.is_erased, judged_alone=False)
         # one copy, so that a module that is target and argument remains one object
         parts = {"function": self.compiled.targets, "inputs": self.compiled.arguments, "arguments": given}
-        assert self.eager is not None
-        if copies.has_part(self.compiled.targets, compiling.is_erased):
-            del parts["function"]  # nobody can copy parameters that freezing has discarded: the eager side keeps its own
         copied = copies.apart(parts, self._twins)
-        self.eager.targets, self.eager.arguments = copied.get("function", self.eager.targets), copied["inputs"]
+        self.eager.targets, self.eager.arguments = copied["function"], copied["inputs"]
         self._may_have_changed = False
         arguments: list[Any] | None = copied["arguments"]
         return arguments
