@@ -46,7 +46,7 @@ class SideEffects:
         if facts is None:
             return Judgement.error("nothing was measured", expected=_EXPECTED)
         rule = Close(of="", rtol=self.rtol, atol=self.atol, equal_nan=self.equal_nan)
-        first = next(filter(None, map(_other_change, facts.leaves)), None) or rule.first_problem(facts.leaves)
+        first = rule.first_problem(facts.leaves) or next(filter(None, map(_other_change, facts.leaves)), None)
         problems = [first] if first else []
         # Inductor draws random numbers otherwise than eager, unless ``fallback_random`` is set; but a generator that eager does not use
         # must not change. The opposite is allowed without ``fallback_random``: torch then removes random operators whose result is unused.
