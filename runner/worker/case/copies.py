@@ -557,7 +557,7 @@ class _Walk:
             if (grad := tensor_grad(tensor)) is not None:
                 self.found[f"{name}{GRAD}"] = grad
             for attribute, value in attributes_of(tensor).items():
-                if not attribute.startswith(("_", "erased_name")):  # torch names those that it sets so
+                if not attribute.startswith(("_", "erased_name", "owning_mod_ref")):  # torch names those that it sets so
                     self.add_below(f"{name}.{attribute}", value, 1)
 
     def _add_module(self, name: str, module: torch.nn.Module, depth: int) -> None:
