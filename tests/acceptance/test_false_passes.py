@@ -55,7 +55,6 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "replaced-torch-function": (Outcome.ERROR, "code of the case replaced torch.isnan"),
     "replaced-identity-of-operator": (Outcome.ERROR, "code of the case replaced runner.vocabulary.expectations.close_measure.differences"),
     "replaced-nonzero": (Outcome.ERROR, "code of the case replaced torch.Tensor.nonzero"),
-    "replaced-tensor-method": (Outcome.ERROR, "code of the case replaced torch.Tensor.abs"),
     "backend-error-after-break": (Outcome.FELL_BACK, "dynamo gave up a frame, which ran eagerly"),
     "script-gives-up-frame": (Outcome.FELL_BACK, "step 1 (script, line 12) runs as it was compiled"),
     "script-runs-eagerly": (Outcome.FELL_BACK, "step 2 (script"),
