@@ -138,6 +138,9 @@ def _sdp(name: str) -> Mode:
     return getattr(torch.backends.cuda, f"{name}_sdp_enabled"), getattr(torch.backends.cuda, f"enable_{name}_sdp")
 
 
+_HALF = 0.5
+"""A name, so that Python does not compute the product when it compiles the code."""
+
 _MODES: Mapping[str, Mode] = {
     "grad mode": (torch.is_grad_enabled, torch.set_grad_enabled),
     "inference mode": (torch.is_inference_mode_enabled, lambda _: None),
@@ -157,6 +160,7 @@ _MODES: Mapping[str, Mode] = {
         lambda held: torch.use_deterministic_algorithms(held[0], warn_only=held[1]),
     ),
     "matmul precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "flushing of subnormal numbers": (lambda: sys.float_info.min * _HALF == 0, torch.set_flush_denormal),
     "threads of autograd": (torch._C._is_multithreading_enabled, torch._C._set_multithreading_enabled),
     "hooks of saved tensors": (_saved_hooks, lambda _: None),
     "functorch's transforms": (torch._C._functorch.peek_interpreter_stack, lambda _: None),
