@@ -194,7 +194,7 @@ class Close(Conditional):
         if problem is not None:
             return problem
         if facts.get("is_wrong"):
-            where = f"eager's {self.to}{leaf['path']} on {leaf['reference_device']}"
+            where = f"{self.to}{leaf['path']} on {leaf['reference_device']}"
             observed = f"eager is wrong on {leaf['reference_device']}, in {facts['unexplained']} of {leaf['numel']} elements"
             return Judgement.failed(expected=f"{where} as on the CPU and in float64", observed=observed)
         is_near = leaf["excess"] <= leaf["atol"] and not (leaf["nan_mismatches"] or leaf["inf_mismatches"])

@@ -405,7 +405,8 @@ def add_reference(comparison: Comparison, answers: Callable[[], Answers]) -> Non
             moved = [answer[index] for answer in jittered]
             scale = _scale(leaf, own["to"][index], again[index], reference[index], samples, through, moved)
             _add(comparison, leaf, own["of"][index], scale)
-            if scale.unexplained and leaf["reference_device"] not in ("cpu", "meta") and eager_runs.on_cpu is not None:
+            may_be_wrong = scale.unexplained and leaf["reference_device"] not in ("cpu", "meta")
+            if may_be_wrong and eager_runs.on_cpu is not None and not _is_tf32(own["to"][index], reference[index]):
                 with contextlib.suppress(Exception):  # a function may need its device
                     on_cpu = leaves_of(eager_runs.on_cpu())[index]
                     leaf["calibrated"]["is_wrong"] = is_explained(on_cpu, reference[index], moved)
@@ -418,6 +419,15 @@ def add_reference(comparison: Comparison, answers: Callable[[], Answers]) -> Non
                 leaf.update({"change": change} if change else {})
         except Exception as error:  # an operation that this leaf's dtype or layout lacks: the other leaves are judged
             leaf["calibrated"] = {"why_not": _why(error)}
+
+
+def _is_tf32(eager: Any, reference: Any) -> bool:
+    """Whether eager's error is one that TF32 explains, where torch's settings allow it: convolutions round to it by default."""
+    import torch
+
+    is_allowed = torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32
+    error, size = (wide(eager) - wide(reference)).abs(), wide(reference).abs()
+    return bool(is_allowed and eager.dtype in (torch.float32, torch.complex64) and (error <= size.max() * 2.0**-8).all())
 
 
 def _why(error: Exception) -> str:
