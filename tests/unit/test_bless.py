@@ -356,11 +356,7 @@ def test_directives_that_are_not_changed(checks: str, texts: list[str], why: str
         changed_lines(checks, texts)
 
 
-CHECKS = """\
-  - filecheck: |
-      CHECK: extern_kernels.mm(
-      CHECK: return
-"""
+CHECKS = "  - filecheck: |\n      CHECK: extern_kernels.mm(\n"
 
 
 def test_a_directive_is_changed_on_its_line(runs: Runs, bless: Bless) -> None:

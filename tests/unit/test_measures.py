@@ -372,7 +372,8 @@ def test_tensors_are_counted_and_other_values_are_not(torch):
     [
         (1e-6, 1e-6, {"exact": True}, True),
         (9e-6, 1e-6, {"exact": True}, False),
-        (9e-6, 1e-6, {}, True),
+        (1.000001, 1.0, {}, True),
+        (9e-6, 1e-6, {}, False),
         (0.0, -0.0, {"exact": True}, False),
         (NAN, NAN, {"exact": True}, True),
         (1 + 1j, 1 + 1.0000000000000002j, {"exact": True}, False),
