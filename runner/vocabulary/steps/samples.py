@@ -46,7 +46,7 @@ class Done:
     fixed: list[Any] = field(default_factory=list)
     """The gradients of the results from which the backward began; empty where there was none."""
     inputs: list[Any] = field(default_factory=list)
-    """The arguments before the call, positional and by keyword, and ``fixed``: eager computes the same from copies of them."""
+    """``None`` where other calls have a target, the arguments before the call, and ``fixed``: eager computes the same from copies."""
 
     def called(self, function: Callable[..., Any], given: Given) -> dict[str, Any]:
         """Call a function from the state of the case's seed; return its result, and the gradients of its inputs where it has some."""
@@ -73,7 +73,7 @@ class Done:
 
     def again(self, called: Sequence[Any], around: AbstractContextManager[Any]) -> dict[str, Any]:
         """Return what eager computes from other inputs, by the keys of ``eager``; ``around`` is entered for the call alone."""
-        args, kwargs, fixed = called
+        _, args, kwargs, fixed = called
         found = self._call(self.operator, (args, kwargs), around)
         if fixed:
             found["gradients"] = _gradients(found["result"], (args, kwargs), fixed)
@@ -197,7 +197,7 @@ def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
         watched.end(f"sample {index}")
         before = own()
         _add_changed_arguments(session, done, ours, theirs, before)
-        done.inputs = [*before, done.fixed]
+        done.inputs = [None, *before, done.fixed]
     done.graphs = watched.graphs
     return done
 
