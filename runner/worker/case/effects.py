@@ -1,13 +1,14 @@
 """The side effects of a step: what the compiled side left beside its result, compared with what eager left."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils.weak import WeakIdKeyDictionary
 
 from runner.vocabulary.expectations.calibrated_measure import other_change
 from runner.vocabulary.expectations.close_measure import dense, describe_leaf
@@ -372,6 +373,8 @@ class Effects:
     """The classes of the spec, whose attributes both sides share."""
     earlier: Mapping[str, Any] = field(default_factory=dict)
     """The results of earlier calls that are alive, by name."""
+    twins: MutableMapping[torch.Tensor, torch.Tensor] = field(default_factory=WeakIdKeyDictionary)
+    """Eager's tensors for those of results that in eager are memory of the function or of an argument."""
     inexact: list[Inexact] = field(default_factory=list)
     """The values after the call that the calibrated judge decides. Their facts are in those of ``after``, and are completed later."""
     _apart: set[str] = field(default_factory=set)
@@ -380,6 +383,10 @@ class Effects:
     _begun: Generators | None = None
     _earlier: dict[str, tuple[torch.Tensor, Any]] = field(default_factory=dict)
     """Tensors of earlier results with copies of them."""
+    _eager_earlier: dict[str, tuple[torch.Tensor, Any]] = field(default_factory=dict)
+    """Eager's twins of these, with copies of them."""
+    _of_call: dict[str, torch.Tensor] = field(default_factory=dict)
+    """The tensors of eager's result that are memory of the function or of an argument."""
     _shared: set[int | None] = field(default_factory=set)
     """The storages of eager's result."""
     _eager: tuple[Generators, Modes, Mapping[str, str], Mapping[str, str]] | None = None
@@ -401,14 +408,19 @@ class Effects:
             with contextlib.suppress(RuntimeError):
                 if (storage := storage_of(leaf)) is not None and storage not in own:
                     self._earlier[path] = leaf, frozen(leaf)
+                    if leaf in self.twins:
+                        self._eager_earlier[path] = self.twins[leaf], frozen(self.twins[leaf])
 
     def after_eager(self, eager: Sequence[Any], result: Any) -> None:
         """Record the generators, the modes, and aliases and histories of the result, while it exists."""
         theirs = self._leaves(eager)
-        # what eager changes lies in memory that both sides share, such as that of a global
-        self._earlier = {path: pair for path, pair in self._earlier.items() if not _is_changed(*pair)}
+        # what eager changes lies in memory that both sides share, such as that of a global, or is a parameter that freezing erased
+        pairs = {path: [pair, self._eager_earlier.get(path, pair)] for path, pair in self._earlier.items()}
+        self._earlier = {path: ours for path, (ours, theirs) in pairs.items() if not (_is_changed(*ours) or _is_changed(*theirs))}
         self._shared = {storage_of(leaf) for _, leaf in _tensors_of(result)}
         self._eager = Generators.now(), Modes(self.classes), aliases(result, theirs), histories(result)
+        given = {storage_of(leaf) for leaf in theirs.values() if isinstance(leaf, torch.Tensor)} - {None}
+        self._of_call = {path: plain(leaf).data for path, leaf in _tensors_of(result) if storage_of(leaf) in given}
         self._untouched.after_eager(theirs)
 
     def after(self, compiled: Sequence[Any], eager: Sequence[Any], result: Any) -> dict[str, Any]:
@@ -429,9 +441,13 @@ class Effects:
         results = {path: storage_of(leaf) for path, leaf in _tensors_of(result) if leaf.numel()}
         owners = {storage_of(tensor): path for path, (tensor, _) in self._earlier.items()}
         for path, storage in results.items():
-            if storage in owners and storage not in self._shared:
-                differing.append(_words(path, f"a view of the memory of {owners[storage]}, the result of an earlier call", NEW))
-        self._earlier = {}
+            owner = owners.get(storage)
+            if owner is None or storage in self._shared:
+                continue
+            if owner not in self._eager_earlier or storage_of(self._eager_earlier[owner][0]) not in self._shared:
+                differing.append(_words(path, f"a view of the memory of {owner}, the result of an earlier call", NEW))
+        self.twins.update((leaf, self._of_call[path]) for path, leaf in _tensors_of(result) if path in self._of_call)
+        self._earlier, self._eager_earlier, self._of_call = {}, {}, {}
         self._versions = {}, {}  # they hold the tensors: 'dead' may claim that these are freed
         counted = {"compared": len(paths), "apart": sorted(self._apart)[:MOST], "leaves": differing}
         if self._begun is None or self._eager is None:

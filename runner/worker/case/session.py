@@ -4,11 +4,12 @@ import contextlib
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
+from torch.utils.weak import WeakIdKeyDictionary
 
 from runner.vocabulary.expectations import close_measure
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
@@ -205,6 +206,7 @@ class StepEffects:
         self._phases = phases
         self._tolerance: Mapping[str, Any] | None = None
         self._running: Effects | None = None
+        self._twins: MutableMapping[torch.Tensor, torch.Tensor] = WeakIdKeyDictionary()
         self._begun: tuple[Generators, Modes] | None = None
         self.facts: dict[str, Any] | None = None
         """The side effects of the current step; None where they were not compared."""
@@ -226,7 +228,7 @@ class StepEffects:
             return
         with self._comparing():
             classes = self._classes()
-            self._running = Effects(self._tolerance, self._settings, is_package, classes, self._earlier())
+            self._running = Effects(self._tolerance, self._settings, is_package, classes, self._earlier(), self._twins)
             self._running.before(compiled, eager)
             self._begun = Generators.now(), Modes(classes)
 
