@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from runner.core.case import Case, Expected, Step
 from runner.core.conditions import Surroundings, asks_for_code, holds
+from runner.core.diagnostics import Position
 from runner.core.expectation import Judgement, Status, StepFacts
 from runner.core.matching.generated_code import code_of, joined
 from runner.core.matching.time_limit import PatternTooSlow
@@ -149,9 +150,7 @@ def verdicts_of(case: Case, here: Surroundings, steps: Sequence[CarriedOut]) -> 
                 judgement = replace(judgement, status=Status.ERROR, observed=NOTHING)
             if has_other_draws and isinstance(expected.check, Close) and is_eager(expected.check.to):
                 judgement = _with_hint(judgement)
-            # FileCheck says which line of its text did not match
-            leaf = judgement.leaf or (judgement.expected.partition(":")[0] if expected.kind == "filecheck" else "")
-            verdicts.append(Verdict.of(judgement, kind=expected.kind, position=expected.place(leaf)))
+            verdicts.append(Verdict.of(judgement, kind=expected.kind, position=place_of(expected, judgement)))
         # a call that raised has no verdict of side effects
         if runs and raised is None and needs_eager(case) and (rule := side_effects.of_step(step, case.steps, here)) is not None:
             try:
@@ -183,6 +182,11 @@ def _contradiction(measured: Json) -> str:
         return next(filter(None, map(contradiction, leaves or [])), "")
     except ANOTHER_FORM as error:
         return f"the measurement makes no sense: {type(error).__name__}: {error}"
+
+
+def place_of(expected: Expected, judgement: Judgement) -> Position:
+    """Return where a judged leaf stands in the spec; FileCheck says which line of its text did not match."""
+    return expected.place(judgement.leaf or (judgement.expected.partition(":")[0] if expected.kind == "filecheck" else ""))
 
 
 def _judged(expected: Expected, index: int, known: CarriedOut, here: Surroundings) -> list[Judgement]:

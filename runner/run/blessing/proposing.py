@@ -9,6 +9,7 @@ from typing import Any
 from runner.core.case import Case, Expected
 from runner.core.conditions import Surroundings, holds, is_conditional
 from runner.core.expectation import Status
+from runner.judge.verdicts import place_of
 from runner.language.read.anatomy import Anatomy, RawExpectation
 from runner.language.read.document import DataPath
 from runner.run.blessing import claims
@@ -114,7 +115,7 @@ def _why_never(sample: Sample, seen: Mapping[Leaf, Observed]) -> str:
     result = sample.result
     if result.outcome not in BLESSABLE:
         return f"{result.outcome.label}: {result.reason}"
-    counted = {(one.expected.kind, one.expected.place(leaf.name)) for leaf, one in seen.items() if one.judgement.status is Status.FAILED}
+    counted = {(one.expected.kind, place_of(one.expected, one.judgement)) for one in seen.values() if one.judgement.status is Status.FAILED}
     for verdict in result.failed:
         if verdict.kind not in claims.KINDS or verdict.status is Status.ERROR:
             return f"{verdict.message} ({verdict.kind} is never blessed)" if verdict.kind not in claims.KINDS else verdict.message
