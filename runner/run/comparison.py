@@ -59,6 +59,10 @@ _WITH_TEXTS = (Change.BROKEN, Change.CHANGED, Change.STILL_FAILING, Change.FIXED
 """The changes whose generated code and graphs are compared, as well as cases that are slower or another case."""
 
 
+_MEASURED = re.compile(r"[0-9]*\.[0-9]+(?:e[+-]?[0-9]+)?|[0-9]+e[+-]?[0-9]+")
+"""Numbers with a fraction or an exponent: a claim that names one computes it from what was measured."""
+
+
 class _State(Enum):
     ABSENT = 0
     IDLE = 1
@@ -221,7 +225,7 @@ def _state(result: CaseResult | None) -> _State:
 def signature(result: CaseResult) -> tuple[object, ...]:
     """Return what stays the same of an outcome from run to run: without observed values, addresses, paths and measured numbers."""
     failures = tuple(sorted({(failure.type, failure.phase) for failure in failures_of(result)}))
-    claims = tuple(sorted({(verdict.kind, pattern_of(verdict.expected)) for verdict in result.failed}))
+    claims = tuple(sorted({(verdict.kind, pattern_of(_MEASURED.sub("0", verdict.expected))) for verdict in result.failed}))
     # without a claim there is a reason alone: of an exception, a crash, or what is missing
     reason = "" if any(claim for _, claim in claims) or result.outcome is Outcome.PASS else pattern_of(result.reason)
     return result.outcome, result.failure_type, result.level, failures, claims, reason

@@ -252,10 +252,10 @@ def test_a_measurement_that_walks_too_deep_is_an_error():
 
 
 def test_code_that_is_missing_is_an_error():
-    look = expected("filecheck", "CHECK: kernel")
+    look = expected("filecheck", "CHECK: kernel_7")
     assert verdict_of(case(step(look)), changed(code=1)).outcome is Outcome.ERROR
-    assert verdict_of(case(step(look)), changed(code=2), code={(0, 0): "kernel"}).outcome is Outcome.ERROR
-    assert verdict_of(case(step(look)), changed(code=1), code={(0, 0): "kernel"}).outcome is Outcome.PASS
+    assert verdict_of(case(step(look)), changed(code=2), code={(0, 0): "kernel_7"}).outcome is Outcome.ERROR
+    assert verdict_of(case(step(look)), changed(code=1), code={(0, 0): "kernel_7"}).outcome is Outcome.PASS
 
 
 def test_each_step_has_its_own_code():
