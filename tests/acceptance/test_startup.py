@@ -104,6 +104,7 @@ def test_torch_is_not_imported(arguments: str, code: ExitCode, program: Program)
 # -- exit codes and output ------------------------------------------------------------------------------------------
 
 
+SPECS = "specs: 2 cases of ./good\n"
 LIKE = "ids look like 'product[backend=cpu,repeat=1]' and 1 more"
 NONE = "no case is selected: none of the 2 cases that were read matches {} ('list' shows them)\n"
 
@@ -115,12 +116,12 @@ NONE = "no case is selected: none of the 2 cases that were read matches {} ('lis
         ("validate bad", 2, "bad/product.yaml:8:1: unknown key 'conifg' (did you mean 'config'?)\n1 problem\n", ""),
         ("validate empty", 2, "", "torch-conformance: no spec below empty: specs are files that end in .yaml\n"),
         ("validate nothing", 2, "", "torch-conformance: no such file or folder: nothing\n"),
-        ("list good", 0, "product[backend=cpu,repeat=1]\nproduct[backend=cpu,repeat=.nan]\n\n2 cases of 1 spec: 2 can run here\n", ""),
-        ("list good --select *repeat=1]", 0, "product[backend=cpu,repeat=1]\n\n1 case of 1 spec: 1 can run here\n", ""),
-        ("list good --select nothing", 4, "", f"no case matches 'nothing': {LIKE}\n" + NONE.format("--select nothing")),
-        ("list good --backend cuda", 4, "", NONE.format("--backend cuda")),
-        ("list good --backend cdua", 2, "", "torch-conformance: unknown backend 'cdua' (did you mean 'cuda'?)\n"),
-        ("list good --shard 3/2", 2, "", "torch-conformance: '3/2' is no shard: write I/N with I from 1 to N, for example 2/4\n"),
+        ("list good", 0, "product[backend=cpu,repeat=1]\nproduct[backend=cpu,repeat=.nan]\n\n2 cases of 1 spec: 2 can run here\n", SPECS),
+        ("list good --select *repeat=1]", 0, "product[backend=cpu,repeat=1]\n\n1 case of 1 spec: 1 can run here\n", SPECS),
+        ("list good --select nothing", 4, "", f"{SPECS}no case matches 'nothing': {LIKE}\n" + NONE.format("--select nothing")),
+        ("list good --backend cuda", 4, "", SPECS + NONE.format("--backend cuda")),
+        ("list good --backend cdua", 2, "", SPECS + "torch-conformance: unknown backend 'cdua' (did you mean 'cuda'?)\n"),
+        ("list good --shard 3/2", 2, "", SPECS + "torch-conformance: '3/2' is no shard: write I/N with I from 1 to N, for example 2/4\n"),
         ("list bad", 2, "", "bad/product.yaml:8:1: unknown key 'conifg' (did you mean 'config'?)\n1 problem; nothing was run\n"),
         ("list empty", 2, "", "torch-conformance: no spec below empty: specs are files that end in .yaml\n"),
         ("explain nothing good", 2, "", f"torch-conformance: no case matches 'nothing': {LIKE}\n"),
@@ -133,11 +134,7 @@ def test_exit_codes(arguments: str, code: int, out: str, err: str, program: Prog
 
 def strict(text: str) -> Any:
     """Read JSON as strict readers do: no NaN and no Infinity."""
-
-    def refuse(word: str) -> None:
-        raise ValueError(f"{word} is no JSON")
-
-    return json.loads(text, parse_constant=refuse)
+    return json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
 
 
 def test_json_of_list(program: Program) -> None:
