@@ -9,6 +9,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -232,28 +233,20 @@ def test_nothing_is_read_through_what_was_put_in_its_place(ran):
     assert os.path.islink(folder / "code-0-0.txt")
 
 
-def test_a_link_in_place_of_code_is_not_followed(tmp_path):
-    from runner.record.evidence import CaseFiles
+def test_code_that_is_a_link_too_long_or_rewritten_is_missing_rather_than_read(tmp_path, monkeypatch):
+    import runner.record.evidence as module
 
     (tmp_path / "code-0-0.txt").symlink_to("/etc/hostname")
     os.mkfifo(tmp_path / "code-0-1.txt")
     (tmp_path / "code-0-2.txt").mkdir()
-    (tmp_path / "code-0-3.txt").write_bytes(b"\xff code")
-    for piece in (0, 1, 2, 4):
-        with pytest.raises(OSError):  # noqa: PT011 - which text the system gives for each piece is its own
-            CaseFiles(tmp_path).code(0, piece)
-    assert CaseFiles(tmp_path).code(0, 3) == "\udcff code"
-
-
-def test_code_that_is_too_long_is_missing_rather_than_cut(tmp_path, monkeypatch):
-    import runner.record.evidence as module
-
-    monkeypatch.setattr(module, "CODE_BYTES", 10)
-    (tmp_path / "code-0-0.txt").write_bytes(b"x" * 10)
-    (tmp_path / "code-0-1.txt").write_bytes(b"x" * 11)
-    assert len(module.CaseFiles(tmp_path).code(0, 0)) == 10
-    with pytest.raises(OSError, match="larger than"):
-        module.CaseFiles(tmp_path).code(0, 1)
+    for piece, content in ((3, b"\xff code"), (5, b"\xff code!"), (6, b"code!")):
+        (tmp_path / f"code-0-{piece}.txt").write_bytes(content)
+    monkeypatch.setattr(module, "CODE_BYTES", 6)
+    files = module.CaseFiles(tmp_path)
+    files.sent = [[module.digest(b"\xff code")] * 7]
+    for piece, why in enumerate([".", ".", ".", None, ".", "larger than", "not the text that the worker wrote"]):
+        with pytest.raises(OSError, match=why) if why is not None else nullcontext():
+            assert files.code(0, piece) == "\udcff code"
 
 
 def test_phases_that_are_no_time_are_left_out():

@@ -164,7 +164,7 @@ steps:
 
 UNEXERCISED = [
     "--require cxx: none of the 3 selected cases that use it was executed (the report has the reasons)",
-    "--require triton: no selected case uses triton, so the requirement cannot be met (select other cases, or remove the option)",
+    "--require triton: no selected case uses triton, so it cannot be met (select other cases, or remove the option)",
 ]
 
 
