@@ -87,16 +87,6 @@ def check(cases: Sequence[Case], suite: Suite, folder: Path) -> None:
             assert judged(one, torch) == judged(case, torch), case.id
 
 
-def test_the_text_of_a_case_of_each_area_is_the_same_case(tmp_path: Path) -> None:
-    areas = [place for place in sorted(SPECS.iterdir()) if (place / "_defaults.yaml").is_file() and place.name != "operators"]
-    files = [sorted(place.glob("[a-z]*.yaml")) for place in areas]
-    suite = load([one for found in files for one in {found[0], found[len(found) // 2]}])
-    cases = list({(case.area, case.backend): case for case in suite.cases}.values())
-    assert {case.area for case in cases} == {place.name for place in areas}
-    check(cases, suite, tmp_path)
-
-
-@pytest.mark.nightly(reason="every spec on every backend; the test above has some of each area")
 @pytest.mark.usefixtures("shipped_once")
 def test_the_text_of_every_spec_is_the_same_case(tmp_path: Path) -> None:
     suite = load([])
