@@ -68,7 +68,7 @@ def fits(value: Any, part: Any) -> bool:
         ({"exclude": [{"a": 1}]}, "exclude.0: exclusion needs the key 'reason'"),
         ({"steps": ["call"]}, "steps.0: expected a map, found the text 'call'"),
         ({"steps": [{"cal": {}}]}, "steps.0.cal (key): unknown step 'cal'"),
-        ({"expect": [{"strides": {}}]}, "expect.0.strides: strides needs one of contiguous, equals"),
+        ({"expect": [{"strides": {}}]}, "expect.0.strides: strides needs one of contiguous, equals, to"),
         ({"expect": [{"counter": {"a.b": {"value": 1, "unlisted": False}}}]}, "expect.0.counter.a.b.unlisted: expected true, found false"),
     ],
 )
