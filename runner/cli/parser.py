@@ -70,7 +70,7 @@ class _Program(Parser):
 
 
 def parser(only: str | None = None) -> argparse.ArgumentParser:
-    """Return the parser of every command; with ``only``, the parser for command lines of this one, or for those without a command."""
+    """Return the parser of all commands, of the one that ``only`` names, or for the empty text of their names without options."""
     top = _Program(prog=PROGRAM, description="Conformance tests of torch.compile, written in YAML.", epilog=_EPILOG)
     top.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)

@@ -151,7 +151,7 @@ def inspect_specs(
                 except InvalidSpecs as error:
                     own += error.diagnostics
                 except (BadRange, TemplateError):
-                    if not of_options:  # an invalid option of a backend is told already
+                    if not of_options:  # the diagnostic of an invalid option of a backend is there already
                         raise
         problems.extend(own)
     first: dict[str, Case] = {}

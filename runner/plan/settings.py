@@ -12,7 +12,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from runner.core.conditions import as_list
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, shown_path
@@ -23,14 +23,17 @@ from runner.language.read.source import read_bytes
 from runner.plan.profile_cases import REFUSED
 from runner.system.data_dirs import folder
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 _FILES = ("paths", "backends", "waivers")
 
-Options = TypeVar("Options")
+Options = TypeVar("Options", bound="DataclassInstance")
 
 
 def with_settings(options: Options) -> Options:
     """Return options with what the command line leaves open; raise ``InvalidSpecs`` with the problems of the file. Executes nothing."""
-    names = {field.name for field in fields(options)}  # type: ignore[arg-type]
+    names = {field.name for field in fields(options)}
     path = Path(SETTINGS.file_name)
     words = _read(path) if os.path.lexists(path) else {}
     values = {name: getattr(options, name) for name in names}
@@ -47,7 +50,7 @@ def with_settings(options: Options) -> Options:
             changes["paths"] = _own_specs()
     if values.get("profile") or "profile" in changes:
         changes.pop("waivers", None)  # a profile permits waivers of its own
-    return replace(options, **changes)  # type: ignore[type-var]
+    return replace(options, **changes)
 
 
 def _read(path: Path) -> dict[str, Any]:

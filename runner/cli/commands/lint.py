@@ -13,7 +13,8 @@ def main(options: LintOptions) -> ExitCode:
     if options.json:
         output.document({"format": 1, "specs": linted.specs, "findings": list(map(_as_json, linted.findings))})
     else:
-        output.lines(one_line(f"{one.position}: {one.rule}: {one.message} ({one.hint})") for one in linted.findings)
+        lines = (f"{finding.position}: {finding.rule}: {finding.message} ({finding.hint})" for finding in linted.findings)
+        output.lines(map(one_line, lines))
         count = len(linted.findings)
         output.line(f"{linted.specs} spec{'' if linted.specs == 1 else 's'}, {count or 'no'} finding{'' if count == 1 else 's'}")
     return ExitCode.FAILED if linted.findings else ExitCode.OK

@@ -190,14 +190,16 @@ class Session:
             needs = {spec.path: {shown_path(path) for path in files_of(spec, defaults)} for spec in specs}
             owned = set().union(*needs.values())
             for path, files in needs.items():  # a file that belongs to no spec serves all of them
-                self.problems[path] = [one for one in problems if one.position.file in files or one.position.file not in owned]
+                self.problems[path] = [
+                    problem for problem in problems if problem.position.file in files or problem.position.file not in owned
+                ]
 
     # -- the run ----------------------------------------------------------------------------------------------------------
 
     def result_of(self, item: CaseItem) -> CaseResult:
         """Return the result of a case, once the run has it; start the run with the first case."""
         if not self._is_worker and not self.run.is_started:
-            self._start([one.nodeid for one in item.session.items if isinstance(one, CaseItem)])
+            self._start([node.nodeid for node in item.session.items if isinstance(node, CaseItem)])
         return self.run.result(item.case_id)
 
     @pytest.hookimpl(optionalhook=True)

@@ -147,14 +147,14 @@ def main(folder: Path) -> ExitCode:
     request = json.loads((folder / REQUEST).read_text("utf-8"))
     _, options = parse(["run", *shlex.split(request["options"])])
     assert isinstance(options, RunOptions)
-    wanted = {(Path(file), name) for file, _, name in request["cases"]}
+    requested = {(Path(file), name) for file, _, name in request["cases"]}
     specs = {Path(file): SpecPath(path=Path(file), root=Path(root)) for file, root, _ in request["cases"]}
-    here = Path.cwd()
-    roots = [spec.root.relative_to(here) if spec.root.is_relative_to(here) else spec.root for spec in specs.values()]
+    root = Path.cwd()
+    roots = [spec.root.relative_to(root) if spec.root.is_relative_to(root) else spec.root for spec in specs.values()]
     checked = check(replace(options, paths=tuple(dict.fromkeys(roots))))
     suite = load_specs(list(specs.values()), options.backends, None)
     selection = choose(replace(checked.options, paths=tuple(specs)), suite=suite)
-    cases = [case for case in selection.selected if (Path(case.spec).absolute(), name_in_file(case)) in wanted]
+    cases = [case for case in selection.selected if (Path(case.spec).absolute(), name_in_file(case)) in requested]
     if not cases:
         return ExitCode.NOTHING
     selection = replace(selection, selected=cases, whole=cases, not_requested=0)

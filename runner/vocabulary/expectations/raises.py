@@ -183,7 +183,7 @@ def _why_not_before(facts: StepFacts) -> str:
 
 
 def is_general(body: Any) -> bool:
-    """Whether a failure that nobody means fits too: an exception of every kind, or a builtin one with any text and cause."""
+    """Whether almost any failure fits: the type is a base class of all exceptions, or a builtin one without ``match``."""
     name, cause = body.get("type", "").removeprefix("builtins."), body.get("cause") or {}
     is_builtin = isinstance(getattr(builtins, name, None), type) and "match" not in body and "match" not in cause
     return is_builtin or f"builtins.{name}" in _EVERY_EXCEPTION

@@ -317,7 +317,7 @@ def measure_log(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Js
 
 
 _OF_EVERY_FAILURE = (
-    'traceback (most recent call last):\n  file "/home/user/program.py", line 1, in <module>\n    raise error\nerror: exception failed '
+    'traceback (most recent call last):\n  file "/opt/app/program.py", line 1, in <module>\n    raise error\nerror: exception failed '
     + " ".join(f"{name}: " for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException))
 ).lower()
 """What programs print that fail for any reason."""

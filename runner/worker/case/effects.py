@@ -293,7 +293,9 @@ def _history(leaf: torch.Tensor) -> str:
 
 
 def _is_changed(tensor: torch.Tensor, before: Any) -> bool:
-    with contextlib.suppress(RuntimeError):  # torch refuses to read what a CUDA graph has overwritten: nobody can use it unknowingly
+    with contextlib.suppress(
+        RuntimeError
+    ):  # torch raises for a result that a CUDA graph has overwritten, so no wrong value can be read from it
         return isinstance(before, torch.Tensor) and changed(plain(tensor), plain(before)) is not None
     return False
 
