@@ -90,10 +90,8 @@ def test_names_of_another_torch_are_left_to_the_worker(good: str, problems_of: P
 def test_a_condition_may_name_a_backend_that_joins_one_of_the_specs(good: str, problems_of: Problems) -> None:
     text = good.replace("[cpu]", "[rocm]") + "config: [{when: {backend: vendor}, set: {freezing: true}}]\n"
     assert problems_of(text, backends=VENDOR) == []
-    assert [line.split(": ", 1)[1] for line in problems_of(text)] == [
-        "unknown backend 'vendor' (allowed: cpu, cuda, dynamo, eager, host, host-cuda, host-rocm, offline, rocm, rocm-ck, rocm-ck-conv,"
-        " rocm-cktile, ... (14 in all))"
-    ]
+    (line,) = problems_of(text)
+    assert line.split(": ", 1)[1].startswith("unknown backend 'vendor' (allowed: ")
 
 
 # -- named values ---------------------------------------------------------------------------------------------------

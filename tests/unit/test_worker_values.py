@@ -194,7 +194,7 @@ def test_a_child_that_raises_leaves_its_code_and_its_words(session, tmp_path):
         HOST + "prelude: |\n  def fail(x):\n      raise RuntimeError('planted in the child')\n  def write(x):\n      x.fill_(5)\n"
         "let:\n  box: {zeros: [2]}\n"
         "steps:\n  - spawn: {call: fail, args: [1]}\n    expect:\n"
-        "      - exit: {nonzero: true, stderr: planted in the child}\n      - exit: {code: 1, stderr: [RuntimeError]}\n"
+        "      - exit: {nonzero: true, stderr: planted in the child}\n      - exit: {code: 1, stderr: ['RuntimeError: planted']}\n"
         "  - spawn: {call: write, args: [{ref: box}]}\n    expect: [{exit: {code: 0}}, {equals: {box: [5.0, 5.0]}}]\n"
     )
     run = prestarted_program("run", spec, "--out", tmp_path / "run")

@@ -237,8 +237,11 @@ def held_by_function(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     yield from ((f"({name}=)", part) for name, part in (function.__kwdefaults__ or {}).items())
     yield from ((f".{name}", part) for name, part in vars(function).items() if name != "__wrapped__" and not name.startswith(_OF_TORCH))
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):  # an empty cell
-            yield f"<{name}>", cell.cell_contents
+        try:
+            part = cell.cell_contents
+        except ValueError:  # an empty cell
+            continue
+        yield f"<{name}>", part
 
 
 def _can_change(part: Any, memo: Mapping[int, Any], seen: set[int]) -> bool:
