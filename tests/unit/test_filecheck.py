@@ -178,7 +178,12 @@ VERDICTS: tuple[tuple[str, str, str, int], ...] = (
     ("an escaped dot is a dot", "CHECK: {{a\\.b}}\n", "axb\n", 1),
     ("a brace behind an expression", "CHECK: {{a+}}}\n", "aa}\n", HOLDS),
     ("several expressions", "CHECK: {{a|b}}x{{c|d}}\n", "bxc\n", HOLDS),
-    ("brackets of code", "CHECK: p{{[0-9]+}} + ({{x[0-9]}}), {{None|mask}})\n", "f(p0 + (x0), y, None)\nf(p1 + (x1), mask)\n", HOLDS),
+    (
+        "brackets of code in an expression",
+        "CHECK: out_ptr{{[0-9]+}} + ({{x[0-9]}}), {{None|xmask}})\n",
+        "tl.store(out_ptr0 + (x0), tmp2, None)\ntl.store(out_ptr1 + (x1), xmask)\n",
+        HOLDS,
+    ),
     ("a variable on a later line", "CHECK: [[B:buf[0-9]+]] =\nCHECK: del [[B]]\n", "buf3 = 1\ndel buf3\n", HOLDS),
     ("a variable on a later line, another value", "CHECK: [[B:buf[0-9]+]] =\nCHECK: del [[B]]\n", "buf3 = 1\ndel buf4\n", 2),
     ("a variable on its own line", "CHECK: [[X:[a-z]+]] = [[X]] +\n", "ab = ab + 1\n", HOLDS),
@@ -196,7 +201,12 @@ VERDICTS: tuple[tuple[str, str, str, int], ...] = (
     ("a variable with an escaped bracket", "CHECK: [[X:x\\[[0-9]+\\]]]\nCHECK: use [[X]]\n", "x[0]\nuse x[0]\n", HOLDS),
     ("a variable with one escaped bracket", "CHECK: [[X:x\\[a+]] [[X]]\n", "x[a x[a\n", HOLDS),
     ("a global variable", "CHECK: [[$X:a.]] [[$X]]\n", "a1 a1\n", HOLDS),
-    ("variables outlive labels", "CHECK-LABEL: f\nCHECK: [[X:v[0-9]]]\nCHECK-LABEL: g\nCHECK: [[X]]\n", "f\nv1\ng\nv1\n", HOLDS),
+    (
+        "variables live on across labels",
+        "CHECK-LABEL: def f\nCHECK: [[X:v[0-9]]]\nCHECK-LABEL: def g\nCHECK: [[X]]\n",
+        "def f\nv1\ndef g\nv1\n",
+        HOLDS,
+    ),
     ("runs of blanks are one", "CHECK: a  b\tc\n", "a b   c\n", HOLDS),
     ("a tab in the text", "CHECK: a b\n", "a\tb\n", HOLDS),
     ("a blank is not nothing", "CHECK: a b\n", "ab\n", 1),
@@ -235,7 +245,11 @@ def test_table_has_both_verdicts_for_every_directive() -> None:
         assert verdicts - {HOLDS}, kind
 
 
-@pytest.mark.parametrize(("before", "after"), [("\n", "\r\n"), (" ", "  "), (" ", "\t")])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("\n", "\r\n"), (" ", "  "), (" ", "\t")],
+    ids=["dos line ends", "two blanks", "tabs"],
+)
 def test_verdict_does_not_depend_on_line_ends_and_blanks(before: str, after: str) -> None:
     for name, checks, text, verdict in VERDICTS:
         if "\r" not in text:
@@ -283,7 +297,13 @@ MISTYPED: tuple[tuple[str, int, int, str, str], ...] = (
     ("CHECK{LITERAL}:", 1, 15, "CHECK without a pattern", "for an empty line write CHECK-EMPTY:"),
     ("CHECK: a\nCHECK-EMPTY: b", 2, 13, "CHECK-EMPTY takes no pattern", "CHECK-NEXT:"),
     ("CHECK:: a", 1, 7, "two colons", "put a space before it"),
-    ("CHECK: a CHECK-NOT: b", 1, 10, "a second directive on one line", "put it on a line of its own; to match this text literally"),
+    (
+        "CHECK: a CHECK-NOT: b",
+        1,
+        10,
+        "a second directive on one line",
+        "put it on a line of its own; to match this text literally, write CHECK{LITERAL}:",
+    ),
     ("CHECK:\u00a0a", 1, 7, "invisible character U+00A0", "use a plain space"),
     ("CHECK: a\u200bb", 1, 9, "invisible character U+200B", "use a plain space"),
     ("\ufeffCHECK: a", 1, 1, "invisible character U+FEFF", "use a plain space"),
