@@ -156,15 +156,7 @@ def _by_case(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"numel": 255},
-        {"worst": None},
-        {"quantiles": []},
-        {"eager_quantiles": [0.5]},
-        {"nonfinite": "0"},
-        {"whole_error": "0"},
-        {"runs": 0},
-    ],
+    [{"numel": 255}, {"worst": None}, {"quantiles": []}, {"eager_quantiles": [0.5]}, {"nonfinite": "0"}, {"whole_error": "0"}, {"runs": 0}],
     ids=lambda changes: next(iter(changes)),
 )
 def test_facts_that_do_not_fit_claim_nothing(changes: Any) -> None:

@@ -213,12 +213,7 @@ class Starter:
 
 @pytest.fixture
 def local(tmp_path: Path) -> Iterator[LocalExecutor]:
-    settings = ExecutorSettings(
-        folder=tmp_path / "run",
-        workers=2,
-        threads=1,
-        torch_root="/its/torch",
-    )
+    settings = ExecutorSettings(folder=tmp_path / "run", workers=2, threads=1, torch_root="/its/torch")
     executor = LocalExecutor(settings, lambda _: Starter())
     yield executor
     executor.close()

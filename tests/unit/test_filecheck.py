@@ -245,11 +245,7 @@ def test_table_has_both_verdicts_for_every_directive() -> None:
         assert verdicts - {HOLDS}, kind
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [("\n", "\r\n"), (" ", "  "), (" ", "\t")],
-    ids=["dos line ends", "two blanks", "tabs"],
-)
+@pytest.mark.parametrize(("before", "after"), [("\n", "\r\n"), (" ", "  "), (" ", "\t")], ids=["dos line ends", "two blanks", "tabs"])
 def test_verdict_does_not_depend_on_line_ends_and_blanks(before: str, after: str) -> None:
     for name, checks, text, verdict in VERDICTS:
         if "\r" not in text:
@@ -450,11 +446,7 @@ def test_no_match_shows_where_the_search_began() -> None:
 def test_forbidden_match_is_underlined_in_the_text_as_it_was() -> None:
     outcome = run(parse("CHECK: a\nCHECK-NOT: b c{{d+}}\n"), "\ta\n  x\tb \t cdd e\n")
     assert (outcome.line, outcome.reason, outcome.possible) == (2, "matched a forbidden line", "")
-    assert outcome.excerpt.split("\n") == [
-        "     1 |     a",
-        ">    2 |   x b    cdd e",
-        "       |     ^^^^^^^^ matched here",
-    ]
+    assert outcome.excerpt.split("\n") == ["     1 |     a", ">    2 |   x b    cdd e", "       |     ^^^^^^^^ matched here"]
 
 
 @pytest.mark.parametrize(

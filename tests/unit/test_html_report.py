@@ -66,12 +66,7 @@ def case(name: str = "one", outcome: Outcome = Outcome.FAIL, **changes: Any) -> 
 def hostile_case(number: int, outcome: Outcome) -> CaseResult:
     """Return a result with hostile text wherever a spec or a worker chooses the text."""
     verdict = Verdict(
-        kind="text",
-        status=Status.FAILED,
-        position=replace(AT, file=HOSTILE),
-        expected=HOSTILE,
-        observed=HOSTILE,
-        detail=HOSTILE,
+        kind="text", status=Status.FAILED, position=replace(AT, file=HOSTILE), expected=HOSTILE, observed=HOSTILE, detail=HOSTILE
     )
     made = case(f"n{number}", outcome, reason=HOSTILE)
     waivers = tuple(replace(waiver, issue=ADDRESS, reason=HOSTILE, until=HOSTILE) for waiver in made.waivers)

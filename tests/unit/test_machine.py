@@ -8,14 +8,7 @@ import pytest
 
 from runner.core.diagnostics import UsageError
 from runner.system import availability
-from runner.system.installed_torch import (
-    InstalledTorch,
-    installed_torch,
-    no_torch_reason,
-    release,
-    torch_at,
-    version_facts,
-)
+from runner.system.installed_torch import InstalledTorch, installed_torch, no_torch_reason, release, torch_at, version_facts
 
 
 def package(folder: Path, text: str) -> Path:

@@ -148,19 +148,7 @@ def given(worker: Worker, theirs: socket.socket, folder: Path) -> str:
     return str(json.loads(data)["word"])
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b'{"done": ""}',
-        b'{"warm": ["cpu"]}',
-        b"[]",
-        b"7",
-        b"\xff",
-        b"{",
-        b"[" * 60_000,
-        b"{}",
-    ],
-)
+@pytest.mark.parametrize("data", [b'{"done": ""}', b'{"warm": ["cpu"]}', b"[]", b"7", b"\xff", b"{", b"[" * 60_000, b"{}"])
 def test_what_our_own_code_would_not_say_makes_it_odd_and_ends_nothing(ends, tmp_path, data):
     worker, theirs = ends
     given(worker, theirs, tmp_path)

@@ -19,12 +19,7 @@ from tests.conftest import GOOD
 from tests.fakes import FakeExecutor, use_executor
 
 GIB = 1 << 30
-SPECS = {
-    "short": GOOD,
-    "long": GOOD,
-    "threads": GOOD + "config: {compile_threads: 3}\n",
-    "alone": GOOD + "exclusive: true\n",
-}
+SPECS = {"short": GOOD, "long": GOOD, "threads": GOOD + "config: {compile_threads: 3}\n", "alone": GOOD + "exclusive: true\n"}
 
 
 def crashed(job: Job, seconds: float) -> Execution:
