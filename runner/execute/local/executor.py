@@ -11,7 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from runner.execute.base import Execution, ExecutorSettings, Job
 from runner.execute.local.engine import Engine
@@ -126,18 +126,12 @@ class Orphans:
     A zygote kills the orphans of its workers. This is for workers without a zygote, and for zygotes that were killed.
     """
 
-    _open: ClassVar[set["Orphans"]] = set()
-    _was: ClassVar[int] = 0
-    """What the process had before the first one was opened; the last one that is closed restores it."""
-
     def __init__(self) -> None:
         self._before = set(children())
         self._library = ctypes.CDLL(None)
-        if not self._open:
-            was = ctypes.c_int(0)
-            self._library.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(was))
-            Orphans._was = was.value
-        self._open.add(self)
+        was = ctypes.c_int(0)
+        self._library.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(was))
+        self._was = was.value
         self._library.prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
     def close(self, spared: Collection[int] = ()) -> None:
@@ -150,9 +144,7 @@ class Orphans:
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, os.WNOHANG)
             time.sleep(0.001)
-        self._open.discard(self)
-        if not self._open:
-            self._library.prctl(_PR_SET_CHILD_SUBREAPER, self._was)
+        self._library.prctl(_PR_SET_CHILD_SUBREAPER, self._was)
 
 
 def children() -> list[int]:

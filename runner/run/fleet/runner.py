@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 from runner.core.case import Availability, Case
 from runner.core.conditions import Surroundings
@@ -24,6 +25,9 @@ from runner.system.availability import Verdict
 from runner.system.capabilities import Machine
 from runner.system.redaction import redacted_result
 
+if TYPE_CHECKING:
+    from runner.execute.local.executor import LocalExecutor
+
 
 class FleetRunner(CaseRunner):
     """Runs cases on the nodes of a lab; a context manager that closes the link to them."""
@@ -32,10 +36,8 @@ class FleetRunner(CaseRunner):
 
     def __init__(self, prepared: Prepared, folder: RunFolder, cases: Sequence[Case], recorded: Sequence[Case], glance: Machine) -> None:
         options, suite, waivers = prepared.options, prepared.selection.suite, prepared.selection.waivers
-        super().__init__(options, suite, waivers, (), folder, 1, glance, prepared.scheduling)
         lab = read_lab(options.lab) if options.lab is not None else None
         self._nodes = nodes.Nodes(options, suite, cases, recorded, folder, prepared.scheduling, lab)
-        self._jobs.cases = self._nodes.cases_of_jobs
         self._no_waivers = dataclasses.replace(waivers, files=dataclasses.replace(waivers.files, waivers=()))
         self._repro: Callable[[Case], str] = lambda case: ""
         begin = {
@@ -46,7 +48,10 @@ class FleetRunner(CaseRunner):
         }
         link = link_of(options)
         self._fleet = Fleet(link, self._nodes, folder.path, begin, self._result_of, self._problem_of_canary, self._unavailable)
-        self._executor = self._fleet  # type: ignore[assignment]  # it takes cases, and what gives it jobs is overridden here
+        # the fleet takes cases in place of jobs: what gives jobs to the executor is overridden here
+        executor = cast("LocalExecutor", self._fleet)
+        super().__init__(options, suite, waivers, (), folder, 1, glance, prepared.scheduling, make_executor=lambda settings: executor)
+        self._jobs.cases = self._nodes.cases_of_jobs
 
     @property
     def warnings(self) -> list[str]:
