@@ -19,7 +19,7 @@ TOP = Path(__file__).resolve().parents[1]
 ROOT = TOP / "runner"
 
 BOUNDS: Mapping[str, float] = {
-    "runner/: lines of Python": 58_500,  # the aim is 52,000
+    "runner/: lines of Python": 53_500,  # the aim is 52,000
     "runner/: files": 460,
     "tests/: lines of Python": 38_000,
     "docs/: files": 55,
@@ -28,7 +28,7 @@ BOUNDS: Mapping[str, float] = {
     "subcommands": 18,
     "cycles of imports": 0,
     "executed by one run: files": 200,
-    "executed by one run: functions": 1_370,  # the aim is 1,150
+    "executed by one run: functions": 1_150,  # the aim is 1,150
 }
 """The most of each measure; what has none is printed for people. Two bounds are what was reached, with the aim beside them."""
 
