@@ -6,13 +6,13 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from runner.core.outcomes import Outcome
 from tools.mutants.named import source_of, torch_version
-from tools.mutants.operators import Mutant, difference, lines_of, mutants, sample, sample_of_each
-from tools.mutants.running import Executed, Tried, cases_of, executed, in_turns, reached, record_lines, recorded, some, status, varied
+from tools.mutants.operators import Mutant, difference, mutants, sample, sample_of_each
+from tools.mutants.running import Executed, Tried, cases_of, claiming, executed, in_turns, reached, record_lines, recorded, status, varied
 
 FIVE_SEEDS = (
     "torch._inductor.codecache",
@@ -49,7 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         had = _survivors(given.again)
         drawn = random.Random(given.seed).sample(chosen := _drawn(known, given), len(chosen))  # each batch has some of each module
         for number, some_of_them in enumerate(batched(drawn, given.batch)):
-            wanted = {mutant: _cases(mutant, known[mutant], had.get(mutant.name), lines, given.cases) for mutant in some_of_them}
+            wanted = {
+                mutant: varied(mutant, known[mutant], had[mutant.name], cases, lines, given.cases)
+                if mutant.name in had
+                else claiming(mutant, known[mutant], cases, lines, given.cases)
+                for mutant in some_of_them
+            }
             for one in in_turns(wanted, cases, folder / f"tried-{number}", jobs=given.jobs):
                 found.append(one)
                 _show(one, sources)
@@ -110,12 +115,6 @@ def _survivors(records: Sequence[Path]) -> dict[str, frozenset[str]]:
         had[one["name"]] = had.get(one["name"], frozenset()) | ended
         killed |= {one["name"]} if status(one["cases"].values()) in ("killed", "not planted") else set()
     return {name: cases for name, cases in had.items() if name not in killed}
-
-
-def _cases(mutant: Mutant, ids: Sequence[str], had: Collection[str] | None, lines: Executed, most: int) -> list[str]:
-    if had is None:
-        return some(ids, lines, most)
-    return varied(ids, had, lines, mutant.module, lines_of(source_of(mutant.module), mutant), most)
 
 
 def _rates(found: Sequence[Tried]) -> list[str]:

@@ -17,7 +17,7 @@ from runner.language.load import load
 from tools.faults.running import SPECS
 from tools.mutants.named import KINDS_OF_SURVIVORS, Named, source_of, survivors, torch_version
 from tools.mutants.operators import Mutant, difference
-from tools.mutants.running import Executed, Tried, executed, reached, record_lines, recorded, some, tried
+from tools.mutants.running import Executed, Tried, claiming, executed, reached, record_lines, recorded, tried
 from tools.mutants.table import named
 
 OPERATORS = (
@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not lines:
             print("no operator passes without a mutant", file=sys.stderr)
             return 2
-        pairs = {mutant: some(ids, lines, options.cases) for mutant, ids in reached(mutants, lines).items()}
+        pairs = {mutant: claiming(mutant, ids, cases, lines, options.cases) for mutant, ids in reached(mutants, lines).items()}
         found = list(tried(pairs, cases, Path(temporary) / "tried", jobs=options.jobs)) if pairs else []
     ran = [one for one in found if one.outcomes]
     wrong = differing(ran)

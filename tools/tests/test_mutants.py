@@ -15,7 +15,7 @@ from tools.mutants.__main__ import _survivors, chosen_cases
 from tools.mutants.named import KINDS_OF_SURVIVORS, SURVIVED_IN, Named, minor, missing, survivors, torch_version
 from tools.mutants.operators import difference, lines_of, mutants, mutated, only, sample, sample_of_each
 from tools.mutants.planting import NOTES, plant
-from tools.mutants.running import Alone, Tried, reached, record_lines, recorded, some
+from tools.mutants.running import Alone, Tried, claiming, reached, record_lines, recorded
 
 SPECS = ROOT / "specs"
 
@@ -196,10 +196,15 @@ def test_a_mutant_is_tried_where_a_case_executes_its_line() -> None:
     assert {mutant.line: cases for mutant, cases in reached(found, lines).items()} == {8: ["a/x[b]"], 9: ["a/x[b]"], 25: ["a/y[b]"]}
 
 
-def test_the_quickest_cases_of_each_area_are_taken_first() -> None:
-    lines = {name: Alone(seconds, {}) for name, seconds in {"a/slow": 9.0, "a/quick": 1.0, "b/only": 20.0, "c/one": 3.0}.items()}
-    assert some(list(lines), lines, 3) == ["a/quick", "c/one", "b/only"]
-    assert some(list(lines), lines, 4)[-1] == "a/slow"
+def test_a_mutant_gets_the_cases_that_claim_what_its_function_says(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(running, "source_of", lambda _: SOURCE)
+    texts = {"a/all": "x < limit", "b/grows": "box.grow(by=1)", "c/quick": "size", "d/none": "y", "e/none": "z"}
+    cases = {name: tmp_path / name.replace("/", "-") for name in texts}
+    for name, file in cases.items():
+        file.write_text(texts[name], "utf-8")
+    lines = {name: Alone(seconds, {}) for seconds, name in enumerate(reversed(texts))}
+    (mutant, *_) = [one for one in mutants("m", SOURCE) if one.function == "Box.grow"]
+    assert claiming(mutant, list(texts), cases, lines, 3) == ["b/grows", "c/quick", "e/none"], "of equals the quickest"
 
 
 def test_a_mutant_that_its_first_case_detects_gets_no_other(monkeypatch, tmp_path) -> None:
@@ -235,13 +240,16 @@ def test_survivors_of_a_record_are_tried_under_cases_that_they_did_not_have(tmp_
     assert _survivors([one, other]) == {"m:1": {"a", "b"}, "m:5": {"a"}}
 
 
-def test_survivors_get_the_cases_that_execute_other_lines_of_the_function() -> None:
-    executed = {"a/had": {3, 4}, "a/same": {3, 4, 90}, "b/one": {3, 5}, "b/most": {5, 6, 7}, "c/quick": {3}, "c/none": {99}}
+def test_survivors_get_the_cases_that_execute_other_lines_of_the_function(monkeypatch, tmp_path) -> None:
+    executed = {"a/had": {6, 7}, "a/same": {6, 7, 90}, "b/one": {6, 8}, "b/most": {8, 9, 10}, "c/quick": {6}, "c/far": {99}}
     lines = {name: Alone(float(place), {"m": frozenset(found)}) for place, (name, found) in enumerate(executed.items())}
-    chosen = running.varied(list(executed), {"a/had", "unknown"}, lines, "m", range(1, 10), 4)
-    assert chosen == ["b/most", "a/same", "b/one", "c/quick"], "the one with new lines first, then the quickest of each area"
-    (mutant, *_) = [one for one in mutants("m", SOURCE) if one.function == "Box.grow"]
-    assert lines_of(SOURCE, mutant) == range(21, 27)
+    monkeypatch.setattr(running, "source_of", lambda _: SOURCE)
+    (tmp_path / "spec.yaml").write_text("", "utf-8")
+    cases = dict.fromkeys(executed, tmp_path / "spec.yaml")
+    (mutant, *_) = mutants("m", SOURCE)
+    assert lines_of(SOURCE, mutant) == range(6, 15)
+    chosen = running.varied(mutant, list(executed), {"a/had", "unknown"}, cases, lines, 4)
+    assert chosen == ["b/most", "a/same", "b/one", "c/quick"], "the one with new lines first, then the quickest"
 
 
 def test_the_operator_suite_is_left_out_unless_its_cases_are_named() -> None:
