@@ -87,6 +87,9 @@ class Compiled:
         """Return ``torch.compile`` of any function; its graphs count as the case's own."""
         with needed("an option of compile"):
             options = scope.resolved(self._options, self._scope.named)
+        if compiling.has_ignored_mark(function):
+            name, hint = getattr(function, "__name__", "the module"), "take it off, or call it from another function"
+            raise NotCarriedOut(f"{name} is marked torch.compiler.disable, and torch.compile of {name} itself ignores the mark: {hint}")
         made, backend = compiling.compiled(function, options)
         hooks.claim(backend)
         return made

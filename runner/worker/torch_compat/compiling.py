@@ -67,6 +67,17 @@ def compiled(function: Callable[..., Any], options: Mapping[str, Any]) -> tuple[
     return made, backends[-1] if backends else None
 
 
+def has_ignored_mark(function: Callable[..., Any]) -> bool:
+    """Whether a function is marked with ``torch.compiler.disable``, and ``torch.compile`` of it unwraps and compiles what was marked.
+
+    Of methods, and of a module whose ``forward`` is marked, torch obeys the mark.
+    """
+    from torch._dynamo.eval_frame import DisableContext, innermost_fn
+
+    is_marked = getattr(function, "_torchdynamo_disable", False) or isinstance(getattr(function, "dynamo_ctx", None), DisableContext)
+    return is_marked and innermost_fn(function) is not function
+
+
 def backend_calls() -> list[tuple[str, str]]:
     """Return the methods by which dynamo calls the backend objects that ``torch.compile`` makes."""
     import torch
