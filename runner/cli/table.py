@@ -89,12 +89,11 @@ COMMANDS: Mapping[str, Command] = {
     "bless": Command(
         WRITE,
         "run.blessing.samples:BlessOptions",
-        "print a patch of specs that says what recorded runs observed",
-        "Print a patch under which the red cases of recorded runs pass: counts, strides and FileCheck directives as they were observed, "
-        "with the smallest condition or matrix value that explains the cases and machines. Wrong numbers, crashes and proofs are never "
-        "blessed; each red case that is not blessed has a line that says why. The recorded runs are judged again by the patch before it "
-        "is printed.",
-        (("bless latest", "a patch of counts and directives from what a run observed"),),
+        "print a patch of specs that says what recorded runs counted",
+        "Print a patch under which the red cases of recorded runs pass: counts as they were observed, with the smallest condition or "
+        "matrix value that explains the cases and machines. Nothing else is blessed; each red case that is not blessed has a line that "
+        "says why. The recorded runs are judged again by the patch before it is printed.",
+        (("bless latest", "a patch of counts from what a run observed"),),
     ),
     "schema": Command(
         WRITE,

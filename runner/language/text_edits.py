@@ -88,25 +88,7 @@ class Layout:
         node = self.node(path)
         if isinstance(node, yaml.CollectionNode) and not node.flow_style:
             raise CannotEdit("the value stands on several lines: change it by hand")
-        if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
-            raise CannotEdit("the value is a block of text: change it by hand")
         return Edit(node.start_mark.index, node.end_mark.index, flow(value))
-
-    def line_of_text(self, path: DataPath, number: int, old: str, new: str) -> Edit:
-        """Return the edit that replaces a line of a text, counted from 1, or the only line of a text without lines of its own."""
-        node = self.node(path)
-        if not isinstance(node, yaml.ScalarNode):
-            raise CannotEdit("the value is no text")
-        if node.style == "|":
-            line = node.start_mark.line + 1 + number
-            place = self.line(line).find(old)
-            if place < 0:
-                raise CannotEdit("the file does not have the text as it is read: change it by hand")
-            start = self.start_of_line(line) + place
-            return Edit(start, start + len(old), new)
-        if number != 1 or "\n" in node.value.strip():
-            raise CannotEdit("the text has several lines and is not written as '|': change it by hand")
-        return Edit(node.start_mark.index, node.end_mark.index, flow(node.value.replace(old, new)))
 
     def comment(self, path: DataPath, text: str) -> Edit:
         """Return the edit that writes a comment on a line of its own, above the line on which a value stands."""

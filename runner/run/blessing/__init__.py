@@ -1,5 +1,4 @@
-"""``bless``: a patch of specs that says what recorded runs observed.
+"""``bless``: a patch of specs that says what recorded runs counted.
 
-`samples` reads the runs, `claims` says what a line of a spec would have to say, `proposing` makes the edits of a spec, `blessing` judges
-the runs again by them.
+`samples` reads the runs, `proposing` makes the changes of a spec, `blessing` judges the runs again by them.
 """

@@ -16,8 +16,7 @@ from runner.language.text_edits import CannotEdit, Edit, Layout, changed
 from runner.plan.selection import select, without_benches
 from runner.record.evidence import RecordedFiles
 from runner.run import rejudge
-from runner.run.blessing.claims import NotBlessed
-from runner.run.blessing.proposing import Change, SpecFacts, propose
+from runner.run.blessing.proposing import Change, NotBlessed, SpecFacts, propose
 from runner.run.blessing.samples import BlessOptions, Sample, read_samples
 from runner.run.rejudge import specs_of
 
@@ -52,7 +51,7 @@ def bless(options: BlessOptions) -> Blessing:
     chosen = {str(case.id) for case in select(cases, recorded.backends, names=options.backend, globs=options.select, tags=options.tag)}
     if not (options.backend or options.select or options.tag):  # also those whose specs are gone
         chosen.update(str(result.case_id) for _, result in recorded.red)
-    with_facts = {(one.source.run, str(one.case.id)) for one in recorded.samples}
+    with_facts = {one.key for one in recorded.samples}
     reasons = {(run, str(result.case_id)): f"{result.outcome.label}: {result.reason}" for run, result in recorded.red}
     refused = {key: reason for key, reason in reasons.items() if key not in with_facts}
     specs: list[ChangedSpec] = []
@@ -65,7 +64,7 @@ def bless(options: BlessOptions) -> Blessing:
         facts = SpecFacts(anatomy=anatomy, samples=samples, others=others, chosen=frozenset(chosen))
         changes = propose(facts) if SOURCE not in anatomy.data else []
         refused.update(facts.refused)
-        own = [(one.source.run, str(one.case.id)) for one in facts.blessed]
+        own = [one.key for one in facts.blessed]
         if not changes:
             is_database = SOURCE in anatomy.data
             reason = "its cases come from a database of operators" if is_database else "nothing in its spec can be blessed"
@@ -90,9 +89,7 @@ def edited(document: Document, changes: Sequence[Change]) -> Document:
     commented: set[tuple[DataPath, str]] = set()
     for change in changes:
         data = replaced(data, change.path, change.value)
-        edits += [layout.line_of_text(change.path, line.number, line.old, line.new) for line in change.lines]
-        if not change.lines:
-            edits.append(layout.value(change.path, change.value))
+        edits.append(layout.value(change.path, change.value))
         if change.comment and (change.path[:-1], change.comment) not in commented:
             commented.add((change.path[:-1], change.comment))
             edits.append(layout.comment(change.path, change.comment))

@@ -1,6 +1,12 @@
-"""The changes of one spec that recorded runs call for, and the red cases that they do not bless, each with the reason. Pure."""
+"""The changed counts of one spec that recorded runs call for, and the red cases that they do not bless, each with the reason. Pure.
 
+Only counts are blessed. Numbers, strides, generated code, exceptions, exits, texts and proofs have no entry in ``COUNTED``.
+"""
+
+import contextlib
 import itertools
+import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,55 +14,74 @@ from typing import Any
 
 from runner.core.case import Case, Expected
 from runner.core.conditions import Surroundings, holds, is_conditional
-from runner.core.expectation import Status
-from runner.judge.verdicts import place_of
-from runner.language.read.anatomy import Anatomy, RawExpectation
+from runner.core.expectation import Judgement, Status
+from runner.core.protocol import Json
+from runner.judge.evidence import ANOTHER_FORM, judge_expectation
+from runner.judge.verdicts import facts_of, place_of, with_code
+from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath
-from runner.run.blessing import claims
-from runner.run.blessing.claims import (
-    FILECHECK,
-    STRIDES,
-    Cell,
-    Column,
-    Leaf,
-    Line,
-    NotBlessed,
-    Observed,
-    changed_lines,
-    expression,
-    with_lines,
-)
+from runner.language.read.templates import MAX_EXPRESSION
 from runner.run.blessing.samples import BLESSABLE, Sample
-from runner.vocabulary.expectations.filecheck import FileCheck
+from runner.run.waiver_proposals import KEYS, Separate, smallest_condition
+from runner.vocabulary.expectations.base import BadExpectation, parse_count
+
+COUNTED: Mapping[str, tuple[str, ...] | None] = {
+    "counter": None,
+    "metric": None,
+    "kernels": None,
+    "generated_files": (),
+    "calls": ("count",),
+    "graph_breaks": ("count",),
+    "recompiles": ("count",),
+}
+"""Where the count of a kind stands below its body: below the leaf of its judgement for None."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Leaf:
+    """A leaf of an expectation, the same in all cases of a spec: the numbers of step and expectation, and its name."""
+
+    step: int
+    index: int
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A value of a spec that is changed; ``lines`` are those of a text, where only they are."""
+    """A value of a spec that is changed."""
 
     path: DataPath
     value: Any
-    lines: tuple[Line, ...] = ()
     comment: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What one case needs of a leaf on one machine."""
+    """The count that one case needs on one machine."""
 
-    case: Case
+    params: Mapping[str, Json]
+    """The case's values of the matrix."""
+    backend: str
     here: Surroundings
     old: Any
+    """What the spec says: a count, or counts under conditions."""
     value: Any
     is_recorded: bool
+    """Whether a run has a case of this backend."""
     comment: str = ""
 
     @property
     def entry(self) -> int | None:
-        """The entry of values under conditions that applies; None where the value has no conditions."""
-        if not is_conditional(self.old):
-            return None
-        return next((index for index, one in enumerate(self.old) if holds(one.get("when"), self.here)), None)
+        """The entry of counts under conditions that applies; None where the count has no conditions."""
+        return _entry(self.old, self.here)
+
+
+class NotBlessed(Exception):
+    """Why a leaf cannot be blessed: in one case, or in all."""
+
+    def __init__(self, why: str, case_id: str = "") -> None:
+        super().__init__(why)
+        self.case_id = case_id
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,139 +98,150 @@ class SpecFacts:
     """Why a red case is not blessed, by its run and its id."""
 
     @cached_property
-    def seen(self) -> Mapping[tuple[str, str], Mapping[Leaf, Observed]]:
-        """What each sample observed, by run and id."""
-        return {_key(one): {found.leaf: found for found in claims.observed(one.steps, one.here)} for one in self.samples}
+    def seen(self) -> Mapping[tuple[str, str], Mapping[Leaf, tuple[Expected, Judgement]]]:
+        """What the expectations that can be blessed observed in each sample, by run and id."""
+        return {sample.key: dict(_observed(sample)) for sample in self.samples}
 
     @property
     def blessed(self) -> list[Sample]:
         """The samples whose facts may become the claim."""
-        return [one for one in self.samples if one.case.id in self.chosen and one.is_red and _key(one) not in self.refused]
+        return [sample for sample in self.samples if sample.case.id in self.chosen and sample.is_red and sample.key not in self.refused]
 
 
-def _key(sample: Sample) -> tuple[str, str]:
-    return sample.source.run, str(sample.case.id)
+def _observed(sample: Sample) -> Iterator[tuple[Leaf, tuple[Expected, Judgement]]]:
+    for number, known in enumerate(sample.steps):
+        for index, expected in enumerate(known.step.expectations if known.step.runs(sample.here) else ()):
+            if expected.kind not in COUNTED:
+                continue
+            try:
+                facts = facts_of(index, known)
+            except ANOTHER_FORM:
+                continue
+            here = with_code(expected, facts, sample.here)
+            if not isinstance(here, Judgement):
+                for judgement in judge_expectation(expected, facts, here):
+                    yield Leaf(number, index, judgement.leaf), (expected, judgement)
 
 
 def propose(facts: SpecFacts) -> list[Change]:
     """Return the changes, and write into ``refused`` why red cases are not blessed."""
-    for one in facts.samples:
-        if one.is_red and (why := _why_never(one, facts.seen[_key(one)])):
-            facts.refused[_key(one)] = why
+    for sample in facts.samples:
+        if sample.is_red and (why := _why_never(sample, facts.seen[sample.key])):
+            facts.refused[sample.key] = why
     while True:
         changes: list[Change] = []
         wrong: dict[tuple[str, str], str] = {}  # the samples that a change cannot serve
-        failed = {leaf for one in facts.blessed for leaf, seen in facts.seen[_key(one)].items() if seen.judgement.status is Status.FAILED}
-        for leaf in sorted(failed):
-            raw = facts.anatomy.steps[leaf.step].expectations[leaf.index]
+        blessed = [(sample, facts.seen[sample.key]) for sample in facts.blessed]
+        for leaf in sorted({leaf for _, seen in blessed for leaf, (_, judgement) in seen.items() if judgement.status is Status.FAILED}):
             try:
-                changes += _of_leaf(facts, leaf, raw)
+                changes += _of_leaf(facts, leaf)
             except NotBlessed as why:
-                for one in facts.blessed:
-                    seen_there = facts.seen[_key(one)].get(leaf) if why.case_id in ("", one.case.id) else None
-                    if seen_there is not None and seen_there.judgement.status in (Status.FAILED, Status.ERROR):
-                        wrong[_key(one)] = f"{raw.kind} {leaf.name}".rstrip() + f": {why}"
+                for sample, seen in blessed:
+                    if leaf in seen and why.case_id in ("", sample.case.id) and seen[leaf][1].status in (Status.FAILED, Status.ERROR):
+                        wrong[sample.key] = f"{seen[leaf][0].kind} {leaf.name}".rstrip() + f": {why}"
         if not wrong:
             return changes
         facts.refused.update(wrong)
 
 
-def _why_never(sample: Sample, seen: Mapping[Leaf, Observed]) -> str:
+def _why_never(sample: Sample, seen: Mapping[Leaf, tuple[Expected, Judgement]]) -> str:
     """Return why the facts of a red case are never blessed; empty if they may be."""
     result = sample.result
     if result.outcome not in BLESSABLE:
         return f"{result.outcome.label}: {result.reason}"
-    counted = {(one.expected.kind, place_of(one.expected, one.judgement)) for one in seen.values() if one.judgement.status is Status.FAILED}
+    counted = {(expected.kind, place_of(expected, judgement)) for expected, judgement in seen.values() if judgement.status is Status.FAILED}
     for verdict in result.failed:
-        if verdict.kind not in claims.KINDS or verdict.status is Status.ERROR:
-            return f"{verdict.message} ({verdict.kind} is never blessed)" if verdict.kind not in claims.KINDS else verdict.message
+        if verdict.kind not in COUNTED:
+            return f"{verdict.message} ({verdict.kind} is never blessed)"
+        if verdict.status is Status.ERROR:
+            return verdict.message
         if (verdict.kind, verdict.position) not in counted:
             return f"{verdict.message} (its facts are not there)"
     return "" if result.failed else result.reason
 
 
-def _of_leaf(facts: SpecFacts, leaf: Leaf, raw: RawExpectation) -> list[Change]:
-    if raw.kind == FILECHECK:
-        return [_directives(facts, leaf, raw)]
-    path = claims.body_path(raw.kind, leaf)
-    if path is None or claims.value_at(raw.body, path) is None:
+def _of_leaf(facts: SpecFacts, leaf: Leaf) -> Iterator[Change]:
+    raw = facts.anatomy.steps[leaf.step].expectations[leaf.index]
+    below = COUNTED[raw.kind]
+    path: DataPath = (leaf.name,) if below is None else below
+    if _value_at(raw.body, path) is None:
         raise NotBlessed("its line has no number of its own (write the count)")
     rows = list(_rows(facts, leaf, path))
-    found = []
-    by_entry = itertools.groupby(sorted(rows, key=lambda row: -1 if row.entry is None else row.entry), key=lambda row: row.entry)
-    for entry, group in by_entry:
-        own = list(group)
+    for entry in dict.fromkeys(row.entry for row in rows):
+        own = [row for row in rows if row.entry == entry]
         if all(row.value == _effective(row.old, row.here) for row in own):
             continue
-        places: dict[tuple[str, Surroundings], list[Row]] = {}
-        for row in own:
-            places.setdefault((row.case.backend, row.here), []).append(row)
-        columns = []
-        for (_, here), rows_there in places.items():
-            cells = tuple(Cell(row.case.params, row.value) for row in rows_there)
-            columns.append(Column(here=here, cells=cells, is_recorded=any(row.is_recorded for row in rows_there)))
-        value = expression(columns)
+        value = expression(own)
         if entry is not None and is_conditional(value):
             raise NotBlessed("its value under a condition would need more conditions (change it by hand)")
-        below: DataPath = () if entry is None else (entry, "value")
-        comments = list(dict.fromkeys(row.comment for row in own if row.comment))
-        found.append(Change(path=(*raw.path, *path, *below), value=value, comment="; ".join(comments)))
-    return found
+        comments = dict.fromkeys(row.comment for row in own if row.comment)
+        yield Change(path=(*raw.path, *path, *(() if entry is None else (entry, "value"))), value=value, comment="; ".join(comments))
 
 
 # -- the rows of a leaf -----------------------------------------------------------------------------------------------
 
 
 def _rows(facts: SpecFacts, leaf: Leaf, path: DataPath) -> Iterator[Row]:
-    """Yield a row for each case in the surroundings of each run, and for those that no run recorded."""
+    """Yield a row for each case in the surroundings of each run, and for those that no run recorded, which keep their count."""
     by_place: dict[tuple[str, Surroundings], list[Sample]] = {}
-    for one in facts.samples:
-        if one.steps:
-            by_place.setdefault((str(one.case.id), one.here), []).append(one)
     places: dict[str, dict[Surroundings, None]] = {}
-    for (_, here), own in by_place.items():
-        places.setdefault(own[0].case.backend, {})[here] = None
-    for (_, here), own in by_place.items():
-        if (expected := claims.applies(own[0].case, leaf, here)) is not None:
-            yield _recorded(facts, leaf, own, expected, path)
+    for sample in facts.samples:
+        if sample.steps:
+            by_place.setdefault((str(sample.case.id), sample.here), []).append(sample)
+            places.setdefault(sample.case.backend, {})[sample.here] = None
     recorded = {case_id for case_id, _ in by_place}
-    for case, here in facts.others:
-        if case.id in recorded:
+    others = [(case, place) for case, here in facts.others if case.id not in recorded for place in places.get(case.backend, {here: None})]
+    for case, here in [*((samples[0].case, here) for (_, here), samples in by_place.items()), *others]:
+        if leaf.step >= len(case.steps) or leaf.index >= len(case.steps[leaf.step].expectations):
+            continue  # a run without benches
+        expected = case.steps[leaf.step].expectations[leaf.index]
+        when = expected.body.get("when") if isinstance(expected.body, Mapping) else None
+        if not case.steps[leaf.step].runs(here) or not holds(when if isinstance(when, Mapping) else None, here):
             continue
-        for place in places.get(case.backend, {here: None}):
-            if (expected := claims.applies(case, leaf, place)) is not None:
-                old = claims.value_at(expected.body, path)
-                yield Row(case=case, here=place, old=old, value=_effective(old, place), is_recorded=case.backend in places)
+        old = _value_at(expected.body, path)
+        value, comment = _effective(old, here), ""
+        samples = by_place.get((str(case.id), here), [])
+        used = [sample for sample in samples if sample.is_usable and sample.key not in facts.refused and leaf in facts.seen[sample.key]]
+        seen = [(sample.source.machine, facts.seen[sample.key][leaf][1]) for sample in used if sample.case.id in facts.chosen]
+        if any(judgement.status is Status.FAILED for _, judgement in seen):
+            try:
+                value, comment = _needed(seen, value)
+            except NotBlessed as why:
+                raise NotBlessed(str(why), str(case.id)) from why
+        is_recorded = case.backend in places
+        yield Row(params=case.params, backend=case.backend, here=here, old=old, value=value, is_recorded=is_recorded, comment=comment)
 
 
-def _recorded(facts: SpecFacts, leaf: Leaf, own: Sequence[Sample], expected: Expected, path: DataPath) -> Row:
-    """Return what one case needs in the surroundings of one or more runs."""
-    here = own[0].here
-    old = claims.value_at(expected.body, path)
-    now = _effective(old, here)
-    used = [one for one in own if one.is_usable and _key(one) not in facts.refused and leaf in facts.seen[_key(one)]]
-    seen = [(one.source.machine, facts.seen[_key(one)][leaf]) for one in used if one.case.id in facts.chosen]
-    needs = any(one.judgement.status is Status.FAILED for _, one in seen)
-    if not needs or expected.kind not in (*claims.COUNTED, STRIDES):
-        return Row(case=own[0].case, here=here, old=old, value=now, is_recorded=True)
-    try:
-        value, comment = _needed(seen, now, expected.kind)
-    except NotBlessed as why:
-        raise NotBlessed(str(why), str(own[0].case.id)) from why
-    return Row(case=own[0].case, here=here, old=old, value=value, is_recorded=True, comment=comment)
+def _value_at(body: object, path: DataPath) -> Any:
+    for key in path:
+        if not isinstance(body, Mapping) or key not in body:
+            return None
+        body = body[key]
+    return body
 
 
-def _needed(seen: Sequence[tuple[object, Observed]], now: object, kind: str) -> tuple[Any, str]:
-    """Return the value that all runs in the same surroundings allow, and a comment where it is unstable."""
-    if kind == STRIDES:
-        found = {tuple(claims.strides_of(one)) for _, one in seen}
-        if len(found) > 1:
-            raise NotBlessed("unstable: its strides differ from run to run")
-        return list(found.pop()), ""
+def _entry(old: object, here: Surroundings) -> int | None:
+    if not isinstance(old, list) or not is_conditional(old):
+        return None
+    return next((index for index, entry in enumerate(old) if holds(entry.get("when"), here)), None)
+
+
+def _effective(old: Any, here: Surroundings) -> Any:
+    """Return the count that applies here."""
+    if not isinstance(old, list) or not is_conditional(old):
+        return old
+    return None if (entry := _entry(old, here)) is None else old[entry]["value"]
+
+
+def _needed(seen: Sequence[tuple[object, Judgement]], now: object) -> tuple[Any, str]:
+    """Return the count that all runs in the same surroundings allow, and a comment where it is unstable."""
     by_machine: dict[object, list[int]] = {}
-    for machine, one in seen:
-        by_machine.setdefault(machine, []).append(claims.number_of(one))
-    values = [claims.counted(numbers, now) for numbers in by_machine.values()]
+    for machine, judgement in seen:
+        try:
+            by_machine.setdefault(machine, []).append(int(judgement.observed))
+        except ValueError as error:
+            raise NotBlessed("what it observed is no whole number") from error
+    values = [counted(numbers, now) for numbers in by_machine.values()]
     if any(value != values[0] for value in values):
         raise NotBlessed("machines differ, and no condition of the language tells them apart")
     numbers = next(iter(by_machine.values()))
@@ -213,36 +249,102 @@ def _needed(seen: Sequence[tuple[object, Observed]], now: object, kind: str) -> 
     return values[0], f"unstable: {min(numbers)} to {max(numbers)} in {len(numbers)} runs of one machine" if is_unstable else ""
 
 
-def _effective(old: object, here: Surroundings) -> Any:
-    """Return the value of values under conditions that applies here."""
-    if not isinstance(old, list) or not is_conditional(old):
-        return old
-    return next((one["value"] for one in old if holds(one.get("when"), here)), None)
+def counted(numbers: Sequence[int], old: object) -> Any:
+    """Return the count to write for what one machine observed in all runs; raise ``NotBlessed`` where it would say less than before."""
+    least, most = min(numbers), max(numbers)
+    allows_zero = False
+    with contextlib.suppress(BadExpectation, TypeError, AttributeError):
+        allows_zero = parse_count(old).holds(0)
+    if least == 0 and not allows_zero:
+        raise NotBlessed("0 was observed: the claim would become that it never happens (change the claim by hand)")
+    if least == most:
+        return least
+    if least == 0:
+        raise NotBlessed(f"unstable: 0 to {most} in runs of one machine: the range would hold where nothing happens")
+    return {"min": least, "max": most}
 
 
-# -- directives -------------------------------------------------------------------------------------------------------
+# -- one line for several cases and machines --------------------------------------------------------------------------
 
 
-def _directives(facts: SpecFacts, leaf: Leaf, raw: RawExpectation) -> Change:
-    texts: dict[str, None] = {}
-    known: set[str] = set()
-    for one in facts.samples:
-        seen = facts.seen[_key(one)].get(leaf)
-        if seen is None or not one.is_usable or seen.judgement.status is Status.NOT_APPLICABLE or _key(one) in facts.refused:
-            continue
-        check = seen.expected.check
-        text = check.text_of(seen.facts.code) if isinstance(check, FileCheck) else None
-        if text is None:
-            raise NotBlessed(f"{one.case.id} has no code to match")
-        texts[text] = None
-        known.add(str(one.case.id))
-    for case in itertools.chain((one.case for one in facts.samples), (case for case, _ in facts.others)):
-        places = [here for other, here in facts.others if other.id == case.id] + [
-            one.here for one in facts.samples if one.case.id == case.id
-        ]
-        if case.id not in known and any(claims.applies(case, leaf, here) is not None for here in places):
-            raise NotBlessed(f"its line also serves {case.id}, of which no run has code to bless (write when: for each)")
-    below: DataPath = () if isinstance(raw.body, str) else ("checks",)
-    checks = raw.body if isinstance(raw.body, str) else raw.body["checks"]
-    lines = tuple(changed_lines(checks, list(texts)))
-    return Change(path=(*raw.path, *below), value=with_lines(checks, lines), lines=lines)
+def expression(rows: Sequence[Row]) -> Any:
+    """Return the value that gives each case what it needs; raise ``NotBlessed`` where none does.
+
+    Among the cases of one backend on one machine, only the matrix can tell cases apart; between these groups only ``when`` can.
+    """
+    columns: dict[tuple[str, Surroundings], list[Row]] = {}
+    for row in rows:
+        columns.setdefault((row.backend, row.here), []).append(row)
+    groups: dict[str, tuple[Any, list[Row]]] = {}
+    for column in columns.values():
+        value = _of_column(column)
+        groups.setdefault(json.dumps(value, sort_keys=True), (value, []))[1].append(column[0])
+    ordered = sorted(groups.values(), key=lambda group: (any(not row.is_recorded for row in group[1]), len(group[1])))
+    entries = []
+    for index, (value, own) in enumerate(ordered[:-1]):
+        others = [row.here for _, group in ordered[index + 1 :] for row in group]
+        when = smallest_condition([row.here for row in own], others, SEPARATING)
+        if when is None:
+            raise NotBlessed("machines differ, and no condition of the language tells them apart")
+        entries.append({"when": when, "value": value})
+    return [*entries, {"value": ordered[-1][0]}] if entries else ordered[-1][0]
+
+
+def _of_column(rows: Sequence[Row]) -> Any:
+    values = {json.dumps(row.value, sort_keys=True): row.value for row in rows}
+    if len(values) == 1:
+        return rows[0].value
+    if not all(type(value) is int for value in values.values()):
+        raise NotBlessed("cases of one matrix need different ranges, which no matrix value can say")
+    keys = [key for key in rows[0].params if len({json.dumps(row.params[key]) for row in rows}) > 1]
+    for size in (1, 2):
+        for chosen in itertools.combinations(keys, size):
+            if (template := _template(rows, chosen)) is not None:
+                return template
+    raise NotBlessed("cases of one matrix need different values, and no one or two of its keys decide which")
+
+
+_WORD = re.compile(r"[A-Za-z0-9_.+ -]{1,60}")
+
+
+def _template(rows: Sequence[Row], keys: Sequence[str]) -> str | None:
+    """Return the template in which some keys decide the count; None where they do not, or where it would be too long."""
+    by_point: dict[str, int] = {}
+    for row in rows:
+        tests = []
+        for key in keys:
+            match row.params[key]:
+                case bool(value):
+                    tests.append(key if value else f"not {key}")
+                case int(value):
+                    tests.append(f"{key} == {value}")
+                case str(value) if _WORD.fullmatch(value):
+                    tests.append(f"{key} == '{value}'")
+                case _:
+                    return None
+        if by_point.setdefault(" and ".join(tests), row.value) != row.value:
+            return None
+    numbers = list(by_point.values())
+    usual = [number for number in dict.fromkeys(numbers) if numbers.count(number) == max(map(numbers.count, numbers))]
+    texts = [
+        f"{{{{ {''.join(f'{value} if {test} else ' for test, value in by_point.items() if value != number)}{number} }}}}"
+        for number in usual
+    ]
+    shortest = min(texts, key=len)
+    return shortest if len(shortest) <= MAX_EXPRESSION else None
+
+
+def _device(wanted: Sequence[Surroundings], others: Sequence[Surroundings]) -> Json:
+    names = sorted({here.device.partition(":")[0] for here in wanted})
+    return names[0] if len(names) == 1 else names
+
+
+def _backend(wanted: Sequence[Surroundings], others: Sequence[Surroundings]) -> Json:
+    foreign = frozenset[str]().union(*(here.backends for here in others))
+    common = frozenset.intersection(*(here.backends for here in wanted)) - foreign
+    names = sorted(common)[:1] or sorted({name for here in wanted for name in here.backends - foreign})
+    return (names[0] if len(names) == 1 else names) if names else None
+
+
+SEPARATING: Separate = {"device": _device, "backend": _backend, **KEYS}
+"""The keys of the conditions that are proposed, the preferred one first."""

@@ -62,6 +62,11 @@ class Sample:
     steps: tuple[CarriedOut, ...]
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Its run and its id."""
+        return self.source.run, str(self.case.id)
+
+    @property
     def is_red(self) -> bool:
         """Whether the case failed the run."""
         return self.result.outcome.is_failure
