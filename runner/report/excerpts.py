@@ -64,7 +64,7 @@ def excerpt(lines: Sequence[str], line: int, column: int, width: int = WIDTH) ->
     text = lines[line - 1].rstrip("\r")
     before, after = _shown(text[: column - 1]), _shown(text[column - 1 :])
     if columns(before) > width - width // 4:  # the caret stays visible
-        before = _MARK + _cut_to(before[::-1], width // 2)[::-1]
+        before = _MARK + cut_to(before[::-1], width // 2)[::-1]
     shown = _fitted(before + after, width)
     above = [f" {line - 1:{digits}} | {_fitted(_shown(lines[line - 2]), width)}".rstrip()] if line > 1 else []
     return [*above, f" {line:{digits}} | {shown}".rstrip(), f" {'':{digits}} | {' ' * columns(before)}^"]
@@ -80,10 +80,11 @@ def _shown(text: str) -> str:
 
 
 def _fitted(text: str, width: int) -> str:
-    return text if columns(text) <= width else _cut_to(text, width - len(_MARK)) + _MARK
+    return text if columns(text) <= width else cut_to(text, width - len(_MARK)) + _MARK
 
 
-def _cut_to(text: str, width: int) -> str:
+def cut_to(text: str, width: int) -> str:
+    """Return the beginning of a text that takes at most ``width`` columns."""
     used = 0
     for index, char in enumerate(text):
         used += columns(char)

@@ -25,7 +25,7 @@ from runner.record.run_folder import RunFolder
 from runner.report import one_line, plain, statement
 from runner.report.console import print_report, wants_bar, wants_color, why_nothing
 from runner.report.excerpts import Excerpts
-from runner.report.progress import Progress, can_draw
+from runner.report.progress import Progress
 from runner.report.setup import ReportSetup
 from runner.system import output
 
@@ -40,8 +40,7 @@ class TerminalReporter:
         self._folder = setup.folder
         self._is_executing = True
         stream = output.stderr()
-        live = wants_bar(stream, os.environ) and can_draw()
-        self._progress = Progress(stream, color=wants_color(stream, os.environ), live=live)
+        self._progress = Progress(stream, color=wants_color(stream, os.environ), live=wants_bar(stream, os.environ))
 
     def on_event(self, event: RunEvent) -> None:
         """Show an event."""

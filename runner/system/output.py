@@ -232,31 +232,6 @@ def paint(stream: TextIO, text: str) -> None:
     _write(stream, escaping.painted(text).encode(encoding, "backslashreplace").decode(encoding))
 
 
-class _Canvas:
-    """A stream for a library that draws on a terminal. Control sequences pass unescaped."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str, /) -> int:
-        """Write text that the library drew."""
-        self._stream.write(Shown(text))
-        return len(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-def canvas(stream: TextIO) -> TextIO:
-    """Return a stream for a library that draws. The caller escapes the words with ``drawn``."""
-    return cast(TextIO, _Canvas(stream))
-
-
-def drawn(words: str) -> str:
-    """Return words for drawing: on one line, escaped, without secrets."""
-    return _redacted(escaping.line(words))
-
-
 def stdout() -> TextIO:
     """Return standard output, for callers of ``paint``."""
     return sys.stdout

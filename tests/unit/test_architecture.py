@@ -28,7 +28,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 
 MOST_ROOMS = 12
 
-LATE = ("jinja2", "jsonschema", "numpy", "rich", "torch", "triton")
+LATE = ("jinja2", "jsonschema", "numpy", "torch", "triton")
 """Packages that cost too much to be imported by every command: within functions only, and torch by the worker alone."""
 
 
