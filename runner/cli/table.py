@@ -172,9 +172,9 @@ COMMANDS: Mapping[str, Command] = {
     "waive": Command(
         VENDOR,
         "run.waiver_proposals:WaiveOptions",
-        "propose waivers from runs, or print the patch that removes void ones",
+        "propose waivers for the failures of runs",
         "Print a waiver for each failure of recorded runs that no waiver excuses, with the smallest condition that holds where a case "
-        "failed and not where it passed. With --remove: print the patch that removes waivers that ended or whose cases passed.",
+        "failed and not where it passed.",
         (("waive latest --issue 123 --reason 'a known defect'", "waivers for the failures of a run"),),
     ),
     "submit": Command(

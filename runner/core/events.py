@@ -105,8 +105,6 @@ class RunEnded:
     header: RunHeader
     results: tuple[CaseResult, ...]
     footer: RunFooter
-    void_waivers: tuple[str, ...] = ()
-    """The waivers to remove, and the patch that removes them, as lines of the report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,34 +10,25 @@
 
 A waiver names a failure if every failed expectation, and every wrong value of a comparison, matches one of its signatures, so that a
 waiver never hides a second defect. If several waivers apply, the first in the order of the files counts.
-
-| waiver                                                        | is removed |
-|---------------------------------------------------------------|------------|
-| its last day is past                                          | yes        |
-| it is for none of the cases that were read                    | yes        |
-| cases for which it is passed, and it matched no failure       | yes        |
-| cases passed, and it matched the failure of others            | no: narrow its glob or its condition |
 """
 
 import bisect
 import functools
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import NamedTuple
 
 from runner.core.case import Case
 from runner.core.conditions import Surroundings, holds
-from runner.core.diagnostics import Diagnostic, Position, Severity, UsageError
+from runner.core.diagnostics import Diagnostic, Severity
 from runner.core.expectation import Status, WrongValue
 from runner.core.globs import glob
 from runner.core.matching.patterns import search
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.outcomes import PASSED, WAIVABLE, Outcome
 from runner.core.results import AppliedWaiver, CaseResult, WaiverEffect
-from runner.language.read.document import Document
 from runner.language.waivers import Signature, Waiver, WaiverFiles
 from runner.vocabulary.steps import is_partial
 
@@ -75,15 +66,6 @@ class Failure(NamedTuple):
 
 
 _glob = functools.cache(glob)
-
-
-def warnings(waivers: Waivers, ids: Sequence[str]) -> Iterator[str]:
-    """Yield the warnings before a run: expired waivers, and waivers of ``--waivers`` that match no case.
-
-    A shipped waiver without a case is not reported: the run may have read other specs.
-    """
-    for remark in remarks(waivers, ids):
-        yield f"{remark.position}: {remark.message} ({remark.hint})"
 
 
 def remarks(waivers: Waivers, ids: Sequence[str] | None, *, shipped: bool = False) -> Iterator[Diagnostic]:
@@ -186,59 +168,3 @@ def failures_of(judged: CaseResult) -> list[Failure]:
 
 
 _RAISED_IN = re.compile(r"\S+ in phase '([^']*)'")
-
-
-# -- void waivers -------------------------------------------------------------------------------------------------
-
-
-def void_waivers(waivers: Waivers, results: Iterable[CaseResult], ids: Sequence[str] | None = None) -> Iterator[tuple[Waiver, str]]:
-    """Yield the waivers to remove, and why. ``ids`` are all cases that were read; None where they are not known.
-
-    A shipped waiver is not compared with ``ids``, because the run may have read other specs.
-    """
-    # for the place of each waiver, how many cases passed in spite of it, and how many failed in any way
-    passed: Counter[Position] = Counter()
-    failed: Counter[Position] = Counter()
-    for result in results:
-        for note in result.waivers:
-            if note.effect is WaiverEffect.PASSED and result.outcome is not Outcome.FLAKY:
-                passed[note.position] += 1
-            elif note.effect not in (WaiverEffect.EXPIRED, WaiverEffect.PART_PASSED):
-                failed[note.position] += 1
-    ids = None if ids is None else sorted(ids)
-    for waiver in waivers.files.waivers:
-        if waivers.is_expired(waiver):
-            yield waiver, f"ended on {waiver.until}"
-        elif passed[waiver.position] and not failed[waiver.position]:
-            yield waiver, f"{passed[waiver.position]} of its cases passed, and no failure matched"
-        elif ids is not None and waiver.position.file in waivers.files.given and not _has_case(waiver, ids):
-            yield waiver, f"is for none of the {len(ids)} cases"
-
-
-def patches(void: Sequence[tuple[Waiver, str]], documents: Iterable[Document]) -> Iterator[str]:
-    """Yield the unified diff for each file, or a line that says why a file cannot be changed as text."""
-    from runner.language.waiver_text import removal_patch  # only where there is something to remove
-
-    positions = {waiver.position for waiver, _ in void}
-    for document in documents:
-        indices = [index for index, _ in enumerate(document.data["waivers"]) if document.position(("waivers", index)) in positions]
-        if indices:
-            try:
-                yield removal_patch(document, indices)
-            except UsageError as error:
-                yield f"{error}\n"
-
-
-def lines_of(void: Sequence[tuple[Waiver, str]], documents: Iterable[Document]) -> list[str]:
-    """Return the waivers to remove with the reasons, and the patch; nothing where there is none."""
-    if not void:
-        return []
-    count = "1 waiver" if len(void) == 1 else f"{len(void)} waivers"
-    applied = "'waive RUN --remove' prints the patch for 'git apply', without waivers that are for no case"
-    lines = [f"\n{count} to remove ({applied}):", *(f"  {waiver.position}: {why} ({waiver.issue})" for waiver, why in void)]
-    for patch in patches(void, documents):
-        diff = patch.splitlines()
-        if diff[0].startswith("--- "):  # the first two lines are commands to a CI system, so the file is named in other words
-            diff[:2] = [f"in {diff[0].partition('/')[2]}:"]
-        lines += diff
-    return lines

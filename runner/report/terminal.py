@@ -22,7 +22,7 @@ from runner.core.exit_codes import ExitCode
 from runner.core.header import RunFooter, RunHeader
 from runner.core.results import CaseResult, executed
 from runner.record.run_folder import RunFolder
-from runner.report import one_line, plain, statement
+from runner.report import one_line, statement
 from runner.report.console import print_report, wants_bar, wants_color, why_nothing
 from runner.report.excerpts import Excerpts
 from runner.report.progress import Progress
@@ -63,7 +63,7 @@ class TerminalReporter:
             case Note():
                 output.note(event.text)
             case RunEnded():
-                show_end(self._folder, event.header, event.results, event.footer, event.void_waivers)
+                show_end(self._folder, event.header, event.results, event.footer)
                 for line in why_no_success(event.header, event.results, event.footer) if event.results else ():
                     output.note(line)
                 if event.footer.interrupted:
@@ -74,9 +74,7 @@ class TerminalReporter:
         self._progress.close()
 
 
-def show_end(
-    folder: RunFolder, header: RunHeader, results: Sequence[CaseResult], footer: RunFooter, void_waivers: Sequence[str] = ()
-) -> None:
+def show_end(folder: RunFolder, header: RunHeader, results: Sequence[CaseResult], footer: RunFooter) -> None:
     """Print the report of a run, or of a merged one, on standard output."""
     print_report(
         output.stdout(),
@@ -88,7 +86,7 @@ def show_end(
         folder=Path(shown_path(folder.path)),
         not_requested=header.not_requested,
         source=Excerpts(header.specs),
-        more=[*map(plain, void_waivers), *(line for stated in footer.statement for line in statement.lines_of_statement(stated))],
+        more=[line for stated in footer.statement for line in statement.lines_of_statement(stated)],
         page=folder.page,
     )
 

@@ -29,7 +29,7 @@ from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.header import RunFooter, RunHeader
 from runner.core.options import RunOptions
 from runner.core.results import NODE_LOST, CaseResult, executed
-from runner.judge.waivers import lines_of, void_waivers, warnings
+from runner.judge.waivers import remarks
 from runner.language.load import surroundings_of
 from runner.record.evidence import alterations
 from runner.record.run_folder import RunFolder, open_run, require_free_report
@@ -67,7 +67,8 @@ def run_prepared(prepared: Prepared, open_reporters: OpenReporters) -> ExitCode:
         folder.claim_report(prepared.options.junit)
         remember(prepared.options.paths, folder.path)
         selection = prepared.selection
-        known = warnings(selection.waivers, [case.id for case in selection.suite.cases])
+        void = remarks(selection.waivers, [case.id for case in selection.suite.cases])
+        known = [f"{remark.position}: {remark.message} ({remark.hint})" for remark in void]
         for warning in [*known, *required.problems(prepared.options.require, selection.whole, selection.selected, None)]:
             output.note(f"warning: {warning}")
         with closing(open_reporters(prepared.options, folder)) as listener, Interrupts() as interrupts:
@@ -209,7 +210,6 @@ class Controller:
     def _report(self, *, is_interrupted: bool) -> ExitCode:
         """Let the listeners write their files, then end the journal: the run is complete when its files are written."""
         results = tuple(self._ledger.of(self._selection.selected))
-        waivers = self._selection.waivers
         code = ExitCode.INTERRUPTED if is_interrupted else self._exit_code()
         statement = self._header.statement(self._ledger.results.values())
         footer = RunFooter(
@@ -220,10 +220,8 @@ class Controller:
             statement=(statement,) if statement else (),
         )
         self._emit(ResultsCompleted(header=self._header, results=results, footer=footer))
-        void = list(void_waivers(waivers, results, [case.id for case in self._selection.suite.cases]))
         footer = replace(footer, ended=now(), seconds=round(time.monotonic() - self._begun, 3))  # with the time that the files took
-        lines = tuple(lines_of(void, waivers.files.documents))
-        self._emit(RunEnded(header=self._header, results=results, footer=footer, void_waivers=lines))
+        self._emit(RunEnded(header=self._header, results=results, footer=footer))
         return code
 
     def _exit_code(self) -> ExitCode:

@@ -1,18 +1,17 @@
 """The machine that a recorded result came from: that of the node that it names, or that of the run's header."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from runner.core import devices
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.header import RunHeader
-from runner.core.results import Attempt, CaseResult
+from runner.core.results import Attempt
 from runner.language.backends import Backend
 from runner.language.expand.cases import surroundings
 from runner.language.load import surroundings_of
-from runner.record.journal import Run
 from runner.system.capabilities import Machine
 
 
@@ -40,11 +39,3 @@ def surroundings_of_record(facts: Mapping[str, str]) -> Surroundings:
 def here_of(case: Case, backend: Backend, part: Attempt, known: Surroundings) -> Surroundings:
     """Return the surroundings of a case where a result, or an attempt of it, came from; ``known`` are those of the machine of the run."""
     return surroundings(backend, surroundings_of_record(part.node) if part.node else known, case.target)
-
-
-def by_machine(run: Run) -> Iterator[tuple[Mapping[str, str], dict[str, CaseResult]]]:
-    """Yield the facts of each machine of a run, the nodes of a fleet among them, with its results by id."""
-    found: dict[tuple[tuple[str, str], ...], dict[str, CaseResult]] = {}
-    for result in run.results:
-        found.setdefault(tuple((result.node or run.header.environment).items()), {})[result.case_id] = result
-    yield from ((dict(facts), results) for facts, results in found.items())

@@ -1,4 +1,4 @@
-"""What recorded runs say of waivers: for each failure of torch that none excuses a proposal, and which ones are void.
+"""``waive``: a proposal of a waiver for each failure of recorded runs that none excuses, as an entry of a file of waivers.
 
 A condition explains failures if it holds where a case failed and does not hold where the same case passed. Conditions of one key come
 before those of two, and the keys in the order of ``KEYS``. Without a run in which the case passed, no condition is proposed, because
@@ -19,18 +19,16 @@ from runner.core.conditions import Surroundings, holds
 from runner.core.diagnostics import UsageError, one_line
 from runner.core.globs import glob
 from runner.core.matching.patterns import is_unspecific
-from runner.core.options import argument, flag, option, waiver_files
+from runner.core.options import argument, option
 from runner.core.outcomes import WAIVABLE, Outcome
 from runner.core.protocol import Json
 from runner.core.results import CaseResult
-from runner.judge.waivers import Failure, Waivers, failures_of, void_waivers
-from runner.language.read.document import Document
-from runner.language.waiver_text import FILL_IN, Draft
-from runner.language.waivers import Signature, Waiver, load_waivers
-from runner.record.journal import JournalError, Run, read_run
+from runner.judge.waivers import Failure, failures_of
+from runner.language.flow import flow
+from runner.language.waivers import Signature
+from runner.record.journal import JournalError, read_run
 from runner.record.run_folder import JOURNAL, find_run
-from runner.run.machines_then import by_machine, surroundings_of_record
-from runner.run.rejudge import files_of
+from runner.run.machines_then import surroundings_of_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +36,14 @@ class WaiveOptions:
     """The options of ``waive``."""
 
     targets: tuple[str, ...] = argument("RUN", "recorded runs: a folder, an id, or latest", nargs="+")
-    to: Path | None = option("FILE", "add the waivers at the end of this file, and leave the rest of it as it is", reads=Path)
-    remove: bool = flag("print a unified diff that removes waivers that ended, or whose cases passed")
+    to: Path | None = option("FILE", "write them to this new file", reads=Path)
     issue: str = option("ID", "the issue that tracks the defect: a link or an id", "")
     reason: str = option("TEXT", "the defect, as a sentence", "")
     until: str = option("DATE", "the last day of the waivers (default: 90 days from now)", "")
-    waivers: tuple[Path, ...] = waiver_files()
 
+
+FILL_IN = "FILL-IN"
+"""What a person must replace: a waiver with it is not valid."""
 
 DAYS = 90
 """How long a proposed waiver holds, where nothing else was asked for."""
@@ -52,119 +51,73 @@ DAYS = 90
 _LONGEST = 240
 """Characters of a message that a pattern, or a reason, keeps; both end with a whole word."""
 
+Draft: TypeAlias = Mapping[str, Json]
+"""A proposed waiver: an entry of a file of waivers."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedRun:
-    """A run: its name, its machine, and its results."""
-
-    name: str
-    here: Surroundings
-    results: Mapping[str, CaseResult]
+Seen: TypeAlias = tuple[str, Surroundings, CaseResult]
+"""A result, with the name of its run and its surroundings."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposals:
-    """Drafts, and why failures have none."""
-
-    drafts: tuple[Draft, ...]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Finding:
-    """The failure of one case, and its condition."""
-
-    case_id: str
-    signatures: tuple[Mapping[str, Json], ...]
-    when: tuple[tuple[str, Json], ...]
-    reason: str
-
-
-def proposals(options: WaiveOptions) -> Proposals:
-    """Return a draft for each failure of the runs that no waiver excuses."""
-    runs = [
-        RecordedRun(name=run.header.run_id, here=surroundings_of_record(facts), results=results)
-        for run in map(_read, options.targets)
-        for facts, results in by_machine(run)
-    ]
+def proposals(options: WaiveOptions) -> tuple[list[Draft], list[str]]:
+    """Return a draft for each failure of the runs that no waiver excuses, and why other failures have none."""
     try:
-        until = date.fromisoformat(options.until) if options.until else None
+        until = date.fromisoformat(options.until) if options.until else datetime.now(UTC).date() + timedelta(days=DAYS)
     except ValueError as error:
         raise UsageError(f"--until '{one_line(options.until)}' is no date: write year, month and day: 2027-03-01") from error
-    return propose(runs, issue=options.issue or FILL_IN, reason=options.reason, until=until, today=datetime.now(UTC).date())
+    results: list[Seen] = []
+    for name in options.targets:
+        path = find_run(name) / JOURNAL
+        try:
+            run = read_run(path)
+        except JournalError as error:
+            raise UsageError(f"{path}:{error.line}: {one_line(error.reason)}") from error
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from error
+        here = surroundings_of_record(run.header.environment)
+        results += [(run.header.run_id, surroundings_of_record(result.node) if result.node else here, result) for result in run.results]
+    return propose(results, issue=options.issue or FILL_IN, reason=options.reason, until=until)
 
 
-def to_remove(options: WaiveOptions) -> tuple[list[tuple[Waiver, str]], list[Document]]:
-    """Return the waivers that the runs show to be void, and the files that hold them as they are now."""
-    runs = [_read(name) for name in options.targets]
-    extra = dict.fromkeys([*options.waivers, *(path for run in runs for path in files_of(run.header, "waivers"))])
-    files = load_waivers(list(extra), None)
-    digests = {document.file: document.digest for document in files.documents}
-    changed = {name for run in runs for name, digest in run.header.specs.items() if digests.get(name, digest) != digest}
-    if changed:
-        raise UsageError(f"{min(changed)} is not the file that the run read: its positions are others (run again)")
-    results = [result for run in runs for result in run.results]
-    return list(void_waivers(Waivers(files, today=datetime.now(UTC).date()), results)), list(files.documents)
-
-
-def _read(name: str) -> Run:
-    path = find_run(name) / JOURNAL
-    try:
-        return read_run(path)
-    except JournalError as error:
-        raise UsageError(f"{path}:{error.line}: {one_line(error.reason)}") from error
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-
-
-def propose(runs: Sequence[RecordedRun], *, issue: str = FILL_IN, reason: str = "", until: date | None = None, today: date) -> Proposals:
-    """Return a draft for each failure that no waiver excuses; cases of one spec with one failure share one."""
+def propose(results: Sequence[Seen], *, until: date, issue: str = FILL_IN, reason: str = "") -> tuple[list[Draft], list[str]]:
+    """Return the drafts, and why failures have none; cases of one spec with one failure share a draft."""
     notes: list[str] = []
-    ids = list(dict.fromkeys(case_id for run in runs for case_id in run.results))
-    findings = [found for case_id in ids if (found := _finding(case_id, runs, notes)) is not None]
-    groups: dict[tuple[str, str, str], list[_Finding]] = {}
-    for finding in findings:
-        key = finding.case_id.partition("[")[0], json.dumps(finding.signatures), json.dumps(finding.when)
-        groups.setdefault(key, []).append(finding)
-    last = until or today + timedelta(days=DAYS)
-    drafts = [
-        Draft(
-            cases=pattern,
-            signatures=group[0].signatures,
-            when=dict(group[0].when),
-            reason=reason or group[0].reason,
-            issue=issue,
-            until=last.isoformat(),
-        )
-        for group in groups.values()
-        for pattern in _globs([finding.case_id for finding in group], ids)
-    ]
-    return Proposals(drafts=tuple(drafts), notes=tuple(notes))
+    by_case: dict[str, list[Seen]] = {}
+    for seen in results:
+        by_case.setdefault(seen[2].case_id, []).append(seen)
+    groups: dict[tuple[str, str], tuple[list[str], dict[str, Json]]] = {}
+    for case_id, seen_results in by_case.items():
+        failing = [result for _, _, result in seen_results if result.outcome in WAIVABLE]
+        if not failing:
+            stuck = [(result.outcome, run) for run, _, result in seen_results if result.outcome in (Outcome.ERROR, Outcome.FLAKY)]
+            notes += [f"{case_id}: {outcome.label} in {run} cannot be waived" for outcome, run in stuck]
+            continue
+        failed = [here for _, here, result in seen_results if result.outcome in (*WAIVABLE, Outcome.XFAIL)]
+        passed = [here for _, here, result in seen_results if result.outcome in (Outcome.PASS, Outcome.XPASS)]
+        when = smallest_condition(failed, passed)
+        if when is None:
+            notes.append(f"{case_id}: failed and passed under the same conditions; it is flaky, or depends on what no condition names")
+            continue
+        failures = [failure for result in failing for failure in failures_of(result)]
+        signatures: list[Mapping[str, Json]] = []
+        for failure in failures:
+            if not any(_covers(signature, failure) for signature in signatures):
+                signatures.append(signature_of(failure))
+        if any(is_unspecific(str(signature["match"])) for signature in signatures):
+            notes.append(f"{case_id}: its messages have no words by which a pattern could tell this failure from others")
+            continue
+        explained = {**({"when": when} if when else {}), "failure": signatures[0] if len(signatures) == 1 else signatures}
+        seen_reason = shorten(f"proposed from: {one_line(failures[0].message)}", _LONGEST, placeholder=" ...")
+        draft = {**explained, "reason": reason or seen_reason, "issue": issue, "until": until.isoformat()}
+        groups.setdefault((case_id.partition("[")[0], json.dumps(explained)), ([], draft))[0].append(case_id)
+    return [{"cases": pattern, **draft} for ids, draft in groups.values() for pattern in _globs(ids, list(by_case))], notes
 
 
-def _finding(case_id: str, runs: Sequence[RecordedRun], notes: list[str]) -> _Finding | None:
-    seen = [(run, run.results[case_id]) for run in runs if case_id in run.results]
-    failing = [(run, result) for run, result in seen if result.outcome in WAIVABLE]
-    if not failing:
-        stuck = [(run, result) for run, result in seen if result.outcome in (Outcome.ERROR, Outcome.FLAKY)]
-        notes += [f"{case_id}: {result.outcome.label} in {run.name} cannot be waived" for run, result in stuck]
-        return None
-    failed = [run.here for run, result in seen if result.outcome in (*WAIVABLE, Outcome.XFAIL)]
-    passed = [run.here for run, result in seen if result.outcome in (Outcome.PASS, Outcome.XPASS)]
-    when = smallest_condition(failed, passed)
-    if when is None:
-        notes.append(f"{case_id}: failed and passed under the same conditions; it is flaky, or depends on what no condition names")
-        return None
-    failures = [failure for _, result in failing for failure in failures_of(result)]
-    signatures: list[Mapping[str, Json]] = []
-    for failure in failures:
-        if not any(_covers(signature, failure) for signature in signatures):
-            signatures.append(signature_of(failure))
-    if any(is_unspecific(str(signature["match"])) for signature in signatures):
-        notes.append(f"{case_id}: its messages have no words by which a pattern could tell this failure from others")
-        return None
-    reason = shorten(f"proposed from: {one_line(failures[0].message)}", _LONGEST, placeholder=" ...")
-    return _Finding(case_id=case_id, signatures=tuple(signatures), when=tuple(when.items()), reason=reason)
+def document_of(drafts: Sequence[Draft]) -> str:
+    """Return a file of waivers."""
+    lines = ["# Known failures. 'torch-conformance validate --waivers FILE' checks this file.", "waivers:" if drafts else "waivers: []"]
+    for draft in drafts:
+        lines += [f"  {'-' if name == 'cases' else ' '} {name}: {flow(value)}" for name, value in draft.items()]
+    return "\n".join(lines) + "\n"
 
 
 # -- conditions -------------------------------------------------------------------------------------------------------
