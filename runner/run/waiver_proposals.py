@@ -36,7 +36,7 @@ class WaiveOptions:
     """The options of ``waive``."""
 
     targets: tuple[str, ...] = argument("RUN", "recorded runs: a folder, an id, or latest", nargs="+")
-    to: Path | None = option("FILE", "write them to this new file", reads=Path)
+    to: Path | None = option("FILE", "add the waivers at the end of this file", reads=Path)
     issue: str = option("ID", "the issue that tracks the defect: a link or an id", "")
     reason: str = option("TEXT", "the defect, as a sentence", "")
     until: str = option("DATE", "the last day of the waivers (default: 90 days from now)", "")
@@ -112,12 +112,13 @@ def propose(results: Sequence[Seen], *, until: date, issue: str = FILL_IN, reaso
     return [{"cases": pattern, **draft} for ids, draft in groups.values() for pattern in _globs(ids, list(by_case))], notes
 
 
-def document_of(drafts: Sequence[Draft]) -> str:
-    """Return a file of waivers."""
-    lines = ["# Known failures. 'torch-conformance validate --waivers FILE' checks this file.", "waivers:" if drafts else "waivers: []"]
-    for draft in drafts:
-        lines += [f"  {'-' if name == 'cases' else ' '} {name}: {flow(value)}" for name, value in draft.items()]
-    return "\n".join(lines) + "\n"
+def document_of(drafts: Sequence[Draft], before: str = "") -> str:
+    """Return a file of waivers; ``before`` is the text of one that they follow."""
+    before = before.rstrip() or "# Known failures. 'torch-conformance validate --waivers FILE' checks this file.\nwaivers: []"
+    if drafts:
+        before = re.sub(r"^waivers:[ \t]*\[[ \t]*\]$", "waivers:", before, flags=re.MULTILINE)
+    lines = [f"  {'-' if name == 'cases' else ' '} {name}: {flow(value)}" for draft in drafts for name, value in draft.items()]
+    return "\n".join([before, *lines]) + "\n"
 
 
 # -- conditions -------------------------------------------------------------------------------------------------------
