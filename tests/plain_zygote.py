@@ -1,10 +1,18 @@
-"""``python -m tests.plain_zygote SOCKET PARENT``: a zygote without torch, whose workers do nothing until they are killed."""
+"""``python -m tests.plain_zygote SOCKET PARENT``: a zygote without torch, whose workers answer at once."""
 
+import os
+
+from runner.core import protocol
 from runner.worker.process import zygote
 
 
+def answer(plan: str, descriptor: int, word: str) -> None:
+    """Send an observation."""
+    os.write(descriptor, protocol.dumps({"observation": {}, "word": word}))
+
+
 def main() -> None:
-    zygote.serve(zygote.Zygote(zygote.begin(), danger=zygote.danger_of_threads))
+    zygote.serve(zygote.Zygote(zygote.begin(), answer, zygote.danger_of_threads))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The progress of a run: on a terminal a line that is drawn again and again, elsewhere a line for each case that ended."""
 
+import contextlib
 import os
 import shutil
 import time
@@ -119,13 +120,13 @@ class Progress:
             if count := self._ended[outcome]:
                 parts += [(f"  {count} ", 0), (outcome.label, color(outcome))]
         parts.append((f"  {self._waits_for(now)}", 0))
-        try:
-            room = os.get_terminal_size(self._stream.fileno()).columns - 1
-        except (OSError, ValueError):
-            room = shutil.get_terminal_size().columns - 1
+        width = 0  # some terminals do not know theirs
+        with contextlib.suppress(OSError, ValueError):
+            width = os.get_terminal_size(self._stream.fileno()).columns
+        room = (width or shutil.get_terminal_size().columns) - 1
         text = _CLEAR
         for words, number in parts:
             shown = cut_to(words, room)
             room -= columns(shown)
-            text += f"\x1b[{number}m{shown}\x1b[0m" if number and self._color else shown
+            text += f"\x1b[{number}m{shown}\x1b[0m" if number and shown and self._color else shown
         return text

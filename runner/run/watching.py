@@ -19,14 +19,14 @@ from runner.core.exit_codes import ExitCode
 from runner.core.options import RunOptions
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
-from runner.execute.local.kept_zygotes import ZygoteStore
+from runner.execute.local.executor import KeptExecutor
 from runner.language.load import load_specs
 from runner.language.read.files import DefaultsReader, SpecPath, discover, files_of_defaults
 from runner.record.journal import read_run
 from runner.record.run_folder import JOURNAL, RunFolder
 from runner.run.controller import OpenReporters, run_prepared
 from runner.run.preparation import check, choose, prepare
-from runner.system import output, scratch
+from runner.system import output
 from runner.system.installed_torch import installed_torch
 
 MOST_RUNS = 10
@@ -87,9 +87,9 @@ class Watch:
         discover(self._options.paths, [])
         self._stamps = self._snapshot()
         request: Request | None = Request()
-        with scratch.make() as folder, contextlib.closing(ZygoteStore(folder.path)) as store:
+        with contextlib.closing(KeptExecutor()) as kept:
             while request is not None:
-                self._try(request, store)
+                self._try(request, kept)
                 request = self._next()
         if self._failing() or self._unread or self._owes_all:
             return ExitCode.FAILED
@@ -143,12 +143,12 @@ class Watch:
 
     # -- one run ----------------------------------------------------------------------------------------------------------
 
-    def _try(self, request: Request, store: ZygoteStore) -> None:
+    def _try(self, request: Request, kept: KeptExecutor) -> None:
         """Run what is requested, and print the failures that were fixed or are left. Only a signal ends the watch."""
         self._last, begun = request, time.monotonic()
         failed = set(self._failing())
         try:
-            results = self._run(request, store)
+            results = self._run(request, kept)
         except InvalidSpecs as error:
             output.lines(map(str, error.diagnostics))
             why = f"{len(error.diagnostics)} problem{'' if len(error.diagnostics) == 1 else 's'}; nothing was run"
@@ -178,10 +178,10 @@ class Watch:
         self._owes_all |= request == Request()
         output.note(f"{why}; waiting for a change")
 
-    def _run(self, request: Request, store: ZygoteStore) -> tuple[CaseResult, ...]:
+    def _run(self, request: Request, kept: KeptExecutor) -> tuple[CaseResult, ...]:
         """Run the requested cases as ``run`` does; return their results."""
         forget_cached()
-        if store.require(installed_state()):
+        if kept.require(installed_state()):
             output.note("torch or another package changed: torch starts anew")
         problems: list[Diagnostic] = []
         specs = discover(self._options.paths, problems)
@@ -215,7 +215,7 @@ class Watch:
             folders.append(folder.path)
             return self._open_reporters(options, folder)
 
-        prepared = replace(prepare(checked, selection), make_executor=store.executor)
+        prepared = replace(prepare(checked, selection), make_executor=kept.of)
         if run_prepared(prepared, opened) is ExitCode.INTERRUPTED:
             raise KeyboardInterrupt
         results = read_run(folders[0] / JOURNAL).results

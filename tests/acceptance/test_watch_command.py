@@ -81,7 +81,7 @@ def zygotes() -> int:
     return len(re.findall(r"^(?:forked|refused):", prestart.log(), re.MULTILINE))
 
 
-@pytest.mark.nightly(reason="test_watch and test_kept_zygotes test the loop and its processes without torch")
+@pytest.mark.nightly(reason="test_watch tests the loop, and test_executor an executor that is used again")
 def test_each_try_has_the_outcome_that_a_run_has(session: Session) -> None:
     assert "1  PASS" in session.until()
     before = zygotes()

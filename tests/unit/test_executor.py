@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -18,7 +19,8 @@ from runner.core.events import Activity
 from runner.core.exit_codes import ExitCode
 from runner.core.observation import Ending, ServiceReport
 from runner.execute.base import Execution, ExecutorSettings, Job
-from runner.execute.local.executor import LocalExecutor
+from runner.execute.local.executor import KeptExecutor, LocalExecutor
+from runner.execute.local.spawn import ProcessStarter, ZygoteProcess
 from runner.plan.resources import Capacity, Environment, Needs
 from runner.record.journal import read_run
 from runner.system.scratch import Space
@@ -261,3 +263,57 @@ def test_what_another_worker_put_in_the_place_of_a_plan_is_not_written_to(local:
     assert done.observation["plan"]["id"] == "00001"
     assert (tmp_path / "victim").read_text() == "mine"
     assert not (folder / "plan.json").is_symlink()
+
+
+# -- an executor that serves one run after another ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[KeptExecutor]:
+    """Zygotes are real, and have no torch."""
+    variables = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+
+    def zygote(starter: ProcessStarter, wanted: Environment) -> ZygoteProcess:
+        return ZygoteProcess((), variables, starter._scratch / "zygote.log", "tests.plain_zygote")
+
+    monkeypatch.setattr(ProcessStarter, "zygote", zygote)
+    executor = KeptExecutor()
+    yield executor
+    executor.close()
+
+
+def run_of(kept: KeptExecutor, folder: Path, threads: int = 1) -> tuple[LocalExecutor, int]:
+    """Make one run of one job; return its executor, and the process of its zygote."""
+    executor = kept.of(ExecutorSettings(folder=folder, workers=1, threads=threads))
+    (execution,) = ended(executor, dataclasses.replace(a_job("00001"), new_process=False)).values()
+    assert execution.isolation == "fork"
+    (zygote,) = executor._zygotes.values()
+    executor.close()
+    return executor, zygote.process.pid
+
+
+def test_the_next_run_has_the_same_zygote(kept: KeptExecutor, tmp_path: Path) -> None:
+    first = run_of(kept, tmp_path / "1")
+    assert run_of(kept, tmp_path / "2") == first
+    assert (tmp_path / "2/cases/00001").is_dir()
+    assert not kept.require(""), "the machine is as it was"
+
+
+@pytest.mark.parametrize("why", ["its zygote was killed", "other threads", "another state of the machine"])
+def test_a_zygote_that_another_run_cannot_use_ends(kept: KeptExecutor, tmp_path: Path, why: str) -> None:
+    _, pid = run_of(kept, tmp_path / "1")
+    if why == "its zygote was killed":
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    if why == "another state of the machine":
+        assert kept.require("torch 2")
+    assert run_of(kept, tmp_path / "2", threads=2 if why == "other threads" else 1)[1] != pid
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_run_that_is_stopped_within_a_case_ends_its_zygote(kept: KeptExecutor, tmp_path: Path) -> None:
+    executor = kept.of(ExecutorSettings(folder=tmp_path / "1", workers=2, threads=1))
+    jobs = [dataclasses.replace(a_job(name), new_process=False) for name in ("00001", "00002", "00003")]
+    next(executor.run(jobs, Capacity(jobs=2, cores=2.0, memory=1 << 40)))
+    executor.close()
+    assert kept.of(ExecutorSettings(folder=tmp_path / "2", workers=2, threads=1)) is not executor

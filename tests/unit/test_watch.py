@@ -13,7 +13,7 @@ from runner.cli.parser import main, parse
 from runner.core.exit_codes import ExitCode
 from runner.core.observation import Ending
 from runner.execute.base import Execution, Job
-from runner.execute.local.kept_zygotes import ZygoteStore
+from runner.execute.local.executor import KeptExecutor
 from runner.report import table
 from runner.run import pipeline, watching
 from runner.run.watching import AGAIN, ALL, FAILED, QUIT, Watch
@@ -65,7 +65,7 @@ Act = Callable[[], object] | str
 @pytest.fixture
 def executor(monkeypatch: pytest.MonkeyPatch) -> FakeExecutor:
     executor = use_executor(monkeypatch, answered)
-    monkeypatch.setattr(ZygoteStore, "executor", lambda self, settings: pipeline.LocalExecutor(settings))
+    monkeypatch.setattr(KeptExecutor, "of", lambda self, settings: pipeline.LocalExecutor(settings))
     return executor
 
 

@@ -95,11 +95,12 @@ class Engine:
         self._memory = MemoryWatch()
         self._is_cancelled = False
         self._check: Callable[[], None] | None = None
+        self._wake: int | None = None
         self._left_over: dict[int, str] = {}
         self._warm_problems: dict[str, None] = {}
 
     def close(self) -> None:
-        """Kill all workers, reap those that are the runner's own children, and end the zygotes that serve no other run."""
+        """Kill all workers, reap those that are the runner's own children, and end the zygotes."""
         for worker in self._workers.values():
             worker.kill()
         for worker in self._workers.values():
@@ -110,12 +111,26 @@ class Engine:
         self._workers.clear()
         closing = [*self._leaving, *self._zygotes.values()]
         for zygote in closing:
-            zygote.release()  # all in parallel: each needs time to kill the orphans of its workers
+            zygote.hang_up()  # all in parallel: each needs time to kill the orphans of its workers
         for zygote in closing:
             zygote.close()
         self._zygotes.clear()
         self._leaving.clear()
         self._selector.close()
+
+    def rest(self) -> bool:
+        """Get ready for another run; return False where something of the last one is left, or an environment has no zygote."""
+        for worker in list(self._workers.values()):
+            if worker.has_ended and worker.running is None:
+                self._forget(worker)
+        if self._wake is not None:
+            self._forget_descriptor(self._wake)
+        self._check, self._wake, self._is_cancelled = None, None, False
+        self._waiting = Queue()
+        self._returned.clear()
+        self._missing.clear()
+        is_clean = not (self.broken or self._cold or self._left_over or self._warm_problems)
+        return is_clean and not any(worker.running or worker.is_retired for worker in self._workers.values())
 
     @property
     def warnings(self) -> list[str]:
@@ -189,7 +204,7 @@ class Engine:
 
     def on_interrupt(self, wake: int, check: Callable[[], None]) -> None:
         """Call ``check`` before a job starts, and when ``wake`` is readable; an exception from ``check`` ends the run."""
-        self._check = check
+        self._check, self._wake = check, wake
         self._selector.register(wake, selectors.EVENT_READ)
 
     def _busy(self) -> list[Worker]:

@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,10 +50,8 @@ class LocalExecutor(Engine):
         self,
         settings: ExecutorSettings,
         make_starter: Callable[[Path], ProcessStarter] | None = None,
-        kept: Callable[[], Collection[int]] = tuple,
     ) -> None:
-        """``make_starter`` makes the starter of other processes, from the scratch folder; ``kept`` returns those that outlive a run."""
-        self._kept = kept
+        """``make_starter`` makes the starter of other processes, from the scratch folder."""
         self._scratch = scratch.make()
         self._orphans = Orphans()
         make = make_starter or (lambda folder: ProcessStarter(settings.threads, folder, settings.warm_folder))
@@ -83,7 +81,7 @@ class LocalExecutor(Engine):
         super().close()
         if "_services" in vars(self):
             self._services.close()
-        self._orphans.close(self._kept())
+        self._orphans.close()
         self._scratch.close()
 
     @functools.cached_property
@@ -120,6 +118,58 @@ class LocalExecutor(Engine):
         return str(path), folder
 
 
+class LastingExecutor(LocalExecutor):
+    """Serves one run after another; ``close`` ends a run, and all processes only where another run could not use them."""
+
+    has_ended = False
+
+    def close(self) -> None:
+        """Get ready for another run, or end."""
+        if not self.has_ended and not self.rest():
+            self.end()
+
+    def end(self) -> None:
+        """End its processes, and remove the scratch folder."""
+        self.has_ended = True
+        super().close()
+
+    def serves(self, settings: ExecutorSettings) -> bool:
+        """Whether it can run cases with these settings; they go to the folder of these."""
+        is_alive = not self.has_ended and all(zygote.process.poll() is None for zygote in self._zygotes.values())
+        is_same = settings == dataclasses.replace(self._settings, folder=settings.folder)
+        self._settings = settings
+        return is_alive and is_same
+
+
+class KeptExecutor:
+    """Keeps the executor of a run, with its warm zygotes, for the next run (``watch``). Each case still gets a fork of its own."""
+
+    def __init__(self) -> None:
+        self._executor: LastingExecutor | None = None
+        self._state = ""
+
+    def of(self, settings: ExecutorSettings) -> LocalExecutor:
+        """Return the executor of a run: that of the run before, where it can serve this one."""
+        if self._executor is None or not self._executor.serves(settings):
+            self.close()
+            self._executor = LastingExecutor(settings)
+        return self._executor
+
+    def require(self, state: str) -> bool:
+        """End the processes if they were started in another state of the machine; return whether any was ended."""
+        is_stale = self._executor is not None and state != self._state
+        if is_stale:
+            self.close()
+        self._state = state
+        return is_stale
+
+    def close(self) -> None:
+        """End all processes."""
+        if self._executor is not None and not self._executor.has_ended:
+            self._executor.end()
+        self._executor = None
+
+
 class Orphans:
     """Orphans of workers: processes whose ancestors have ended become children of the runner, and ``close`` kills those.
 
@@ -134,11 +184,11 @@ class Orphans:
         self._was = was.value
         self._library.prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
-    def close(self, spared: Collection[int] = ()) -> None:
-        """Kill the orphans; processes that the runner started itself have ended by now, but for the zygotes that it keeps: ``spared``."""
+    def close(self) -> None:
+        """Kill the orphans; processes that the runner started itself have ended by now."""
         until = time.monotonic() + _END_SECONDS
         # children of a killed child are reparented to the runner next
-        while (orphans := set(children()) - self._before - set(spared)) and time.monotonic() < until:
+        while (orphans := set(children()) - self._before) and time.monotonic() < until:
             for pid in orphans:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)

@@ -104,10 +104,6 @@ class ZygoteProcess:
             if os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOHANG) is not None:
                 self.process.send_signal(signal.SIGCONT)
 
-    def release(self) -> None:
-        """End its use by a run that is over and whose workers were killed. ``close`` follows. It serves one run, so it hangs up."""
-        self.hang_up()
-
     def hang_up(self) -> None:
         """Close its socket: it kills the orphans of its workers, and ends."""
         if self._kill_at is None:
