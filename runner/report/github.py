@@ -8,24 +8,23 @@ elements with each special character as a character reference, where it is neith
 """
 
 import html
+import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.core.conformance import Conformance
 from runner.core.escaping import line
-from runner.core.events import RunAbandoned, RunEnded, RunEvent, RunStarted
+from runner.core.events import RunAbandoned, RunEnded, RunEvent
 from runner.core.exit_codes import ExitCode
 from runner.core.header import RunFooter, RunHeader
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, executed
-from runner.report import clip, one_line, plain, slug, statement, verdict_text, visible_name
-from runner.report.console import why_nothing
-from runner.report.files import is_special, replace
+from runner.report import clip, one_line, plain, slug, verdict_text, visible_name
 from runner.report.junit import NAME, TRUNCATED, cached_file, failure_type
 from runner.report.setup import ReportSetup
+from runner.report.terminal import why_no_success
 from runner.system import output
 
 MOST_ANNOTATIONS = 10
@@ -46,15 +45,6 @@ _REASONS = 20
 _SPECIAL = re.compile(r"[^A-Za-z0-9 ]")
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Why a run as a whole is no success, besides its failed cases."""
-
-    kind: str
-    """``truncated``, ``interrupted``, ``nothing-executed``, ``too-few-executed``, ``incomplete``, ``not-conformant`` or ``exit-code``."""
-    text: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
     """What a report is made of."""
@@ -68,10 +58,6 @@ class RunReport:
     folder: Path | None = None
     """The folder of the run."""
 
-    def is_red(self, result: CaseResult) -> bool:
-        """Whether a case fails the run."""
-        return result.outcome.is_failure and not self.is_let_pass(result)
-
     def is_let_pass(self, result: CaseResult) -> bool:
         """Whether a case is FLAKY, and FLAKY cases may pass."""
         return result.outcome is Outcome.FLAKY and self.header.lets_flaky_pass
@@ -79,105 +65,54 @@ class RunReport:
     @property
     def red(self) -> list[CaseResult]:
         """The cases that fail the run, in their order."""
-        return [result for result in self.results if self.is_red(result)]
+        return [result for result in self.results if result.outcome.is_failure and not self.is_let_pass(result)]
 
     @property
-    def executed(self) -> int:
-        """How many cases were executed."""
-        return executed(self.results)
-
-    @property
-    def problems(self) -> list[Problem]:
-        """What is wrong with the run itself."""
-        footer = self.footer
+    def problems(self) -> list[str]:
+        """Why the run as a whole is no success, besides its failed cases."""
+        footer, count = self.footer, executed(self.results)
         if footer is None:
-            return [Problem("truncated", one_line(self.why or TRUNCATED, _MESSAGE))]
-        problems = [Problem("interrupted", "the run was interrupted; its other cases were not run")] if footer.interrupted else []
-        for stated in footer.statement:
-            if stated.conformance is not Conformance.CONFORMANT:
-                problems.append(Problem(stated.conformance.value.lower().replace(" ", "-"), statement.why(stated)))
-        if not problems and not footer.statement:
-            problems += _nothing(self, footer)
-        if not problems and not self.red and (footer.exit_code != ExitCode.OK or not self.executed):
-            problems.append(Problem("exit-code", f"the run exited with {footer.exit_code}, {self.executed} cases were executed"))
+            return [one_line(f"truncated: {self.why or TRUNCATED}", _MESSAGE)]
+        problems = ["the run was interrupted; its other cases were not run"] if footer.interrupted else []
+        problems += why_no_success(self.header, self.results, footer)
+        if not problems and not self.red and (footer.exit_code != ExitCode.OK or not count):
+            required = one_line(self.header.options.get("require", ""))
+            problems.append(f"the run exited with {footer.exit_code}, {count} cases were executed{required and f' (--require {required})'}")
         return problems
 
 
-def _nothing(report: RunReport, footer: RunFooter) -> list[Problem]:
-    least = report.header.options.get("min-executed", "1")
-    text = one_line(why_nothing(report.results, int(least) if least.isdecimal() else 1, report.header.selected), _MESSAGE)
-    if not report.executed:
-        return [Problem("nothing-executed", text)]
-    if footer.exit_code != ExitCode.NOTHING:
-        return []
-    if least.isdecimal() and report.executed < int(least):
-        return [Problem("too-few-executed", text)]
-    required = one_line(report.header.options.get("require", ""))
-    return [Problem("too-few-executed", f"no executed case uses what --require names: {required}")]
-
-
 class GitHubReporter:
-    """Writes a summary that says that the run did not end, and at the end the summary and the annotations."""
+    """Writes the summary and the annotations at the end of a run."""
 
     def __init__(self, setup: ReportSetup) -> None:
-        self._setup = setup
-        self._summary = SummaryFile(setup.github_summary) if setup.github_summary is not None else None
+        self._folder = setup.folder.path
 
     def on_event(self, event: RunEvent) -> None:
-        """Tell GitHub what an event says."""
-        folder = self._setup.folder.path
+        """Tell GitHub how the run ended. A summary that cannot be written is a warning, and does not fail the run."""
         match event:
-            case RunStarted():
-                self._write(RunReport(header=event.header, results=(), folder=folder))
             case RunEnded():
-                self._tell(RunReport(header=event.header, results=event.results, footer=event.footer, folder=folder))
+                report = RunReport(header=event.header, results=event.results, footer=event.footer, folder=self._folder)
             case RunAbandoned():
-                self._tell(RunReport(header=event.header, results=event.results, why=event.why, folder=folder))
-
-    def close(self) -> None:
-        """Release nothing: every text is written at once."""
-
-    def _tell(self, report: RunReport) -> None:
+                report = RunReport(header=event.header, results=event.results, why=event.why, folder=self._folder)
+            case _:
+                return
         cached_file.cache_clear()
         for command in annotations(report):
             output.command(command)
-        self._write(report)
-
-    def _write(self, report: RunReport) -> None:
-        """Write the summary. A summary that cannot be written is a warning, and does not fail the run."""
-        if self._summary is None:
+        if not (name := os.environ.get("GITHUB_STEP_SUMMARY")):
             return
         try:
-            if not self._summary.write(report):
-                output.note("warning: the summary of this step is full; the run is not in it")
+            with Path(name).open("ab") as stream:  # other programs of the step write to it too
+                room = SUMMARY_LIMIT - stream.tell() - 2
+                if room < _LEAST:
+                    output.note("warning: the summary of this step is full; the run is not in it")
+                else:
+                    stream.write(f"\n{summary(report, room)}".encode())
         except OSError as error:
-            output.note(f"warning: no summary was written to {self._summary.path}: {error.strerror or error}")
+            output.note(f"warning: no summary was written to {name}: {error.strerror or error}")
 
-
-class SummaryFile:
-    """The file of a step's summary: other programs of the step may have written to it, and may still do."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._mine = b""
-
-    def write(self, report: RunReport) -> bool:
-        """Write the summary of a run instead of the one that this object wrote before; return False if there is no room."""
-        if is_special(self.path):
-            return True
-        if self.path.exists() and self.path.stat().st_size > SUMMARY_LIMIT:
-            return False
-        content = self.path.read_bytes() if self.path.exists() else b""
-        before, mine, after = content.rpartition(self._mine) if self._mine else (content, b"", b"")
-        if self._mine and not mine:
-            before, after = content, b""  # somebody else has changed it
-        room = SUMMARY_LIMIT - len(before) - len(after) - 2
-        if room < _LEAST:
-            return False
-        gap = b"\n" if before and not before.endswith(b"\n") else b""
-        self._mine = summary(report, room).encode("utf-8")
-        replace(self.path, before + gap + self._mine + after)
-        return True
+    def close(self) -> None:
+        """Release nothing: every text is written at once."""
 
 
 # -- annotations ------------------------------------------------------------------------------------------------------
@@ -185,36 +120,36 @@ class SummaryFile:
 
 def annotations(report: RunReport) -> list[str]:
     """Return the workflow commands of a run, no more than GitHub shows. The cases that fail at one line for one reason share one."""
-    errors = [_command("error", problem.text, title=f"{NAME}: {problem.kind}") for problem in report.problems]
-    groups = list(_groups(report.red).values())
+    errors = [_command("error", problem, title=f"{NAME}: no success") for problem in report.problems]
+    groups = _groups(report.red)
     room = MOST_ANNOTATIONS - len(errors)
     shown = groups if len(groups) <= room else groups[: max(room - 1, 0)]
     errors += [_of_group("error", group) for group in shown]
     if rest := [result for group in groups[len(shown) :] for result in group]:
         text = f"{len(rest)} more failed cases have no annotation: {_first_words(rest, _IDS)}"
         errors.append(_command("error", text, title=f"{NAME}: {len(rest)} more failures"))
-    flaky = _groups([result for result in report.results if report.is_let_pass(result)]).values()
-    return errors + [_of_group("warning", group) for group in list(flaky)[:MOST_ANNOTATIONS]]
+    flaky = _groups([result for result in report.results if report.is_let_pass(result)])
+    return errors + [_of_group("warning", group) for group in flaky[:MOST_ANNOTATIONS]]
 
 
-def _groups(results: list[CaseResult]) -> dict[tuple[str, int, str], list[CaseResult]]:
-    groups: dict[tuple[str, int, str], list[CaseResult]] = {}
+def _groups(results: list[CaseResult]) -> list[list[CaseResult]]:
+    groups: defaultdict[tuple[str, int, str], list[CaseResult]] = defaultdict(list)
     for result in results:
-        groups.setdefault((_file_of(result), result.position.line, failure_type(result)), []).append(result)
-    return groups
+        groups[_file_of(result), result.position.line, failure_type(result)].append(result)
+    return list(groups.values())
 
 
 def _of_group(kind: str, group: list[CaseResult]) -> str:
     first = group[0]
-    text = one_line(first.reason, 1_000) or slug(first.outcome)
-    if first.failed:
-        text += "".join(f"\n{word}: {one_line(said)}" for word, said in _said(first))
-    text += f"\n{_first_words(group, _IDS)}"
-    if first.repro:
-        text += f"\nrepro: {one_line(first.repro)}"
+    lines = [one_line(first.reason, 1_000) or slug(first.outcome)]
+    for verdict in first.failed[:1]:
+        if verdict.expected:
+            lines += [f"expected: {one_line(verdict.expected)}", f"observed: {one_line(verdict.observed)}"]
+    lines.append(_first_words(group, _IDS))
+    lines += [f"repro: {one_line(first.repro)}"] if first.repro else []
     title = one_line(f"{first.outcome.label} {first.name}: {failure_type(first)}", _TITLE)
     file, at = _file_of(first), first.position
-    return _command(kind, text, file=file, line=str(max(at.line, 1)), col=str(max(at.column, 1)), title=title)
+    return _command(kind, "\n".join(lines), file=file, line=str(max(at.line, 1)), col=str(max(at.column, 1)), title=title)
 
 
 def _file_of(result: CaseResult) -> str:
@@ -225,13 +160,6 @@ def _first_words(results: Sequence[CaseResult], most: int) -> str:
     """Return the first ids of some cases, and how many more there are."""
     shown = ", ".join(visible_name(result.case_id) for result in results[:most])
     return f"{shown} and {len(results) - most} more" if len(results) > most else shown
-
-
-def _said(result: CaseResult) -> Iterator[tuple[str, str]]:
-    verdict = result.failed[0]
-    if verdict.expected:
-        yield "expected", verdict.expected
-        yield "observed", verdict.observed
 
 
 def _command(kind: str, text: str, **properties: str) -> str:
@@ -254,69 +182,52 @@ def _property(text: str) -> str:
 
 def summary(report: RunReport, room: int = SUMMARY_LIMIT) -> str:
     """Return the summary of a run as Markdown, at most ``room`` bytes."""
-    head = "\n".join(_head(report))
-    text = head if len(head.encode("utf-8")) <= room else f"## {NAME}: {_verdict(report)}\n\n"
-    rest = _rest(len(report.red))
-    left = room - len(text.encode("utf-8")) - len(rest)
-    blocks: list[str] = []
-    for result in report.red:
-        block = _block(report, result)
+    title = f"## {NAME}: {_verdict(report)}\n\n"
+    parts = [title, "\n".join(_head(report))]
+    if len("".join(parts).encode("utf-8")) + _LEAST // 2 > room:
+        parts.pop()
+    left = room - len("".join(parts).encode("utf-8")) - 100  # the last line
+    for number, result in enumerate(report.red):
+        # folded; the text stands in ``pre``, where only HTML matters
+        name = f"{result.outcome.label} {visible_name(result.case_id)}"
+        text = clip(plain(verdict_text(result, limit=_OF_CASE, folder=report.folder)), _OF_CASE)
+        block = f"<details><summary>{_inline(name)}</summary>\n\n<pre>{html.escape(text)}</pre>\n\n</details>\n\n"
         left -= len(block.encode("utf-8"))
         if left < 0:
-            blocks.append(_rest(len(report.red) - len(blocks)))
+            parts.append(f"\n{len(report.red) - number} more failed cases are in the reports of the run.\n\n")
             break
-        blocks.append(block)
-    return text + "".join(blocks)
-
-
-def _rest(count: int) -> str:
-    return f"\n{count} more failed cases are in the reports of the run.\n\n"
+        parts.append(block)
+    return "".join(parts)
 
 
 def _verdict(report: RunReport) -> str:
-    if report.problems:
-        return report.problems[0].kind.replace("-", " ")
-    failed = len(report.red)
-    return f"{failed} failed, {report.executed} executed" if failed else f"passed, {report.executed} executed"
+    failed = f"{len(report.red)} failed" if report.red else "no success" if report.problems else "passed"
+    return f"{failed}, {executed(report.results)} executed"
 
 
 def _head(report: RunReport) -> Iterator[str]:
-    yield f"## {NAME}: {_verdict(report)}"
-    yield ""
-    for problem in report.problems:
-        yield f"- {_inline(problem.text)}"
+    yield from (f"- {_inline(problem)}" for problem in report.problems)
     yield ""
     counts = Counter(result.outcome for result in report.results)
-    if counts:
-        yield "| outcome | cases |"
-        yield "|---|---|"
-        yield from (f"| {outcome.label} | {counts[outcome]} |" for outcome in Outcome if counts[outcome])
-        yield ""
+    yield from _table("outcome", [(outcome.label, counts[outcome]) for outcome in Outcome if counts[outcome]])
     machine = {name: report.header.environment.get(name, "") for name in ("torch", "python", "device", "arch")}
     facts = ", ".join(f"{name} {value}" for name, value in machine.items() if value)
     folder = visible_name(cached_file(str(report.folder))) if report.folder is not None else ""
     yield f"{_inline(facts)} run {_inline(report.header.run_id)}, folder {_inline(folder)}"
     yield ""
-    yield from _unavailable(report)
-
-
-def _unavailable(report: RunReport) -> Iterator[str]:
     reasons = Counter(one_line(result.reason, 300) for result in report.results if result.outcome is Outcome.UNAVAILABLE)
-    if not reasons:
-        return
-    yield "| unavailable because | cases |"
-    yield "|---|---|"
-    yield from (f"| {_inline(reason)} | {count} |" for reason, count in reasons.most_common(_REASONS))
+    rows = [(_inline(reason), count) for reason, count in reasons.most_common(_REASONS)]
     if len(reasons) > _REASONS:
-        yield f"| {len(reasons) - _REASONS} more reasons | {sum(reasons.values()) - sum(n for _, n in reasons.most_common(_REASONS))} |"
-    yield ""
+        rows.append((f"{len(reasons) - _REASONS} more reasons", reasons.total() - sum(count for _, count in rows)))
+    yield from _table("unavailable because", rows)
 
 
-def _block(report: RunReport, result: CaseResult) -> str:
-    """Return a red case, folded. The text stands in ``pre``, where only HTML matters."""
-    title = f"{result.outcome.label} {visible_name(result.case_id)}"
-    text = clip(plain(verdict_text(result, limit=_OF_CASE, folder=report.folder)), _OF_CASE)
-    return f"<details><summary>{_inline(title)}</summary>\n\n<pre>{html.escape(text)}</pre>\n\n</details>\n\n"
+def _table(title: str, rows: Sequence[tuple[str, int]]) -> Iterator[str]:
+    if rows:
+        yield f"| {title} | cases |"
+        yield "|---|---|"
+        yield from (f"| {words} | {count} |" for words, count in rows)
+        yield ""
 
 
 def _inline(text: str) -> str:

@@ -1,7 +1,6 @@
 """The settings of reporters."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from runner.record.run_folder import RunFolder
 
@@ -14,5 +13,3 @@ class ReportSetup:
     junit_flavour: str = "default"
     page: str = ""
     """The name of the HTML report in the folder; empty where none is written."""
-    github_summary: Path | None = None
-    """The file of the job's summary."""

@@ -4,21 +4,16 @@ import contextlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from runner.core.events import (
-    Activity,
     AttemptFinished,
     CaseFinished,
     ExecutionEnded,
     HeaderCompleted,
     Listener,
-    Note,
-    ResultsCompleted,
     RunAbandoned,
     RunEnded,
     RunEvent,
-    RunStarted,
 )
 from runner.core.options import MergeOptions, RunOptions
 from runner.record.journal_writer import JournalWriter
@@ -62,8 +57,6 @@ class Reporter:
 
     name: str
     make: Callable[[ReportSetup], Listener]
-    events: tuple[type[RunEvent], ...]
-    """The types of events that it receives."""
     writes_files: bool = False
     """Whether it writes files; these are written for a merged run too."""
 
@@ -75,20 +68,11 @@ def _github(setup: ReportSetup) -> Listener:
 
 
 REPORTERS: tuple[Reporter, ...] = (
-    Reporter(
-        "journal",
-        JournalReporter,
-        (HeaderCompleted, AttemptFinished, CaseFinished, ExecutionEnded, RunEnded, RunAbandoned),
-        writes_files=True,
-    ),
-    Reporter("html", HtmlReporter, (RunEnded, RunAbandoned), writes_files=True),
-    Reporter(
-        "terminal",
-        TerminalReporter,
-        (RunStarted, Activity, AttemptFinished, CaseFinished, Note, ExecutionEnded, RunEnded, RunAbandoned),
-    ),
-    Reporter("junit", JUnitReporter, (RunStarted, HeaderCompleted, ResultsCompleted, RunAbandoned), writes_files=True),
-    Reporter("github", _github, (RunStarted, RunEnded, RunAbandoned), writes_files=True),
+    Reporter("journal", JournalReporter, writes_files=True),
+    Reporter("html", HtmlReporter, writes_files=True),
+    Reporter("terminal", TerminalReporter),
+    Reporter("junit", JUnitReporter, writes_files=True),
+    Reporter("github", _github, writes_files=True),
 )
 """In the order in which they receive each event. The journal is the first: a result that cannot be recorded is not reported."""
 
@@ -97,19 +81,18 @@ class Reporters:
     """The listeners of one run, as one listener."""
 
     def __init__(self, table: Sequence[Reporter], setup: ReportSetup) -> None:
-        self._open: list[tuple[Reporter, Listener]] = []
+        self._open: list[Listener] = []
         with contextlib.ExitStack() as stack:
             for reporter in table:
                 listener = reporter.make(setup)
                 stack.callback(listener.close)
-                self._open.append((reporter, listener))
+                self._open.append(listener)
             self._stack = stack.pop_all()
 
     def on_event(self, event: RunEvent) -> None:
-        """Pass an event to the listeners whose ``events`` have its type."""
-        for reporter, listener in self._open:
-            if isinstance(event, reporter.events):
-                listener.on_event(event)
+        """Pass an event to each listener."""
+        for listener in self._open:
+            listener.on_event(event)
 
     def close(self) -> None:
         """Close every listener, the last one first."""
@@ -136,13 +119,7 @@ def of_merge(options: MergeOptions, folder: RunFolder) -> Reporters:
 
 
 def _reporters(table: Sequence[Reporter], options: RunOptions | MergeOptions, folder: RunFolder, page: str = "") -> Reporters:
-    summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
-    setup = ReportSetup(
-        folder=folder,
-        junit_flavour=options.junit_flavour,
-        page=page,
-        github_summary=Path(summary) if summary else None,
-    )
+    setup = ReportSetup(folder=folder, junit_flavour=options.junit_flavour, page=page)
     is_on_github = os.environ.get("GITHUB_ACTIONS") == "true"
     tells_github = options.github == "on" or (options.github == "auto" and is_on_github)
     return Reporters([reporter for reporter in table if reporter.name != "github" or tells_github], setup)

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 from runner.cli.parser import main
 from runner.core.case import CaseId
 from runner.core.diagnostics import Position
-from runner.core.events import RunAbandoned, RunEnded, RunStarted
+from runner.core.events import RunAbandoned
 from runner.core.exit_codes import ExitCode
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
@@ -146,39 +146,15 @@ def test_no_text_becomes_markup(text: str) -> None:
 # the file of the summary
 
 
-@pytest.fixture
-def told(tmp_path: Path) -> tuple[GitHubReporter, Path]:
+def test_an_abandoned_run_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "summary.md"
-    folder = RunFolder(path=tmp_path / "run", run_id="r1")
-    return GitHubReporter(ReportSetup(folder=folder, github_summary=path)), path
-
-
-def begin(reporter: GitHubReporter) -> None:
-    reporter.on_event(RunStarted(header=HEADER, total=1, is_resumed=False))
-
-
-def end(reporter: GitHubReporter, *results: CaseResult) -> None:
-    report = run(*results)
-    assert report.footer is not None
-    reporter.on_event(RunEnded(header=report.header, results=results, footer=report.footer))
-
-
-def test_a_killed_run_leaves_a_summary_that_says_so(told: tuple[GitHubReporter, Path]) -> None:
-    reporter, path = told
-    begin(reporter)
-    assert path.read_text("utf-8").startswith("## torch-conformance: truncated\n")
-    end(reporter, PASSES)
-    assert "truncated" not in path.read_text("utf-8")
-    assert path.read_text("utf-8").count("##") == 1
-
-
-def test_an_abandoned_run_is_told(told: tuple[GitHubReporter, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    reporter, path = told
-    begin(reporter)
+    path.write_text("# of another program")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
+    reporter = GitHubReporter(ReportSetup(folder=RunFolder(path=tmp_path / "run", run_id="r1")))
     reporter.on_event(RunAbandoned(header=HEADER, results=(PASSES,), why="the journal was altered"))
-    (found,) = github_commands(capsys.readouterr().err)
-    assert (found.name, found.data) == ("error", "the journal was altered")
-    assert "truncated" in path.read_text("utf-8")
+    (command,) = github_commands(capsys.readouterr().err)
+    assert (command.name, command.data) == ("error", "truncated: the journal was altered")
+    assert path.read_text("utf-8").startswith("# of another program\n## torch-conformance: no success, 1 executed\n")
 
 
 # when annotations and a summary are written
@@ -192,4 +168,4 @@ def test_merge_tells_github_by_itself(tmp_path: Path, monkeypatch: pytest.Monkey
     assert main(["merge", str(ROOT / "reports/sample"), "--out", "merged"]) == ExitCode.OK
     said = capfd.readouterr()
     assert list(github_commands(said.out + said.err)) == []
-    assert Path("summary.md").read_text("utf-8").startswith("## torch-conformance: passed, 3 executed\n")
+    assert Path("summary.md").read_text("utf-8").startswith("\n## torch-conformance: passed, 3 executed\n")

@@ -29,7 +29,7 @@ def main(options: ReportOptions) -> ExitCode:
     if options.junit is not None:
         output.line(f"junit: {shown_path(options.junit)}")
     for problem in report.problems:
-        output.note(f"{problem.kind}: {problem.text}")
+        output.note(problem)
     if options.open and not webbrowser.open(page.as_uri()):
         output.note("no browser could be opened; open the page yourself")
     return ExitCode.OK

@@ -52,6 +52,8 @@ class HtmlReporter(Listener):
                 output.note(f"warning: the HTML report was not written: {one_line(why)}")
             case RunAbandoned():
                 pass
+            case _:
+                return
         # a page of an earlier part of the run has other results
         with suppress(OSError):
             (folder.path / PAGE).unlink()
