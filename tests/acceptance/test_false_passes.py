@@ -122,6 +122,7 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "namespace-output": (Outcome.PASS, ""),
     "closure-output": (Outcome.PASS, ""),
     "views-as-results": (Outcome.PASS, ""),
+    "complex-result": (Outcome.PASS, ""),
     "views-with-gradients": (Outcome.PASS, ""),
     "quantized-output": (Outcome.PASS, ""),
     "iterator-output": (Outcome.PASS, ""),

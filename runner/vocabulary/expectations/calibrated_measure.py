@@ -182,6 +182,8 @@ def nudged(tensor: Any, generator: Any, least: float = 0.0) -> Any:
     """
     import torch
 
+    if tensor.is_complex():
+        return torch.view_as_complex(nudged(torch.view_as_real(tensor.detach().resolve_conj()).contiguous(), generator, least))
     eps = max(torch.finfo(tensor.dtype).eps, least)
     less = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * (8 * eps)
     return (tensor.detach().to(torch.float64) * (1 - less.to(tensor.device))).to(tensor.dtype)

@@ -177,7 +177,7 @@ def _with_shape(leaf: Any, where: str, notes: list[str]) -> Any:
         )
         return {"int_repr": leaf.int_repr(), **{name: getattr(leaf, name)() for name in names}}
     if leaf.layout is not torch.strided:
-        notes.append(f"{where} {leaf.layout}")
+        notes.append(f"{where} {leaf.layout}" + " uncoalesced" * (leaf.is_sparse and not leaf.is_coalesced()))
     return dense(leaf)
 
 

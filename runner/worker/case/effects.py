@@ -16,7 +16,6 @@ from runner.vocabulary.expectations.parts import opened
 from runner.vocabulary.steps.gradients import gradient_leaves
 from runner.worker.case import state
 from runner.worker.case.copies import (
-    ARGUMENT,
     FUNCTION,
     GRAD,
     Absent,
@@ -595,16 +594,10 @@ def _equal(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
 
 
 def _other_form(path: str, ours: torch.Tensor, theirs: torch.Tensor) -> dict[str, Any] | None:
-    """Return the facts of two close tensors that differ in strides or ``requires_grad``; None when they do not.
-
-    A compile may change the layout of parameters, and of gradients.
-    """
+    """Return the facts of two close tensors that differ in strides or ``requires_grad``; None when they do not."""
     if ours.layout is not torch.strided or ours.is_nested:
         return None
-    has_strides = path.startswith(ARGUMENT) and not path.endswith(GRAD)
-    value, reference = (
-        (f"strides {list(tensor.stride())}, " if has_strides else "") + f"requires_grad {tensor.requires_grad}" for tensor in (ours, theirs)
-    )
+    value, reference = (f"strides {list(tensor.stride())}, requires_grad {tensor.requires_grad}" for tensor in (ours, theirs))
     return None if value == reference else _words(path, value, reference)
 
 
