@@ -130,11 +130,6 @@ def factor(text: str) -> float:
     return _number(text, 0.001, 1000, f"{text} is not between 0.001 and 1000")
 
 
-def over_one(text: str) -> float:
-    """Read a number above 1, at most 1000; raise ``ValueError``."""
-    return _number(text, 1 + 1e-9, 1000, f"{text} is not more than 1, and at most 1000")
-
-
 def times(text: str) -> int:
     """Read a whole number from 1 to 9999; raise ``ValueError``."""
     if re.fullmatch("[1-9][0-9]{0,3}", text) is None:

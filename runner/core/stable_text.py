@@ -1,4 +1,4 @@
-"""When two recorded texts are equal: generated code and graphs have words that differ from run to run. Pure."""
+"""Recorded texts without the words that differ from run to run: of generated code and graphs. Pure."""
 
 import re
 
@@ -9,11 +9,6 @@ _VOLATILE = re.compile(
     r"|\bc[a-z2-7]{51}\b"  # Inductor's names of cached files
     r"|\b[0-9a-f]{40,64}\b|\b[0-9A-F]{64}\b|\b[A-Z2-7]{52}\b"  # digests
 )
-
-
-def is_same(before: str, after: str) -> bool:
-    """Whether two texts are equal but for addresses, paths, digests and names of cached files."""
-    return before == after or stable_lines(before) == stable_lines(after)
 
 
 def stable_lines(text: str) -> list[str]:

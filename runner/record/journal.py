@@ -270,11 +270,6 @@ def _records(path: Path) -> Iterator[tuple[int, str, Any]]:
             yield number, *decode(number, value)
 
 
-def lines_of(path: Path) -> dict[str, int]:
-    """Return the line number of each case in a valid journal."""
-    return {str(record.case_id): number for number, kind, record in _records(path) if kind == "case"}
-
-
 def standing_lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a journal that a resumed run keeps."""
     with open_plain(path) as stream:

@@ -11,28 +11,24 @@
 A case passes with PASS, XPASS or OFFLINE_PASS, and is excused with XFAIL. UNAVAILABLE and NOT_RUN are not executed, so a failure that
 became unavailable is not fixed. OFFLINE_PASS is weaker than a pass: after an executed case it is no-longer-executed, before a pass
 now-executed.
-
-Times were measured on three pairs of runs of one machine (336 to 388 cases, 12 in parallel): the time of a case divided by that of the
-other run had a median from 0.94 to 1.05; divided by this median, 1 % of the cases exceeded 1.6 and none 1.85. So a case is slower if it
-took more than ``--slower`` times as long (2), and a second more, after the pace of the whole run is taken out. A bench is slower if its
-least time exceeds the earlier run's greatest by a fifth.
 """
 
+import difflib
+import itertools
 import os
 import re
-import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from runner.core.comparison import CaseChange, CaseTexts, Change, Comparison, FilePair, Mark, Pace, Side
-from runner.core.diagnostics import UsageError, one_of, shown_path
+from runner.core.comparison import CaseChange, Change, Comparison, Side
+from runner.core.diagnostics import UsageError, shown_path
 from runner.core.header import RunHeader
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
-from runner.core.stable_text import is_same
+from runner.core.stable_text import stable_lines
 from runner.judge.evidence import NoObservation, recorded_observation
 from runner.judge.waivers import failures_of
 from runner.record.compatibility import option_differences, variable_differences
@@ -41,23 +37,12 @@ from runner.record.journal import JournalError, Run, read_run
 from runner.record.run_folder import JOURNAL, find_run, require_still
 from runner.run.waiver_proposals import pattern_of
 
-SECONDS = 1.0
-"""How many seconds more a slower case takes."""
-
-WHOLE = 1.5
-"""The pace from which a run as a whole is slower."""
-
-_FEWEST = 10
-"""With fewer cases than these a median says nothing of the run."""
-
-_BENCH = 1.2
-_TIMED = (Outcome.PASS, Outcome.XPASS)
-"""A failure ends a case early or late: its time is not compared."""
-
 _CODE = re.compile(r"code-([0-9]{1,6})-([0-9]{1,6})\.txt")
-_WITH_TEXTS = (Change.BROKEN, Change.CHANGED, Change.STILL_FAILING, Change.FIXED, Change.WAIVED)
-"""The changes whose generated code and graphs are compared, as well as cases that are slower or another case."""
+_WITH_CODE = (Change.BROKEN, Change.CHANGED, Change.STILL_FAILING, Change.FIXED, Change.WAIVED)
+"""The changes whose generated code and graphs are compared, as well as those of another case."""
 
+_COMPARED, _SHOWN = 6_000, 2_000
+"""Lines of a text that are compared, and lines of what differs in it."""
 
 _MEASURED = re.compile(r"[0-9]*\.[0-9]+(?:e[+-]?[0-9]+)?|[0-9]+e[+-]?[0-9]+")
 """Numbers with a fraction or an exponent: a claim that names one computes it from what was measured."""
@@ -102,19 +87,16 @@ class NamedRun:
     name: str
     run: Run
     folder: Path | None = None
-    """None where the journal alone was given."""
+    """None where there is the journal alone: then no generated code is compared."""
 
 
 def read_placed(name: str) -> NamedRun:
     """Read a run that has ended; raise ``UsageError`` for one that is truncated, altered, or still written."""
     if os.path.isfile(name):
         journal = Path(name).absolute()
-        folder = journal.parent if journal.name == JOURNAL and (journal.parent / "cases").is_dir() else None
     else:
-        folder = find_run(name)
-        journal = folder / JOURNAL
-    if folder is not None:
-        require_still(name, folder)
+        journal = find_run(name) / JOURNAL
+        require_still(name, journal.parent)
     try:
         run = read_run(journal)
     except JournalError as error:
@@ -123,79 +105,42 @@ def read_placed(name: str) -> NamedRun:
         raise UsageError(f"{shown_path(journal)}: {error.strerror}") from error
     if run.footer is None:
         raise UsageError(f"{name}: the run was cut off: its journal has no footer; resume it with 'run ... --resume {name}'")
-    return NamedRun(name=name, run=run, folder=folder)
+    has_files = journal.name == JOURNAL and (journal.parent / "cases").is_dir()
+    return NamedRun(name=name, run=run, folder=journal.parent if has_files else None)
 
 
-def compare(before: NamedRun, after: NamedRun, *, backends: Sequence[tuple[str, str]] = (), slower: float) -> Comparison:
-    """Return what changed from the first run to the second; raise ``UsageError`` where a backend of ``backends`` has no case.
-
-    ``backends`` pairs a backend of the first run with one of the second. ``slower`` is the factor that a case must exceed to be slower.
-    """
-    first, second = _paired(before, after, backends)
+def compare(before: NamedRun, after: NamedRun) -> Comparison:
+    """Return what changed from the first run to the second; raise ``UsageError`` for recorded files that were altered."""
+    first, second = ({str(result.case_id): result for result in side.run.results} for side in (before, after))
     pairs: dict[str, tuple[CaseResult | None, CaseResult | None]]
     pairs = {case_id: (first.get(case_id), result) for case_id, result in second.items()}
     pairs |= {case_id: (result, None) for case_id, result in first.items() if case_id not in second}
-    timed = [(then, now) for then, now in pairs.values() if then is not None and now is not None]
-    pace = pace_of(timed)
     headers = before.run.header, after.run.header
     changes = []
     for then, now in pairs.values():
-        change = change_of(then, now)
-        marks, remarks = [], list(_remarks(change, then, now, headers[1]))
+        change, problem, code = change_of(then, now), "", {}
         if then is not None and now is not None:
-            if problem := _other_case(then, now, headers, is_mapped=bool(backends)):
-                marks.append(Mark.SPEC_CHANGED)
-                remarks.append(problem)
-            if slowdowns := list(_slowdowns(then, now, pace, slower)):
-                marks.append(Mark.SLOWER)
-                remarks += slowdowns
-        changes.append(CaseChange(change=change, before=then, after=now, marks=tuple(marks), remarks=tuple(remarks)))
+            problem = _other_case(then, now, headers)
+            if (problem or change in _WITH_CODE) and then.evidence and now.evidence:
+                code = dict(_code(before, then, after, now))
+        remarks = (*_remarks(change, then, now, headers[1]), *([problem] if problem else []))
+        changes.append(CaseChange(change=change, before=then, after=now, spec_changed=bool(problem), remarks=remarks, code=code))
     sides = [
         Side(
-            name=named.name,
-            header=named.run.header,
-            totals=Counter(result.outcome for result in results.values()),
-            interrupted=named.run.footer is not None and named.run.footer.interrupted,
+            name=side.name,
+            header=side.run.header,
+            totals=Counter(result.outcome for result in side.run.results),
+            interrupted=side.run.footer is not None and side.run.footer.interrupted,
         )
-        for named, results in ((before, first), (after, second))
+        for side in (before, after)
     ]
     return Comparison(
         before=sides[0],
         after=sides[1],
         changes=tuple(changes),
         differences=tuple(differences(*headers)),
-        pace=pace,
-        backends=tuple(backends),
-        both=sum(_State.IDLE not in (_state(then), _state(now)) for then, now in timed),
+        both=sum(then is not None and now is not None and _State.IDLE not in (_state(then), _state(now)) for then, now in pairs.values()),
     )
-
-
-# -- pairs ----------------------------------------------------------------------------------------------------------
-
-
-def _paired(before: NamedRun, after: NamedRun, backends: Sequence[tuple[str, str]]) -> tuple[dict[str, CaseResult], dict[str, CaseResult]]:
-    """Return the results to compare, by their id in the second run."""
-    first = {str(result.case_id): result for result in before.run.results}
-    second = {str(result.case_id): result for result in after.run.results}
-    if not backends:
-        return first, second
-    for index, (named, results) in enumerate(((before, first), (after, second))):
-        there = {result.backend for result in results.values()}
-        for pair in backends:
-            if pair[index] not in there:
-                has = f"it has {one_of(there)}" if there else "it has no case"
-                raise UsageError(f"--map-backend {'='.join(pair)}: {named.name} has no case of the backend '{pair[index]}' ({has})")
-    others = dict(backends)
-    mapped = [result for result in first.values() if result.backend in others]
-    renamed = {_renamed(result.case_id, result.backend, others[result.backend]): result for result in mapped}
-    return renamed, {case_id: result for case_id, result in second.items() if result.backend in others.values()}
-
-
-def _renamed(case_id: str, backend: str, other: str) -> str:
-    """Return the id of the same case with another backend, which an id names first."""
-    head, bracket, rest = case_id.partition("[")
-    words = re.split("([,\\]])", rest, maxsplit=1)
-    return "".join([head, bracket, f"backend={other}", *words[1:]]) if words[0] == f"backend={backend}" else case_id
 
 
 # -- cases ----------------------------------------------------------------------------------------------------------
@@ -245,52 +190,14 @@ def _remarks(change: Change, before: CaseResult | None, after: CaseResult | None
         yield f"evidence {after.level}, was {before.level}"
 
 
-def _other_case(before: CaseResult, after: CaseResult, headers: tuple[RunHeader, RunHeader], *, is_mapped: bool) -> str:
-    """Return why two results are not of the same case; empty if they are. The same case of two backends has two digests."""
-    then, now = headers[0].specs.get(before.spec), headers[1].specs.get(after.spec)
-    is_other = (then != now) if is_mapped else (before.digest != after.digest and bool(before.digest and after.digest))
-    if not is_other:
+def _other_case(before: CaseResult, after: CaseResult, headers: tuple[RunHeader, RunHeader]) -> str:
+    """Return why two results are not of the same case; empty if they are."""
+    if before.digest == after.digest or not (before.digest and after.digest):
         return ""
+    then, now = headers[0].specs.get(before.spec), headers[1].specs.get(after.spec)
     if before.spec == after.spec and then == now and then is not None:
         return f"{after.spec} is the same file, and expands to another case: its defaults, backend, torch or this program differ"
     return f"the spec changed: {after.spec}" + ("" if before.spec == after.spec else f", was {before.spec}")
-
-
-# -- times ----------------------------------------------------------------------------------------------------------
-
-
-def pace_of(pairs: Sequence[tuple[CaseResult, CaseResult]]) -> Pace:
-    """Return how the times of these cases compare."""
-    ratios = [_seconds(after) / _seconds(before) for before, after in pairs if is_timed(before, after)]
-    ratio = statistics.median(ratios) if len(ratios) >= _FEWEST else 1.0
-    return Pace(cases=len(ratios), ratio=ratio, is_slower=ratio >= WHOLE)
-
-
-def is_timed(before: CaseResult, after: CaseResult) -> bool:
-    """Whether the times of two results can be compared: both passed, in the same kind of process."""
-    return (
-        all(result.outcome in _TIMED and result.is_executed and _seconds(result) > 0 for result in (before, after))
-        and before.isolation == after.isolation
-        and before.benches_left_out == after.benches_left_out
-    )
-
-
-def _slowdowns(before: CaseResult, after: CaseResult, pace: Pace, factor: float) -> Iterator[str]:
-    """Yield what of a case took longer than noise explains, a line each."""
-    if is_timed(before, after):
-        then, now = _seconds(before) * max(pace.ratio, 1.0), _seconds(after)
-        if now > factor * then and now - then > SECONDS:
-            yield f"took {now:.1f} s, was {_seconds(before):.1f} s"
-    earlier = {(timing.name, timing.form): timing for timing in before.timings}
-    for timing in after.timings:
-        was = earlier.get((timing.name, timing.form))
-        if was is not None and timing.least_ms > _BENCH * was.most_ms:
-            yield f"bench {timing.name} {timing.form}: {timing.median_ms:.3f} ms, was {was.median_ms:.3f} ms"
-
-
-def _seconds(result: CaseResult) -> float:
-    """Return the time of one attempt: a result's own time is that of all its attempts."""
-    return result.seconds / max(len(result.attempts), 1)
 
 
 # -- runs -----------------------------------------------------------------------------------------------------------
@@ -313,49 +220,28 @@ def differences(before: RunHeader, after: RunHeader) -> Iterator[str]:
 # -- generated code and graphs ----------------------------------------------------------------------------------------
 
 
-def texts_of(changes: Iterable[CaseChange], before: NamedRun, after: NamedRun) -> Iterator[CaseTexts]:
-    """Yield the generated code and graphs of each changed case that has some; raise ``UsageError`` for files that were altered."""
-    for change in changes:
-        if change.before is None or change.after is None or not (change.change in _WITH_TEXTS or change.marks):
-            continue
-        try:
-            then, now = _texts(before.folder, change.before), _texts(after.folder, change.after)
-        except EvidenceAltered as error:
-            raise UsageError(f"{error}; nothing is compared with an altered run") from error
-        except _Unreadable as error:
-            yield CaseTexts(case_id=change.case_id, missing=str(error))
-            continue
-        pairs = [(name, then.get(name), now.get(name)) for name in sorted(then.keys() | now.keys(), key=_in_order)]
-        if pairs:
-            files = [
-                FilePair(name=name, before=old, after=new, is_same=None not in (old, new) and is_same(old or "", new or ""))
-                for name, old, new in pairs
-            ]
-            yield CaseTexts(case_id=change.case_id, pairs=tuple(files))
+def _code(before: NamedRun, then: CaseResult, after: NamedRun, now: CaseResult) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the name of each text that differs but for addresses, paths and names of cached files, and the lines of a unified diff."""
+    if before.folder is None or after.folder is None:
+        return
+    old, new = _texts(before.folder, then), _texts(after.folder, now)
+    for name in sorted(old.keys() | new.keys()):
+        lines = [stable_lines(texts[name])[:_COMPARED] if name in texts else [] for texts in (old, new)]
+        if lines[0] != lines[1]:
+            unified = difflib.unified_diff(lines[0], lines[1], f"first/{name}", f"second/{name}", lineterm="")
+            yield name, tuple(itertools.islice(unified, _SHOWN))
 
 
-def _in_order(name: str) -> tuple[tuple[int, str], ...]:
-    return tuple((int(word), "") if word.isdecimal() else (-1, word) for word in re.split("([0-9]+)", name))
-
-
-class _Unreadable(Exception):
-    """The texts of a case are not there."""
-
-
-def _texts(folder: Path | None, result: CaseResult) -> dict[str, str]:
+def _texts(folder: Path, result: CaseResult) -> dict[str, str]:
     """Return the texts by which a case was judged: generated code by file, captured graphs by step and expectation."""
-    if not result.folder or not result.evidence:
-        return {}
-    if folder is None:
-        raise _Unreadable("the journal was given without the folders of its cases")
     files = RecordedFiles(folder / result.folder, result.evidence)
-    pieces = [match for name in result.evidence if (match := _CODE.fullmatch(name))]
     try:
-        code = {match[0]: files.code(int(match[1]), int(match[2])) for match in pieces}
+        texts = {name: files.code(int(match[1]), int(match[2])) for name in result.evidence if (match := _CODE.fullmatch(name))}
         steps = recorded_observation(files.observation()).steps if OBSERVATION in result.evidence else ()
+    except EvidenceAltered as error:
+        raise UsageError(f"{error}; nothing is compared with an altered run") from error
     except (OSError, ValueError, NoObservation) as error:
-        raise _Unreadable(f"{result.folder} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    texts = dict(code)
+        raise UsageError(f"{folder / result.folder}: it cannot be read: {getattr(error, 'strerror', None) or error}") from error
     for number, step in enumerate(steps):
         for index, measured in step.facts.items():
             graphs = measured.get("graphs") if isinstance(measured, dict) else None

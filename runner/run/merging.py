@@ -1,100 +1,244 @@
-"""Joins the runs of shards: reads them, refuses incompatible or altered ones, and writes the merged run."""
+"""``merge``: joins the runs of shards into one; refuses missing, duplicate, incompatible and altered ones.
 
+The headers have the digest of the whole selection, so that a missing case is detected. The tables of ``compatibility`` list what may
+differ between the parts. Recorded files are untrusted: no link is followed, and special files are not copied.
+"""
+
+import itertools
+import os
+import re
+import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeAlias
 
 from runner.core.diagnostics import UsageError
 from runner.core.events import CaseFinished, HeaderCompleted, Listener, ResultsCompleted, RunEnded, RunStarted
+from runner.core.header import RunFooter
 from runner.core.options import MergeOptions
+from runner.core.results import Attempt, CaseResult
 from runner.judge.cross_checks import impossible_on_machine
 from runner.language.backends import load_backends
+from runner.record.compatibility import differences
 from runner.record.evidence import alterations
-from runner.record.journal import JournalError, lines_of, read_run
-from runner.record.merge import Joined, Part, copy_evidence, folders_of, join, moved, problems, shifts
+from runner.record.journal import JournalError, Run, digest_of_selection, read_run
+from runner.record.journal import totals as totals  # the command prints them
 from runner.record.run_folder import JOURNAL, RunFolder, find_run, open_run, require_free_report, require_still
-from runner.run.rejudge import judge_again
 from runner.system import output
+from runner.system.output import naming
 from runner.system.redaction import redacted_command
+from runner.system.safe_open import open_untrusted
 
 OpenReporters: TypeAlias = Callable[[MergeOptions, RunFolder], Listener]
 
+_SHARD = re.compile(r"([1-9][0-9]*)/([1-9][0-9]*)")
+_SHOWN = 3
+"""How many cases one problem lists."""
+
+_LISTED = 100
+"""How many missing shards are listed."""
+
+_DEEPEST = 8
+_LARGEST = 256 << 20
+"""The maximum size in bytes of a file that is copied; the limits of a worker's messages, code and traces are much smaller."""
+
 
 @dataclass(frozen=True, slots=True)
-class Merged:
-    """The merged run, and its folder."""
+class Part:
+    """A run of a shard, with its name on the command line, and its folder."""
 
-    joined: Joined
-    folder: RunFolder
+    name: str
+    run: Run
+    folder: Path = Path()
+
+    @property
+    def is_of_nodes(self) -> bool:
+        """Whether every result names the node of a fleet that it came from: then none depends on the machine of the header."""
+        ran = [result for result in self.run.results if result.folder]
+        return bool(ran) and all(result.node for result in ran)
 
 
 def read_parts(names: Sequence[str]) -> tuple[list[Part], list[str]]:
     """Read the runs; return them with every reason why they cannot be merged."""
     parts: list[Part] = []
-    found: list[str] = []
+    wrong: list[str] = []
     for name in names:
         try:
             folder = find_run(name)
             require_still(name, folder)
             parts.append(Part(name, read_run(folder / JOURNAL), folder))
         except JournalError as error:
-            found.append(f"{folder / JOURNAL}:{error.line}: {error.reason}")
+            wrong.append(f"{folder / JOURNAL}:{error.line}: {error.reason}")
         except UsageError as error:
-            found.append(str(error))
+            wrong.append(str(error))
         except OSError as error:
-            found.append(f"{name}: {error}")
-    found += problems(parts)
-    return parts, found or list(_altered(parts)) or list(_judged_otherwise(parts))
+            wrong.append(f"{name}: {error}")
+    wrong += problems(parts)
+    if not wrong:
+        devices = {name: backend.device for name, backend in load_backends().by_name.items()}
+        for part in parts:
+            if problem := impossible_on_machine(part.run.results, part.run.header.environment, devices):
+                wrong.append(f"{part.folder / JOURNAL}: {problem}")
+            wrong += [problem for result in part.run.results for problem in alterations(part.folder, result)]
+    return parts, wrong
 
 
-def merge(parts: Sequence[Part], options: MergeOptions, open_reporters: OpenReporters) -> Merged:
-    """Write the merged run into a folder of its own."""
+def problems(parts: Sequence[Part]) -> list[str]:
+    """Return every reason why these runs are not the shards of one run, a line each."""
+    wrong: list[str] = []
+    by_shard: dict[str, list[Part]] = {}
+    for part in parts:
+        header, footer = part.run.header, part.run.footer
+        if header.merged or not _SHARD.fullmatch(header.shard):
+            wrong.append(f"{part.name}: not a shard: it was {'merged already' if header.merged else 'run without --shard'}")
+        else:
+            by_shard.setdefault(header.shard, []).append(part)
+        if footer is None or footer.interrupted:
+            how = "cut off" if footer is None else "interrupted"
+            wrong.append(f"{part.name}: it was {how}; resume it with 'run ... --resume', then merge")
+    shards = [part for same in by_shard.values() for part in same]
+    for part in shards[1:]:
+        first, mine, other = shards[0], part.run.header, shards[0].run.header
+        if mine.shard.split("/")[1] != other.shard.split("/")[1]:
+            wrong.append(f"{part.name}: it is shard {mine.shard}, and {first.name} is {other.shard}")
+        if (mine.selection, mine.selected_whole) != (other.selection, other.selected_whole):
+            selection = f"another selection, of {mine.selected_whole} cases, than in {first.name}, of {other.selected_whole}"
+            wrong.append(f"{part.name}: {selection}")
+        for difference in differences(mine, other, same_machine=not (part.is_of_nodes and first.is_of_nodes)):
+            wrong.append(f"{part.name}: {difference.between('here', f'in {first.name}')}")
+    for shard, same in sorted(by_shard.items()):
+        if len(same) > 1:
+            wrong.append(f"{shard} is given {len(same)} times: {', '.join(part.name for part in same)}")
+    counts = {shard.split("/")[1] for shard in by_shard}
+    if len(counts) == 1:
+        (count,) = counts
+        missing = (f"{index}/{count}" for index in range(1, int(count) + 1) if f"{index}/{count}" not in by_shard)
+        wrong += [f"{shard} is missing" for shard in itertools.islice(missing, _LISTED)]
+    holders: dict[str, Part] = {}
+    twice: dict[tuple[str, str], list[str]] = {}
+    for part in parts:
+        for result in part.run.results:
+            holder = holders.setdefault(result.case_id, part)
+            if holder.run.header.shard != part.run.header.shard:
+                twice.setdefault((holder.name, part.name), []).append(result.case_id)
+    for (first_name, second_name), cases in twice.items():
+        more = f" and {len(cases) - _SHOWN} more" if len(cases) > _SHOWN else ""
+        wrong.append(f"{', '.join(cases[:_SHOWN])}{more} in both {first_name} and {second_name}")
+    # problems of the whole follow from problems of the parts, so they are reported only without those
+    if parts and not wrong:
+        whole = parts[0].run.header
+        digests: dict[str, str] = {result.case_id: result.digest for part in parts for result in part.run.results}
+        if len(digests) != whole.selected_whole:
+            wrong.append(f"together they hold {len(digests)} of the {whole.selected_whole} cases that were selected")
+        elif digest_of_selection(digests) != whole.selection:
+            wrong.append("together they hold other cases than were selected")
+    return wrong
+
+
+# -- joining --------------------------------------------------------------------------------------------------------
+
+Folders: TypeAlias = Mapping[tuple[int, str], str]
+"""The folder of a case in the merged run, by the index of its part and its folder there."""
+
+
+def new_folders(parts: Sequence[Part]) -> Folders:
+    """Return a folder in the merged run for each folder of a case or of one of its attempts."""
+    folders: dict[tuple[int, str], str] = {}
+    for index, part in enumerate(parts):
+        for folder in (piece.folder for result in part.run.results for piece in (result, *result.attempts) if piece.folder):
+            folders.setdefault((index, folder), f"cases/{len(folders) + 1:05d}")
+    return folders
+
+
+def join(parts: Sequence[Part], folders: Folders, *, run_id: str, command: tuple[str, ...]) -> tuple[Run, tuple[str, ...]]:
+    """Return the merged run, and a line for each name of ``--require`` that no executed case uses.
+
+    Spec files are in the order of the header, the cases of each by id. The machine is that of the first part.
+    """
+    first = parts[0].run.header
+    header = replace(
+        first,
+        run_id=run_id,
+        started=min(part.run.header.started for part in parts),
+        command=command,
+        selected=first.selected_whole,
+        options={name: value for name, value in first.options.items() if name != "shard"},
+        merged=tuple(part.run.header.run_id for part in parts),
+    )
+
+    def moved(index: int, result: CaseResult) -> CaseResult:
+        attempts: list[Attempt] = [replace(attempt, folder=folders.get((index, attempt.folder), "")) for attempt in result.attempts]
+        return replace(result, folder=folders.get((index, result.folder), ""), attempts=tuple(attempts))
+
+    place = {file: index for index, file in enumerate(first.specs)}
+    results = [moved(index, result) for index, part in enumerate(parts) for result in part.run.results]
+    results.sort(key=lambda result: (place.get(result.spec, len(place)), result.spec, _by_number(result.case_id)))
+    code, unexercised = header.conclusion(results)
+    statement = header.statement(results)
+    footers = [part.run.footer for part in parts if part.run.footer is not None]
+    footer = RunFooter(
+        ended=max(footer.ended for footer in footers),
+        seconds=max(footer.seconds for footer in footers),
+        exit_code=code,
+        statement=(statement,) if statement else (),
+    )
+    return Run(header=header, results=tuple(results), footer=footer), unexercised
+
+
+def _by_number(case_id: str) -> list[tuple[int, str]]:
+    """Return a sort key with numeric order: 2 before 10."""
+    return [(int(piece), "") if piece.isdecimal() and len(piece) < 18 else (-1, piece) for piece in re.split(r"([0-9]+)", case_id)]
+
+
+def merge(parts: Sequence[Part], options: MergeOptions, open_reporters: OpenReporters) -> tuple[RunFolder, Run, tuple[str, ...]]:
+    """Write the merged run into a folder of its own; return that with what ``join`` returns."""
     require_free_report(options.junit)
     folder = open_run(options.out)
     try:
         folder.claim_report(options.junit)
-        joined = join(parts, run_id=folder.run_id, command=redacted_command(sys.argv))
+        folders = new_folders(parts)
+        run, unexercised = join(parts, folders, run_id=folder.run_id, command=redacted_command(sys.argv))
+        assert run.footer is not None, "a merged run has ended"
         with closing(open_reporters(options, folder)) as listener:
-            listener.on_event(RunStarted(header=joined.header, total=len(joined.results), is_resumed=False))
-            listener.on_event(HeaderCompleted(header=joined.header, is_resumed=False))
-            for part, by in zip(parts, shifts(parts), strict=True):
-                results = part.run.results
-                names = {old: new for result in results for old, new in zip(folders_of(result), folders_of(moved(result, by)), strict=True)}
-                left = copy_evidence(part.folder, names, folder.path)
-                if left:
-                    more = f", and {len(left) - 1} more" if len(left) > 1 else ""
-                    output.note(f"warning: not copied: {left[0]}{more}")
-            for result in joined.results:
+            listener.on_event(RunStarted(header=run.header, total=len(run.results), is_resumed=False))
+            listener.on_event(HeaderCompleted(header=run.header, is_resumed=False))
+            left = [line for (index, old), new in folders.items() for line in copy_files(parts[index].folder / old, folder.path / new)]
+            if left:
+                more = f", and {len(left) - 1} more" if len(left) > 1 else ""
+                output.note(f"warning: not copied: {left[0]}{more}")
+            for result in run.results:
                 listener.on_event(CaseFinished(result=result))
-            listener.on_event(ResultsCompleted(header=joined.header, results=joined.results, footer=joined.footer))
-            listener.on_event(RunEnded(header=joined.header, results=joined.results, footer=joined.footer))
+            listener.on_event(ResultsCompleted(header=run.header, results=run.results, footer=run.footer))
+            listener.on_event(RunEnded(header=run.header, results=run.results, footer=run.footer))
     finally:
         folder.release()
-    return Merged(joined, folder)
+    return folder, run, unexercised
 
 
-def _altered(parts: Sequence[Part]) -> Iterator[str]:
-    """Yield each contradiction between a journal and its files, or the machine in its header."""
-    devices = {name: backend.device for name, backend in load_backends().by_name.items()}
-    for part in parts:
-        run = part.run
-        if problem := impossible_on_machine(run.results, run.header.environment, devices):
-            yield f"{part.folder / JOURNAL}: {problem}"
-        for result in run.results:
-            yield from alterations(part.folder, result)
-
-
-def _judged_otherwise(parts: Sequence[Part]) -> Iterator[str]:
-    """Yield each recorded verdict that differs when judged again; warn of verdicts that could not be judged again."""
-    unjudged: dict[str, None] = {}
-    for part in parts:
-        contradictions, reasons = judge_again(part.header, part.run.results, part.folder)
-        unjudged |= dict.fromkeys(reasons)
-        lines = lines_of(part.folder / JOURNAL) if contradictions else {}
-        yield from (f"{part.folder / JOURNAL}:{lines[case_id]}: {problem}; run it again" for case_id, problem in contradictions.items())
-    if unjudged:
-        reasons = list(unjudged)
-        more = f"; and {len(reasons) - 1} more reasons" if len(reasons) > 1 else ""
-        output.note(f"warning: verdicts were merged as recorded and not judged again: {reasons[0]}{more}")
+def copy_files(source: Path, target: Path) -> Iterator[str]:
+    """Copy the plain files of a case below one folder to another; yield the others, with reasons."""
+    if source.is_symlink() or source.parent.is_symlink():
+        yield f"{source}: this is a link"
+        return
+    for folder, below, files in os.walk(source):
+        copy = target / Path(folder).relative_to(source)
+        if below and len(Path(folder).relative_to(source).parts) >= _DEEPEST:
+            yield f"{folder}/{below[0]}: it lies too deep"
+            below.clear()
+        copy.mkdir(parents=True, exist_ok=True)
+        yield from (f"{folder}/{name}: this is a link" for name in below if os.path.islink(f"{folder}/{name}"))
+        for name in sorted(files):
+            try:
+                with open_untrusted(Path(folder, name)) as stream:
+                    if os.fstat(stream.fileno()).st_size > _LARGEST:
+                        yield f"{folder}/{name}: it is larger than {_LARGEST >> 20} MiB"
+                        continue
+                    with naming(copy / name), (copy / name).open("xb") as written:
+                        shutil.copyfileobj(stream, written)
+            except OSError as error:
+                if error.filename == str(copy / name):
+                    raise
+                yield f"{folder}/{name}: {error.strerror or error}"

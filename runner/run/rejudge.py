@@ -1,16 +1,14 @@
 """Judges a recorded case again from its recorded files: a line of a journal is accepted if both verdicts are equal."""
 
-import hashlib
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from runner import __version__
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
-from runner.core.diagnostics import InvalidSpecs, UsageError
+from runner.core.diagnostics import UsageError
 from runner.core.expectation import Status
 from runner.core.folding import fold
 from runner.core.header import RunHeader
@@ -21,14 +19,10 @@ from runner.judge.evidence import Evidence, read_observation
 from runner.judge.judge import judge
 from runner.judge.waivers import Waivers, apply
 from runner.language.backends import Backend
-from runner.language.load import load_specs, surroundings_of
 from runner.language.read.files import SpecPath
-from runner.language.waivers import load_waivers
 from runner.plan.selection import without_benches
-from runner.plan.worker_plan import digest_of
 from runner.record.evidence import EvidenceAltered, RecordedFiles, alterations
-from runner.run.machines_then import here_of, surroundings_then
-from runner.system.installed_torch import installed_torch
+from runner.run.machines_then import here_of
 from runner.system.redaction import MASK, redacted
 
 JUDGED_BY_FACTS = (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK, Outcome.OFFLINE_PASS, Outcome.OFFLINE_FAIL)
@@ -124,10 +118,7 @@ def is_same_text(old: Verdict, new: Verdict) -> bool:
     return all(is_text(recorded, now) for recorded, now in texts)
 
 
-# -- a whole run, from the files that its header names ------------------------------------------------------------
-
-_LARGEST = 64 << 20
-"""The maximum size in bytes of a file that is compared with a digest; no spec is as large."""
+# -- the files that the header of a run names ----------------------------------------------------------------------
 
 
 def files_of(header: RunHeader, option: str) -> list[Path]:
@@ -154,53 +145,3 @@ def specs_of(results: Iterable[CaseResult]) -> list[SpecPath]:
 def other_files(read: Mapping[str, str], header: RunHeader) -> list[str]:
     """Return the files, among those read now with their digests, that the run did not read with the same digest."""
     return sorted(file for file, digest in read.items() if header.specs.get(file) != digest)
-
-
-def judge_again(header: RunHeader, results: Sequence[CaseResult], folder: Path) -> tuple[dict[str, str], list[str]]:
-    """Return how the files in the run's ``folder`` contradict results, by id, and each reason why results were not judged again."""
-    ran = [result for result in results if result.folder]
-    if not ran:
-        return {}, []
-    missing = [file for file, digest in header.specs.items() if _digest(Path(file)) != digest]
-    unjudged = [f"not here as the run read {'it' if len(missing) == 1 else 'them'}: {_some(missing)}"] if missing else []
-    if header.version != __version__:
-        return {}, [*unjudged, f"the run is of version {header.version}, and this is {__version__}"]
-    there = [result for result in ran if result.spec not in missing]
-    if not there:
-        return {}, unjudged
-    try:
-        suite = load_specs(specs_of(there), files_of(header, "backends"), surroundings_of(header.environment.get("torch"), None))
-        waivers = Waivers(load_waivers(files_of(header, "waivers"), suite.backends), today=date.min)
-    except (InvalidSpecs, UsageError) as error:
-        return {}, [*unjudged, str(error).splitlines()[0]]
-    backends = {backend.document.file: backend.document.digest for backend in suite.backends.by_name.values()}
-    if other := other_files({**suite.digests, **backends, **waivers.digests}, header):
-        return {}, [*unjudged, f"the run did not read {_some(other)}"]
-    installed = installed_torch()
-    is_whole = not missing and (installed.version if installed else None) == header.environment.get("torch")
-    known = surroundings_then(header)
-    cases: dict[str, Case] = {case.id: case for case in suite.cases}
-    contradictions: dict[str, str] = {}
-    for result in there:
-        case = cases.get(result.case_id)
-        if case is not None and digest_of(case) == result.digest:
-            backend = suite.backends.by_name[case.backend]
-            problem = disagreement(case, backend, known, result, folder)
-            if problem := problem or not_excused(case, result, here_of(case, backend, result, known), waivers):
-                contradictions[result.case_id] = problem
-        elif is_whole:
-            contradictions[result.case_id] = f"{result.case_id} is not a case of {result.spec}"
-        else:
-            unjudged.append(f"{result.case_id} is another case here, where torch or a file is another")
-    return contradictions, unjudged
-
-
-def _digest(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() and path.stat().st_size <= _LARGEST else ""
-    except (OSError, ValueError):
-        return ""
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

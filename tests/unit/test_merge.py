@@ -19,7 +19,7 @@ from runner.core.outcomes import Outcome
 from runner.core.results import Attempt, CaseResult
 from runner.record.journal import Run, digest_of_selection, read_run
 from runner.record.journal_writer import JournalWriter
-from runner.record.merge import Part, join, problems
+from runner.run.merging import Part, join, new_folders, problems
 from tests.results import as_outcome, footer_of
 
 IDS = [f"area/{name}[backend=cpu,n={number}]" for name in ("one", "two") for number in (1, 2, 10)]
@@ -134,7 +134,7 @@ def test_shards_that_ran_on_nodes_are_of_one_run_though_their_headers_name_unlik
         for part, node in zip((one, two, three), nodes, strict=True)
     ]
     assert problems(parts) == []
-    merged = join(parts, run_id="whole", command=("torch-conformance", "merge"))
+    merged, _ = join(parts, new_folders(parts), run_id="whole", command=("torch-conformance", "merge"))
     assert merged.header.environment == ENVIRONMENT
     assert [found.node["torch"] for found in merged.results].count("2.12.0") == 3
     assert problems([one, *parts[1:]]) == problems([one, two, three])
@@ -142,9 +142,9 @@ def test_shards_that_ran_on_nodes_are_of_one_run_though_their_headers_name_unlik
 
 def test_a_shard_that_is_given_twice_is_named() -> None:
     one, two, three = shards()
-    again = Part("again", replace(two.run, header=replace(two.header, run_id="run-4")))
+    again = Part("again", replace(two.run, header=replace(two.run.header, run_id="run-4")))
     assert problems([one, two, three, again]) == ["2/3 is given 2 times: shard-2, again"]
-    assert problems([one, two, three, Part("same", two.run)]) == ["the run run-2 is given 2 times"]
+    assert problems([one, two, three, Part("same", two.run)]) == ["2/3 is given 2 times: shard-2, same"]
 
 
 def test_cases_that_two_shards_hold_are_named() -> None:
@@ -231,7 +231,7 @@ Write = Callable[[Sequence[Part]], list[str]]
 
 def repeated(part: Part, **changes: Any) -> Part:
     """Return a part whose cases were run several times."""
-    found = replace(part.header, options={**part.header.options, **{name: str(value) for name, value in changes.items()}})
+    found = replace(part.run.header, options={**part.run.header.options, **{name: str(value) for name, value in changes.items()}})
     end = footer_of(part.run.results, lets_flaky_pass=found.lets_flaky_pass)
     return Part(part.name, replace(part.run, header=found, footer=end))
 
@@ -251,7 +251,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
         for part in parts:
             Path(part.name).mkdir()
             with JournalWriter(Path(part.name) / "run.jsonl") as journal:
-                journal.write_header(part.header)
+                journal.write_header(part.run.header)
                 for one in part.run.results:
                     for made in one.attempts:
                         journal.write_attempt(line_of(one, made))
@@ -306,7 +306,7 @@ def test_the_exit_code_is_that_of_the_whole_run(write: Write, outcomes: Sequence
             part.name,
             replace(
                 part.run,
-                header=replace(part.header, options={**part.header.options, "min-executed": least}),
+                header=replace(part.run.header, options={**part.run.header.options, "min-executed": least}),
                 footer=footer_of(part.run.results, least=int(least)),
             ),
         )
@@ -390,8 +390,7 @@ def test_no_link_of_anothers_archive_is_followed(write: Write, capsys: pytest.Ca
     copied = {path.relative_to("out").as_posix() for path in Path("out/cases").rglob("*") if not path.is_dir()}
     assert copied == {"cases/00001/inner/more.txt", *(f"cases/{number:05d}/observation.json" for number in range(1, 7))}
     assert not any(path.is_symlink() for path in Path("out").rglob("*"))
-    unjudged, warning = capsys.readouterr().err.splitlines()
-    assert unjudged.startswith("warning: verdicts were merged as recorded and not judged again: ")
+    (warning,) = capsys.readouterr().err.splitlines()
     assert warning.startswith("warning: not copied: ")
     assert warning.endswith(", and 2 more")
 

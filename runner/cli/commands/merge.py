@@ -1,12 +1,10 @@
 """``merge``: join the runs of shards into one run, or print every reason why they cannot be joined."""
 
-from collections.abc import Sequence
-
 from runner.core.exit_codes import ExitCode
 from runner.core.options import MergeOptions
 from runner.report import table
 from runner.report.terminal import show_end, why_no_success
-from runner.run.merging import Merged, merge, read_parts
+from runner.run.merging import merge, read_parts, totals
 from runner.system import output
 
 
@@ -14,41 +12,35 @@ def main(options: MergeOptions) -> ExitCode:
     """Join the runs; exit as the whole run would have, or 2 when they do not belong together."""
     parts, problems = read_parts(options.runs)
     if problems:
-        _refuse(problems, as_json=options.json)
+        if options.json:
+            output.document({"format": 1, "problems": problems})
+            return ExitCode.USAGE
+        for problem in problems:
+            output.note(problem)
+        output.note(f"{len(problems)} problem{'' if len(problems) == 1 else 's'}; nothing was merged")
         return ExitCode.USAGE
-    merged = merge(parts, options, table.of_merge)
-    joined = merged.joined
+    folder, run, unexercised = merge(parts, options, table.of_merge)
+    header, footer = run.header, run.footer
+    assert footer is not None, "a merged run has ended"
     if options.json:
-        output.document(_as_json(merged))
+        output.document(
+            {
+                "format": 1,
+                "problems": [],
+                "run": header.run_id,
+                "folder": str(folder.path),
+                "merged": list(header.merged),
+                "selected": header.selected,
+                "totals": totals(run.results),
+                "exit_code": footer.exit_code,
+                "statement": [stated.conformance.value for stated in footer.statement],
+            }
+        )
     else:
-        show_end(merged.folder, joined.header, joined.results, joined.footer)
-    if joined.footer.exit_code == ExitCode.NOTHING and not joined.footer.statement:
-        for line in joined.unexercised:
+        show_end(folder, header, run.results, footer)
+    if footer.exit_code == ExitCode.NOTHING and not footer.statement:
+        for line in unexercised:
             output.note(line)
-    for line in why_no_success(joined.header, joined.results, joined.footer):
+    for line in why_no_success(header, run.results, footer):
         output.note(line)
-    return ExitCode(joined.footer.exit_code)
-
-
-def _refuse(found: Sequence[str], *, as_json: bool) -> None:
-    if as_json:
-        output.document({"format": 1, "problems": list(found)})
-        return
-    for problem in found:
-        output.note(problem)
-    output.note(f"{len(found)} problem{'' if len(found) == 1 else 's'}; nothing was merged")
-
-
-def _as_json(merged: Merged) -> dict[str, object]:
-    joined = merged.joined
-    return {
-        "format": 1,
-        "problems": [],
-        "run": joined.header.run_id,
-        "folder": str(merged.folder.path),
-        "merged": list(joined.header.merged),
-        "selected": joined.header.selected,
-        "totals": joined.totals,
-        "exit_code": joined.footer.exit_code,
-        "statement": [stated.conformance.value for stated in joined.footer.statement],
-    }
+    return ExitCode(footer.exit_code)
