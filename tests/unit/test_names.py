@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from runner.core.diagnostics import UsageError
-from runner.language.names.name_table import COUNTER, METRIC, Names, matches, read_table, table_text
-from runner.language.names.scan import scan
-from runner.language.names.tables import TABLES, NameTables, main
+from runner.language.names.scan import COUNTER, METRIC, Names, scan
+from runner.language.names.tables import TABLES, NameTables, main, matches, read_table, table_text
 from runner.system.installed_torch import InstalledTorch, installed_torch, torch_at
 
 REPOSITORY = Path(__file__).parents[2]
@@ -60,13 +59,10 @@ def test_a_folder_without_torch_is_refused(tmp_path: Path) -> None:
         pytest.param("import os\nfrom x import Y\ndef f(): z = 1\ng = lambda: 1\n", set(), id="functions and imports"),
         pytest.param("A = Literal['x']\nB: TypeAlias = int\nC = typing.Callable[[], int]\n", set(), id="types"),
         pytest.param("if TYPE_CHECKING:\n    a = 1\nelse:\n    b = 1\n", {"b"}, id="type checking"),
-        pytest.param("if not TYPE_CHECKING:\n    a = 1\nelse:\n    b = 1\n", {"a"}, id="not type checking"),
         pytest.param("if is_fbcode():\n    a = 1\nelse:\n    b = 1\n", {"b"}, id="the public torch"),
         pytest.param("if sys.platform == 'x':\n    a = 1\nelif y:\n    b = 1\nelse:\n    c = 1\n", {"a", "b", "c"}, id="every branch"),
         pytest.param("try:\n    a = 1\nexcept E:\n    b = 1\nelse:\n    c = 1\nfinally:\n    d = 1\n", set("abcd"), id="try"),
         pytest.param("with x:\n    a = 1\nfor i in y:\n    b = 1\n", {"a", "b"}, id="with and for"),
-        pytest.param("a = 1\nb = 2\ndel a\n", {"b"}, id="deleted"),
-        pytest.param("a = 1\ndef a(): pass\n", set(), id="hidden by a function"),
         pytest.param("class g:\n    a = 1\n    class h:\n        b: int = 1\n        def f(self): pass\n", {"g.a", "g.h.b"}, id="groups"),
         pytest.param(
             "class p:\n    a = 1\n    b = 1\n    _c = 1\n@inherit_fields_from(p)\nclass q(p):\n    b = 2\n    d = 2\n",
@@ -95,21 +91,17 @@ def test_options(tmp_path: Path, text: str, expected: set[str]) -> None:
         pytest.param('s = "n"\ncounters[s]["a"] += 1\n', {"a"}, (), id="namespace through a variable"),
         pytest.param('s = os.environ.get("X", "n")\ncounters[s]["a"] += 1\n', {"a"}, (), id="default of the environment"),
         pytest.param('def f(x):\n    counters["n"][f"a.{x}_{1}"] += 1\n', set(), (r"a\..+_.+",), id="f-string"),
-        pytest.param('counters["n"]["a_" + x.y.split(".")[0]] += 1\n', set(), (r"a_[^\.]+",), id="concatenation"),
+        pytest.param('counters["n"]["a_" + x.y.split(".")[0]] += 1\n', set(), (r"a_.+",), id="concatenation"),
         pytest.param('def f(x):\n    counters["n"][x.y] += 1\n', set(), (".*",), id="open"),
         pytest.param('for k in y:\n    counters["n"][k] += 1\n', set(), (".*",), id="loop variable"),
         pytest.param('k = "a"\ndef f():\n    for k in y:\n        counters["n"][k] += 1\n', set(), (".*",), id="hidden by a loop"),
-        pytest.param('def f():\n    c = counters["n"]\n    c["a"] += 1\n', {"a"}, (), id="alias of a namespace"),
-        pytest.param('c = counters["n"]\ndef f():\n    c["a"] += 1\n', {"a"}, (), id="alias in the module"),
-        pytest.param('counters["n"].update({"a": 1}, b=2)\n', {"a", "b"}, (), id="update"),
-        pytest.param('counters["n"].get("a", 0)\n', {"a"}, (), id="get"),
         pytest.param('def f(k="d"):\n    counters["n"][k] += 1\nf()\nf("a")\nf(k="b")\n', {"a", "b", "d"}, (), id="helper"),
         pytest.param('class C:\n    def f(self, k):\n        counters["n"][k] += 1\nC().f("a")\n', {"a"}, (), id="method"),
         pytest.param('def f(*, k):\n    counters["n"][k] += 1\nf(k="a")\n', {"a"}, (), id="keyword only"),
         pytest.param('def f(k="a", m="b"):\n    counters["n"][k] += 1\nf()\n', {"a"}, (), id="the right default"),
         pytest.param('def f(k):\n    counters["n"][k] += 1\nf(*x)\n', set(), (".*",), id="helper with unknown arguments"),
-        pytest.param('def f(m, k="a"):\n    counters["n"][k] += 1\nf(*x)\n', set(), (".*",), id="more unknown arguments"),
-        pytest.param('def f(k="a"):\n    counters["n"][k] += 1\nf(**x)\n', set(), (".*",), id="unknown keywords"),
+        pytest.param('def f(m, k="a"):\n    counters["n"][k] += 1\nf(*x)\n', {"a"}, (".*",), id="more unknown arguments"),
+        pytest.param('def f(k="a"):\n    counters["n"][k] += 1\nf(**x)\n', {"a"}, (".*",), id="unknown keywords"),
         pytest.param('def f(k):\n    counters["n"][k] += 1\n', set(), (".*",), id="helper that nobody calls"),
         pytest.param(
             'def f():\n    k = "a"\n    k = k + "b"\n    counters["n"][f"{k}"] += 1\n', None, None, id="a variable made of itself"
@@ -127,7 +119,6 @@ def test_counters(tmp_path: Path, text: str, names: set[str] | None, patterns: t
 @pytest.mark.parametrize(
     "text",
     [
-        'from torch._dynamo.utils import counters as c\nc["n"]["a"] += 1\n',
         'from ..._dynamo.utils import counters\ncounters["n"]["a"] += 1\n',
         'from .utils import counters\ncounters["n"]["a"] += 1\n',
         'from torch._dynamo import utils\nutils.counters["n"]["a"] += 1\n',
@@ -279,9 +270,6 @@ def test_an_argument_that_torch_compile_lacks_is_said(tmp_path: Path) -> None:
 )
 def test_hints(kind: str, name: str, hint: str) -> None:
     assert NameTables.load(None).lookup(kind, name).hint == hint
-
-
-# Cost.
 
 
 # Against the installed torch.

@@ -56,17 +56,10 @@ def test_what_is_shipped_fits(path: Path) -> None:
         ("inputs:", "requires: [tritn]\ninputs:"),
         ("inputs:", "requires: [triton, {modul: transformers}]\ninputs:"),
         ("inputs:", "requires: [module]\ninputs:"),
-        ("[cpu]", "[cpuu]"),
-        ("[cpu]", "[cdua]"),
-        ("[cpu]", "[rocm_ck]"),
-        ("to: eager", "to: egaer"),
         ("close: {to: eager}", "counter: {inductor.fxgraph_cache_hits: 1}"),
         ("close: {to: eager}", "counter: {indcutor.fxgraph_cache_hit: 1}"),
         ("close: {to: eager}", "counter: {vendor.own: {min: 1}}"),
         ("close: {to: eager}", "metric: {generated_kernel_cont: 1}"),
-        ("close: {to: eager}", "close: {to: eager, when: {backend: cdua}}"),
-        ("expect: [{close: {to: eager}}]", ""),
-        ("expect: [{close: {to: eager}}]", "steps: [{call: {}}]"),
     ],
 )  # fmt: skip
 def test_a_misspelt_name_is_an_error_in_the_editor(old: str, new: str) -> None:
@@ -103,7 +96,6 @@ def test_editor_accepts_all_valid_specs(old: str, new: str) -> None:
     ("name", "text"),
     [
         ("defaults", "config: {freezin: true}"),
-        ("backends", "mine: {summary: A backend of a vendor, device: cuda, joins: [rocn], proof: {graphs: 1}}"),
         ("backends", "mine: {summary: A backend of a vendor, device: cuda, config: {freezin: true}, proof: {graphs: 1}}"),
         (
             "waivers",
@@ -113,6 +105,6 @@ def test_editor_accepts_all_valid_specs(old: str, new: str) -> None:
 )
 def test_the_other_files_are_checked_too(name: str, text: str) -> None:
     assert not accepts(text, name)
-    for wrong, right in (("freezin:", "freezing:"), ("rocn", "rocm"), ("countr", "counter")):
+    for wrong, right in (("freezin:", "freezing:"), ("countr", "counter")):
         text = text.replace(wrong, right)
     assert accepts(text, name)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from runner.core import template_form
 from runner.core.diagnostics import Diagnostic, did_you_mean
-from runner.language.names.name_table import CONFIG_FILES, COUNTER, METRIC
+from runner.language.names.scan import CONFIG_FILES, COUNTER, METRIC
 from runner.language.names.tables import NameTables
 from runner.language.read import substitution
 from runner.language.read.anatomy import Anatomy

@@ -10,7 +10,7 @@ from runner.language.check.functions import device_problems
 from runner.language.check.names import name_problem, option_names, section_problems
 from runner.language.check.spec import check_values, condition_problems, matrix_problems, process_problems, requirement_problems
 from runner.language.check.steps import expectation_problems, named_value_problems
-from runner.language.names.name_table import CONFIG_FILES
+from runner.language.names.scan import CONFIG_FILES
 from runner.language.names.tables import NameTables
 from runner.language.read import matrix, schema, substitution, templates
 from runner.language.read.anatomy import Anatomy, with_data

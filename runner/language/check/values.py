@@ -9,7 +9,7 @@ from runner.core.diagnostics import Diagnostic, Severity, one_of, unknown
 from runner.language.backends import Backends
 from runner.language.check.functions import prelude_names
 from runner.language.check.scope import AFTER_LET, INPUTS, LET, PRELUDE, READY, scope_of
-from runner.language.names.name_table import CONFIG_FILES
+from runner.language.names.scan import CONFIG_FILES
 from runner.language.read import python
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath

@@ -26,7 +26,7 @@ from runner.language.check.functions import entry_of
 from runner.language.check.names import GUARD_FILTER, filter_problem, judged_names, value_problem
 from runner.language.check.values import isolation_of
 from runner.language.expand.options import NEWER, SECTIONS, layer_options, merge, names_of
-from runner.language.names.name_table import CONFIG_FILES
+from runner.language.names.scan import CONFIG_FILES
 from runner.language.names.tables import NameTables
 from runner.language.read import matrix, python, substitution, templates
 from runner.language.read.anatomy import SOURCE, Anatomy, RawStep, with_data

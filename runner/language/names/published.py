@@ -5,27 +5,21 @@ and gives better messages. The editor has only the tables, so it accepts unknown
 ``unlisted: true`` or of a run-time pattern, an option under a condition on torch's version, a vendor's backend.
 """
 
-import ast
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from runner.core.diagnostics import UsageError
 from runner.language.backends import load_backends
 from runner.language.check.names import GUARD_FILTER
-from runner.language.names.name_table import CONFIG_FILES, COUNTER, KINDS, METRIC, Names, read_table, shown
-from runner.language.names.scan import scan
-from runner.language.names.tables import TABLES
+from runner.language.names.scan import CONFIG_FILES, COUNTER, KINDS, METRIC, Names, scan
+from runner.language.names.tables import committed_tables, shown
 from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS
 from runner.system.capabilities import CAPABILITIES
-from runner.system.installed_torch import installed_torch, no_torch_reason, release
+from runner.system.installed_torch import installed_torch, no_torch_reason
 from runner.vocabulary.expectations import EXPECTATIONS
-
-MODES = ("default", "lite", "max-autotune", "max-autotune-no-cudagraphs", "reduce-overhead")
-"""The modes of ``torch.compile``."""
 
 DYNAMO_BACKENDS = ("inductor", "eager", "aot_eager", "aot_eager_decomp_partition", "cudagraphs")
 """The backends of dynamo in torch; libraries may register others."""
@@ -41,11 +35,9 @@ def schema(tables: Mapping[str, Names] | None = None, files: Sequence[Path] = ()
     ``files`` are those of further backends. With ``is_closed`` there are no other backends than these.
     """
     if tables is None:
-        tables = {
-            minor: read_table(TABLES / f"names-{minor}.json")
-            for minor in sorted((file.stem.removeprefix("names-") for file in TABLES.glob("names-*.json")), key=release)
-        }
+        tables = committed_tables()
     backends = load_backends(files).by_name
+    modes = dict.fromkeys(mode for table in tables.values() for mode in table.modes)
     one = {"$ref": "#/$defs/backend"}
     options = {section: _options(section, tables) for section in CONFIG_FILES}
     return {
@@ -61,14 +53,13 @@ def schema(tables: Mapping[str, Names] | None = None, files: Sequence[Path] = ()
             "backend": _backend(backends, is_closed=is_closed),
             "backends": {"description": "A backend, or several.", "if": {"type": "array"}, "then": {"items": one}, "else": one},
             "capability": _capability(),
-            "mode": {"description": "A mode of torch.compile.", "anyOf": [{"enum": [*MODES, None]}, _TEMPLATE]},
+            "mode": {"description": "A mode of torch.compile.", "anyOf": [{"enum": [*modes, None]}, _TEMPLATE]},
             "dynamo_backend": {
                 "description": "A backend of dynamo. Libraries may register others.",
                 "anyOf": [{"enum": [*DYNAMO_BACKENDS]}, True],
             },
             "compared": {"description": "eager, or the name of a value.", "anyOf": [{"enum": [*_PARTS]}, {"type": "string"}]},
             "failure_type": {"description": "A type of failure.", "enum": sorted({*EXPECTATIONS, *OUTSIDE_OF_EXPECTATIONS})},
-            "expects": _expects(),
         },
     }
 
@@ -129,23 +120,8 @@ def _backend(backends: Iterable[str], *, is_closed: bool) -> dict[str, Any]:
     known = sorted(backends)
     if is_closed:
         return {"description": "A backend.", "anyOf": [{"enum": known}, _TEMPLATE]}
-    near = sorted({wrong for name in known for wrong in _slips(name)} - set(known))
-    vendor = {"pattern": "^[a-z][a-z0-9_-]*$", "not": {"enum": near}}
+    vendor = {"pattern": "^[a-z][a-z0-9_-]*$"}
     return {"description": "A shipped backend, or one of a vendor's own file.", "anyOf": [{"enum": known}, vendor]}
-
-
-def _slips(name: str) -> Iterable[str]:
-    """Yield probable typing errors of a name: letters swapped, doubled or omitted; in a longer name also one other letter."""
-    for index in range(len(name)):
-        yield name[:index] + name[index + 1 :]
-        yield name[: index + 1] + name[index:]
-        yield name[:index] + name[index + 1 : index + 2] + name[index] + name[index + 2 :]
-        if len(name) > _SHORT:
-            yield from (name[:index] + letter + name[index + 1 :] for letter in "abcdefghijklmnopqrstuvwxyz_")
-
-
-_SHORT = 3
-"""The maximum length of a name without replaced letters: npu may be a vendor's backend and not a misspelt cpu."""
 
 
 def _capability() -> dict[str, Any]:
@@ -159,59 +135,6 @@ def _capability() -> dict[str, Any]:
     }
 
 
-def _expects() -> dict[str, Any]:
-    """Return the rules for a whole spec: it expects something, and the short form compares only existing values."""
-    with_expectations = {"description": "At least one step has expectations.", "contains": {"type": "object", "required": ["expect"]}}
-    steps = {"properties": {"steps": with_expectations}}
-    named = [{"required": [section]} for section in ("steps", "let", "functions")]
-    pattern = rf"^({'|'.join(_PARTS)})(\.[A-Za-z0-9_]+)*$"
-    to = {"description": "eager, or a part of the case; there are no other names.", "pattern": pattern}
-    close = {"description": "The compared values.", "properties": {"to": to}}
-    short = {"properties": {"expect": {"description": "The expectations of the call.", "items": {"properties": {"close": close}}}}}
-    return {
-        "description": "A spec has expectations, in expect or in a step.",
-        "if": {"required": ["steps"]},
-        "then": steps,
-        "else": {"required": ["expect"], "if": {"not": {"anyOf": named}}, "then": short},
-    }
-
-
-# -- descriptions of options ------------------------------------------------------------------------------------------
-
-
-_LONGEST_DEFAULT = 200
-"""Characters of the expression of a default."""
-
-
-def described(root: Path, section: str) -> Mapping[str, str]:
-    """Return the default and the comment above each option of a section (a key of ``CONFIG_FILES``), by its dotted name."""
-    try:
-        source = (root / CONFIG_FILES[section]).read_text("utf-8")
-        tree = ast.parse(source)
-    except (OSError, ValueError, SyntaxError):
-        return {}
-    lines = source.split("\n")
-    descriptions: dict[str, str] = {}
-    remaining: list[tuple[str, ast.stmt]] = [("", node) for node in reversed(tree.body)]
-    while remaining:
-        prefix, node = remaining.pop()
-        match node:
-            case ast.ClassDef(name=name, body=body):
-                remaining.extend((f"{prefix}{name}.", inner) for inner in reversed(body))
-            case ast.If(body=body):
-                remaining.extend((prefix, inner) for inner in reversed(body))
-            case (
-                ast.Assign(targets=[ast.Name(id=name), *_], value=ast.expr() as value)
-                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
-            ):
-                default = " ".join(ast.unparse(value).split())
-                shortened = default if len(default) <= _LONGEST_DEFAULT else f"{default[:_LONGEST_DEFAULT]}..."
-                above = takewhile(lambda line: line.strip().startswith("#"), reversed(lines[: node.lineno - 1]))
-                comment = [line.strip().lstrip("#").strip() for line in above]
-                descriptions[f"{prefix}{name}"] = "\n".join([f"default: {shortened}", *reversed(comment)])
-    return descriptions
-
-
 # -- the names of the installed torch ---------------------------------------------------------------------------------
 
 
@@ -221,7 +144,7 @@ _REF = {"type": "object", "required": ["ref"]}
 
 
 def schema_of_installed(backends: Sequence[Path] = ()) -> dict[str, Any]:
-    """Return the schema of names of the installed torch, each option with its default, comment and values; without torch ``UsageError``."""
+    """Return the schema of names of the installed torch, each option with its values; without torch ``UsageError``."""
     torch = installed_torch()
     if torch is None:
         raise UsageError(f"--with-torch: {no_torch_reason()}")
@@ -229,12 +152,10 @@ def schema_of_installed(backends: Sequence[Path] = ()) -> dict[str, Any]:
     content = schema({torch.minor: names}, backends, is_closed=True)
     content["description"] = f"Generated by torch-conformance schema --with-torch from torch {torch.version}. Do not edit."
     for section in CONFIG_FILES:
-        descriptions = described(torch.root, section)
         properties = content["$defs"][f"{section}_names"]["properties"]
         for name in properties:
             allowed = names.types.get(section, {}).get(name, ())
-            words = [f"torch {torch.minor}", descriptions.get(name, ""), f"allowed: {shown(allowed)}" if allowed else ""]
-            properties[name] = {"description": "\n".join(filter(None, words))}
+            properties[name] = {"description": f"torch {torch.minor}" + (f"; allowed: {shown(allowed)}" if allowed else "")}
             if allowed:
                 literals = [json.loads(word) for word in allowed if word not in KINDS]
                 types = [_TYPES[word] for word in allowed if word in _TYPES]

@@ -2,224 +2,238 @@
 
 import ast
 import json
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
 
-from runner.language.names.name_table import CONFIG_FILES, COUNTER, KINDS, METRIC, Allowed, Names
-from runner.language.names.torch_source import (
-    ANYTHING,
-    UNKNOWN,
-    VERSION_FILE,
-    Function,
-    Parameter,
-    Scope,
-    Shape,
-    Source,
-    Text,
-    literal,
-    open_source,
-    parse,
-    pattern,
-    read,
-    statements,
-    string_shapes,
-)
+from runner.core.diagnostics import UsageError
 from runner.system.installed_torch import release, version_facts
 
-# -- counters ---------------------------------------------------------------------------------------------------------
+CONFIG_FILES = {
+    "config": "_inductor/config.py",
+    "dynamo_config": "_dynamo/config.py",
+    "functorch_config": "_functorch/config.py",
+}
+"""The files of the options, by the sections of a spec that set them."""
+COUNTER = "counter"
+METRIC = "metric"
+
+Allowed = tuple[str, ...]
+"""Words of ``KINDS``, and literals in JSON notation; empty if the source does not show the values."""
+
+KINDS = ("bool", "int", "float", "str", "null", "list", "map")
 
 
-FOLDERS = ("_dynamo", "_inductor", "_functorch", "_higher_order_ops", "fx", "_subclasses")
-"""The folders below ``torch`` with code that increments torch.compile's counters."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """All names of one torch version."""
 
-
-class _Place(NamedTuple):
-    namespace: frozenset[Shape]
-    name: frozenset[Shape]
-    where: str
-
-
-def scan_counters(source: Source) -> tuple[frozenset[str], dict[str, tuple[str, ...]], tuple[str, ...]]:
-    """Return the counters, the patterns of each namespace, and the places with an unknown namespace."""
-    places = [place for path in _files_with(source, b"counters") for place in _File(source, path).places()]
-    passed = _arguments(source, places)
-    names: set[str] = set()
-    patterns: dict[str, set[str]] = defaultdict(set)
-    unresolved: list[str] = []
-    for place in places:
-        spaces = [literal(shape) for shape in _filled(place.namespace, passed)]
-        if None in spaces:
-            unresolved.append(place.where)
-        for space, shape in product(filter(None, spaces), _filled(place.name, passed)):
-            name = literal(shape)
-            patterns[space].update([pattern(shape)] if name is None else [])
-            names.update([f"{space}.{name}"] if name is not None else [])
-    # a pattern that matches everything replaces all others
-    least = {space: (ANYTHING,) if ANYTHING in patterns[space] else tuple(sorted(patterns[space])) for space in sorted(patterns)}
-    return frozenset(names), least, tuple(unresolved)
-
-
-def _files_with(source: Source, mention: bytes) -> list[str]:
-    return [path for folder in FOLDERS for path in source.below(folder) if mention in (source.read(path) or b"")]
-
-
-def _arguments(source: Source, places: Iterable[_Place]) -> dict[Parameter, set[Shape]]:
-    """Return for each parameter of a helper function the shapes of its arguments in all files; none if the function is never called."""
-    shapes = {shape for place in places for shape in place.namespace | place.name}
-    passed: dict[Parameter, set[Shape]] = {part: set() for shape in shapes for part in shape if isinstance(part, Parameter)}
-    for function in sorted({parameter.function for parameter in passed}):
-        own = [parameter for parameter in passed if parameter.function == function]
-        for path in _files_with(source, f"{function}(".encode()):
-            for node in ast.walk(parse(source, path)):
-                match node:
-                    case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) as call if name == function:
-                        for parameter in own:
-                            passed[parameter] |= _argument(call, parameter)
-    return passed
-
-
-def _argument(call: ast.Call, parameter: Parameter) -> set[Shape]:
-    by_keyword = [keyword.value for keyword in call.keywords if keyword.arg == parameter.name]
-    by_place = [] if parameter.index is None else call.args[parameter.index : parameter.index + 1]
-    spread = any(isinstance(argument, ast.Starred) for argument in call.args) or any(keyword.arg is None for keyword in call.keywords)
-    values = by_keyword or by_place
-    if spread or (not values and parameter.default is None):
-        return {UNKNOWN}
-    return string_shapes(values[0], Scope()) if values else {(Text(parameter.default or ""),)}
-
-
-def _filled(shapes: frozenset[Shape], passed: Mapping[Parameter, set[Shape]]) -> frozenset[Shape]:
-    """Replace parameters by the arguments of the callers."""
-    filled: set[Shape] = set()
-    for shape in shapes:
-        choices = [(passed[part] or {UNKNOWN}) if isinstance(part, Parameter) else {(part,)} for part in shape]
-        filled |= {tuple(part for piece in pieces for part in piece) for pieces in product(*choices)}
-    return frozenset(filled)
-
-
-class _File:
-    """The places of one file."""
-
-    def __init__(self, source: Source, path: str) -> None:
-        self._path = path
-        self._tree = parse(source, path)
-        imports = (node for node in statements(self._tree) if isinstance(node, ast.ImportFrom))
-        aliases = [alias for node in imports if (node.module or "").split(".")[-1] == "utils" for alias in node.names]
-        self._imported = {alias.asname or alias.name for alias in aliases if alias.name == "counters"}
-        """The names of dynamo's counters in this file."""
-        if path == "_dynamo/utils.py":
-            self._imported.add("counters")
-        words = {"counters", *self._imported}
-        for statement in self._tree.body:
-            match statement:  # a module variable that is one namespace's counters
-                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript(value=owner)) if self._is_counters(owner):
-                    words.add(name)
-        lines = enumerate(read(source, path).split(b"\n"), 1)
-        self._lines = [number for number, line in lines if any(word.encode() in line for word in words)]
-
-    def places(self) -> Iterator[_Place]:
-        """Walk the statements that mention counters, which are few."""
-        remaining = [*self._tree.body]
-        module = Scope.of_module(self._tree)
-        while remaining:
-            statement = remaining.pop(0)
-            if any(statement.lineno <= line <= (statement.end_lineno or 0) for line in self._lines):
-                if isinstance(statement, ast.ClassDef):
-                    remaining[:0] = statement.body
-                else:
-                    yield from self._in_node(statement, module)
-
-    def _in_node(self, node: ast.AST, scope: Scope) -> Iterator[_Place]:
-        if isinstance(node, Function):
-            scope = scope.inside(node)
-        counted: list[tuple[ast.expr, Iterable[Shape]]] = []
-        """The counters of one namespace, and the names that are counted in it."""
-        match node:
-            case ast.AugAssign(target=ast.Subscript() as target, op=ast.Add()):
-                counted = [(target.value, string_shapes(target.slice, scope))]
-            case ast.Assign(targets=targets):
-                subscripts = [target for target in targets if isinstance(target, ast.Subscript)]
-                counted = [(target.value, string_shapes(target.slice, scope)) for target in subscripts]
-            case ast.Subscript(value=owner, slice=key):
-                counted = [(owner, string_shapes(key, scope))]
-            case ast.Call(func=ast.Attribute(value=owner, attr="update"), args=arguments, keywords=keywords):
-                keys = [key for argument in arguments if isinstance(argument, ast.Dict) for key in argument.keys if key]
-                names = {shape for key in keys for shape in string_shapes(key, scope)}
-                counted = [(owner, names | {(Text(keyword.arg),) for keyword in keywords if keyword.arg})]
-            case ast.Call(func=ast.Attribute(value=owner, attr="get"), args=[ast.Constant(value=str() as name), *_]):
-                counted = [(owner, {(Text(name),)})]
-        for owner, shapes in counted:
-            for namespace in self._namespaces(owner, scope):
-                place = _Place(frozenset(string_shapes(namespace, scope)), frozenset(shapes), f"{self._path}:{getattr(node, 'lineno', 0)}")
-                # a read access with names that are no constants shows none: ``counters["inductor"][key]`` in a loop
-                if not isinstance(node, ast.Subscript) or all(literal(shape) is not None for shape in place.namespace | place.name):
-                    yield place
-        for child in ast.iter_child_nodes(node):
-            yield from self._in_node(child, scope)
-
-    def _namespaces(self, node: ast.expr, scope: Scope) -> Iterator[ast.expr]:
-        match node:
-            case ast.Subscript(value=owner, slice=namespace) if self._is_counters(owner):
-                yield namespace
-            case ast.Name(id=name):
-                values = scope.values(name)
-                for value in values if isinstance(values, list) else []:
-                    if isinstance(value, ast.Subscript) and self._is_counters(value.value):
-                        yield value.slice
-
-    def _is_counters(self, node: ast.expr) -> bool:
-        match node:
-            case ast.Name(id=name):
-                return name in self._imported
-            case ast.Attribute(value=ast.Attribute(attr=module) | ast.Name(id=module), attr="counters"):
-                return module.endswith("utils")
-        return False
-
-
-# -- all names --------------------------------------------------------------------------------------------------------
+    version: str
+    names: Mapping[str, frozenset[str]]
+    """The dotted options of each key of ``CONFIG_FILES``, the metrics, and the counters as ``NAMESPACE.NAME``."""
+    patterns: Mapping[str, tuple[str, ...]]
+    """For each namespace of counters the anchored patterns of names that are made at run time."""
+    types: Mapping[str, Mapping[str, tuple[str, ...]]]
+    """For each key of ``CONFIG_FILES`` the options with known values, and these values (``allowed_values``)."""
+    modes: tuple[str, ...]
+    """The modes of ``torch.compile``; empty if the table has none."""
+    unresolved: tuple[str, ...] = field(default=(), compare=False)
+    """Source positions with an unknown namespace: the table may lack their counters."""
 
 
 METRICS_FILE = "_inductor/metrics.py"
 MODES_FILE = "_inductor/__init__.py"
+_VERSION_FILE = "version.py"
+_OF_TORCH = CONFIG_FILES["config"]
+"""A file that distinguishes torch's package from other folders with a version.py."""
 
 
 def scan(path: Path) -> Names:
-    """Return all names of the torch in ``path``."""
-    source = open_source(path)
-    counters, patterns, unresolved = scan_counters(source)
-    options = {kind: scan_types(source, kind) for kind in CONFIG_FILES}
-    facts = version_facts(read(source, VERSION_FILE).decode(), source.root.name)
+    """Return all names of the torch in ``path``: its package folder, or the parent of that folder. ``UsageError`` if there is none."""
+    roots = (root for root in (path, path / "torch") if (root / _VERSION_FILE).is_file() and (root / _OF_TORCH).is_file())
+    if (root := next(roots, None)) is None:
+        raise UsageError(f"{path} contains no torch: {_VERSION_FILE} or {_OF_TORCH} is missing")
+    counters, patterns, unresolved = scan_counters(root)
+    options = {kind: scan_options(root, kind) for kind in CONFIG_FILES}
+    facts = version_facts((root / _VERSION_FILE).read_text("utf-8"), root.name)
     return Names(
         version=".".join(str(number) for number in release(facts["__version__"] or "")),
-        names={**{kind: frozenset(options[kind]) for kind in CONFIG_FILES}, METRIC: scan_metrics(source), COUNTER: counters},
+        names={**{kind: frozenset(options[kind]) for kind in CONFIG_FILES}, METRIC: scan_metrics(root), COUNTER: counters},
         patterns=patterns,
         types={kind: {name: allowed for name, allowed in options[kind].items() if allowed} for kind in CONFIG_FILES},
-        modes=scan_modes(source),
+        modes=scan_modes(root),
         unresolved=unresolved,
     )
 
 
 def scan_kind(root: Path, kind: str) -> tuple[frozenset[str], Mapping[str, tuple[str, ...]]]:
     """Return the names of one kind in the torch in ``root``, and the patterns of counters."""
-    source = Source(root)
     if kind == COUNTER:
-        return scan_counters(source)[:2]
-    return frozenset(scan_types(source, kind)) if kind in CONFIG_FILES else scan_metrics(source), {}
+        return scan_counters(root)[:2]
+    return frozenset(scan_options(root, kind)) if kind in CONFIG_FILES else scan_metrics(root), {}
 
 
-def scan_types(source: Source, kind: str) -> dict[str, Allowed]:
+def _parse(file: Path) -> ast.Module:
+    try:
+        return ast.parse(file.read_bytes())
+    except OSError as problem:
+        raise UsageError(f"torch has no {file}") from problem
+    except SyntaxError as problem:
+        raise UsageError(f"{file} is not valid for this Python version: {problem}") from problem
+
+
+# -- counters ---------------------------------------------------------------------------------------------------------
+
+
+FOLDERS = ("_dynamo", "_inductor", "_functorch", "_higher_order_ops", "fx", "_subclasses")
+"""The folders below ``torch`` with code that increments torch.compile's counters."""
+ANYTHING = ".*"
+_DEEPEST = 8
+"""The maximum number of variables followed in a row, so that ``x = x + "a"`` ends."""
+_HOLE = "\0"
+"""Stands in a text for a part that is known only at run time."""
+
+
+def scan_counters(root: Path) -> tuple[frozenset[str], dict[str, tuple[str, ...]], tuple[str, ...]]:
+    """Return the counters, the patterns of each namespace, and the places with an unknown namespace."""
+    names: set[str] = set()
+    patterns: dict[str, set[str]] = defaultdict(set)
+    unresolved: list[str] = []
+    contents = {file: file.read_bytes() for folder in FOLDERS for file in sorted((root / folder).rglob("*.py"))}
+    parse = cache(_parse)
+
+    def passed(function: str, parameter: str, index: int | None) -> Iterator[ast.expr | None]:
+        """Yield what the calls of a function in all files pass for a parameter; None where a call does not show it."""
+        for file in [file for file, content in contents.items() if f"{function}(".encode() in content]:
+            for call in ast.walk(parse(file)):
+                match call:
+                    case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=args, keywords=keywords) if name == function:
+                        if any(isinstance(arg, ast.Starred) for arg in args) or any(keyword.arg is None for keyword in keywords):
+                            yield None
+                        yield from [keyword.value for keyword in keywords if keyword.arg == parameter]
+                        yield from [] if index is None else args[index : index + 1]
+
+    for file in [file for file, content in contents.items() if b"counters" in content]:
+        blocks = [*_blocks(parse(file).body)]
+        of_module = _assigned_below(block for block in blocks if not isinstance(block, _FUNCTION))
+        lines = {number for number, line in enumerate(contents[file].split(b"\n"), 1) if b"counters" in line}
+        for block in blocks:
+            if lines.isdisjoint(range(block.lineno, (block.end_lineno or 0) + 1)):
+                continue
+            values = of_module | (_parameters(block, passed) | _assigned_below([block]) if isinstance(block, _FUNCTION) else {})
+            for node in ast.walk(block):
+                match node:
+                    case ast.Subscript(value=ast.Subscript(value=owner, slice=space), slice=key, ctx=context) if _is_counters(owner):
+                        counters = [*product(_texts(space, values), _texts(key, values))]
+                    case _:
+                        continue
+                if isinstance(context, ast.Load) and any(_HOLE in space + text for space, text in counters):
+                    continue  # a read with names that are no constants shows none: ``counters["inductor"][key]`` in a loop
+                for namespace, text in counters:
+                    if _HOLE in namespace:
+                        if text != _HOLE:
+                            unresolved.append(f"{file.relative_to(root).as_posix()}:{node.lineno}")
+                        continue
+                    of_space = patterns[namespace]
+                    if _HOLE in text:
+                        of_space.add(ANYTHING if text == _HOLE else ".+".join(map(re.escape, text.split(_HOLE))))
+                    else:
+                        names.add(f"{namespace}.{text}")
+    # a pattern that matches everything replaces all others
+    least = {space: (ANYTHING,) if ANYTHING in patterns[space] else tuple(sorted(patterns[space])) for space in sorted(patterns)}
+    return frozenset(names), least, tuple(dict.fromkeys(unresolved))
+
+
+_FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
+_Values = dict[str, list[ast.expr | None]]
+"""The values of each name; None is one that is not followed."""
+
+
+def _blocks(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of a module, and those of its classes in their place."""
+    for statement in body:
+        yield from _blocks(statement.body) if isinstance(statement, ast.ClassDef) else [statement]
+
+
+def _is_counters(node: ast.expr) -> bool:
+    match node:
+        case ast.Name(id="counters"):
+            return True
+        case ast.Attribute(value=ast.Attribute(attr=module) | ast.Name(id=module), attr="counters"):
+            return module.endswith("utils")
+    return False
+
+
+def _assigned_below(nodes: Iterable[ast.AST]) -> _Values:
+    values: dict[ast.expr, ast.expr] = {}
+    bound: _Values = defaultdict(list)
+    for node in (inner for outer in nodes for inner in ast.walk(outer)):  # a statement comes before its parts
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                values |= dict.fromkeys(targets, value)
+            case ast.AnnAssign(target=target, value=ast.expr() as value) | ast.NamedExpr(target=target, value=value):
+                values[target] = value
+            case ast.Name(id=name, ctx=ast.Store()):
+                bound[name].append(values.get(node))
+    return dict(bound)
+
+
+def _parameters(block: ast.stmt, passed: Callable[[str, str, int | None], Iterable[ast.expr | None]]) -> _Values:
+    """Return what callers pass for each parameter of the functions of a block that stands in a name of a counter, and its default."""
+    used: set[str] = set()
+    for node in ast.walk(block):
+        match node:
+            case ast.Subscript(value=ast.Subscript(value=owner)) if _is_counters(owner):
+                used |= {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+    values: _Values = {}
+    for function in ast.walk(block):
+        if isinstance(function, _FUNCTION):
+            arguments = function.args
+            positional = [*arguments.posonlyargs, *arguments.args]
+            defaults = [*[None] * (len(positional) - len(arguments.defaults)), *arguments.defaults, *arguments.kw_defaults]
+            bound = [argument.arg for argument in positional[:1]] in (["self"], ["cls"])
+            for index, argument in enumerate([*positional, *arguments.kwonlyargs]):
+                if argument.arg in used:
+                    at = index - bound if index < len(positional) else None
+                    values[argument.arg] = [*passed(function.name, argument.arg, at), *filter(None, [defaults[index]])] or [None]
+    return values
+
+
+def _texts(node: ast.expr | None, values: _Values, depth: int = 0) -> set[str]:
+    """Return the possible values of a string expression."""
+    match node:
+        case ast.Constant(value=str() as text):
+            return {text}
+        case ast.IfExp(body=first, orelse=second):
+            return _texts(first, values, depth) | _texts(second, values, depth)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return set(map("".join, product(_texts(left, values, depth), _texts(right, values, depth))))
+        case ast.JoinedStr(values=parts):
+            return set(map("".join, product(*(_texts(part, values, depth) for part in parts))))
+        case ast.FormattedValue(value=value):
+            return _texts(value, values, depth)
+        case ast.Name(id=name) if depth < _DEEPEST:
+            return {text for value in values.get(name, [None]) for text in _texts(value, values, depth + 1)}
+        case ast.Call(func=ast.Attribute(attr="get" | "getenv"), args=[_, default]):
+            return _texts(default, values, depth)
+    return {_HOLE}
+
+
+# -- options and metrics ----------------------------------------------------------------------------------------------
+
+
+def scan_options(root: Path, kind: str) -> dict[str, Allowed]:
     """Return the dotted options of one config module with their allowed values; empty if the source does not show them."""
-    return _options(parse(source, CONFIG_FILES[kind]).body, {})
+    return _options(_parse(root / CONFIG_FILES[kind]).body, {})
 
 
-def scan_modes(source: Source) -> tuple[str, ...]:
+def scan_modes(root: Path) -> tuple[str, ...]:
     """Return the modes of ``torch.compile``; empty if the source does not show them."""
-    if source.read(MODES_FILE) is None:
-        return ()
-    for node in ast.walk(parse(source, MODES_FILE)):
+    for node in ast.walk(_parse(root / MODES_FILE)) if (root / MODES_FILE).is_file() else ():
         match node:
             case (
                 ast.AnnAssign(target=ast.Name(id="mode_options"), value=ast.Dict(keys=keys))
@@ -229,9 +243,9 @@ def scan_modes(source: Source) -> tuple[str, ...]:
     return ()
 
 
-def scan_metrics(source: Source) -> frozenset[str]:
+def scan_metrics(root: Path) -> frozenset[str]:
     """Return inductor's metrics: module variables that start as a number or that ``reset`` resets."""
-    body = parse(source, METRICS_FILE).body
+    body = _parse(root / METRICS_FILE).body
     assigned = {name: value for statement in body for name, value in _assigned(statement)}
     metrics = {name for name, value in assigned.items() if isinstance(value, ast.Constant) and type(value.value) in (int, float)}
     for node in (node for node in body if isinstance(node, ast.FunctionDef) and node.name == "reset"):
@@ -243,16 +257,14 @@ def scan_metrics(source: Source) -> frozenset[str]:
 
 
 def _options(body: Sequence[ast.stmt], outer: Mapping[str, Allowed]) -> dict[str, Allowed]:
-    """Evaluate a body statement by statement, without executing it, with the result of ``install_config_module``.
+    """Evaluate a body without executing it, with the result of ``install_config_module``.
 
     Options are variables with data as values, private ones included. Dunders, functions, lambdas, imports and names of types are not
     options. Classes become groups, whose options are dotted; ``@inherit_fields_from(parent)`` copies the parent's public options.
     ``outer`` are the options around a class.
     """
     options: dict[str, Allowed] = {}
-    remaining = [*reversed(body)]
-    while remaining:
-        statement = remaining.pop()
+    for statement in _flat(body):
         match statement:
             case ast.Assign() | ast.AnnAssign():
                 annotation = statement.annotation if isinstance(statement, ast.AnnAssign) else None
@@ -272,33 +284,23 @@ def _options(body: Sequence[ast.stmt], outer: Mapping[str, Allowed]) -> dict[str
                             inherited = {name.removeprefix(f"{parent}."): known[name] for name in known if name.startswith(f"{parent}.")}
                             own = {**{name: inherited[name] for name in inherited if not name.startswith("_")}, **own}
                 options |= {f"{group}.{name}": allowed for name, allowed in own.items()}
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                options.pop(name, None)
-            case ast.Delete(targets=targets):
-                for target in targets:
-                    options.pop(ast.unparse(target), None)
-            case ast.If(test=test):
-                taken = _known_test(test)
-                branches = [*(statement.body if taken is not False else []), *(statement.orelse if taken is not True else [])]
-                remaining.extend(reversed(branches))
-            case _:
-                bodies = [getattr(statement, part, []) for part in ("body", "orelse", "finalbody")]
-                bodies += [handler.body for handler in getattr(statement, "handlers", [])]
-                remaining.extend(reversed([inner for inner_body in bodies for inner in inner_body]))
     return options
 
 
-def _known_test(test: ast.expr) -> bool | None:
-    """Return the result of a test that is the same for every public torch, else None."""
-    match test:
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            inner = _known_test(operand)
-            return None if inner is None else not inner
-        case ast.Constant(value=value):
-            return bool(value)
-        case ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING") | ast.Call(func=ast.Name(id="is_fbcode")):
-            return False
-    return None
+def _flat(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of a body, those of compound statements in their place; without what no public torch executes."""
+    for statement in body:
+        match statement:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                continue
+            case ast.If(test=ast.Name(id="TYPE_CHECKING") | ast.Call(func=ast.Name(id="is_fbcode")), orelse=otherwise):
+                yield from _flat(otherwise)
+            case ast.If() | ast.Try() | ast.With() | ast.For():
+                handlers = [handler.body for handler in getattr(statement, "handlers", [])]
+                for inner in (statement.body, *handlers, getattr(statement, "orelse", []), getattr(statement, "finalbody", [])):
+                    yield from _flat(inner)
+            case _:
+                yield statement
 
 
 def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:

@@ -11,11 +11,90 @@ from functools import cached_property
 from pathlib import Path
 
 from runner.core.diagnostics import UsageError, did_you_mean, one_of, unknown
-from runner.language.names.name_table import CONFIG_FILES, COUNTER, KINDS, METRIC, Names, fits, matches, read_table, shown, table_text
+from runner.language.names.scan import CONFIG_FILES, COUNTER, KINDS, METRIC, Allowed, Names, scan, scan_kind
 from runner.system.installed_torch import InstalledTorch, release
 
 TABLES = Path(__file__).parents[1] / "data"
 _PREFIX = "names-"
+
+
+def matches(patterns: Mapping[str, tuple[str, ...]], counter: str) -> bool:
+    """Whether a pattern matches the counter. The name of a graph break is a text of many lines."""
+    space, _, name = counter.partition(".")
+    return bool(name) and any(re.fullmatch(pattern, name, re.DOTALL) for pattern in patterns.get(space, ()))
+
+
+def read_table(file: Path) -> Names:
+    """Read a committed table."""
+    table = json.loads(file.read_text("utf-8"))
+    counters = frozenset(f"{space}.{name}" for space, entry in table[COUNTER].items() for name in entry["names"])
+    types = {kind: {name: tuple(text.split(" | ")) for name, text in table["types"][kind].items()} for kind in table.get("types", ())}
+    return Names(
+        version=table["torch"],
+        names={**{kind: frozenset(table[kind]) for kind in (*CONFIG_FILES, METRIC)}, COUNTER: counters},
+        patterns={space: tuple(entry["patterns"]) for space, entry in table[COUNTER].items()},
+        types=types,
+        modes=tuple(table.get("modes", ())),
+    )
+
+
+def committed_tables() -> dict[str, Names]:
+    """Return the committed tables by the minor version of torch, oldest first."""
+    files = {file.stem.removeprefix(_PREFIX): file for file in TABLES.glob(f"{_PREFIX}*.json")}
+    return {minor: read_table(files[minor]) for minor in sorted(files, key=release)}
+
+
+def table_text(table: Names) -> str:
+    """Return the committed form: one name a line, sorted."""
+    counters: dict[str, dict[str, list[str]]] = {
+        space: {"names": [], "patterns": [*table.patterns[space]]} for space in sorted(table.patterns)
+    }
+    for counter in sorted(table.names[COUNTER]):
+        space, _, name = counter.partition(".")
+        counters[space]["names"].append(name)
+    types = {kind: {name: " | ".join(table.types[kind][name]) for name in sorted(table.types[kind])} for kind in table.types}
+    form = {
+        "torch": table.version,
+        **{kind: sorted(table.names[kind]) for kind in (*CONFIG_FILES, METRIC)},
+        COUNTER: counters,
+        **({"types": types} if types else {}),
+        **({"modes": list(table.modes)} if table.modes else {}),
+    }
+    return json.dumps(form, indent=1) + "\n"
+
+
+# -- values of options: kinds of JSON values, and literals ------------------------------------------------------------
+
+
+def fits(value: object, allowed: Allowed) -> bool:
+    """Whether a value of a spec is allowed for an option."""
+    kinds = _KINDS_OF.get(type(value))
+    if kinds is None or any(kind in allowed for kind in kinds):
+        return True
+    return isinstance(value, str | int | float) and json.dumps(value) in allowed
+
+
+_KINDS_OF: Mapping[type, tuple[str, ...]] = {
+    type(None): ("null",),
+    bool: ("bool",),
+    str: ("str",),
+    int: ("int", "float"),
+    float: ("float",),
+    list: ("list",),
+    dict: ("map",),
+}
+
+
+def shown(allowed: Allowed) -> str:
+    """Return the allowed values as text."""
+    words = {"null": "null", "str": "a text", "int": "a whole number", "float": "a number", "list": "a list", "map": "a map"}
+    words["bool"] = "true or false"
+    return " or ".join(words.get(word, word) for word in allowed)
+
+
+# -- look-ups ---------------------------------------------------------------------------------------------------------
+
+
 _LONGEST_VALUE = 60
 """The maximum length of a value in a message, in characters."""
 
@@ -115,8 +194,7 @@ class NameTables:
     @cached_property
     def _tables(self) -> dict[str, Names]:
         """By minor, oldest first."""
-        files = {file.stem.removeprefix(_PREFIX): file for file in TABLES.glob(f"{_PREFIX}*.json")}
-        return {minor: read_table(files[minor]) for minor in sorted(files, key=release)}
+        return committed_tables()
 
     @cached_property
     def _compile_arguments(self) -> frozenset[str]:
@@ -130,9 +208,6 @@ class NameTables:
     def _names_in_source(self, kind: str) -> tuple[frozenset[str], Mapping[str, tuple[str, ...]]]:
         """Return the names of a kind in the source of the installed torch, and the patterns of counters, whose scan takes seconds."""
         if kind not in self._in_source and self.installed is not None:
-            # imported late: the scanners are needed only for names that are in no table
-            from runner.language.names.scan import scan_kind
-
             self._in_source[kind] = scan_kind(self.installed.root, kind)
         return self._in_source.get(kind, (frozenset(), {}))
 
@@ -195,8 +270,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("source", type=Path, help="the folder of the package torch, or its parent")
     parser.add_argument("-o", "--output", type=Path, help="the file to write (default: standard output)")
     options = parser.parse_args(arguments)
-    from runner.language.names.scan import scan
-
     try:
         names = scan(options.source)
         if options.output:
