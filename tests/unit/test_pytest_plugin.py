@@ -158,14 +158,13 @@ def test_a_run_that_ends_too_early_fails_its_cases(project: pytest.Pytester) -> 
     assert "the run ended without a result of this case" in found.stdout.str()
 
 
-def test_several_processes_share_one_run(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_of_pytest_are_refused(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p runner.cli.pytest_plugin -p xdist -p no:cacheprovider")
-    write(project, "area/one", "area/fails", text=MATRIX)
+    write(project, "area/one")
     found = project.runpytest_inprocess("--conformance", "specs", "-n", "2")
-    found.assert_outcomes(passed=2, failed=2)
-    assert "FAIL  area/fails[backend=cpu,n=5]" in found.stdout.str()
-    (journal,) = project.path.glob("reports/2*/run.jsonl")
-    assert journal.read_text().count('"kind": "case"') == 4
+    assert found.ret == pytest.ExitCode.USAGE_ERROR
+    assert "does not go with -n" in found.stderr.str()
+    project.runpytest_inprocess("--conformance", "specs", "-n", "0").assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,10 @@
 """A session of pytest with ``--conformance``: specs and cases as nodes of pytest, and the hooks.
 
-Without pytest-xdist, this process starts the run with its first case. With it, the controller starts one run when the first worker has
-collected, and each worker reads the results of its cases from the journal of that run. All spec files of a session are read at once,
-because backends and names are read each time.
+The first case starts one run of all cases. All spec files of a session are read at once, because backends and names are read each time.
 """
 
 import contextlib
 import shlex
-import shutil
-import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,16 +21,12 @@ from runner.core.options import RunOptions
 from runner.core.outcomes import JUnitTag, Outcome
 from runner.core.results import CaseResult
 from runner.language.load import inspect_specs
-from runner.language.read.files import DefaultsReader, SpecPath, discover, is_spec_file
+from runner.language.read.files import SpecPath, discover, is_spec_file
 from runner.plan.selection import requested, select, without_benches
 from runner.report import one_line, plain, verdict_text
-from runner.run.watching import files_of
 
 if TYPE_CHECKING:
     from _pytest._code.code import TracebackStyle
-
-FOLDER = "conformance_folder"
-"""The key under which the controller of pytest-xdist tells its workers the folder of the session."""
 
 _UNFIT = ("paths", "resume", "shard", "profile", "repeat")
 """Options of ``run`` that select or compare whole runs: pytest selects, and reports each case once."""
@@ -79,7 +71,7 @@ class SpecCollector(pytest.File):
             name = name_in_file(case)
             # pytest reads an id that it has stored as name and parameters; one made of parent and name has the brackets in the name
             item: CaseItem = CaseItem.from_parent(self, name=name, nodeid=f"{self.nodeid}::{name}")
-            item.case_id, item.line, item.conformance, item.result = case.id, case.position.line, self.conformance, None
+            item.case, item.spec, item.conformance, item.result = case, self.spec, self.conformance, None
             item.extra_keyword_matches.update((case.backend, *case.tags))
             yield item
 
@@ -87,19 +79,18 @@ class SpecCollector(pytest.File):
 class CaseItem(pytest.Item):
     """A case."""
 
-    case_id: str
-    line: int
+    case: Case
+    spec: SpecPath
     conformance: "Session"
     result: CaseResult | None
 
     def reportinfo(self) -> tuple[Any, int, str]:
         """Return the place of the spec."""
-        return self.path, self.line - 1, self.name
+        return self.path, self.case.position.line - 1, self.name
 
     def runtest(self) -> None:
         """Wait for the result of the case, and raise what pytest takes for its outcome."""
-        result: CaseResult = self.conformance.result_of(self)
-        self.result = result
+        self.result = result = self.conformance.result_of(self)
         self.user_properties += [("outcome", result.outcome.label), ("case", one_line(result.case_id))]
         if result.outcome is Outcome.XFAIL:
             pytest.xfail(one_line(result.reason))  # returns under --runxfail: the case is then the failure that it is
@@ -130,18 +121,19 @@ class Session:
     """The plugin of one session."""
 
     def __init__(self, config: pytest.Config) -> None:
+        if hasattr(config, "workerinput") or config.getoption("numprocesses", None):
+            raise pytest.UsageError(
+                "--conformance does not go with -n of pytest-xdist: --conformance-run='--jobs N' runs cases in parallel"
+            )
         self._config = config
-        self._options_text = f"{config.getini('conformance_run')} {config.getoption('--conformance-run')}".strip()
-        self.options = run_options(self._options_text)
+        text = f"{config.getini('conformance_run')} {config.getoption('--conformance-run')}".strip()
+        self.options = run_options(text)
+        self.run = SessionRun(text, config.rootpath)
         self._roots = tuple((config.rootpath / name).absolute() for name in config.getini("conformance_specs"))
         self._arguments: list[Path] = []
         self._cases: dict[Path, list[Case]] = {}
         self.problems: dict[Path, list[Diagnostic]] = {}
-        """The problems of each spec file that was read, of its defaults, and of the backends."""
-        shared = getattr(config, "workerinput", {}).get(FOLDER)
-        self._is_worker = shared is not None
-        self._folder = Path(shared) if shared is not None else Path(tempfile.mkdtemp(prefix="conformance-"))
-        self.run = SessionRun(self._folder, config.rootpath)
+        """The problems of each spec file that was read, and of defaults and backends."""
 
     # -- collection -------------------------------------------------------------------------------------------------------
 
@@ -185,43 +177,18 @@ class Session:
         self._cases |= {spec.path: [] for spec in specs}
         for case in requested(chosen, suite.cases, paths=self._arguments, globs=options.select, tags=options.tag):
             self._cases[by_name[case.spec]].append(case if options.bench else without_benches(case))
-        if problems := list(errors(inspection.problems)):
-            defaults = DefaultsReader()
-            needs = {spec.path: {shown_path(path) for path in files_of(spec, defaults)} for spec in specs}
-            owned = set().union(*needs.values())
-            for path, files in needs.items():  # a file that belongs to no spec serves all of them
-                self.problems[path] = [
-                    problem for problem in problems if problem.position.file in files or problem.position.file not in owned
-                ]
+        problems = list(errors(inspection.problems))
+        for name, path in by_name.items():  # a file that is no spec serves all of them
+            self.problems[path] = [each for each in problems if each.position.file == name or each.position.file not in by_name]
 
-    # -- the run ----------------------------------------------------------------------------------------------------------
+    # -- the run and its reports ------------------------------------------------------------------------------------------
 
     def result_of(self, item: CaseItem) -> CaseResult:
         """Return the result of a case, once the run has it; start the run with the first case."""
-        if not self._is_worker and not self.run.is_started:
-            self._start([node.nodeid for node in item.session.items if isinstance(node, CaseItem)])
-        return self.run.result(item.case_id)
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker of pytest-xdist the folder of the session."""
-        node.workerinput[FOLDER] = str(self._folder)
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
-        """Start the run, in the controller, when the first worker knows what is selected: all workers collect the same."""
         if not self.run.is_started:
-            self._start(ids)
-
-    def _start(self, node_ids: Sequence[str]) -> None:
-        """Start the run of the items that are cases: file, root and name of each."""
-        cases = []
-        for file, _, name in (node_id.partition("::") for node_id in node_ids):
-            if name and (spec := self._spec((self._config.rootpath / file).absolute())) is not None:
-                cases.append((str(spec.path), str(spec.root), name))
-        self.run.start(self._options_text, cases)
-
-    # -- reports ----------------------------------------------------------------------------------------------------------
+            items = [node for node in item.session.items if isinstance(node, CaseItem)]
+            self.run.start([(str(node.spec.path), str(node.spec.root), node.name) for node in items])
+        return self.run.result(item.case.id)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -241,16 +208,9 @@ class Session:
         if (folder := self.run.folder) is not None:
             terminalreporter.write_line(f"torch-conformance: the run is in {folder}")
 
-    def pytest_sessionfinish(self) -> None:
-        """End a run that goes on, after -x or Ctrl-C."""
-        if not self._is_worker:
-            self.run.end()
-
     def pytest_unconfigure(self) -> None:
-        """Remove the folder of the session; the folder of the run stays in ``reports/``."""
-        if not self._is_worker:
-            self.run.end()
-            shutil.rmtree(self._folder, ignore_errors=True)
+        """End a run that goes on, after -x or Ctrl-C. Its folder in ``reports/`` stays."""
+        self.run.end()
 
 
 def run_options(text: str) -> RunOptions:

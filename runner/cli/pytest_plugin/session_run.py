@@ -5,13 +5,14 @@
 
 import contextlib
 import ctypes
-import fcntl
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,16 +21,17 @@ from typing import TYPE_CHECKING
 
 from runner.cli.answering import answered
 from runner.cli.parser import parse
-from runner.core.case import Case, CaseId
+from runner.core.case import Case
 from runner.core.events import Listener
 from runner.core.exit_codes import ExitCode
 from runner.core.options import RunOptions
 from runner.core.results import CaseResult
 from runner.language.load import load_specs
 from runner.language.read.files import SpecPath
+from runner.record import journal
+from runner.record.run_folder import JOURNAL
 from runner.report import plain, table
 from runner.run.controller import run_prepared
-from runner.run.following import FollowedJournal
 from runner.run.preparation import check, choose, prepare
 from runner.system import child_python
 from runner.system.output import guarded
@@ -37,8 +39,8 @@ from runner.system.output import guarded
 if TYPE_CHECKING:
     from runner.record.run_folder import RunFolder
 
-REQUEST, PLACE, LOCK, LOG = "request.json", "run.json", "running", "log.txt"
-"""Files of the session's folder: what to run, where the run is, a file that is locked while it goes on, what it prints."""
+REQUEST, PLACE, LOG = "request.json", "run.json", "log.txt"
+"""Files of a temporary folder: what to run, where the run is, what it prints."""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -54,32 +56,28 @@ class RunEndedError(RuntimeError):
 
 
 class SessionRun:
-    """One run, for all processes of a session: one of them starts it, each reads its journal."""
+    """The run of a session, with these options of ``run``."""
 
-    def __init__(self, folder: Path, rootdir: Path) -> None:
-        self._folder = folder
+    def __init__(self, options: str, rootdir: Path) -> None:
+        self._options = options
         self._rootdir = rootdir
+        self._folder = Path()
         self._process: subprocess.Popen[bytes] | None = None
-        self._journal: FollowedJournal | None = None
+        self._offset = 0
+        self._results: dict[str, CaseResult] = {}
+        self.folder: Path | None = None
+        """The folder of the run; None before it is open."""
 
     @property
     def is_started(self) -> bool:
-        """Whether this process has started the run."""
+        """Whether the run was started."""
         return self._process is not None
 
-    @property
-    def folder(self) -> Path | None:
-        """The folder of the run; None before it is open."""
-        try:
-            return Path(json.loads((self._folder / PLACE).read_text("utf-8"))["folder"])
-        except (OSError, ValueError):
-            return None
-
-    def start(self, options: str, cases: Sequence[tuple[str, str, str]]) -> None:
+    def start(self, cases: Sequence[tuple[str, str, str]]) -> None:
         """Start the run of these cases: file, root and name of each."""
-        (self._folder / REQUEST).write_text(json.dumps({"options": options, "cases": cases}), "utf-8")
-        with (self._folder / LOCK).open("wb") as lock, (self._folder / LOG).open("wb") as log:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # held by the run's process, until it ends in any way
+        self._folder = Path(tempfile.mkdtemp(prefix="conformance-"))
+        (self._folder / REQUEST).write_text(json.dumps({"options": self._options, "cases": cases}), "utf-8")
+        with (self._folder / LOG).open("wb") as log:
             self._process = subprocess.Popen(
                 child_python.command("runner.cli.pytest_plugin.session_run", str(self._folder)),
                 cwd=self._rootdir,
@@ -87,51 +85,47 @@ class SessionRun:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                pass_fds=[lock.fileno()],
                 start_new_session=True,  # Ctrl-C is for pytest, which ends the run
             )
 
     def result(self, case_id: str) -> CaseResult:
         """Return the result of a case as soon as the journal has it; raise ``RunEndedError`` when the run ended without it."""
+        assert self._process is not None
         while True:
-            is_over = self._is_over()
-            if self._journal is None and (folder := self.folder) is not None:
-                self._journal = FollowedJournal(folder)
-            if self._journal is not None:
-                self._journal.read()
-                if (result := self._journal.results.get(CaseId(case_id))) is not None:
-                    return result
+            is_over = self._process.poll() is not None
+            self._read()
+            if (result := self._results.get(case_id)) is not None:
+                return result
             if is_over:
-                printed = b""
-                with contextlib.suppress(OSError):
-                    printed = (self._folder / LOG).read_bytes()[-_PRINTED_BYTES:]
-                words = plain(printed.decode("utf-8", "replace")).strip()
+                words = plain((self._folder / LOG).read_bytes()[-_PRINTED_BYTES:].decode("utf-8", "replace")).strip()
                 raise RunEndedError(f"the run ended without a result of this case; it printed:\n{words or 'nothing'}")
             time.sleep(_POLL_SECONDS)
 
+    def _read(self) -> None:
+        """Take the whole lines that the journal got since the last call."""
+        with contextlib.suppress(FileNotFoundError):
+            if self.folder is None:
+                self.folder = Path(json.loads((self._folder / PLACE).read_text("utf-8"))["folder"])
+            with (self.folder / JOURNAL).open("rb") as stream:
+                stream.seek(self._offset)
+                lines = [line for line in stream if line.endswith(b"\n")]
+            self._offset += sum(map(len, lines))
+            for line in lines:
+                kind, record = journal.decode(0, journal.parse(line))
+                if kind == "case":
+                    self._results[record.case_id] = record
+
     def end(self) -> None:
         """End the run, if it goes on: its workers first."""
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None:
             return
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):  # the system may hold it
-                self._process.wait(_END_SECONDS)
-
-    def _is_over(self) -> bool:
-        """Return whether the run has ended; False before it begins."""
-        if self._process is not None:
-            return self._process.poll() is not None
-        with contextlib.suppress(OSError), (self._folder / LOCK).open("rb") as lock:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
             try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-            return os.path.exists(self._folder / LOG)  # the lock is taken before the log is made
-        return False
+                self._process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 # -- the process of the run -----------------------------------------------------------------------------------------------
