@@ -19,8 +19,7 @@ from runner.cli.parser import parser
 from runner.cli.table import COMMANDS, PROGRAM
 from runner.core.case import Case
 from runner.language.backends import load_backends
-from runner.language.lint.linting import RULES
-from runner.language.lint.rules import Rule
+from runner.language.lint.rules import RULES, Rule
 from runner.language.load import load
 from runner.language.read import schema
 from runner.system.capabilities import CAPABILITIES
@@ -187,9 +186,6 @@ _LINT_HEAD = """# Rules of `lint`
 
 `validate` refuses what cannot mean anything. `lint` finds what is valid, but unsound. [Keep specs sound](../guides/keep-specs-sound.md)
 shows how to use it.
-
-`# lint: ignore RULE -- REASON` on the line of a finding, or on a line of its own above it, suppresses the finding. Several rules stand with
-commas between them. A suppression is checked itself: without a reason, with an unknown rule, or without a finding it is a finding.
 
 Exit codes: 0 without findings, 1 with findings, 2 for an invalid spec or wrong usage.
 """

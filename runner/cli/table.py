@@ -83,7 +83,7 @@ COMMANDS: Mapping[str, Command] = {
         "language.lint.linting:LintOptions",
         "print what is valid in specs and waivers, but unsound",
         "Print findings of specs and waivers that are valid: claims twice, waivers for no case, conditions that never hold, loose "
-        "tolerances, unused names. '# lint: ignore RULE -- REASON' on the line of a finding or above it suppresses it.",
+        "tolerances, unused names.",
         (("lint specs/padding", "what is valid, but unsound"),),
     ),
     "bless": Command(

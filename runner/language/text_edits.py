@@ -6,7 +6,7 @@ a value or become a comment: such a change is refused. ``docs/design/judging.md`
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -34,17 +34,6 @@ class Edit:
 
 _TABS = re.compile(r"(?<=[^ \t\n\r])[ \t]*\t[ \t]*")
 """White space with a tab after other text of a line; at the beginning of a line it may be the indentation of a text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Comment:
-    """A comment of a file: its line from 1, its column from 1, and its text from the ``#``."""
-
-    line: int
-    column: int
-    text: str
-    alone: bool
-    """Whether nothing else stands on its line."""
 
 
 class Layout:
@@ -97,29 +86,6 @@ class Layout:
         indent = own[: len(own) - len(own.lstrip(" "))]
         start = self.start_of_line(line)
         return Edit(start, start, f"{indent}# {' '.join(text.split())}\n")
-
-    # -- comments -------------------------------------------------------------------------------------------------
-
-    def comments(self) -> Iterator[Comment]:
-        """Yield the comments of the file; a ``#`` in a text is none."""
-        texts = list(_scalars(self._root))
-        for number, start in enumerate(self._starts, start=1):
-            row = self.line(number)
-            for at, character in enumerate(row):
-                if character != "#" or row[:at][-1:] not in ("", " ", "\t"):
-                    continue
-                if not any(first < start + at < end for first, end in texts):
-                    yield Comment(line=number, column=at + 1, text=row[at:], alone=not row[:at].strip())
-                    break
-
-
-def _scalars(node: Any) -> Iterator[tuple[int, int]]:
-    """Yield where each text and number begins and ends."""
-    if isinstance(node, yaml.ScalarNode):
-        yield node.start_mark.index, node.end_mark.index
-    for entry in node.value if isinstance(node, yaml.CollectionNode) else ():
-        for part in entry if isinstance(entry, tuple) else (entry,):
-            yield from _scalars(part)
 
 
 # -- a changed file ---------------------------------------------------------------------------------------------------

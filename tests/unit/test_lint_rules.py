@@ -1,4 +1,4 @@
-"""``lint``: a finding and a near miss of each rule, suppressions, and the shipped specs."""
+"""``lint``: a finding and a near miss of each rule, and the shipped specs."""
 
 import json
 from dataclasses import replace
@@ -11,8 +11,8 @@ import yaml
 from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
 from runner.language.backends import load_backends
-from runner.language.lint.linting import RULES, LintOptions, lint
-from runner.language.lint.rules import may_hold
+from runner.language.lint.linting import LintOptions, lint
+from runner.language.lint.rules import RULES, may_hold
 from runner.language.load import load
 from runner.language.read import schema
 from tests.conftest import GOOD
@@ -225,7 +225,6 @@ TOLERANCES = [
     ("{to: eager}", 0),
     ("{to: eager, atol: 1e-2, rtol: 1e-2}  # sums", 0),
 ]
-NO_REASON = ("expect:", "# lint: ignore same-body -- it is no reason\nexpect:")
 REASONS = [
     ("expect:", "# a sum of many terms\nexpect:"),
     ("backends:", "covers: ['test_a.py::T::test_a']\nbackends:"),
@@ -237,8 +236,7 @@ REASONS = [
 def test_loose_tolerance() -> None:
     texts = [spec(("expect: [{close: {to: eager}}]", f"expect:\n  - close: {new}")) for new, _ in TOLERANCES]
     reasons = [spec(change, ("{to: eager}", "{to: eager, atol: 1e-2, rtol: 1e-2}")) for change in REASONS]
-    wrong = spec(NO_REASON, ("{to: eager}", "{to: eager, atol: 1e-2, rtol: 1e-2}"))
-    assert counts("loose-tolerance", *texts, *reasons, wrong) == [count for _, count in TOLERANCES] + [0] * len(REASONS) + [1]
+    assert counts("loose-tolerance", *texts, *reasons) == [count for _, count in TOLERANCES] + [0] * len(REASONS)
 
 
 # -- unused names -----------------------------------------------------------------------------------------------------
@@ -294,7 +292,7 @@ def test_unused_function() -> None:
 
 # -- the examples of the reference -------------------------------------------------------------------------------------
 
-OF_SPECS = [rule for rule in RULES.values() if not rule.bad.startswith("#") and "lint:" not in rule.bad + rule.good]
+OF_SPECS = [rule for rule in RULES.values() if not rule.bad.startswith("#")]
 
 
 def test_the_examples_of_each_rule_are_a_finding_and_none() -> None:
@@ -317,32 +315,7 @@ def test_most_rules_have_such_examples() -> None:
     assert all(isinstance(yaml.safe_load(text), dict | list | None) for rule in RULES.values() for text in (rule.bad, rule.good))
 
 
-# -- suppressions -----------------------------------------------------------------------------------------------------
-
 BAD = spec(("{to: eager}", "{to: eager, atol: 1e-2, rtol: 1e-2}"))
-
-
-SUPPRESSED: list[tuple[str, list[str]]] = [
-    (BAD.replace("}}]", "}}]   # lint: ignore loose-tolerance -- a sum"), []),
-    (BAD.replace("expect:", "# lint: ignore loose-tolerance -- a sum\n# and a comment\n\nexpect:"), []),
-    (BAD.replace("expect:", "# lint: ignore unjudged-expectation, loose-tolerance -- a sum\nexpect:"), ["unused-suppression"]),
-    (BAD.replace("expect:", "# lint: ignore loose-tolerance\nexpect:"), ["wrong-suppression", "loose-tolerance"]),
-    (BAD.replace("expect:", "# lint: ignore loose-tolerance --\nexpect:"), ["wrong-suppression", "loose-tolerance"]),
-    (BAD.replace("expect:", "# lint: ignore loose-tolerence -- a sum\nexpect:"), ["wrong-suppression", "loose-tolerance"]),
-    (BAD.replace("expect:", "# lint: ignore unused-suppression -- a sum\nexpect:"), ["wrong-suppression", "loose-tolerance"]),
-    (BAD.replace("backends: [cpu]", "backends: [cpu]  # lint: ignore loose-tolerance -- a sum"), ["unused-suppression", "loose-tolerance"]),
-    (GOOD + "# lint: ignore loose-tolerance -- a sum\n", ["unused-suppression"]),
-    (GOOD.replace("x @ y", "x @ y  # lint: ignore loose-tolerance -- a sum"), []),  # Python, no comment of the file
-]
-
-
-def test_suppressions() -> None:
-    write(**{f"a__spec_{number:02}": text for number, (text, _) in enumerate(SUPPRESSED)})
-    rules: dict[str, list[str]] = {}
-    for one in lint(replace(OPTIONS, ignore=("same-body",))).findings:
-        rules.setdefault(one.position.file, []).append(one.rule)
-    for number, (text, expected) in enumerate(SUPPRESSED):
-        assert rules.get(f"specs/a/spec-{number:02}.yaml", []) == expected, text
 
 
 # -- the command ------------------------------------------------------------------------------------------------------
