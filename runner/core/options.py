@@ -87,11 +87,6 @@ def profile_option(does: str) -> Any:
     return option("NAME|FILE", f"{does}: the name of a shipped profile, or a file")
 
 
-def sample_option() -> Any:
-    """Return the field of a sample of an operator."""
-    return option("N", "the sample with this number, of a case of torch's database of operators", reads=natural)
-
-
 def flavour_option() -> Any:
     """Return the field of the flavour of JUnit."""
     return one_of(

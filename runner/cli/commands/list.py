@@ -11,12 +11,12 @@ from runner.core.case import Availability, Case
 from runner.core.diagnostics import UsageError, one_line, shown_path
 from runner.core.exit_codes import ExitCode
 from runner.core.folded_ids import fold
-from runner.core.options import backend_files, backends_chosen, flag, globs, natural, option, paths, profile_option, shard_option, tags
+from runner.core.options import backend_files, backends_chosen, flag, globs, option, paths, profile_option, shard_option, tags
 from runner.core.protocol import encode
 from runner.language.backends import Backends
 from runner.language.load import load
 from runner.plan.operator_script import is_of_operator
-from runner.plan.selection import Shard, requested, select, unmatched, why_nothing_selected
+from runner.plan.selection import Shard, select, unmatched, why_nothing_selected
 from runner.plan.settings import taken
 from runner.system import availability, output
 from runner.system.availability import Verdict
@@ -41,19 +41,12 @@ class ListOptions:
         "LEDGER", "instead of the cases, print the ids of this ledger that no spec has any more; exit 1 if there are some", reads=Path
     )
     update: Path | None = option("LEDGER", "instead of printing the cases, write this ledger again, and print what is gone", reads=Path)
-    shards: int | None = option(
-        "N",
-        "instead of the cases, print N shards of the run as JSON: the command of each, and its number of cases",
-        reads=natural,
-    )
 
 
 def main(options: ListOptions) -> ExitCode:
     """Print the selected cases; exit 4 when there are none."""
     if options.against is not None and options.update is not None:
         raise UsageError("--against compares a ledger and --update changes it: give one of them")
-    if options.shards is not None:
-        return _shards(options, options.shards)
     is_ledger = options.against is not None or options.update is not None
     if is_ledger and (options.select or options.backend or options.shard or options.coverage or options.json):
         raise UsageError("a ledger has all cases of the paths: leave out --select, --backend, --shard, --coverage and --json")
@@ -98,35 +91,6 @@ def _show(
     if not cases:
         output.note(why_nothing_selected(len(read), names=options.backend, globs=options.select, tags=options.tag, shard=options.shard))
     return ExitCode.OK if cases else ExitCode.NOTHING
-
-
-def _shards(options: ListOptions, count: int) -> ExitCode:
-    """Print the commands of the shards of a run, and that of their merge, as JSON: for the matrix of a CI system."""
-    if count < 1:
-        raise UsageError("--shards 0: write a number from 1")
-    suite = load(options.paths, options.backends)
-    matching = _selected(options, suite.cases, suite.backends)
-    whole = requested(matching, suite.cases, paths=options.paths, globs=options.select, tags=options.tag)
-    if not whole:
-        raise UsageError(
-            f"--shards: {why_nothing_selected(len(suite.cases), names=options.backend, globs=options.select, tags=options.tag, shard=None)}"
-        )
-    command = ["torch-conformance", "run", *map(str, options.paths)]
-    named = (("--backends", options.backends), ("--backend", options.backend), ("--select", options.select), ("--tag", options.tag))
-    command += [text for word, values in named for value in values for text in (word, str(value))]
-    parts = [Shard(index, count) for index in range(1, count + 1)]
-    shards = [
-        {
-            "shard": f"{part.index}/{count}",
-            "cases": sum(map(part.holds, whole)),
-            "out": f"shard-{part.index}",
-            "command": [*command, "--shard", f"{part.index}/{count}", "--out", f"shard-{part.index}"],
-        }
-        for part in parts
-    ]
-    merge = ["torch-conformance", "merge", *(f"shard-{part.index}" for part in parts), "--out", "whole"]
-    output.document({"format": 1, "cases": len(whole), "shards": shards, "merge": merge})
-    return ExitCode.OK
 
 
 def _selected(options: ListOptions, read: Sequence[Case], backends: Backends) -> list[Case]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import InvalidSpecs, UsageError
-from runner.core.options import ExecutionOptions, argument, backend_files, flag, option, paths, positive, sample_option, times
+from runner.core.options import ExecutionOptions, argument, backend_files, flag, natural, option, paths, positive, times
 from runner.core.results import CaseResult
 from runner.judge.waivers import Waivers
 from runner.language.expand.cases import surroundings
@@ -37,7 +37,7 @@ class ReproOptions(ExecutionOptions):
     case: str = argument("CASE", "a case's id")
     paths: tuple[Path, ...] = paths()
     backends: tuple[Path, ...] = backend_files()
-    sample: int | None = sample_option()
+    sample: int | None = option("N", "the sample with this number, of a case of torch's database of operators", reads=natural)
     shrink: bool = flag(
         "instead of the script, run the case and write a smaller one that fails in the same way (fewer steps, options and inputs, a "
         "smaller function, smaller shapes), as a spec and a script; torch's bisector then names the stage that breaks. Ctrl-C keeps the "
