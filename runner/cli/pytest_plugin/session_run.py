@@ -28,10 +28,9 @@ from runner.core.options import RunOptions
 from runner.core.results import CaseResult
 from runner.language.load import load_specs
 from runner.language.read.files import SpecPath
-from runner.record import journal
-from runner.record.run_folder import JOURNAL
 from runner.report import plain, table
 from runner.run.controller import run_prepared
+from runner.run.following import results_after
 from runner.run.preparation import check, choose, prepare
 from runner.system import child_python
 from runner.system.output import guarded
@@ -106,14 +105,8 @@ class SessionRun:
         with contextlib.suppress(FileNotFoundError):
             if self.folder is None:
                 self.folder = Path(json.loads((self._folder / PLACE).read_text("utf-8"))["folder"])
-            with (self.folder / JOURNAL).open("rb") as stream:
-                stream.seek(self._offset)
-                lines = [line for line in stream if line.endswith(b"\n")]
-            self._offset += sum(map(len, lines))
-            for line in lines:
-                kind, record = journal.decode(0, journal.parse(line))
-                if kind == "case":
-                    self._results[record.case_id] = record
+            results, self._offset = results_after(self.folder, self._offset)
+            self._results.update({result.case_id: result for result in results})
 
     def end(self) -> None:
         """End the run, if it goes on: its workers first."""
