@@ -353,8 +353,8 @@ class Answers:
     """For each leaf of the answer the narrowest format that eager rounded its values to on their way; empty where there is none."""
     jittered: Sequence[Any] = ()
     """Answers of eager to the same inputs with other roundings; empty where it refused."""
-    on_cpu: Callable[[], Any] | None = None
-    """Makes the call of eager on the CPU."""
+    otherwise: Callable[[str], Any] | None = None
+    """Makes the call of eager "on the CPU" or "without TF32"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,14 +402,20 @@ def add_reference(comparison: Comparison, answers: Callable[[], Answers]) -> Non
         try:
             samples = [Sample(answer[index], right[index], step) for answer, right, step in pairs]
             through = eager_runs.through[index] if eager_runs.through else ""
-            is_tf32 = leaf["reference_device"] == "cuda" and _is_tf32(own["to"][index], reference[index])
-            moved = [] if is_tf32 else [answer[index] for answer in jittered]  # what is jittered has the precision of the dtype
-            scale = _scale(leaf, own["to"][index], again[index], reference[index], samples, through, moved)
-            _add(comparison, leaf, own["of"][index], scale)
-            if scale.unexplained and leaf["reference_device"] not in ("cpu", "meta") and eager_runs.on_cpu is not None:
+            moved = [answer[index] for answer in jittered]
+            judged = functools.partial(_scale, leaf, own["to"][index], again[index], reference[index], samples, through)
+            scale, is_wrong = judged(moved), False
+            if scale.unexplained and leaf["reference_device"] not in ("cpu", "meta") and eager_runs.otherwise is not None:
                 with contextlib.suppress(Exception):  # a function may need its device
-                    on_cpu = leaves_of(eager_runs.on_cpu())[index]
-                    leaf["calibrated"]["is_wrong"] = is_explained(on_cpu, reference[index], moved)
+                    if leaf["reference_device"] == "cuda" and is_explained(
+                        leaves_of(eager_runs.otherwise("without TF32"))[index], reference[index], moved
+                    ):
+                        scale = judged([])  # the settings allow TF32; jittered inputs have no such error
+                    else:
+                        is_wrong = is_explained(leaves_of(eager_runs.otherwise("on the CPU"))[index], reference[index], moved)
+            _add(comparison, leaf, own["of"][index], scale)
+            if is_wrong:
+                leaf["calibrated"]["is_wrong"] = True
             if comparison.unwritten and comparison.unwritten[index] is not None:
                 changed = changed_elements(own["of"][index], scale, comparison.unwritten[index])
                 leaf["calibrated"].update({"unwritten": changed} if changed else {})
@@ -419,15 +425,6 @@ def add_reference(comparison: Comparison, answers: Callable[[], Answers]) -> Non
                 leaf.update({"change": change} if change else {})
         except Exception as error:  # an operation that this leaf's dtype or layout lacks: the other leaves are judged
             leaf["calibrated"] = {"why_not": _why(error)}
-
-
-def _is_tf32(eager: Any, reference: Any) -> bool:
-    """Whether eager's error is one that TF32 explains, where torch's settings allow it: convolutions round to it by default."""
-    import torch
-
-    is_allowed = torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32
-    error, size = (wide(eager) - wide(reference)).abs(), wide(reference).abs()
-    return bool(is_allowed and eager.dtype in (torch.float32, torch.complex64) and (error <= size.max() * 2.0**-8).all())
 
 
 def _why(error: Exception) -> str:

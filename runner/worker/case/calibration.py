@@ -214,11 +214,21 @@ class EagerRuns:
                 if pairs:
                     break
                 raise NoReference(f"the function refuses float32: {type(error).__name__}") from error
-        return Answers(again, wide, pairs, through, self._jittered(inputs, runs_of(smallest)), functools.partial(self._on_cpu, inputs))
+        return Answers(again, wide, pairs, through, self._jittered(inputs, runs_of(smallest)), functools.partial(self._otherwise, inputs))
 
-    def _on_cpu(self, inputs: list[Any]) -> Any:
-        """Return eager's answer in the same dtypes on the CPU; what the function raises there, it raises."""
+    def _otherwise(self, inputs: list[Any], way: str) -> Any:
+        """Return eager's answer in the same dtypes "on the CPU" or "without TF32"; what the function raises there, it raises."""
         called = copied(inputs)
+        if way == "without TF32":
+            switches = (torch.backends.cudnn, torch.backends.cuda.matmul)
+            allowed = [switch.allow_tf32 for switch in switches]
+            try:
+                for switch in switches:
+                    switch.allow_tf32 = False
+                return self.run(called)
+            finally:
+                for switch, before in zip(switches, allowed, strict=True):
+                    switch.allow_tf32 = before
         for tensor in _changeable(called):
             tensor.data = tensor.data.cpu()
         return self.run(called)
