@@ -71,13 +71,6 @@ class Cluster:
         (found,) = [pid for pid in below(self.group(name)) if Path(f"/proc/{pid}/comm").read_text("utf-8").startswith("raylet")]
         return found
 
-    def wait_for_agent(self, name: str) -> None:
-        """Wait until a run has opened a node."""
-        until = time.monotonic() + LONGEST
-        while not any(AGENT in _command(pid) for pid in below(self.group(name))):
-            assert time.monotonic() < until, f"no run opened {name} within {LONGEST:g} s"
-            time.sleep(0.2)
-
     def kill(self, name: str) -> None:
         """Kill everything of a node at once, as a power cut does."""
         for pid in below(self.group(name)):

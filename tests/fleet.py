@@ -11,7 +11,7 @@ import pytest
 from runner.execute.base import Execution, Job
 from runner.execute.ray import source as own_source
 from runner.execute.ray.frames import Frame, FrameReader, pack
-from runner.execute.ray.link import Came, Event, Joined, Lost, Node, Opened
+from runner.execute.ray.link import Came, Event, Lost, Node, Opened
 from runner.run.fleet import options as fleet_options
 from runner.run.fleet import runner as fleet_runner
 from runner.system import availability
@@ -62,8 +62,6 @@ class FakeNode:
     """The version of its torch, where that is not the one of this machine."""
     adds: Mapping[str, str] = field(default_factory=dict)
     """What it sends besides, unasked: the kind of a further answer, by the kind of what it was sent."""
-    joins_after: int = 0
-    """The number of cases that ended on all nodes when it joins; it is there from the beginning with 0."""
 
     def take(self, frame: Frame) -> list[bytes]:
         answers = self._answers(frame)
@@ -131,13 +129,10 @@ class FakeLink:
         self._readers: dict[str, FrameReader] = {}
         self._events: list[Event] = []
         self._dead: set[str] = set()
-        self._listed = len(self.nodes())
         self.is_closed = False
 
     def nodes(self) -> Sequence[Node]:
-        ended = sum(len(fake.ran) for fake in self.fakes.values())
-        there = {name: fake for name, fake in self.fakes.items() if fake.joins_after <= ended}
-        return [Node(key=f"key-{name}", name=name, labels=fake.labels) for name, fake in there.items()]
+        return [Node(key=f"key-{name}", name=name, labels=fake.labels) for name, fake in self.fakes.items()]
 
     def open(self, key: str) -> None:
         self._readers[key] = FrameReader()
@@ -157,16 +152,13 @@ class FakeLink:
             self._events += events
 
     def wait(self, seconds: float, wake: int | None) -> Sequence[Event]:
-        if len(there := self.nodes()) > self._listed:
-            self._events.append(Joined(tuple(there)))
-            self._listed = len(there)
         assert self._events or not seconds, "nothing comes any more: a real run would wait for a time limit"
         events, self._events = self._events, []
         return events
 
     def lose(self, key: str, why: str) -> None:
         """Lose a node that was opened, in place of what it would say."""
-        self._events = [event for event in self._events if isinstance(event, Joined) or event.key != key]
+        self._events = [event for event in self._events if event.key != key]
         self._events.append(Lost(key, why))
 
     def close_node(self, key: str) -> None:

@@ -179,8 +179,6 @@ class Controller:
                 ledger.take(result_of_unavailable(case, verdict, names, repro(options, case, names)))
             self._run_rounds(runner, possible, known)
             self._unrun = dict(runner.unrun)
-            for note in runner.notes:
-                self._emit(Note(text=note))
             return runner.warnings
 
     def _record_header(self) -> None:

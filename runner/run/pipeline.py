@@ -160,11 +160,6 @@ class CaseRunner:
         """Warnings for the user about the execution of the cases."""
         return list(self._executor.warnings)
 
-    @property
-    def notes(self) -> list[str]:
-        """What a person should know of the execution of the cases, besides warnings."""
-        return []
-
     def on_interrupt(self, interrupts: Interrupts, say: Callable[[str], None], show: Callable[[Activity], None]) -> None:
         """Start no further case after one interrupt, and raise ``KeyboardInterrupt`` after two; report the activity to ``show``."""
         reported: list[int] = []

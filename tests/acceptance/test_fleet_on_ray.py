@@ -8,15 +8,12 @@ from pathlib import Path
 import pytest
 
 from runner.core.exit_codes import ExitCode
-from runner.system.installed_torch import installed_torch
 from tests.clusters import (
     EXPECTED,
     LONGEST,
-    SPEC,
     Cluster,
     below,
     cluster_in,
-    journal,
     nodes,
     outcomes,
     printed_by,
@@ -91,22 +88,3 @@ def test_a_node_that_stands_still_and_a_head_that_is_gone_end_in_bounded_time(cl
     cluster.kill("head")
     printed_by(headless)
     assert len(outcomes(tmp_path / "headless")) == 13, "the journal is whole"
-
-
-def test_a_node_that_joins_in_the_middle_of_a_run_ends_it_when_the_first_one_is_lost(cluster: Cluster, tmp_path: Path) -> None:
-    """A node needs half a minute until it has a case, so the spec has many cases, and the first node runs one at a time."""
-    (tmp_path / "spec.yaml").write_text(SPEC.replace("2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12", ", ".join(map(str, range(2, 41)))))
-    cluster.join("one")
-    run = start_run(cluster, tmp_path, "--out", "out", "--jobs", "1")
-    wait_for_cases(tmp_path / "out", 4, run)
-    cluster.join("late")
-    cluster.wait_for_agent("late")
-    cluster.kill("one")
-    printed = printed_by(run)
-    assert "node late joined while the run went on" in printed
-    assert "node one was lost" in printed
-    assert sorted(outcome for outcome, _, _ in outcomes(tmp_path / "out", 41).values()) == ["FAIL"] + 40 * ["PASS"]
-    late = next(result.node for result in journal(tmp_path / "out").results if result.node["name"] == "late")
-    installed = installed_torch()
-    assert installed is not None
-    assert late["torch"] == installed.version, "its facts are in the journal"

@@ -1,7 +1,6 @@
-"""Runs on a fleet whose nodes are fakes: placement, tokens, losses, health checks, late nodes, resume. Real nodes: test_fleet_on_ray."""
+"""Runs on a fleet whose nodes are fakes: placement, tokens, losses, health checks, resume. Real nodes: test_fleet_on_ray."""
 
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -251,80 +250,6 @@ def test_an_audit_judges_each_result_by_the_torch_of_its_node(here: Path, monkey
     assert run() == ExitCode.OK
     assert {result.node["torch"] for result in results().values()} == {FACTS["torch"], "2.12.0"}
     assert main(["audit", "out"]) == ExitCode.OK
-
-
-# -- nodes that join late -------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def twenty(here: Path) -> Path:
-    (here / "spec.yaml").write_text(spec_of(20))
-    return here
-
-
-def slowly(job: Job) -> Execution | None:
-    """Answer like a node that takes seconds for a case: it has few cases waiting, and others remain for a node that joins."""
-    found = passes(job)
-    assert found is not None
-    return replace(found, seconds=9.0)
-
-
-def early(name: str = "old", **more: Any) -> FakeNode:
-    return FakeNode(name, answer=slowly, hello={"jobs": 1}, **more)
-
-
-def test_a_node_that_joins_while_a_run_goes_on_gets_cases_after_its_check(
-    twenty: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What was UNAVAILABLE for want of it stays so: each case has one result, and this one is in the journal already."""
-    (twenty / "need.yaml").write_text(f"requires: [{{mkldnn: float16}}]\n{spec_of(20)}")
-    before: list[str] = []
-
-    def first_checked(job: Job) -> Execution | None:
-        before.append(job.name.split(" ")[0])
-        return passes(job)
-
-    old, late = early(), FakeNode("late", answer=first_checked, joins_after=2, facts={"mkldnn": "float32 float16", "driver": "7"})
-    old.facts = {"mkldnn": "float32"}
-    use_fleet(monkeypatch, old, late)
-    assert main(["run", "spec.yaml", "need.yaml", *RAY, "--out", "out"]) == ExitCode.OK
-    assert sorted(outcomes()) == ["PASS"] * 20 + ["UNAVAILABLE"] * 20
-    assert {result.name for result in results().values() if result.outcome.label == "UNAVAILABLE"} == {"need"}
-    assert late.ran
-    assert before[:2] == ["canary", "canary"]
-    (found,) = {
-        (node["name"], node["host"], node["driver"]) for result in results().values() if (node := result.node).get("name") == "late"
-    }
-    assert found == ("late", "host-of-late", "7")
-    printed = capsys.readouterr()
-    stay = "20 cases that it can run stay UNAVAILABLE (begin a new run for them)"
-    assert f"node late joined while the run went on; {stay}" in printed.out + printed.err
-
-
-def sick(job: Job) -> Execution | None:
-    return all_graphs(2)(job)
-
-
-@pytest.mark.parametrize(
-    ("late", "problem"),
-    [
-        (FakeNode("late", joins_after=2, answer=sick), "health check: the canary"),
-        (FakeNode("late", joins_after=2, clock=3600), "health check: its clock differs by +3600 s from the runner's"),
-        (FakeNode("late", joins_after=2, hello={"source": "0"}), "it runs another source of this program than the runner"),
-        (FakeNode("late", joins_after=2, labels={"torch-conformance/name": "late"}), "it is not in lab.yaml (nodes there: old)"),
-    ],
-    ids=["canary", "clock", "source", "lab"],
-)
-def test_a_node_that_joins_late_and_is_not_as_it_should_be_gets_no_case(
-    twenty: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], late: FakeNode, problem: str
-) -> None:
-    (twenty / "lab.yaml").write_text("lab: one\nnodes: {old: {}, late: {}}\n" if not late.labels else "lab: one\nnodes: {old: {}}\n")
-    late.labels = {"torch-conformance/name": "late"}
-    use_fleet(monkeypatch, early(labels={"torch-conformance/name": "old"}), late)
-    assert run("--lab", "lab.yaml") == ExitCode.OK
-    assert outcomes() == ["PASS"] * 20
-    assert late.ran == []
-    assert f"node late is quarantined: {problem}" in capsys.readouterr().err
 
 
 def opens_of(link: FakeLink) -> list[str]:

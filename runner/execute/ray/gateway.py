@@ -22,8 +22,6 @@ Ray: TypeAlias = Any
 
 _POLL_SECONDS = 2.0
 _ALIVE_EVERY = 5.0
-_LIST_EVERY = 5.0
-"""How many seconds pass between two looks at the nodes of the cluster."""
 _STOP_SECONDS = 40.0
 
 
@@ -158,7 +156,8 @@ def serve(inlet: int, outlet: int, address: str) -> None:
     peers: dict[str, _Peer] = {}
 
     threading.Thread(target=_say_alive, args=(events,), daemon=True).start()
-    threading.Thread(target=_report_nodes, args=(ray, events), daemon=True).start()
+    alive = [node for node in ray.nodes() if node["Alive"] and NAME in node.get("Labels", {})]
+    events.put({"kind": "joined", "nodes": [{"node": node["NodeID"], "labels": dict(node["Labels"])} for node in alive]})
     commands = Inlet(inlet)
     with contextlib.suppress(Ended):
         while True:
@@ -181,18 +180,6 @@ def _say_alive(events: _Outlet) -> None:
     while True:
         events.put({"kind": "alive"})
         time.sleep(_ALIVE_EVERY)
-
-
-def _report_nodes(ray: Ray, events: _Outlet) -> None:
-    """Report the nodes that joined the lab: first all, then whenever one is among them that was not there before."""
-    known: set[str] | None = None
-    while True:
-        with contextlib.suppress(Exception):  # Ray ends this process where the head stays away
-            alive = [node for node in ray.nodes() if node["Alive"] and NAME in node.get("Labels", {})]
-            if known is None or not known.issuperset(node["NodeID"] for node in alive):
-                known = {*(known or ()), *(node["NodeID"] for node in alive)}
-                events.put({"kind": "joined", "nodes": [{"node": node["NodeID"], "labels": dict(node["Labels"])} for node in alive]})
-        time.sleep(_LIST_EVERY)
 
 
 def main() -> None:

@@ -78,14 +78,7 @@ class Lost:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """A node joined the cluster since it was listed; ``nodes`` are all that are there."""
-
-    nodes: tuple[Node, ...]
-
-
-Event = Opened | Came | Lost | Joined
+Event = Opened | Came | Lost
 
 
 class GatewayLink:
@@ -99,8 +92,6 @@ class GatewayLink:
         self._readers: dict[str, FrameReader] = {}
         self._selector = selectors.DefaultSelector()
         self._heard = time.monotonic()
-        self._names: dict[str, str] = {}
-        """The name of each node that was ever listed, by its key."""
 
     def nodes(self) -> Sequence[Node]:
         """Start the gateway, and return the nodes that joined; raise ``UsageError`` where no cluster answers."""
@@ -117,7 +108,7 @@ class GatewayLink:
         while time.monotonic() < until and self._process is not None:
             for frame in self._frames(1.0, None):
                 if frame.kind == "joined":
-                    return named(frame.message["nodes"], self._names)
+                    return named(frame.message["nodes"])
         raise UsageError(f"--address {self._address}: no Ray cluster answers ({self._last_words() or f'waited {_CONNECT_SECONDS:g} s'})")
 
     def open(self, key: str) -> None:
@@ -138,11 +129,9 @@ class GatewayLink:
         events: list[Event] = []
         for frame in self._frames(seconds, wake):
             key = str(frame.message.get("key", ""))
-            if frame.kind == "joined":
-                events.append(Joined(tuple(named(frame.message["nodes"], self._names))))
-            elif key not in self._readers:
+            if key not in self._readers:
                 continue
-            elif frame.kind == "opened":
+            if frame.kind == "opened":
                 events.append(Opened(key))
             elif frame.kind == "data":
                 try:
@@ -217,17 +206,14 @@ class GatewayLink:
         return lines[-1][:500] if lines else ""
 
 
-def named(listed: Sequence[Message], names: dict[str, str]) -> list[Node]:
-    """Return the nodes of a cluster, each with the name that it joined with; a number follows where another node has or had this name.
-
-    ``names`` has the names of all nodes that were ever listed, by key: the journal names nodes, so no name is used twice.
-    """
+def named(listed: Sequence[Message]) -> list[Node]:
+    """Return the nodes of a cluster, each with the name that it joined with; a number follows where another node has this name."""
+    nodes: dict[str, Node] = {}
     for node in sorted(listed, key=lambda node: str(node["node"])):
         label, number = str(node["labels"][NAME]), 1
-        while node["node"] not in names:
-            name = label if number == 1 else f"{label}-{number}"
-            if name not in names.values():
-                names[str(node["node"])] = name
+        name = label
+        while name in nodes:
             number += 1
-    nodes = [Node(key=str(node["node"]), name=names[str(node["node"])], labels=node["labels"]) for node in listed]
-    return sorted(nodes, key=lambda node: node.name)
+            name = f"{label}-{number}"
+        nodes[name] = Node(key=str(node["node"]), name=name, labels=node["labels"])
+    return [nodes[name] for name in sorted(nodes)]

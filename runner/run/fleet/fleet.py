@@ -24,7 +24,7 @@ from runner.core.results import CaseResult
 from runner.execute.base import Execution, Job
 from runner.execute.ray import source
 from runner.execute.ray.frames import Frame, Message, is_name, pack
-from runner.execute.ray.link import LABEL, LEASE_SECONDS, NAME, Event, GatewayLink, Joined, Lost, Node, Opened
+from runner.execute.ray.link import LABEL, LEASE_SECONDS, Event, GatewayLink, Lost, Node, Opened
 from runner.language.read.templates import TemplateError
 from runner.run.fleet.health import STATE, Entry, Health, problem_of_state
 from runner.run.fleet.nodes import Nodes
@@ -40,8 +40,6 @@ _MOST_AHEAD = 32
 """For each parallel job of a node, the jobs that may wait there."""
 _MOST_LOSSES = 2
 """How many nodes a case may be lost with. A case that takes nodes with it must not take all of them."""
-_MOST_GONE = 5
-"""How many nodes that joined with one name may be lost or quarantined in a run before a further one with that name is not used."""
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -71,8 +69,6 @@ class Peer:
     """One node."""
 
     node: Node
-    is_late: bool = False
-    """Whether it joined while the run went on."""
     state: State = State.OPENING
     is_open: bool = False
     """Whether its agent started: then no other run holds it."""
@@ -161,7 +157,6 @@ class Fleet:
         """Why nodes are gone."""
         self.unrun: dict[str, str] = {}
         """Why cases were not run, by id."""
-        self.admitted_late: list[str] = []
         self.warnings: list[str] = []
 
     def connect(self) -> None:
@@ -172,7 +167,7 @@ class Fleet:
         self.peers = {node.name: Peer(node) for node in nodes}
         self._unopened = sorted(self.peers.values(), key=lambda peer: peer.node.key)
         self._open(self._unopened.pop(0))
-        while any(peer.state in (State.OPENING, State.ASKED) and not peer.is_late for peer in self.peers.values()):
+        while any(peer.state in (State.OPENING, State.ASKED) for peer in self.peers.values()):
             self._turn()
         if not self._nodes.offers:
             raise UsageError("no node of the lab can be used: " + "; ".join(self.warnings))
@@ -186,9 +181,9 @@ class Fleet:
             self._drop_unrunnable()
             released, self._released = self._released, []
             yield from released
-            # done: nothing waits, no result waits for a check, and no node is busy but those that joined and report their facts
-            ready = [peer for peer in self.peers.values() if peer.state is State.READY]
-            if not self._waiting and not any(peer.in_flight or peer.health.held or peer.health.waits_for for peer in ready):
+            # done: nothing waits, no result waits for a check, and no node is busy
+            peers = self.peers.values()
+            if not self._waiting and not any(peer.in_flight or peer.health.held or peer.health.waits_for for peer in peers):
                 return
             self._turn()
 
@@ -206,8 +201,8 @@ class Fleet:
     def activity(self) -> Activity:
         """The jobs that nodes have."""
         peers = self.peers.values()
-        opening = [peer for peer in peers if peer.state is State.OPENING and not peer.is_late]
-        dispatches = [d for peer in peers for d in peer.in_flight.values() if d.job.plan is not None or not peer.is_late]
+        opening = [peer for peer in peers if peer.state is State.OPENING]
+        dispatches = [dispatch for peer in peers for dispatch in peer.in_flight.values()]
         return Activity(
             starting=min((peer.heard for peer in opening if peer.is_open), default=None),
             held=min((peer.heard for peer in opening if not peer.is_open), default=None),
@@ -271,12 +266,11 @@ class Fleet:
             bisect.insort(self._waiting, entry, key=lambda entry: entry.number)
 
     def _drop_unrunnable(self) -> None:
-        """Record the cases that no node is left for, unless a node that joined may be one for them: its facts are not there yet."""
-        left = [peer for peer in self.peers.values() if not peer.is_gone]
-        if not self._places_changed or not all(peer.state is State.READY for peer in left):
+        """Record the cases that no node is left for."""
+        if not self._places_changed:
             return
         self._places_changed = False
-        names = {peer.name for peer in left}
+        names = {peer.name for peer in self.peers.values() if not peer.is_gone}
         stuck = [entry for entry in self._waiting if entry.places.isdisjoint(names)]
         self._waiting = [entry for entry in self._waiting if not entry.places.isdisjoint(names)]
         for entry in stuck:
@@ -289,19 +283,7 @@ class Fleet:
     def _turn(self) -> None:
         """Wait for events, and take them."""
         for event in self._link.wait(_WAIT_SECONDS, self._wake):
-            if isinstance(event, Joined):
-                # with the others, where the run does not have its first node yet
-                for node in (node for node in event.nodes if node.name not in self.peers):
-                    label = node.labels.get(NAME, node.name)
-                    alike = [peer for peer in self.peers.values() if peer.node.labels.get(NAME, peer.name) == label]
-                    if sum(peer.is_gone for peer in alike) >= _MOST_GONE:
-                        continue  # a node that comes back and is lost again and again would let its cases run without an end
-                    peer = self.peers[node.name] = Peer(node, is_late=True)
-                    if self._unopened:
-                        self._unopened.append(peer)
-                    else:
-                        self._open(peer)
-            elif (sender := self._by_key.get(event.key)) is not None:
+            if (sender := self._by_key.get(event.key)) is not None:
                 sender.heard = time.monotonic()
                 self._take(sender, event)
         for peer in list(self._by_key.values()):
@@ -321,7 +303,7 @@ class Fleet:
             self._link.send(peer.node.key, pack({**self._begin, "kind": "begin", "image": image}))
         elif isinstance(event, Lost):
             self._give_up(peer, State.LOST, event.why)
-        elif not isinstance(event, Joined):
+        else:
             try:
                 self._came(peer, event.frame)
             except UsageError as error:
@@ -391,15 +373,8 @@ class Fleet:
         """Use a node whose facts are complete and as they should be. A health check is the first that it gets."""
         machine = self._nodes.admit(peer.node, peer.provenance)
         peer.canaries = self._nodes.canaries.of(machine)
-        peer.state, peer.health, self._places_changed = State.READY, Health(), True
+        peer.state, peer.health = State.READY, Health()
         self._link.send(peer.node.key, pack({"kind": "gpus", "gpus": machine.gpus or 0, "gpu_memory": machine.gpu_memory or 0}))
-        if not self._is_connected:
-            return
-        self.admitted_late.append(peer.name)
-        dispatched = [dispatch.entry for other in self.peers.values() for dispatch in other.in_flight.values() if dispatch.entry]
-        held = [entry for other in self.peers.values() for entry, _ in other.health.held]
-        for entry in (*self._waiting, *dispatched, *held):
-            entry.places = self._nodes.with_newcomer(peer.name, entry.case, entry.places)
 
     # -- nodes that come and go -------------------------------------------------------------------------------------
 

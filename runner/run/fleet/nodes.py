@@ -196,26 +196,10 @@ class Nodes:
         kinds = sorted({tuple(sorted(places & self._like(self.offers[name].environment))) for name in places})
         return frozenset(kinds[sum(case.id.encode()) % len(kinds)])
 
-    def with_newcomer(self, name: str, case: Case, places: frozenset[str]) -> frozenset[str]:
-        """Return the nodes for a case that has waited for these, with one that joined meanwhile if it may run there too."""
-        if name not in self._answer(case)[1]:
-            return places
-        newcomer, may = self.offers[name], True
-        if case.id in self._first_attempts:
-            may = newcomer.is_like(self._first_attempts[case.id])
-        elif self._options.repeat != 1:
-            may = any(newcomer.is_like(self.offers[place].environment) for place in places)
-        return places | {name} if may else places
-
     def counted(self, result: CaseResult) -> None:
         """Record the machine of a result that counts."""
         if result.node:
             self._first_attempts.setdefault(result.case_id, result.node)
-
-    def cases_only_for(self, names: Iterable[str]) -> Counter[str]:
-        """Return how many cases each of these nodes can run that no other node can."""
-        late = frozenset(names)
-        return Counter(name for case in self._cases if (places := self._answer(case)[1]) <= late for name in places)
 
     def _like(self, facts: Mapping[str, str]) -> frozenset[str]:
         return frozenset(name for name, offer in self.offers.items() if offer.is_like(facts))

@@ -55,15 +55,8 @@ class FleetRunner(CaseRunner):
 
     @property
     def warnings(self) -> list[str]:
-        """Also which nodes of the lab were not there, nor joined later."""
+        """Also which nodes of the lab were not there."""
         return [*super().warnings, *self._nodes.missing()]
-
-    @property
-    def notes(self) -> list[str]:
-        """Also which nodes joined while the run went on, and how many cases were UNAVAILABLE because one was not there at the beginning."""
-        only = self._nodes.cases_only_for(self._fleet.admitted_late)
-        stay = {name: f"; {count} cases that it can run stay UNAVAILABLE (begin a new run for them)" for name, count in only.items()}
-        return [*super().notes, *(f"node {name} joined while the run went on{stay.get(name, '')}" for name in self._fleet.admitted_late)]
 
     def look_at_machine(self) -> Machine:
         """Ask every node for its facts; return those of the node that can run the most cases, for the header of the run."""
