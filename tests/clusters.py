@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from runner.core.results import CaseResult
-from runner.execute.ray.link import AGENT
 from runner.record.journal import Run, read_run
 from tests.fakes import environment
 

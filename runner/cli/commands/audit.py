@@ -15,7 +15,7 @@ def main(options: AuditOptions) -> ExitCode:
     shard = Shard.parse(options.shard) if options.shard else None
     with contextlib.ExitStack() as stack:
         run = run_of(options.targets)
-        folder = stack.enter_context(scratch.make()).path if run is None or options.run else Path()
+        folder = stack.enter_context(contextlib.closing(scratch.make())).path if run is None or options.run else Path()
         if run is None:
             ran = executed_cases(options, shard, folder / "cases")
         else:

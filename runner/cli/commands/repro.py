@@ -3,6 +3,7 @@
 A case of torch's database of operators has a script for each sample.
 """
 
+import contextlib
 import shlex
 
 from runner.core.case import Case
@@ -43,7 +44,7 @@ def _shrink(case: Case, suite: Suite, options: ReproOptions) -> ExitCode:
     """Shrink a case that fails. Exit 130 where an interrupt ended the search; the best so far is written all the same."""
     from runner.run.shrinking.shrinking import shrink
 
-    with scratch.make() as place:
+    with contextlib.closing(scratch.make()) as place:
         found = shrink(case, suite, options, place.path, output.note)
     output.line(f"spec: {found.spec}")
     output.line(f"script: {found.script or f'none: {found.why_no_script}'}")

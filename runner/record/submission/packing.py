@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 # -- without folders and secrets ------------------------------------------------------------------------------------
 
-_SCRATCH = re.compile(r"/[^\s\"'\\]*?/torch-conformance-[a-z0-9_]{8}(?=[/\"'\\]|$)")
+_SCRATCH = re.compile(r"/[^\s\"'\\]*?/torch-conformance[-.][a-z0-9_]{8}(?=[/\"'\\]|$)")
 """The folder for temporary files of a run."""
 
 _KERNEL = re.compile(r"(Linux-[0-9.]+)-[\w.+-]+?(?=-x86_64|-aarch64)")
