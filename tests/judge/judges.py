@@ -22,7 +22,7 @@ from runner.vocabulary.expectations.calibrated_measure import (
     wide,
 )
 from runner.worker.case.calibration import MOST_JITTERED
-from runner.worker.torch_compat.numerics import Jittered, Roundings, jittered
+from runner.worker.torch_compat.numerics import RESOLUTION, Jittered, Roundings, jittered
 from tests.judge.families import Cell, Tensor
 
 Judge = Callable[[Tensor], bool]
@@ -54,7 +54,7 @@ def calibration_of(cell: Cell) -> tuple[list[Sample], Scale]:
     generator, moved = torch.Generator().manual_seed(1), []
     for _ in range(min(len(samples) - 1, MOST_JITTERED)):
         with Jittered(generator):
-            moved.append(cell.family.eager(*(jittered(part, generator) for part in cell.inputs)))
+            moved.append(cell.family.eager(*(jittered(part, generator, RESOLUTION) for part in cell.inputs)))
     return samples, scale_of(samples, cell.eager, cell.reference, through, moved)
 
 

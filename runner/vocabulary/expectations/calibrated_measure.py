@@ -405,15 +405,19 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: st
     right = torch.where(is_by_rounding, eager, precise)
 
     own, unexplained, by_rounding = errors_of(eager, right), 0, torch.zeros_like(eager.abs())
+    errors, moved = _drawn(samples, answer.dtype)
     if jittered:
         by_rounding = torch.stack([errors_of(wide(other), eager) for other in jittered]).amax(0)
-        unexplained = _unexplained(own, eager, right, by_rounding, form)
+        unexplained = _unexplained(torch.maximum(own, errors[0]), eager, right, by_rounding, form)
     if unexplained:  # the reference is another function, or of another state: eager's distance from it is no error of rounding
         right = precise = eager
         own = torch.zeros_like(own)
         samples = [Sample(other, answer) for other in jittered]
-    errors, moved = _drawn(samples, answer.dtype)
-    moved = _beside_neighbours(torch.maximum(moved, ROUNDINGS / form.nudges * by_rounding if form.nudges else 0 * by_rounding))
+        errors, moved = _drawn(samples, answer.dtype)
+    if form.nudges:
+        finer = limits.eps / torch.finfo(getattr(torch, through)).eps if through else 1.0  # as if all had been roundings to this format
+        moved = torch.maximum(moved, ROUNDINGS / form.nudges * finer * by_rounding)
+    moved = _beside_neighbours(moved)
     runs = [*samples, Sample(answer, right.reshape(answer.shape))]
     # the runs in place of a float64 one are of float32; eager's own error counts too, where a part of it computes in a narrower dtype
     most = torch.maximum(torch.stack(errors).amax(0), own)
@@ -431,6 +435,8 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: st
     is_rounded = bool(through) and all(_has_numbers_of(run.answer, through) for run in runs)
     if is_rounded:
         form = FORMATS[through]
+    elif through:  # roundings move by half a unit: these are more draws of eager's error
+        most = torch.maximum(most, by_rounding / 2)
     units = units_of(right, form)
     whole_ulp = greatest_ulp(form) if form.nudges == 0 or through else 0.0
     shares = quantiles_of(numel)

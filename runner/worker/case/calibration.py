@@ -19,6 +19,7 @@ from runner.worker.case.sides import ReferenceCall, Unseen
 from runner.worker.case.state import Generators
 from runner.worker.torch_compat import compiling
 from runner.worker.torch_compat.numerics import (
+    RESOLUTION,
     Jittered,
     Reported,
     Roundings,
@@ -239,7 +240,7 @@ class EagerRuns:
         answers = []
         for _ in range(min(runs - 1, MOST_JITTERED)):
             called = copied(inputs)
-            change(_changeable(called), functools.partial(jittered, generator=generator))
+            change(_changeable(called), functools.partial(jittered, generator=generator, least=RESOLUTION))
             try:
                 with Jittered(generator):
                     answers.append(self.run(called))

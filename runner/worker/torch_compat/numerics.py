@@ -78,15 +78,24 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
         return result
 
 
-def jittered(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Return a tensor with each number moved by up to its resolution. A tensor of whole numbers remains: they are counts, or a mask."""
+def jittered(tensor: torch.Tensor, generator: torch.Generator, least: float = 1.0) -> torch.Tensor:
+    """Return a tensor with each number moved by up to its resolution. A tensor of whole numbers remains: they are counts, or a mask.
+
+    A tensor whose resolution is coarser than ``least`` remains, too.
+    """
     if tensor.is_complex():
-        return torch.view_as_complex(jittered(torch.view_as_real(tensor.detach().resolve_conj()).contiguous(), generator))
+        return torch.view_as_complex(jittered(torch.view_as_real(tensor.detach().resolve_conj()).contiguous(), generator, least))
     eps = torch.finfo(tensor.dtype).eps
+    if eps > least:
+        return tensor.detach()
     numbers = tensor.detach().to(torch.float64)
     moves = (torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * 2 - 1).to(tensor.device) * eps
     is_whole = ((numbers == numbers.trunc()) & (numbers.abs() * eps < 1)) | ~numbers.isfinite()
     return tensor.detach() if bool(is_whole.all()) else (numbers * (1 + moves)).to(tensor.dtype)
+
+
+RESOLUTION = torch.finfo(torch.float32).eps
+"""The coarsest resolution of inputs that are jittered. Their jitter stands for what an operator rounds within: it adds in float32."""
 
 
 def min_of(*names: str) -> str:
