@@ -7,13 +7,13 @@ from runner.core.diagnostics import InvalidSpecs, JournalAltered, UsageError
 from runner.core.exit_codes import ExitCode
 from runner.system import output
 from runner.system.output import OUT_OF_SPACE
-from runner.system.redaction import KNOWN, learn_command
+from runner.system.redaction import KNOWN
 
 
 def answered(command: Callable[[], ExitCode], argv: Sequence[str]) -> int:
     """Run a command that was given these arguments; print what it raises, and return its exit code."""
     KNOWN.learn_environment(os.environ)
-    learn_command(argv)
+    KNOWN.learn_urls(" ".join(argv))
     try:
         return int(command())
     except InvalidSpecs as error:

@@ -29,7 +29,7 @@ from runner.record.journal import totals as totals  # the command prints them
 from runner.record.run_folder import JOURNAL, RunFolder, find_run, open_run, require_free_report, require_still
 from runner.system import output
 from runner.system.output import naming
-from runner.system.redaction import redacted_command
+from runner.system.redaction import redacted
 from runner.system.safe_open import open_untrusted
 
 OpenReporters: TypeAlias = Callable[[MergeOptions, RunFolder], Listener]
@@ -200,7 +200,7 @@ def merge(parts: Sequence[Part], options: MergeOptions, open_reporters: OpenRepo
     try:
         folder.claim_report(options.junit)
         folders = new_folders(parts)
-        run, unexercised = join(parts, folders, run_id=folder.run_id, command=redacted_command(sys.argv))
+        run, unexercised = join(parts, folders, run_id=folder.run_id, command=tuple(map(redacted, sys.argv)))
         assert run.footer is not None, "a merged run has ended"
         with closing(open_reporters(options, folder)) as listener:
             listener.on_event(RunStarted(header=run.header, total=len(run.results), is_resumed=False))

@@ -67,7 +67,7 @@ class Jobs:
         self.cases: dict[str, Case] = {}
         """The case of each job, by the job's name; the jobs that report the facts of the machine have none."""
         for case in cases:
-            KNOWN.learn_options(case.body.settings.env)
+            KNOWN.learn_environment(case.body.settings.env)
 
     def for_facts(self) -> list[Job]:
         """Return the jobs that report the facts of the machine, and those of each target that a case names. Empty where no case can run."""

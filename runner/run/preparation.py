@@ -30,7 +30,7 @@ from runner.record.journal import digest_of_selection
 from runner.record.run_folder import JOURNAL, LATEST, REPORTS
 from runner.system import cache_dirs, output, scratch
 from runner.system.installed_torch import facts_of_files, installed_torch
-from runner.system.redaction import environment_variables, redacted_command, redacted_result, redacted_texts
+from runner.system.redaction import environment_variables, redacted, redacted_result, redacted_texts
 
 if TYPE_CHECKING:
     from runner.language.profiles import Profile
@@ -172,7 +172,7 @@ def prepare(checked: Checked, selection: Selection) -> Prepared:
         run_id="",
         started=now(),
         version=__version__,
-        command=redacted_command(sys.argv),
+        command=tuple(map(redacted, sys.argv)),
         environment=redacted_texts(facts_of_files(installed_torch())),
         variables=environment_variables(os.environ),
         specs={**suite.digests, **judging_files(suite, waivers)},
@@ -209,7 +209,7 @@ def option_text(value: object) -> str:
     """Return the value of one option as a header has it."""
     if value is None or value is False:
         return ""
-    return shlex.join(redacted_command(list(map(str, value)))) if isinstance(value, tuple) else str(value)
+    return shlex.join(redacted(str(part)) for part in value) if isinstance(value, tuple) else str(value)
 
 
 def judging_files(suite: Suite, waivers: Waivers) -> dict[str, str]:

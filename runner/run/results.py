@@ -34,7 +34,7 @@ from runner.record.evidence import OBSERVATION, SERVICES, CaseFiles
 from runner.system import scratch
 from runner.system.availability import Verdict
 from runner.system.output import OUT_OF_SPACE
-from runner.system.redaction import MASK, is_secret_name, redacted_command
+from runner.system.redaction import MASK, is_secret_name, redacted
 from runner.system.safe_open import open_untrusted, tail
 
 _OUTPUT_BYTES = 64_000
@@ -156,7 +156,7 @@ def repro(options: RunOptions, case: Case, required: Sequence[str] = ()) -> str:
         parts.append("--bench")
     for name in required:
         parts += ["--require", name]
-    return shlex.join(redacted_command([*parts, "--select", case.id]))
+    return shlex.join(map(redacted, [*parts, "--select", case.id]))
 
 
 def _keep(files: CaseFiles, path: Path, facts: object) -> str:

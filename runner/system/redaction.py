@@ -1,8 +1,8 @@
 """Masks secrets in everything that is recorded, reported or printed as a message. All writers use the rules of this module.
 
 - Environment variables are recorded by exact name, from the committed list ``data/variables.txt``. A prefix is never enough.
-- ``KNOWN`` masks values wherever they occur: of variables, of options of the command line and of ``env:`` of specs with names of secrets,
-  passwords in URLs there, passwords of services. Workers inherit the environment and may print it.
+- ``KNOWN`` masks values wherever they occur: of variables and of ``env:`` of specs with names of secrets, passwords in URLs there and in
+  the command line, passwords of services. Workers inherit the environment and may print it.
 - ``redacted`` masks, besides, what is a secret by its form: user, password and query of a URL, ``user:password@host``, tokens of well-known
   services, private keys, Authorization headers, and the value of ``password=``, ``token=``, ``secret=``. It guesses from no other name: a
   pass of a compiler and a key of a cache are no secrets.
@@ -15,7 +15,7 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
@@ -79,25 +79,21 @@ class KnownSecrets:
         self._values: dict[str, None] = {}
         self._pattern: re.Pattern[str] | None = None
 
-    def learn_environment(self, environ: Mapping[str, str]) -> None:
-        """Learn the values of variables whose names look secret, and the passwords of URLs in any variable."""
+    def learn_environment(self, environ: Mapping[str, object]) -> None:
+        """Learn the values of variables whose names look secret, and the passwords of URLs in any variable. None is a variable without."""
         for name, value in environ.items():
-            if is_secret_name(name):
-                self.learn(value, *value.splitlines())
-            self.learn(*_passwords(value))
+            if is_secret_name(name) and value is not None:
+                self.learn(str(value), *str(value).splitlines())
+            self.learn_urls(str(value))
 
-    def learn_options(self, values: Mapping[str, object]) -> None:
-        """Learn the values of a spec's ``env:``, as those of the environment."""
-        self.learn_environment({name: str(value) for name, value in values.items() if value is not None})
-
-    def learn_command(self, argv: Sequence[str], redacted: Sequence[str]) -> None:
-        """Learn the values of secret options and the passwords of URLs of a command line, given its redacted form."""
-        for argument, shown, before in zip(argv, redacted, ["", *argv], strict=False):
-            self.learn(*_passwords(argument))
-            if shown == MASK and before.startswith("-"):
-                self.learn(argument)
-            elif shown.endswith(f"={MASK}"):
-                self.learn(argument.partition("=")[2])
+    def learn_urls(self, text: str) -> None:
+        """Learn the passwords between ``user:`` and ``@host`` in a text, with or without a scheme."""
+        for word in text.split():
+            for url in re.split(r"(?=[A-Za-z][A-Za-z0-9+.-]*://)", word) if "://" in word else [word]:
+                userinfo, sign, _ = url.rpartition("://")[2].rpartition("@")
+                _, colon, password = userinfo.partition(":")
+                if sign and colon:
+                    self.learn(password)
 
     def learn(self, *values: str) -> None:
         """Learn values. Short values and ordinary words are ignored, because they also occur where they are not secrets."""
@@ -127,18 +123,6 @@ def _occurrence(value: str) -> str:
     return rf"(?<![A-Za-z0-9]){escaped}(?![A-Za-z0-9])" if len(value) < _WHOLE_WORD_BELOW else escaped
 
 
-def _passwords(text: str) -> list[str]:
-    """Return the passwords between ``user:`` and ``@host`` in a text, with or without a scheme."""
-    found: list[str] = []
-    for run in text.split():
-        for url in re.split(r"(?=[A-Za-z][A-Za-z0-9+.-]*://)", run) if "://" in run else [run]:
-            userinfo, sign, _ = url.rpartition("://")[2].rpartition("@")
-            _, colon, password = userinfo.partition(":")
-            if sign and colon:
-                found.append(password)
-    return found
-
-
 KNOWN = KnownSecrets()
 """The secrets of this process; commands and services add to it."""
 
@@ -153,11 +137,8 @@ _QUERY = re.compile(r"(?P<sign>\?)[^\s].*|(?P<other>#)(?=[^=]*=).*", re.DOTALL)
 
 _TRAILING = re.compile(r"['()\[\]{},.;:!]*\Z")
 
-_ENCODED_URL = re.compile(r"(?<=%3A%2F%2F)[^\s\"'<>`]{1,512}(?=%40)|(?<=%253A%252F%252F)[^\s\"'<>`]{1,512}(?=%2540)", re.IGNORECASE)
-"""User and password of a URL that is percent-encoded once or twice."""
-
 _BARE_USERINFO = re.compile(r"(?<![\w./@:*-])[\w.+%-]{1,64}:(?!//)[^\s\"<>]{1,256}@(?=[\w\[])")
-"""The same without a scheme: the text from a colon to the last @ of a word."""
+"""User and password without a scheme: the text from a colon to the last @ of a word."""
 
 _QUOTED = (
     r"(?P<escape>\\{1,3})(?P<sign>[\"'])(?:(?!(?P=escape)(?P=sign)).){0,4096}(?P=escape)(?P=sign)"
@@ -201,8 +182,6 @@ def redacted(text: str) -> str:
         text = _PRIVATE_KEY.sub(MASK, text)
     if "://" in text:
         text = _URL.sub(_masked_url, text)
-    if "%" in text:
-        text = _ENCODED_URL.sub(MASK, text)
     text = _HEADER.sub(rf"\g<name>{MASK}", text)
     text = _ASSIGNED.sub(_masked_value, text)
     if "@" in text:
@@ -224,8 +203,6 @@ def _masked_url(match: re.Match[str]) -> str:
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     if "@" in authority and ":" not in authority.partition("@")[0]:
         rest = f"{MASK}@{rest[authority.rindex('@') + 1 :]}"
-    elif "@" not in rest and (encoded := re.match(r".*%40", authority, re.IGNORECASE | re.DOTALL)):
-        rest = f"{MASK}%40{rest[encoded.end() :]}"
     elif "@" in rest and ":" in authority:  # a password may contain any of /?#@
         rest = f"{MASK}@{rest.rpartition('@')[2]}"
     return f"{match['scheme']}{_QUERY.sub(lambda query: query[0][0] + MASK, rest)}{after}"
@@ -240,44 +217,8 @@ def environment_variables(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: redacted(environ[name]) for name in sorted(environ.keys() & recorded_variables())}
 
 
-def redacted_command(argv: Sequence[str]) -> tuple[str, ...]:
-    """Return a command line without secrets. The argument after ``--token`` is always masked."""
-    shown: list[str] = []
-    is_value = False
-    for argument in argv:
-        name, sign, _ = argument.partition("=")
-        is_option = name.startswith("-") and is_secret_name(name.lstrip("-"))
-        if is_value:
-            shown.append(MASK)
-        else:
-            shown.append(f"{name}={MASK}" if is_option and sign else redacted(argument))
-        is_value = is_option and not sign and not is_value
-    return tuple(shown)
-
-
-def learn_command(argv: Sequence[str]) -> None:
-    """Add the secrets of a command line to ``KNOWN``."""
-    KNOWN.learn_command(argv, redacted_command(argv))
-
-
 IDENTIFIERS = frozenset(
-    {
-        "case_id",
-        "spec",
-        "area",
-        "name",
-        "backend",
-        "folder",
-        "digest",
-        "evidence",
-        "attachments",
-        "covers",
-        "cases",
-        "until",
-        "file",
-        "kind",
-    }
-    | {"failure_type", "isolation", "phases"}
+    ("case_id spec area name backend folder digest evidence attachments covers cases until file kind failure_type isolation phases").split()
 )
 """Identifier fields of results. Readers compare them, and workers do not write them."""
 

@@ -56,7 +56,7 @@ def _shrink(case: Case, suite: Suite, options: ReproOptions) -> ExitCode:
 def _print(case: Case, suite: Suite, options: ReproOptions) -> None:
     from runner.plan.script import NothingChecked, script_of
 
-    KNOWN.learn_options(case.body.settings.env)
+    KNOWN.learn_environment(case.body.settings.env)
     again = shlex.join(["torch-conformance", "run", *map(str, options.paths), "--select", case.id])
     machine = availability.inspect_files(installed_torch())
     here = surroundings(suite.backends.by_name[case.backend], surroundings_of(machine.torch, machine), case.target)
