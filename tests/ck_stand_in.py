@@ -97,7 +97,7 @@ def make(folder: Path, torch_root: Path, *, without: Collection[str] = (), empty
     for part in OPERATIONS:
         if part not in without:
             _make_part(package / part, part, count=0 if part in empty else 3)
-    _make_headers(package, [name for name in (*_wanted(torch_root), "ck/config.h", "ck/utility/deep.hpp") if name not in without])
+    _make_headers(package, [name for name in (*_wanted(torch_root), "ck/config.h") if name not in without])
     metadata = folder / "made_up_composable_kernel-7.1.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: made-up-composable-kernel\nVersion: 7.1\n")
@@ -122,5 +122,5 @@ def _make_headers(package: Path, names: Iterable[str]) -> None:
     for name in names:
         path = package / ("library/include" if name.startswith("ck/library/") else "include") / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        includes = {"ck/ck.hpp": '#include "ck/config.h"', "ck/utility/data_type.hpp": '#include "ck/utility/deep.hpp"'}.get(name, "")
+        includes = {"ck/ck.hpp": '#include "ck/config.h"'}.get(name, "")
         path.write_text(_GUARDED.format(guard=name.replace("/", "_").replace(".", "_").upper(), includes=includes))

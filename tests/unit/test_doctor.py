@@ -95,40 +95,9 @@ def test_a_worker_that_died(tmp_path: Path) -> None:
     assert found.cause == "Traceback ImportError: libcudart.so.13"
 
 
-def pinned(monkeypatch: pytest.MonkeyPatch, *requires: str, version: str = "2.13.0") -> None:
-    class Distribution:
-        def __init__(self) -> None:
-            self.version, self.requires = version, requires
-
-    monkeypatch.setattr("importlib.metadata.distribution", lambda name: Distribution())
-
-
-@pytest.mark.parametrize(
-    ("requires", "installed", "level"),
-    [
-        ('triton==3.7.1; platform_system == "Linux"', "3.7.1", "ok"),
-        ("pytorch-triton-rocm==3.7.1+git1b2c", "3.7.1", "ok"),
-        ("pytorch-triton==3.7.1", "3.7.1+git99", "ok"),
-        ("triton-rocm (==3.7.0)", "3.7.1", "warning"),
-        ("triton==3.7.1", "3.7.10", "warning"),
-        ("tritonclient==3.0", "3.7.1", "ok"),  # another package
-        ("filelock", "3.7.1", "ok"),
-    ],
-)
-def test_triton_against_the_pin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requires: str, installed: str, level: str) -> None:
-    made(tmp_path / "triton" / "__init__.py", f'__version__ = "{installed}"\nraise SystemExit("was run")\n')
-    pinned(monkeypatch, requires)
-    here = scene(tmp_path, torch_for(hip="7.1"), machine={"found": {"triton": (str(tmp_path / "triton"),)}})
-    (found,) = software.triton(here)
-    assert found.level.value == level
-    assert found.found.startswith(f"Triton {installed}")
-
-
-def test_triton_that_is_absent_or_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pinned(monkeypatch, "triton==3.7.1")
+def test_triton_that_is_absent_or_broken(tmp_path: Path) -> None:
     assert told(software.triton(scene(tmp_path, torch_for()))) == [("triton.version", "note")]
-    (found,) = software.triton(scene(tmp_path, torch_for(cuda="13.0")))
-    assert (found.level, found.remedy) == (PROBLEM, "pip install 'triton==3.7.1'")
+    assert told(software.triton(scene(tmp_path, torch_for(cuda="13.0")))) == [("triton.version", "problem")]
     broken = scene(tmp_path, torch_for(), facts={**FACTS, "triton": None}, machine={"found": {"triton": (str(tmp_path),)}})
     assert told(software.triton(broken)) == [("triton.import", "problem")]
 
@@ -284,7 +253,7 @@ def test_a_complete_package(tmp_path: Path) -> None:
     ]
 
 
-EVERY_HEADER = [*composable_kernel.headers_of_torch(INSTALLED.root), "ck/config.h", "ck/utility/deep.hpp"]
+EVERY_HEADER = [*composable_kernel.headers_of_torch(INSTALLED.root), "ck/config.h"]
 
 
 @pytest.mark.parametrize("header", EVERY_HEADER)

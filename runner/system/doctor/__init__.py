@@ -9,7 +9,6 @@ CHECKS: tuple[tuple[str, Callable[[Scene], Iterable[Finding]]], ...] = (
     ("Python and torch", software.python),
     ("Python and torch", software.torch),
     ("Python and torch", software.triton),
-    ("Python and torch", software.services),
     ("Compilers", software.cxx),
     ("Compilers", software.ptxas),
     ("Accelerators", accelerators.check),

@@ -8,7 +8,7 @@ import ast
 import importlib.metadata
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from runner.core.escaping import one_line
@@ -32,11 +32,7 @@ _GENERATED = "ck/config.h"
 """A header that the build of Composable Kernel writes, and that a wheel of its sources can lack; ``ck/ck.hpp`` includes it."""
 _SOURCES = Path("_inductor") / "codegen" / "rocm"
 _INCLUDE = re.compile(r"^\s*#\s*include\s*[<\"](?P<name>[^>\"\n]+)[>\"]", re.MULTILINE)
-_DIRECTIVE = re.compile(r"^\s*#\s*(?P<word>if|ifdef|ifndef|endif|include)\b(?P<rest>[^\n]*)", re.MULTILINE)
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _OF_LIBRARY = ("ck/", "ck_tile/")
-_MOST_FILES = 5_000
-"""How many headers are read at most: Composable Kernel has some hundreds."""
 
 
 def check(scene: Scene) -> Iterator[Finding]:
@@ -73,9 +69,10 @@ def _headers(scene: Scene, package: Path, headers: Mapping[str, str]) -> Iterato
     home, _ = rocm_home(scene)
     # the folders in which torch lets the compiler look for headers, in their order
     folders = [package / "include", package / "library" / "include", *([home / "include"] if home else [])]
-    lost = missing_headers(headers, folders)
-    for header, included_by in lost:
-        cause = f"{included_by} includes it: no candidate that needs it compiles, and torch drops each without an error"
+    included = {**headers, **({_GENERATED: "ck/ck.hpp"} if any(name.startswith("ck/") for name in headers) else {})}
+    lost = [name for name in included if not any((folder / name).is_file() for folder in folders)]
+    for header in lost:
+        cause = f"{included[header]} includes it: no candidate that needs it compiles, and torch drops each without an error"
         words = f"the header {header} is not in {', '.join(map(str, folders))}"
         yield Finding("ck.header", PROBLEM, words, cause, f"install {_BUILT if header == _GENERATED else _WHEEL}")
     if not lost:
@@ -96,41 +93,6 @@ def headers_of_torch(torch_root: Path) -> Mapping[str, str]:
             if match["name"].startswith(_OF_LIBRARY):
                 headers.setdefault(match["name"], f"torch/{_SOURCES.as_posix()}/{path.name}")
     return headers
-
-
-def missing_headers(headers: Mapping[str, str], folders: Sequence[Path]) -> list[tuple[str, str]]:
-    """Return the headers that no folder has, also those that a found one includes in any case; each with a file that includes it."""
-    waiting = [*headers.items(), *([(_GENERATED, "ck/ck.hpp")] if any(name.startswith("ck/") for name in headers) else [])]
-    lost: dict[str, str] = {}
-    seen: set[str] = set()
-    while waiting and len(seen) < _MOST_FILES:
-        name, includer = waiting.pop(0)
-        if name in seen:
-            continue
-        seen.add(name)
-        path = next((path for folder in folders if (path := folder / name).is_file()), None)
-        if path is None:
-            lost[name] = includer
-        else:
-            waiting.extend((inner, name) for inner in _included(path))
-    return sorted(lost.items())
-
-
-def _included(path: Path) -> Iterator[str]:
-    """Yield the headers of the library that a header includes outside of any condition, except its own include guard."""
-    try:
-        text = _COMMENT.sub("", path.read_text("utf-8", "replace"))
-    except OSError:
-        return
-    depth = 0
-    guard = 1 if re.search(r"\A(?:\s|//[^\n]*\n)*#\s*ifndef\s+(\w+)\s*\n\s*#\s*define\s+\1\b", text) else 0
-    for match in _DIRECTIVE.finditer(text):
-        if match["word"] == "endif":
-            depth -= 1
-        elif match["word"] != "include":
-            depth += 1
-        elif depth <= guard and (name := match["rest"].strip().strip('<>"').split('"')[0].split(">")[0]).startswith(_OF_LIBRARY):
-            yield name
 
 
 def _generators(report: GeneratorReport) -> Iterator[Finding]:

@@ -1,7 +1,5 @@
-"""Checks of Python, torch, Triton and services, of the compilers that torch calls, of memory and space."""
+"""Checks of Python, torch and Triton, of the compilers that torch calls, of memory and space."""
 
-import ast
-import importlib.metadata
 import os
 import platform
 import re
@@ -11,14 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runner.core import devices
-from runner.core.case import Availability
 from runner.core.diagnostics import UsageError
 from runner.core.escaping import one_line
 from runner.system import hardware, scratch
-from runner.system.capabilities import CAPABILITIES
 from runner.system.doctor.findings import NOTE, OK, PROBLEM, WARNING, Finding, Printed, Scene
-
-_PIN = re.compile(r"(?P<name>(?:pytorch[-_])?triton(?:[-_][a-z0-9]+)?)\s*\(?==\s*(?P<version>[^\s;,)]+)", re.IGNORECASE)
 
 _WRAPPERS = ("ccache", "sccache", "distcc", "icecc", "buildcache", "fastbuild", "clcache")
 """Programs that stand before a compiler and may answer from a cache or from another machine."""
@@ -66,62 +60,19 @@ def torch(scene: Scene) -> Iterator[Finding]:
 
 
 def triton(scene: Scene) -> Iterator[Finding]:
-    """Compare the installed Triton with the version that this torch declares."""
-    pins = _pins(scene)
-    declared = " or ".join(f"{name}=={version}" for name, version in pins)
-    install = f"pip install '{pins[0][0]}=={pins[0][1]}'" if pins else ""
-    folder = scene.package("triton")
-    if folder is None:
-        if pins and any(scene.built_for(build.version) for build in devices.builds()):
-            yield Finding("triton.version", PROBLEM, "Triton is not installed", f"torch declares {declared}", install)
-        else:
-            yield Finding("triton.version", NOTE, "Triton is not installed", "backends that compile for GPUs need it")
-        return
-    if scene.facts is not None and scene.facts.get("triton") is None:
+    """Say whether there is a Triton that a worker can import."""
+    folder, version = scene.package("triton"), (scene.facts or {}).get("triton")
+    if folder is None and any(scene.built_for(build.version) for build in devices.builds()):
+        yield Finding(
+            "triton.version", PROBLEM, "Triton is not installed", "torch compiles for GPUs with it", "reinstall torch with its Triton"
+        )
+    elif folder is None:
+        yield Finding("triton.version", NOTE, "Triton is not installed", "backends that compile for GPUs need it")
+    elif scene.facts is not None and version is None:
         words = f"Triton is in {folder}, and a worker cannot import it"
         yield Finding("triton.import", PROBLEM, words, "", "reinstall the Triton of this torch")
-        return
-    version = _version_in(folder / "__init__.py") or str((scene.facts or {}).get("triton") or "")
-    if pins and version and not any(version in (pin, pin.partition("+")[0]) or version.partition("+")[0] == pin for _, pin in pins):
-        cause = f"torch {scene.machine.torch} declares {declared}: other versions compile other code"
-        yield Finding("triton.version", WARNING, f"Triton {version}, {folder}", cause, install)
-        return
-    against = "as torch declares" if pins else "torch declares no version of it"
-    yield Finding("triton.version", OK, f"Triton {version or 'of unknown version'} ({against}), {folder}")
-
-
-def _pins(scene: Scene) -> list[tuple[str, str]]:
-    """Return the versions of Triton that the metadata of the installed torch name, by distribution."""
-    try:
-        installed = importlib.metadata.distribution("torch")
-    except importlib.metadata.PackageNotFoundError:
-        return []
-    if installed.version != scene.machine.torch:  # the metadata of another torch: a checkout stands before it
-        return []
-    return [(match["name"], match["version"]) for line in installed.requires or () if (match := _PIN.match(line))]
-
-
-def _version_in(path: Path) -> str:
-    """Return the ``__version__`` that a file assigns, without running it."""
-    try:
-        body = ast.parse(path.read_text("utf-8")).body
-    except (OSError, SyntaxError, ValueError):
-        return ""
-    for statement in body:
-        match statement:
-            case ast.Assign(targets=[ast.Name(id="__version__")], value=ast.Constant(value=str() as text)):
-                return text
-    return ""
-
-
-def services(scene: Scene) -> Iterator[Finding]:
-    """Say whether specs of remote caches have their client."""
-    answer = CAPABILITIES["redis"].probe(scene.machine, "")
-    if answer.availability is Availability.YES:
-        yield Finding("services.redis", OK, "the Redis client of torch is installed")
     else:
-        remedy = "pip install 'torch-conformance[remote]'"
-        yield Finding("services.redis", NOTE, answer.reason, "specs of remote caches are unavailable", remedy)
+        yield Finding("triton.version", OK, f"Triton {version or 'of unknown version'}, {folder}")
 
 
 # -- compilers ------------------------------------------------------------------------------------------------------
