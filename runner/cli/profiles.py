@@ -23,15 +23,11 @@ from runner.system.capabilities import Machine
 class Prospect:
     """Whether a machine could execute every required case of a profile."""
 
-    profile: str
-    version: str
     required: int
     possible: int
     """How many required cases can run here."""
-    perhaps: int
-    """How many of them only the run can decide."""
     missing: Mapping[str, int] = field(default_factory=dict)
-    """Why the others cannot run here: how many cases have each reason."""
+    """Why others cannot run here: how many cases have each reason."""
     uncertain: Mapping[str, int] = field(default_factory=dict)
     """Why only the run can decide: how many cases have each reason."""
     problem: str = ""
@@ -42,7 +38,7 @@ class Prospect:
         """Whether a run here can be complete; None where only the run can know."""
         if self.missing or self.problem or not self.required:
             return False
-        return None if self.perhaps else True
+        return None if self.uncertain else True
 
 
 def prospect(profile: ProfileRecord, available: Mapping[str, tuple[Availability, str]], *, torch: tuple[int, ...] | None) -> Prospect:
@@ -50,18 +46,15 @@ def prospect(profile: ProfileRecord, available: Mapping[str, tuple[Availability,
 
     ``available`` has availability and reason of each case by id; ``torch`` is the installed release, if there is one.
     """
-    lost = (Availability.NO, "lost: no spec has this case")
-    found = [available.get(case_id, lost) for case_id in profile.required]
-    counts = Counter(availability for availability, _ in found)
-    reasons = {kind: dict(Counter(reason for availability, reason in found if availability is kind).most_common()) for kind in Availability}
+    by_kind: dict[Availability, Counter[str]] = {kind: Counter() for kind in Availability}
+    for case_id in profile.required:
+        kind, reason = available[case_id]
+        by_kind[kind][reason] += 1
     return Prospect(
-        profile=profile.name,
-        version=profile.version,
-        required=len(found),
-        possible=counts[Availability.YES],
-        perhaps=counts[Availability.UNKNOWN],
-        missing=reasons[Availability.NO],
-        uncertain=reasons[Availability.UNKNOWN],
+        required=len(profile.required),
+        possible=by_kind[Availability.YES].total(),
+        missing=dict(by_kind[Availability.NO].most_common()),
+        uncertain=dict(by_kind[Availability.UNKNOWN].most_common()),
         problem=wrong_torch(profile, torch),
     )
 
@@ -116,7 +109,8 @@ def lines_of(record: ProfileRecord, found: Prospect) -> Iterator[str]:
     for level in record.levels:
         yield f"  {level.name}  {len(level.required)} required, {len(level.optional)} optional"
     words = {True: "a run here can be complete", False: "a run here is INCOMPLETE", None: "only a run here can show whether it is complete"}
-    counts = f"{found.possible} can run here" + (f", {found.perhaps} perhaps" if found.perhaps else "")
+    perhaps = sum(found.uncertain.values())
+    counts = f"{found.possible} can run here" + (f", {perhaps} perhaps" if perhaps else "")
     yield f"  {words[found.can_be_complete]}: of {found.required} required cases {counts}"
     if found.problem:
         yield f"  {one_line(found.problem)}"

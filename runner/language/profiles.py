@@ -23,21 +23,15 @@ SHIPPED = "shipped"
 class Entry:
     """Cases of a level. Every key that is not empty must hold."""
 
+    level: str
+    kind: str
+    """``required`` or ``optional``."""
     cases: tuple[str, ...]
     tags: tuple[str, ...]
     backends: tuple[str, ...]
     left_out: tuple[str, ...]
     place: DataPath
     """Where it stands in the file."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
-    """One level as written."""
-
-    name: str
-    required: tuple[Entry, ...]
-    optional: tuple[Entry, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +56,10 @@ class Profile:
     """Paths for ``load``; empty for the shipped specs alone."""
     backends: tuple[Path, ...]
     permissions: tuple[Permission, ...]
-    levels: tuple[Level, ...]
+    levels: tuple[str, ...]
+    """The names of its levels, the most important one first."""
+    entries: tuple[Entry, ...]
+    """Those that are required first, each kind in the order of the levels."""
     document: Document
 
     @property
@@ -107,21 +104,18 @@ def read_profile(name: str) -> Profile:
     if not any("required" in level for level in data["levels"].values()):
         hint = "add required: [{cases: GLOB}] to a level: a profile that requires nothing states nothing"
         problems.append(document.problem(("levels",), "the profile requires no case", hint, key=True))
-    usual = data.get("backend", [])
-    levels: dict[str, dict[str, tuple[Entry, ...]]] = {}
-    for level, kinds in data["levels"].items():
-        levels[level] = {"required": (), "optional": ()}
-        for kind, entries in kinds.items():
-            for index, entry in enumerate(entries):
+    entries: list[Entry] = []
+    levels = [level for level in LEVELS if level in data["levels"]]
+    for kind in ("required", "optional"):
+        for level in levels:
+            for index, entry in enumerate(data["levels"][level].get(kind, ())):
                 place = ("levels", level, kind, index)
                 if not entry.keys() & {"cases", "tag"}:
                     hint = "add cases: GLOB or tag: NAME; cases: '*' names every case that is not on request"
                     problems.append(document.problem(place, "this entry names no cases", hint))
-                cases, tags, backends, left_out = (
-                    tuple(as_list(value))
-                    for value in (entry.get("cases", []), entry.get("tag", []), entry.get("backend", usual), entry.get("except", []))
-                )
-                levels[level][kind] += (Entry(cases=cases, tags=tags, backends=backends, left_out=left_out, place=place),)
+                usual = {"backend": data.get("backend", []), **entry}
+                cases, tags, backends, left_out = (tuple(as_list(usual.get(key, []))) for key in ("cases", "tag", "backend", "except"))
+                entries.append(Entry(level=level, kind=kind, cases=cases, tags=tags, backends=backends, left_out=left_out, place=place))
     if problems:
         raise InvalidSpecs(problems)
 
@@ -146,6 +140,7 @@ def read_profile(name: str) -> Profile:
             )
             for index, permission in enumerate(data.get("waivers", []))
         ),
-        levels=tuple(Level(name=name, **levels[name]) for name in LEVELS if name in levels),
+        levels=tuple(levels),
+        entries=tuple(entries),
         document=document,
     )

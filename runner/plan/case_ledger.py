@@ -4,14 +4,13 @@ Nothing here decides what runs. ``list --against`` compares the cases of the spe
 one out writes the ledger again, and a review sees it there.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from runner.core.case import Case
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError, shown_path
 from runner.core.folded_ids import fold, unfold
-from runner.plan.durations import roots_of
 from runner.plan.operator_script import is_of_operator
 
 NAME = "ledger.txt"
@@ -55,11 +54,6 @@ def read_ledger(path: Path) -> CaseLedger:
     if problems:
         raise InvalidSpecs(problems)
     return CaseLedger(path=path, ids=ids)
-
-
-def ledgers_of(paths: Sequence[Path]) -> list[Path]:
-    """Return the ledgers beside the given specs: in each folder, beside each file, and that of the shipped specs for paths within them."""
-    return [root / NAME for root in roots_of(paths) if (root / NAME).is_file()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

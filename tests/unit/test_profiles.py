@@ -18,7 +18,7 @@ from runner.language.load import Suite, load
 from runner.language.profiles import read_profile, shipped_profiles
 from runner.language.read import schema
 from runner.language.waivers import load_waivers
-from runner.plan.profile_cases import Resolved, cases_of, resolve
+from runner.plan.profile_cases import Resolved, cases_of
 from runner.record.journal import JournalError, encode, read_run
 from tests.fakes import ENDED, observation, seen, shipped_suite, use_executor
 
@@ -181,20 +181,6 @@ def test_a_shipped_profile_names_cases_and_is_called_as_its_file(name: str, ship
     assert Draft202012Validator(schema.load("profile")).is_valid(profile.document.data)
 
 
-# -- cases that the specs have lost -----------------------------------------------------------------------------------
-
-
-def test_a_lost_case_is_required_as_if_it_were_there() -> None:
-    Path("ours.yaml").write_text(PROFILE)
-    profile, suite = read_profile("ours.yaml"), load([Path("specs")])
-    lost = ["area/one[backend=cpu,size=9]", "area/gone[backend=cpu]", "area/two[backend=eager,size=9]", "other/gone[backend=cpu]"]
-    found = resolve(profile, suite.cases, suite.backends, load_waivers([], suite.backends), lost).record
-    assert [level.required for level in found.levels] == [
-        (*IDS[:2], "area/one[backend=cpu,size=9]"),
-        (*IDS[2:], "area/gone[backend=cpu]"),  # its spec is gone: it may have had any tag of its folder
-    ]
-
-
 # -- runs -------------------------------------------------------------------------------------------------------------
 
 PASS: Mapping[str, Any] = {"observation": observation(seen())}
@@ -278,19 +264,6 @@ def test_a_profile_in_which_everything_is_unavailable_is_incomplete(run: Run, fo
     assert (code, statement["conformance"], statement["executed"], statement["required"]) == (4, "INCOMPLETE", 0, 4)
     assert "is INCOMPLETE: 4 of 4 required cases not executed: 4 x UNAVAILABLE: " in capsys.readouterr().err
     assert '<property name="statement" value="INCOMPLETE"' in Path("out/junit.xml").read_text()
-
-
-def test_a_case_that_the_ledger_has_and_no_spec_has_any_more_is_not_executed(run: Run, folder: Path) -> None:
-    ledger = folder / "specs" / "ledger.txt"
-    assert main(["list", "specs", "--update", str(ledger)]) == ExitCode.OK
-    assert run(PROFILE, out="whole")[0] == ExitCode.OK
-    file = folder / "specs" / "area" / "two.yaml"
-    file.write_text(TWO.replace("[2, 3]", "[2]").replace("params.size", "2 + params.size"))
-    code, statement = run(PROFILE)
-    assert (code, statement["conformance"], statement["executed"], statement["required"]) == (4, "INCOMPLETE", 3, 4)
-    assert statement["levels"][1]["not_executed"] == {IDS[3]: "lost: it has no result"}
-    assert main(["list", "specs", "--update", str(ledger)]) == ExitCode.OK
-    assert run(PROFILE, out="again")[1]["required"] == 3
 
 
 # -- waivers of a run -------------------------------------------------------------------------------------------------

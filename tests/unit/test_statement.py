@@ -201,14 +201,12 @@ YES, NO, UNKNOWN = (Availability.YES, ""), (Availability.NO, "no GPU"), (Availab
         ({"a": YES, "b": NO}, False),
         ({"a": YES, "b": UNKNOWN}, None),
         ({"a": NO, "b": UNKNOWN}, False),
-        ({"a": YES}, False),
     ],
 )
 def test_whether_a_machine_could_execute_a_profile(available: dict[str, tuple[Availability, str]], complete: bool | None) -> None:
     found = prospect(profile(optional="z"), {"z": NO, **available}, torch=TORCH)
     assert (found.can_be_complete, found.required) == (complete, 2)
-    assert found.possible + found.perhaps + sum(found.missing.values()) == 2
-    assert sum(found.uncertain.values()) == found.perhaps
+    assert found.possible + sum(found.uncertain.values()) + sum(found.missing.values()) == 2
 
 
 @pytest.mark.parametrize(("torch", "complete"), [((2, 11, 0), True), ((2, 14, 0), False), ((2, 10, 9), False), (None, True)])

@@ -146,11 +146,11 @@ def rows_of_backends(suite: Suite, machine: Machine) -> list[Row]:
 def _row_of_profile(loaded: Loaded, machine: Machine) -> Row:
     prospect = prospect_of(loaded, machine)
     return Row(
-        name=f"{prospect.profile} {prospect.version}",
+        name=f"{loaded.profile.name} {loaded.profile.version}",
         summary=loaded.profile.summary,
         cases=prospect.required,
         can_run=prospect.possible,
-        perhaps=prospect.perhaps,
+        perhaps=sum(prospect.uncertain.values()),
         unavailable=sum(prospect.missing.values()),
         runs=prospect.can_be_complete,
         reasons=dict(Counter({**prospect.missing, **prospect.uncertain}).most_common()),
