@@ -18,8 +18,7 @@ from runner.record.submission.attestation import key_id, read_private_key
 from runner.record.submission.packing import Altered as Altered  # the command maps it to an exit code
 from runner.record.submission.packing import JUnitOf, members_of, recorded
 from runner.run import rejudge
-from runner.run.verification import JUnitDifference, verified
-from runner.run.verification_judging import NotOfTheRun, Then, loaded
+from runner.run.verification import JUnitDifference, NotOfTheRun, Then, loaded, verified
 from runner.run.verification_report import Verification
 
 

@@ -1,6 +1,6 @@
 """What ``verify`` found: findings, what could not be judged, what follows from evidence, and what is the author's word."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from runner.core.conformance import Statement
@@ -90,14 +90,13 @@ def as_json(found: Verification) -> dict[str, object]:
 # -- what follows from evidence -----------------------------------------------------------------------------------
 
 
-def claims_of(
-    run: Run, results: Sequence[CaseResult], *, signer: str, is_signed: bool, has_files: bool, has_profile: bool
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def claims_of(run: Run, *, signer: str, is_signed: bool, has_files: bool, has_profile: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the claims of a run that follow from evidence, and those that are its author's word; a sentence each.
 
     ``signer`` is the id of the key that the attestation names, empty for none. The reader's key checked the signature (``is_signed``), and
     the author's files and profile were compared with those of the reader (``has_files``, ``has_profile``), or not.
     """
+    results = run.results
     own, shipped = (sum(name.startswith(f"{folder}/") for name in run.header.specs) for folder in (OWN, SHIPPED))
     shown = sum(result.is_executed and _is_shown(result) for result in results)
     follows = [

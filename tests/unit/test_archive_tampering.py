@@ -27,8 +27,7 @@ from runner.record.submission.archive import ATTESTATION, ENVELOPE, ENVIRONMENT,
 from runner.record.submission.packing import members_of, recorded
 from runner.report.junit import difference, document_of
 from runner.run import rejudge
-from runner.run.verification import verified
-from runner.run.verification_judging import stolen
+from runner.run.verification import stolen, verified
 from runner.run.verification_report import CHECKS, Verification
 from tests.submissions import CODE, ONE, TWO, WAIVED, Archive, a_run
 
@@ -250,6 +249,11 @@ def other_issue(archive: Archive) -> None:
     archive.restated()
 
 
+def other_reason(archive: Archive) -> None:
+    archive.edit(lambda line: line["waivers"][0].update(reason="It is harmless"), WAIVED)
+    archive.restated()
+
+
 def in_another_century(archive: Archive) -> None:
     archive.edit(lambda line: line.update(started="2199-01-01T00:00:00+00:00"), "header")
     archive.restated()
@@ -428,6 +432,7 @@ CONTENTS: Mapping[str, Kind] = {
     "a case covers another test": Kind("cases", journal(TWO, covers=["test_a.py::test_b"])),
     "a case requires something else": Kind("cases", journal(TWO, requires=["ck"])),
     "the waiver of a case has another issue": Kind("verdicts", other_issue),
+    "the waiver of a case has another reason": Kind("verdicts", other_reason),
     "the waiver had ended when the run began": Kind("verdicts", in_another_century),
     "a spec is easier": Kind("files", rewritten(OWN, "cache_miss: 1", "cache_miss: {min: 1}"), options=BY_MINE),
     "a spec is another, and nobody compares": Kind("cases", rewritten(OWN, "cache_miss: 1", "cache_miss: {min: 1}")),

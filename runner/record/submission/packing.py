@@ -122,6 +122,8 @@ class Portable:
         """Return a line of the journal with the names of the submission."""
         record = json.loads(written)
         line: dict[str, Any] = _changed(record, "", self._renamed)
+        for recorded, waiver in zip(record.get("waivers", ()), line.get("waivers", ()), strict=True):
+            waiver["reason"] = recorded["reason"]  # as in the file of waivers, which the submission has
         if line.get("kind") == "header":
             line["specs"] = {self._names.get(name, name): digest for name, digest in record["specs"].items()}
             line["options"] |= {name: self._option(text) for name, text in record["options"].items() if name in _FILES_OF_OPTIONS}
