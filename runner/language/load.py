@@ -12,7 +12,6 @@ from runner.core.targets import BACKEND, SIMULATED
 from runner.language.backends import Backends, read_backends
 from runner.language.check.spec import check, clashing_keys, covers_problems, matrix_problems, named_backends, unused_key_problems
 from runner.language.check.templates import as_first_case, check_backends, check_templates
-from runner.language.check.values import spy_warnings
 from runner.language.expand.cases import expand
 from runner.language.names.tables import NameTables
 from runner.language.read.anatomy import Anatomy, take_apart
@@ -142,7 +141,6 @@ def inspect_specs(
                 own += matrix_problems(anatomy, backends) if first_case is None else check(first_case, backends, names)
                 own += unused_key_problems(anatomy)
                 own += check_templates(anatomy, backends, names, own)
-                own += spy_warnings(anatomy, backends)
             if not errors(own):
                 try:
                     expanded = expand(anatomy, backends, names, here)

@@ -21,7 +21,7 @@ from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.execute.local.executor import KeptExecutor
 from runner.language.load import load_specs
-from runner.language.read.files import DefaultsReader, SpecPath, discover, files_of_defaults
+from runner.language.read.files import SpecPath, discover, files_of_defaults
 from runner.record.journal import read_run
 from runner.record.run_folder import JOURNAL, RunFolder
 from runner.run.controller import OpenReporters, run_prepared
@@ -187,11 +187,7 @@ class Watch:
         specs = discover(self._options.paths, problems)
         if problems:
             raise InvalidSpecs(problems)
-        defaults = DefaultsReader()
-        files = {spec.path: {str(file) for file in files_of(spec, defaults)} for spec in specs}
-        extended = set().union(*files.values()) - self._files
-        self._stamps = {**self._stamps, **{name: _stamp(name) for name in extended}}
-        self._files |= extended
+        files = {spec.path: {str(file) for file in files_of(spec)} for spec in specs}
         if request.files is not None and not request.files & self._everywhere:  # those that depend on a changed file
             specs = [spec for spec in specs if request.files & files[spec.path]]
         if not specs:
@@ -226,9 +222,9 @@ class Watch:
         return tuple(results)
 
 
-def files_of(spec: SpecPath, defaults: DefaultsReader) -> set[Path]:
+def files_of(spec: SpecPath) -> set[Path]:
     """Return the files that a spec is read from, with files of defaults that do not exist yet."""
-    return {spec.path, *files_of_defaults(spec), *(path.absolute() for path in defaults.of(spec).files)}
+    return {spec.path, *files_of_defaults(spec)}
 
 
 def _stamp(file: str) -> tuple[int, int, int] | None:

@@ -218,32 +218,6 @@ def test_a_file_that_is_no_spec_is_not_quoted(name: str, folder: Path, validate:
     assert not [line for line in lines if "hunter2" in line or "0xe9" in line]
 
 
-@pytest.mark.parametrize("name", SECRETS)
-def test_a_file_that_is_extended_and_holds_no_defaults_is_not_quoted(name: str, folder: Path, validate: Validate) -> None:
-    (folder / "good.yaml").write_text(GOOD)
-    (folder / "_defaults.yaml").write_text("extends: inner/odd.txt\n")
-    write_secret(folder / "inner" / "odd.txt", name)
-    lines = validate("specs")
-    assert {place(line)[0] for line in lines} == {"specs/inner/odd.txt"}
-    assert "hunter2" not in "".join(lines)
-
-
-@pytest.mark.parametrize(
-    "target", ["../../netrc", "/etc/passwd", "../../../../../../../../etc/passwd", "../../nothing", "/dev/zero", "link", "folder/x"]
-)
-def test_defaults_extend_no_file_elsewhere(target: str, folder: Path, validate: Validate) -> None:
-    (folder / "good.yaml").write_text(GOOD)
-    (folder.parent / "netrc").write_text(NETRC)
-    (folder / "link").symlink_to("../netrc")
-    (folder / "folder").symlink_to("/etc")
-    (folder / "_defaults.yaml").write_text(f"extends: {target}\n")
-    outside = target if target != "../../netrc" else "../netrc"
-    (folder / "_defaults.yaml").write_text(f"extends: {outside}\n")
-    hint = "defaults can only extend files of their own project: copy the file there"
-    lines = [line for line in validate("specs") if "this folder" not in line]
-    assert lines == [f"specs/_defaults.yaml:1:10: '{outside}' leads out of specs ({hint})"]
-
-
 @pytest.mark.parametrize("target", ["../netrc", "/proc/self/environ", "/dev/zero", "chain", "hop/netrc", "/nothing/there"])
 def test_a_link_out_of_the_folder_is_refused(target: str, folder: Path, validate: Validate) -> None:
     (folder.parent / "netrc").write_text(NETRC)
@@ -283,9 +257,7 @@ def test_links_within_a_folder_and_within_a_project_are_followed(folder: Path, c
     assert main(["validate", "specs"]) == ExitCode.OK
     (folder.parent / "shared").mkdir()
     (folder.parent / "shared" / "far.yaml").write_text(GOOD)
-    (folder.parent / "shared" / "base.yaml").write_text("tags: [cache]\n")
     (folder / "far.yaml").symlink_to("../shared/far.yaml")
-    (folder / "_defaults.yaml").write_text("extends: ../shared/base.yaml\n")
     assert main(["validate", "specs"]) == ExitCode.USAGE
     (folder.parent / "pyproject.toml").write_text("")
     capsys.readouterr()

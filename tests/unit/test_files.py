@@ -99,50 +99,33 @@ def chain(spec: str, root: str, reader: DefaultsReader | None = None) -> list[st
     return [document.data["tags"][0] for document in documents]
 
 
-def defaults(**tags: str) -> None:
-    for place, extends in tags.items():
-        path = "suite/" + place.replace("__", "/").removeprefix("top") + "/_defaults.yaml"
-        write(path, text=f"tags: [{place}]\n" + (f"extends: {extends}\n" if extends else ""))
+def defaults(*places: str) -> None:
+    for place in places:
+        write("suite/" + place.replace("__", "/").removeprefix("top") + "/_defaults.yaml", text=f"tags: [{place}]\n")
 
 
 def test_defaults_are_inherited_from_each_folder_above(here: Path) -> None:
-    defaults(top="", a="", a__b="", c="")
+    defaults("top", "a", "a__b", "c")
     assert chain("suite/a/b/x.yaml", "suite") == ["top", "a", "a__b"]
     assert chain("suite/a/x.yaml", "suite") == ["top", "a"]
     assert chain("suite/x.yaml", "suite") == ["top"]
 
 
 def test_a_strangers_defaults_above_the_path_are_not_taken(here: Path) -> None:
-    defaults(top="", a="")
+    defaults("top", "a")
     assert chain("suite/a/x.yaml", "suite/a") == ["a"]
 
 
 @pytest.mark.parametrize("mark", ["pyproject.toml", "backends.yaml", ".git"])
 def test_within_a_project_it_does_not_matter_which_path_was_given(mark: str, here: Path) -> None:
-    defaults(top="", a="", a__b="")
+    defaults("top", "a", "a__b")
     write("_defaults.yaml", text="tags: [above]\n")
     write(f"suite/{mark}")
     assert chain("suite/a/b/x.yaml", "suite/a/b") == chain("suite/a/b/x.yaml", "suite") == ["top", "a", "a__b"]
 
 
-def test_what_is_extended_is_taken_first_and_once(here: Path) -> None:
-    defaults(top="shared/_defaults.yaml", shared="", a="../shared/_defaults.yaml", b="../a/_defaults.yaml")
-    assert chain("suite/a/x.yaml", "suite") == ["shared", "top", "a"]
-    assert chain("suite/b/x.yaml", "suite") == ["shared", "top", "a", "b"]
-
-
-def test_a_loop_that_a_link_hides_is_seen(here: Path) -> None:
-    write("suite/_defaults.yaml", text="tags: [top]\nextends: link/_defaults.yaml\n")
-    Path("suite/link").symlink_to(".")
-    reader = DefaultsReader()
-    spec = SpecPath(path=Path("suite/x.yaml").absolute(), root=Path("suite").absolute())
-    assert not reader.of(spec).is_sound
-    (problem,) = reader.problems
-    assert problem.message.startswith("defaults that loop: suite/_defaults.yaml -> suite/_defaults.yaml")
-
-
 def test_a_mistake_in_defaults_is_told_once_and_concerns_all_below(here: Path) -> None:
-    defaults(top="", a="")
+    defaults("top", "a")
     write("suite/a/_defaults.yaml", text="config: {freezing: true}\nlabels: [x]\n")
     reader = DefaultsReader()
     root = Path("suite").absolute()

@@ -79,7 +79,7 @@ def test_one_mistake_is_one_problem(changes: dict[str, Any], message: str) -> No
 
 def test_every_mistake_is_told() -> None:
     changes = {"summary": 1, "backends": [], "conifg": 1, "inputs": [{"rnad": []}], "expect": [{"closs": 1}, {"runs": 1}]}
-    assert len(said(changes)) == 8
+    assert len(said(changes)) == 6
 
 
 # -- what a template gave -------------------------------------------------------------------------------------------
@@ -108,27 +108,9 @@ def test_a_value_is_judged_where_it_stands(path: tuple[Any, ...], value: Any, co
     assert [(one.code, one.path[: len(path)]) for one in found] == ([(code, path)] if code else [])
 
 
-# -- misspelt keys ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"backends": None, "bakcends": ["cpu"]}, ["bakcends (key): unknown key 'bakcends'"]),
-        (
-            {"expect": [{"clsoe": {"to": 4}}]},
-            ["expect.0.clsoe (key): unknown expectation 'clsoe'", "expect.0.clsoe.to: expected text, found the number 4"],
-        ),
-        (
-            {"steps": [{"call": {}, "expects": [{"runs": 4}]}]},
-            ["steps.0.expects (key): unknown key 'expects' in step", "steps.0.expects.0.runs: expected a map, found the number 4"],
-        ),
-        ({"targts": ["hip:gfx942"], "backends": None}, ["targts (key): unknown key 'targts'"]),
-    ],
-)
-def test_a_misspelt_key_is_read_as_the_key_that_it_resembles(changes: dict[str, Any], expected: list[str]) -> None:
-    data = {key: value for key, value in {**SPEC, **changes}.items() if value is not None}
-    assert sorted(map(shown, schema.describe(data, "spec"))) == expected
+def test_a_key_is_not_missing_where_a_misspelt_one_stands() -> None:
+    data = {key: value for key, value in SPEC.items() if key != "backends"} | {"bakcends": ["cpu"]}
+    assert list(map(shown, schema.describe(data, "spec"))) == ["bakcends (key): unknown key 'bakcends'"]
 
 
 # -- jsonschema agrees: on every example, every shipped spec, and mutations of both ---------------------------------------

@@ -128,15 +128,11 @@ def test_an_editor_that_writes_by_rename_saves(go: Go, executor: FakeExecutor) -
     assert ran(executor) == ["one"]
 
 
-@pytest.mark.parametrize("saved", ["specs/area/_defaults.yaml", "common.yaml"])
-def test_saved_defaults_run_every_spec_that_inherits_them(go: Go, executor: FakeExecutor, saved: str) -> None:
+def test_saved_defaults_run_every_spec_that_inherits_them(go: Go, executor: FakeExecutor) -> None:
     Path("pyproject.toml").write_text("")
-    Path("common.yaml").write_text("tags: [x]\n")
     Path("specs/area").mkdir()
     write("one.yaml")(), write("area/two.yaml")(), write("area/three.yaml")()
-    if saved == "common.yaml":
-        write("area/_defaults.yaml", "extends: ../../common.yaml\n")()
-    go(lambda: executor.jobs.clear(), lambda: Path(saved).write_text("tags: [y]\n"))
+    go(lambda: executor.jobs.clear(), lambda: Path("specs/area/_defaults.yaml").write_text("tags: [y]\n"))
     assert ran(executor) == ["area/three", "area/two"]
 
 

@@ -15,7 +15,7 @@ from runner.language.check.names import name_problems
 from runner.language.check.names import value_problems as option_value_problems
 from runner.language.check.python import PARAMS, keys_read, python_problems
 from runner.language.check.scope import references
-from runner.language.check.steps import conditional_step_problems, named_value_problems, step_problems
+from runner.language.check.steps import named_value_problems, step_problems
 from runner.language.check.targets import target_problems
 from runner.language.check.values import spy_problems, value_problems
 from runner.language.names.tables import NameTables
@@ -54,7 +54,6 @@ def check_values(anatomy: Anatomy, backends: Backends, names: NameTables) -> lis
         *spy_problems(anatomy),
         *step_problems(anatomy, backends),
         *named_value_problems(anatomy, backends),
-        *conditional_step_problems(anatomy),
         *name_problems(anatomy, names),
         *option_value_problems(anatomy, names),
     ]

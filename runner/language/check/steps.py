@@ -177,35 +177,3 @@ def expectation_problems(document: Document, expectation: RawExpectation) -> Ite
 
 
 _COUNTED = ("counter", "metric", "generated_files", "remote_cache", "kernels", "graph", "guards", "recompiles", "graph_breaks")
-
-
-def conditional_step_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
-    """Yield uses of a result that only a step under another condition gives."""
-    for index, step in enumerate(anatomy.steps):
-        script = anatomy.scripts.get(step.path)
-        if script is not None and script.tree is None:
-            continue  # it does not parse, which is reported elsewhere
-        parsed = step.parsed
-        uses: list[tuple[str, DataPath]] = [(name, step.path) for name in parsed.names]
-        if step.traits.gives_gradients:
-            uses.append((parsed.differentiated or OUTPUT, step.path))
-        own = {parsed.bound, *([OUTPUT] if step.traits.has_result else [])}
-        for expectation in step.expectations:
-            try:
-                names = EXPECTATIONS[expectation.kind].parse(expectation.body).names
-            except (BadExpectation, TypeError, ValueError):  # reported elsewhere; templates are no numbers
-                continue
-            uses.extend((name, expectation.path) for name in names if name.split(".")[0] not in own)
-        reported: set[str] = set()
-        for first, path in ((name.split(".")[0], path) for name, path in uses):
-            sources = [
-                above for above in anatomy.steps[:index] if above.parsed.bound == first or (first == OUTPUT and above.traits.has_result)
-            ]
-            if first in reported or not sources or any(source.when is None or source.when == step.when for source in sources):
-                continue
-            reported.add(first)
-            line = anatomy.document.position(sources[-1].path, key=True).line
-            what = "there is no result to use" if first == OUTPUT else f"'{first}' has no value"
-            message = f"{what} where the step at line {line} is left out: it has a condition"
-            hint = "give both steps the same 'when', or remove it there"
-            yield anatomy.document.problem(path, message, hint, key=True, code="conditional-value")

@@ -121,7 +121,7 @@ SPEC = Kind(
     marks=frozenset(["summary", "covers", "backends", "prelude", "function", "functions", "expect", "targets"]),
     form="a spec is a map with the keys summary, backends, function, inputs and expect",
 )
-_DEFAULTS = frozenset(["extends", "config", "dynamo_config", "functorch_config", "torch", "isolation", "context", "tags", "prelude"])
+_DEFAULTS = frozenset(["config", "dynamo_config", "functorch_config", "torch", "isolation", "context", "tags", "prelude"])
 DEFAULTS = Kind(
     name="defaults",
     article="a file of defaults",

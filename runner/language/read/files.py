@@ -188,11 +188,9 @@ class Inherited(NamedTuple):
     """The defaults of a folder."""
 
     documents: tuple[Document, ...]
-    """Outermost first, each after the defaults that it extends."""
-    files: tuple[Path, ...]
-    """All files that were read, with those that have a problem."""
+    """Outermost first."""
     is_sound: bool
-    """Whether none has a problem."""
+    """Whether no file has a problem."""
 
 
 @dataclass(slots=True)
@@ -209,55 +207,17 @@ class DefaultsReader:
         """Return the defaults of a spec."""
         directory = spec.path.parent
         if directory not in self._inherited:
-            documents: list[Document] = []
-            files: list[Path] = []
-            is_sound = True
+            documents: list[Document | None] = []
             for path in reversed(files_of_defaults(spec)):
                 if not os.path.lexists(path):  # dangling links too: unreadable files are reported
                     continue
-                problem = link_problem(path, spec.root)
-                extended = None if problem else self._with_extended(path, spec.root, documents, files)
-                if problem is not None and problem not in self.problems:
-                    self.problems.append(problem)
-                documents += extended or ()
-                is_sound = is_sound and extended is not None
-            self._inherited[directory] = Inherited(tuple(documents), tuple(files), is_sound)
+                real = os.path.realpath(path)
+                if (problem := link_problem(path, spec.root)) is not None:
+                    self.problems += [] if problem in self.problems else [problem]
+                    documents.append(None)
+                    continue
+                if real not in self._read:
+                    self._read[real] = read_formed(path, DEFAULTS_KIND, self.problems)
+                documents.append(self._read[real])
+            self._inherited[directory] = Inherited(tuple(filter(None, documents)), None not in documents)
         return self._inherited[directory]
-
-    def _with_extended(self, path: Path, root: Path, above: Sequence[Document], files: list[Path]) -> list[Document] | None:
-        """Return a file after those that it extends, except those ``above``; None where one has a problem. Add all to ``files``."""
-        documents: list[Document] = []
-        walked: list[str] = []
-        while True:
-            files.append(path)
-            real = os.path.realpath(path)
-            if real not in self._read:
-                self._read[real] = read_formed(path, DEFAULTS_KIND, self.problems)
-            document = self._read[real]
-            if document is None:
-                return None
-            if document in above:
-                return documents
-            documents.insert(0, document)
-            base = document.data.get("extends")
-            if base is None:
-                return documents
-            walked.append(real)
-            target = os.path.realpath(path.parent / base.replace("\0", ""))
-            tree = tree_of(root)
-            path = Path(target)
-            if not _is_within(path, tree):
-                # checked before existence, so that the message does not reveal whether a file outside exists
-                message, code = f"'{base}' leads out of {shown_path(tree or path)}", "leads-out"
-                hint = "defaults can only extend files of their own project: copy the file there"
-            elif target in walked:
-                message = f"defaults that loop: {' -> '.join(shown_path(Path(step)) for step in (*walked, target))}"
-                hint, code = "remove one of the extends", "defaults-loop"
-            elif not os.path.lexists(path):
-                message, hint, code = f"no such file: {base}", "the path is relative to this file", "no-such-file"
-            else:
-                continue
-            problem = document.problem(("extends",), message, hint, code=code)
-            if problem not in self.problems:
-                self.problems.append(problem)
-            return None

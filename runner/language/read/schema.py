@@ -96,14 +96,11 @@ def misfit(value: Any, name: str) -> str | None:
 MAY_BE_EMPTY = frozenset(["config", "dynamo_config", "functorch_config", "options"])
 """Keys of maps that a template may leave empty: at that point of the matrix there are no such options."""
 
-_COUNTED = ("counter", "metric", "remote_cache")
-"""Expectations whose keys are names of what is counted."""
-
 
 def describe(data: Any, name: str, path: DataPath = (), *, pointer: str = "") -> list[Problem]:
     """Return the problems of plain data, or of its value at ``path`` alone, where a template stood in an otherwise valid document.
 
-    Problems that follow from others are left out: a misspelt key is read as the key that it resembles. ``pointer`` is as for ``resolved``.
+    Problems that follow from others are left out: a key is not missing where a misspelt one stands. ``pointer`` is as for ``resolved``.
     """
     value = data
     for key in path:
@@ -113,27 +110,15 @@ def describe(data: Any, name: str, path: DataPath = (), *, pointer: str = "") ->
     distinct: dict[tuple[str, DataPath, str], Problem] = {}
     for part in _parts_at(resolved(name, pointer), data, path):
         problems = _check(value, part, path)
-        if misspelt := {problem.path: problem.meant for problem in problems if problem.meant}:
-            places = {(*place[:-1], key): place for place, key in misspelt.items()}
-            again = _check(_renamed(value, misspelt, path), part, path)
-            problems = [problem for problem in problems if problem.meant]
-            problems += [problem._replace(path=_as_written(problem.path, places)) for problem in again]
         with_unknown_keys = {problem.path[:-1] for problem in problems if problem.code == "unknown-key"}
+        meant = {(problem.path[:-1], problem.meant) for problem in problems}
         with_missing_keys = {problem.path for problem in problems if problem.code == "missing-key"}
         for problem in problems:
-            if (problem.code == "not-one-of" and problem.path in with_unknown_keys) or (
-                problem.code == "too-few" and problem.path in with_missing_keys
-            ):
-                continue
-            for index, key in enumerate(problem.path[1:], start=1):
-                if key == "when" and (kind := problem.path[index - 1]) in _COUNTED:  # all problems below it are this one
-                    own = "[{when: {device: cuda}, value: 1}]"
-                    count = f"{{NAME: {{hit: {own}}}}}" if kind == "remote_cache" else f"{{NAME: {own}}}"
-                    message = f"'when' stands in the place of the name of a {str(kind).replace('_', ' ')}"
-                    hint = f"each count has its own condition: {kind}: {count}"
-                    problem = Problem("misplaced-condition", problem.path[: index + 1], message, hint, at_key=True)
-                    break
-            distinct.setdefault((problem.code, problem.path, problem.word), problem)
+            follows = problem.code in ("not-one-of", "none-of", "too-few") and problem.path in with_unknown_keys
+            follows |= problem.code == "missing-key" and (problem.path, problem.word) in meant
+            follows |= problem.code == "too-few" and problem.path in with_missing_keys
+            if not follows:
+                distinct.setdefault((problem.code, problem.path, problem.word), problem)
     return list(distinct.values())
 
 
@@ -161,20 +146,6 @@ def _parts_at(node: Any, value: Any, path: DataPath) -> list[Any]:
         if isinstance(below, dict):
             parts.extend(_parts_at(below, value[path[0]], path[1:]))
     return parts
-
-
-def _renamed(value: Any, names: Mapping[DataPath, str], path: DataPath) -> Any:
-    if isinstance(value, dict):
-        return {names.get((*path, key), key): _renamed(item, names, (*path, key)) for key, item in value.items()}
-    return [_renamed(item, names, (*path, index)) for index, item in enumerate(value)] if isinstance(value, list) else value
-
-
-def _as_written(path: DataPath, places: Mapping[DataPath, DataPath]) -> DataPath:
-    """Return a path with the keys that the file has."""
-    written: DataPath = ()
-    for key in path:
-        written = (*places.get((*written, key), (*written, key)),)
-    return written
 
 
 # -- keywords ---------------------------------------------------------------------------------------------------------------
