@@ -68,7 +68,6 @@ def client(url: str, **options: Any) -> Any:
 
 
 def test_a_case_has_a_server_of_its_own_that_counts(services: Services, tmp_path: Path) -> None:
-    services.announce(2)
     for case in ("first", "second"):
         services.start(case, tmp_path / case)
         services.start(case, tmp_path / case)  # a case that gets another worker keeps its server
@@ -124,24 +123,14 @@ def test_what_no_cache_needs_is_refused(services: Services, tmp_path: Path) -> N
 
 def test_a_server_that_died_is_a_problem(services: Services, tmp_path: Path) -> None:
     services.start("case", tmp_path)
-    services._running["case"].process.kill()
+    services.running["case"].kill()
     report = services.stop("case")
     assert report == ServiceReport(name="redis", problem="its server ended before the case did")
 
 
-def test_a_server_that_was_killed_before_its_case_is_replaced(services: Services, tmp_path: Path) -> None:
-    services.announce(1)
-    assert services._spare is not None
-    services._spare.process.kill()
-    services._spare.process.wait(timeout=60)
-    services.start("case", tmp_path)
-    assert client(url_of(tmp_path)).get(KEY) is None
-    assert services.stop("case") == ServiceReport(name="redis", answered={"GET": 1})
-
-
 def test_a_server_ends_when_the_runner_does(services: Services, tmp_path: Path) -> None:
     services.start("case", tmp_path)
-    process = services._running["case"].process
+    process = services.running["case"]
     assert process.stdin is not None
     process.stdin.close()  # what the system does for a runner that was killed
     assert process.wait(timeout=60) == 0
@@ -149,10 +138,8 @@ def test_a_server_ends_when_the_runner_does(services: Services, tmp_path: Path) 
 
 def test_closing_ends_every_server(tmp_path: Path) -> None:
     services = Services(tmp_path)
-    services.announce(3)
     services.start("case", tmp_path)
-    assert services._spare is not None
-    processes = [services._running["case"].process, services._spare.process]
+    process = services.running["case"]
     services.close()
-    assert [process.poll() is not None for process in processes] == [True, True]
+    assert process.poll() is not None
     services.close()

@@ -59,10 +59,7 @@ class LocalExecutor(Engine):
 
     def run(self, jobs: Iterable[Job], capacity: Capacity) -> Iterator[Execution]:
         """Run every job, in order as far as there is room, and yield each as it ends."""
-        waiting = list(jobs)
-        if with_services := sum(bool(job.services) for job in waiting):
-            self._services.announce(with_services)
-        for execution in super().run(waiting, capacity):
+        for execution in super().run(jobs, capacity):
             job, files = execution.job, []
             with contextlib.suppress(OSError):  # its worker removed the folder
                 files = sorted(os.listdir(self._folder_of(job))) if job.folder else []

@@ -2,12 +2,12 @@
 
 import contextlib
 import importlib
+import multiprocessing
 import os
-import select
 import signal
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
@@ -150,35 +150,33 @@ HOLDS = "returned True"
 
 def answer(question: str, seconds: float = _SECONDS) -> str:
     """Return ``HOLDS`` where torch sees a device, else the reason, from a fork of this process."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setsid()
-            os.close(read)
-            os.write(write, _looked(question).encode("utf-8", "replace")[:_BYTES])
-        finally:  # a fork never returns into the worker
-            os._exit(0)
-    os.close(write)
-    text, until = b"", time.monotonic() + seconds
+    forks = multiprocessing.get_context("fork")
+    mine, theirs = forks.Pipe(duplex=False)
+    child = forks.Process(target=_look, args=(question, theirs))
+    child.start()
+    theirs.close()
+    assert child.pid is not None
     try:
-        while (left := until - time.monotonic()) > 0 and select.select([read], [], [], left)[0]:
-            piece = os.read(read, _BYTES)
-            if not piece:
-                return text.decode("utf-8", "replace") or "the process that imported its module ended without an answer"
-            text += piece
-        return f"the import of its module did not end within {seconds:.0f} s"
+        if not mine.poll(seconds):
+            return f"the import of its module did not end within {seconds:.0f} s"
+        return mine.recv_bytes(_BYTES).decode("utf-8", "replace")
+    except (EOFError, OSError):
+        return "the process that imported its module ended without an answer"
     finally:
-        os.close(read)
-        for kill in (os.killpg, os.kill):
-            with contextlib.suppress(OSError):
-                kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        mine.close()
+        with contextlib.suppress(OSError):  # its children too
+            os.killpg(child.pid, signal.SIGKILL)
+        child.kill()
+        child.join()
+
+
+def _look(question: str, pipe: Connection) -> None:
+    os.setsid()
+    pipe.send_bytes(_looked(question).encode("utf-8", "replace")[:_BYTES])
+    os._exit(0)  # what the module registered for the end of the process does not run
 
 
 def _looked(question: str) -> str:
-    import torch
-
     vendor = VendorDevice.parse(question)
     try:
         register(vendor)
