@@ -92,10 +92,7 @@ def write_junit(path: Path, header: RunHeader, results: Sequence[CaseResult], **
 
 
 def document_of(header: RunHeader, results: Sequence[CaseResult], **settings: Any) -> bytes:
-    """Return the report with the most text that fits into the limit, or else with the least text.
-
-    The least is tried second: if it is too large itself, the sizes between are skipped.
-    """
+    """Return the report with the most text that fits into the limit, or else with the least text."""
     seen: set[str] = set()
     for result in results:
         if result.outcome is not Outcome.PASS and not result.reason.strip():
@@ -105,12 +102,8 @@ def document_of(header: RunHeader, results: Sequence[CaseResult], **settings: An
         seen.add(result.case_id)
     cached_file.cache_clear()
     report = _Report(header, results, **settings)
-    largest, *between, smallest = _TEXT_LIMITS
-    if whole := report.document(largest, most=FILE_LIMIT):
-        return whole
-    least = report.document(smallest)
-    fitting = (report.document(limit, most=FILE_LIMIT) for limit in between) if len(least) <= FILE_LIMIT else iter(())
-    return next((data for data in fitting if data), least)
+    *limits, least = _TEXT_LIMITS
+    return next(filter(None, (report.document(limit, most=FILE_LIMIT) for limit in limits)), b"") or report.document(least)
 
 
 @dataclass(frozen=True, slots=True)

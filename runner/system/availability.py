@@ -39,12 +39,11 @@ def of_case(case: Case, machine: Machine) -> Verdict:
         return Verdict(Availability.NO, "the expectation kernels: the wrapper is in C++ (cpp_wrapper), whose kernel calls are not seen")
     unknown: Verdict | None = None
     for requirement in case.requires:
-        answer = CAPABILITIES[requirement.name].probe(machine, requirement.argument or "")
-        found = Verdict(answer.availability, answer.reason, requirement.name)
-        if answer.availability is Availability.NO:
-            return found
-        if answer.availability is Availability.UNKNOWN:
-            unknown = unknown or found
+        answer, reason = CAPABILITIES[requirement.name].answer(machine, requirement.argument or "")
+        if answer is Availability.NO:
+            return Verdict(answer, reason, requirement.name)
+        if answer is Availability.UNKNOWN:
+            unknown = unknown or Verdict(answer, reason, requirement.name)
     return unknown or Verdict(Availability.YES)
 
 
@@ -60,14 +59,14 @@ def is_cpp_wrapped_and_counted(case: Case) -> bool:
 def of_cases(cases: Iterable[Case], machine: Machine) -> list[Verdict]:
     """Return ``of_case`` of each case. What many cases have in common is asked once."""
     known: dict[object, Verdict] = {}
-    found: list[Verdict] = []
+    verdicts: list[Verdict] = []
     for case in cases:
         # positions do not count, and the hash of a tuple of texts is fast
         key = case.target, case.missing_names, is_cpp_wrapped_and_counted(case), tuple([(one.name, one.argument) for one in case.requires])
         if key not in known:
             known[key] = of_case(case, machine)
-        found.append(known[key])
-    return found
+        verdicts.append(known[key])
+    return verdicts
 
 
 def inspect_files(installed: InstalledTorch | None) -> Machine:

@@ -12,7 +12,7 @@ import re
 import shutil
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from runner.core import devices
 from runner.core.case import Availability
@@ -57,23 +57,8 @@ class Machine:
         return devices.vendor_of(self.builds)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A probe's answer with its reason; the reason is empty only for YES."""
-
-    availability: Availability
-    reason: str = ""
-
-
-YES = Answer(Availability.YES)
-
-
-def _no(reason: str) -> Answer:
-    return Answer(Availability.NO, reason)
-
-
-def _unknown(reason: str) -> Answer:
-    return Answer(Availability.UNKNOWN, reason)
+class NotKnown(Exception):
+    """What only torch can say, when torch runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +66,8 @@ class Capability:
     """One capability. ``check`` returns what is wrong with an argument, or None; ``takes`` shows the argument, empty for none."""
 
     summary: str
-    probe: Callable[[Machine, str], Answer]
+    probe: Callable[[Machine, str], str]
+    """Returns why a machine lacks it, empty where it has it; raises ``NotKnown``."""
     takes: str = ""
     check: Callable[[str], str | None] = lambda argument: None
     look: Callable[[], tuple[str, ...]] | None = None
@@ -90,55 +76,71 @@ class Capability:
     is_of_gpus: bool = False
     """Whether a case that requires it uses a GPU."""
 
+    def answer(self, machine: Machine, argument: str) -> tuple[Availability, str]:
+        """Return whether a machine has it, and the reason, which is empty only for YES."""
+        try:
+            reason = self.probe(machine, argument)
+        except NotKnown as error:
+            return Availability.UNKNOWN, f"{error} is known only when torch runs"
+        return Availability.NO if reason else Availability.YES, reason
 
-def _built_for(build: devices.Build, machine: Machine, argument: str) -> Answer:
+
+_Known = TypeVar("_Known")
+
+
+def _known(value: _Known | None, what: str) -> _Known:
+    if value is None:
+        raise NotKnown(what)
+    return value
+
+
+def _unless(holds: bool, reason: str) -> str:
+    return "" if holds else reason
+
+
+def _in(argument: str, *numbers: int) -> bool:
+    return VersionRange.parse(argument).holds(numbers)
+
+
+def _built_for(build: devices.Build, machine: Machine, argument: str) -> str:
     if machine.torch is None:
-        return _no(machine.no_torch)
+        return machine.no_torch
     if not machine.builds.get(build.version):
-        return _no(f"torch {machine.torch} is built without {build.title}")
-    return _has_gpu(machine, build.device)
+        return f"torch {machine.torch} is built without {build.title}"
+    gpus = _known(machine.gpus, f"whether torch sees {build.device}")
+    return _unless(gpus > 0, f"no {build.device.partition(' ')[2]} is visible")
 
 
-def _has_gpu(machine: Machine, what: str) -> Answer:
-    if machine.gpus is None:
-        return _unknown(f"whether torch sees {what} is known only when torch runs")
-    return YES if machine.gpus > 0 else _no(f"no {what.partition(' ')[2]} is visible")
-
-
-def _found(name: str, reason: str) -> Callable[[Machine, str], Answer]:
+def _found(name: str, reason: str) -> Callable[[Machine, str], str]:
     """Return the probe of something that files show."""
-    return lambda machine, argument: YES if machine.found.get(name) else _no(reason)
+    return lambda machine, argument: _unless(bool(machine.found.get(name)), reason)
 
 
-def _python(machine: Machine, argument: str) -> Answer:
-    version = ".".join(map(str, machine.python))
-    return YES if VersionRange.parse(argument).holds(machine.python) else _no(f"python {version} is not {argument}")
+def _python(machine: Machine, argument: str) -> str:
+    return _unless(_in(argument, *machine.python), f"python {'.'.join(map(str, machine.python))} is not {argument}")
 
 
-def _torch(machine: Machine, argument: str) -> Answer:
+def _torch(machine: Machine, argument: str) -> str:
     if machine.release is None:
-        return _no(machine.no_torch)
-    return YES if VersionRange.parse(argument).holds(machine.release) else _no(f"torch {machine.torch} is not {argument}")
+        return machine.no_torch
+    return _unless(_in(argument, *machine.release), f"torch {machine.torch} is not {argument}")
 
 
-def _gpus(machine: Machine, argument: str) -> Answer:
-    if machine.gpus is None:
-        return _unknown("how many GPUs torch sees is known only when torch runs")
-    return YES if VersionRange.parse(argument).holds((machine.gpus,)) else _no(f"{machine.gpus} GPUs visible, {argument} required")
+def _gpus(machine: Machine, argument: str) -> str:
+    count = _known(machine.gpus, "how many GPUs torch sees")
+    return _unless(_in(argument, count), f"{count} GPUs visible, {argument} required")
 
 
-def _gpu_memory(machine: Machine, argument: str) -> Answer:
+def _gpu_memory(machine: Machine, argument: str) -> str:
     if machine.gpus == 0:
-        return _no(f"no GPU, {argument} of memory required")
-    if machine.gpu_memory is None:
-        return _unknown("the GPU's memory is known only when torch runs")
-    required = memory_of(argument)
-    enough = machine.gpu_memory > required or (machine.gpu_memory == required and argument.strip().startswith(">="))
-    return YES if enough else _no(f"the GPU has {machine.gpu_memory / 2**30:.0f} GiB, {argument} required")
+        return f"no GPU, {argument} of memory required"
+    size, required = _known(machine.gpu_memory, "the GPU's memory"), memory_of(argument)
+    is_enough = size > required or (size == required and argument.strip().startswith(">="))
+    return _unless(is_enough, f"the GPU has {size / 2**30:.0f} GiB, {argument} required")
 
 
-def _module(machine: Machine, argument: str) -> Answer:
-    return YES if _has_package(machine, argument.split(".")[0]) else _no(f"the module {argument} is not installed")
+def _module(machine: Machine, argument: str) -> str:
+    return _unless(_has_package(machine, argument.split(".")[0]), f"the module {argument} is not installed")
 
 
 def _has_package(machine: Machine, package: str) -> bool:
@@ -155,93 +157,77 @@ def _is_installed(package: str) -> bool:
         return False
 
 
-def _arch(machine: Machine, argument: str) -> Answer:
+def _arch(machine: Machine, argument: str) -> str:
     sign, name = _parts(_ARCH, argument)
     if machine.gpus == 0:
-        return _no(f"no GPU, the architecture {argument} required")
-    if machine.arch is None:
-        return _unknown("the GPU's architecture is known only when torch runs")
-    found = machine.arch
+        return f"no GPU, the architecture {argument} required"
+    arch = _known(machine.arch, "the GPU's architecture")
     if sign:
-        same_kind = found.startswith("sm_") and found[3:].isdecimal()
-        fits = same_kind and VersionRange.parse(f"{sign}{name[3:]}").holds((int(found[3:]),))
+        fits = arch.startswith("sm_") and arch[3:].isdecimal() and _in(f"{sign}{name[3:]}", int(arch[3:]))
     else:
-        fits = found == name or (not name.startswith("sm_") and found.startswith(name))
-    return YES if fits else _no(f"the GPU is {found}, {argument} required")
+        fits = arch == name or (not name.startswith("sm_") and arch.startswith(name))
+    return _unless(fits, f"the GPU is {arch}, {argument} required")
 
 
-def _sms(machine: Machine, argument: str) -> Answer:
+def _sms(machine: Machine, argument: str) -> str:
     if machine.gpus == 0:
-        return _no(f"no GPU, {argument} multiprocessors required")
-    if not machine.facts:
-        return _unknown("how many multiprocessors the GPU has is known only when torch runs")
-    count = machine.facts.get("sms")
+        return f"no GPU, {argument} multiprocessors required"
+    count = _known(machine.facts or None, "how many multiprocessors the GPU has").get("sms")
     if count is None:
-        return _no(f"torch does not tell how many multiprocessors the GPU has, {argument} required")
-    return YES if VersionRange.parse(argument).holds((count,)) else _no(f"the GPU has {count} multiprocessors, {argument} required")
+        return f"torch does not tell how many multiprocessors the GPU has, {argument} required"
+    return _unless(_in(argument, count), f"the GPU has {count} multiprocessors, {argument} required")
 
 
-def _mkldnn(machine: Machine, argument: str) -> Answer:
-    if "mkldnn" not in machine.facts:
-        return _unknown(f"whether oneDNN computes {argument} on this CPU is known only when torch runs")
-    dtypes = str(machine.facts["mkldnn"]).split()
-    if argument in dtypes:
-        return YES
-    return _no(f"oneDNN on this CPU does not compute {argument} (it computes {', '.join(dtypes) or 'nothing: torch is built without it'})")
+def _mkldnn(machine: Machine, argument: str) -> str:
+    dtypes = str(_known(machine.facts.get("mkldnn"), f"whether oneDNN computes {argument} on this CPU")).split()
+    computed = ", ".join(dtypes) or "nothing: torch is built without it"
+    return _unless(argument in dtypes, f"oneDNN on this CPU does not compute {argument} (it computes {computed})")
 
 
-def _library(machine: Machine, argument: str) -> Answer:
+def _library(machine: Machine, argument: str) -> str:
     if machine.torch is None:
-        return _no(machine.no_torch)
-    return YES if argument in machine.found.get("library", ()) else _no(f"torch {machine.torch} was installed without {argument}")
+        return machine.no_torch
+    return _unless(argument in machine.found.get("library", ()), f"torch {machine.torch} was installed without {argument}")
 
 
-def _target(machine: Machine, argument: str) -> Answer:
+def _target(machine: Machine, argument: str) -> str:
     if not machine.found.get("triton"):
-        return _no("triton is not installed")
-    if argument not in machine.targets:
-        return _unknown(f"whether the compiler for {argument} works is known only when it has compiled something")
-    problem = machine.targets[argument]
-    return _no(f"the compiler for {argument} does not work here: {problem}") if problem else YES
+        return "triton is not installed"
+    problem = _known(machine.targets.get(argument), f"whether the compiler for {argument} works")
+    return problem and f"the compiler for {argument} does not work here: {problem}"
 
 
-def _simulated(machine: Machine, argument: str) -> Answer:
+def _simulated(machine: Machine, argument: str) -> str:
     if machine.release is None:
-        return _no(machine.no_torch)
+        return machine.no_torch
     minor = ".".join(map(str, machine.release[:2]))
     if minor not in TESTED_MINORS:
-        return _no(f"the simulation of a GPU is not tried with torch {minor}, only with {', '.join(TESTED_MINORS)}")
+        return f"the simulation of a GPU is not tried with torch {minor}, only with {', '.join(TESTED_MINORS)}"
     if not machine.found.get("triton"):
-        return _no("triton is not installed")
+        return "triton is not installed"
     if not machine.found.get("cxx"):
-        return _no("no C++ compiler is installed, which builds the C++ side of a simulated GPU")
-    if simulated(argument) not in machine.targets:
-        return _unknown(f"whether torch generates code for a simulated {argument} is known only when it has generated some")
-    problem = machine.targets[simulated(argument)]
-    return _no(f"the simulation of {argument} does not work here: {problem}") if problem else YES
+        return "no C++ compiler is installed, which builds the C++ side of a simulated GPU"
+    problem = _known(machine.targets.get(simulated(argument)), f"whether torch generates code for a simulated {argument}")
+    return problem and f"the simulation of {argument} does not work here: {problem}"
 
 
-def _call(machine: Machine, argument: str) -> Answer:
+def _call(machine: Machine, argument: str) -> str:
     package = argument.replace(":", ".").split(".")[0]
     if not _has_package(machine, package):
-        return _no(f"{argument}() cannot be called: the module {package} is not installed")
-    if machine.answers is None:
-        return _unknown(f"what {argument}() returns is known only when torch runs")
-    answer = machine.answers.get(argument, "was not called")
-    return YES if answer == HOLDS else _no(f"{argument}() {answer}")
+        return f"{argument}() cannot be called: the module {package} is not installed"
+    answer = _known(machine.answers, f"what {argument}() returns").get(argument, "was not called")
+    return _unless(answer == HOLDS, f"{argument}() {answer}")
 
 
-def _device(machine: Machine, argument: str) -> Answer:
-    wanted = devices.VendorDevice.parse(argument)
-    package = wanted.module.partition(".")[0]
+def _device(machine: Machine, argument: str) -> str:
+    device = devices.VendorDevice.parse(argument)
+    package = device.module.partition(".")[0]
     if machine.torch is None:
-        return _no(machine.no_torch)
+        return machine.no_torch
     if not _has_package(machine, package):
-        return _no(f"the package {package} is not installed, whose module registers the device {wanted.kind}")
-    if machine.answers is None:
-        return _unknown(f"whether torch sees a device {wanted.kind} is known only when torch runs")
-    answer = machine.answers.get(argument, "was not asked")
-    return YES if answer == HOLDS else _no(f"the device {wanted.kind} of {wanted.module}: {answer}")
+        return f"the package {package} is not installed, whose module registers the device {device.kind}"
+    answer = _known(machine.answers, f"whether torch sees a device {device.kind}").get(argument, "was not asked")
+    return _unless(answer == HOLDS, f"the device {device.kind} of {device.module}: {answer}")
 
 
 # -- arguments: what is wrong with one; None for nothing ------------------------------------------------------------

@@ -46,7 +46,7 @@ def test_each_build_is_a_capability(build: Build) -> None:
     capability = CAPABILITIES[build.capability]
     machine = Machine(python=(3, 11), torch="2.13.0", release=(2, 13), builds={build.version: "1"}, gpus=1)
     assert capability.is_of_gpus
-    assert capability.probe(machine, "").availability is Availability.YES
+    assert capability.answer(machine, "") == (Availability.YES, "")
     assert machine.vendor == build.vendor
     assert build.vendor in VENDORS, "a condition could not name it: VENDORS in runner/language/check/spec.py, and the schema"
 

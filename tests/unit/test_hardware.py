@@ -9,11 +9,6 @@ from runner.system import hardware
 
 GIB = 1 << 30
 MEMINFO = f"MemTotal: {64 * GIB >> 10} kB\nMemFree: 1 kB\nMemAvailable: {24 * GIB >> 10} kB\n"
-V2 = "30 24 0:27 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n"
-V1 = (
-    "31 24 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
-    "32 24 0:29 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-)
 
 
 @pytest.fixture(autouse=True)
@@ -21,9 +16,9 @@ def _affinity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
 
 
-def machine(root: Path, *, cgroup: str = "0::/a/b\n", mounts: str = V2, meminfo: str = MEMINFO, **files: str) -> Path:
+def machine(root: Path, *, cgroup: str = "0::/a/b\n", meminfo: str = MEMINFO, **files: str) -> Path:
     """Write a root folder; a name of ``files`` is a path with ``__`` for slashes."""
-    given = {"proc/self/cgroup": cgroup, "proc/self/mountinfo": mounts, "proc/meminfo": meminfo}
+    given = {"proc/self/cgroup": cgroup, "proc/meminfo": meminfo}
     given |= {f"sys/fs/cgroup/{name.replace('__', '/').replace('-', '.')}": text for name, text in files.items()}
     for name, text in given.items():
         path = root / name
@@ -35,16 +30,6 @@ def machine(root: Path, *, cgroup: str = "0::/a/b\n", mounts: str = V2, meminfo:
 def test_the_smallest_quota_on_the_way_up(tmp_path: Path) -> None:
     found = machine(tmp_path, **{"a__b__cpu.max": "400000 100000\n", "a__cpu.max": "150000 100000\n", "a__c__cpu.max": "1000 100000"})
     assert hardware.cores(found) == 1.5
-
-
-def test_version_1(tmp_path: Path) -> None:
-    files = {"cpu__x__cpu.cfs_quota_us": "-1\n", "cpu__cpu.cfs_quota_us": "300000\n", "cpu__cpu.cfs_period_us": "100000\n"}
-    files |= {"memory__memory.limit_in_bytes": f"{8 * GIB}\n", "memory__memory.usage_in_bytes": f"{3 * GIB}\n"}
-    files |= {"memory__memory.stat": f"cache 5\ninactive_file 7\ntotal_inactive_file {GIB}\n"}
-    # the group of memory is named as the host names it, and mounted at its own folder, as Docker does
-    found = machine(tmp_path, cgroup="5:memory:/docker/abc\n4:cpu,cpuacct:/x\n0::/\n", mounts=V1, **files)
-    assert hardware.cores(found) == 3
-    assert hardware.available_memory(found) == 6 * GIB
 
 
 def test_smallest_free_memory_of_all_groups_counts(tmp_path: Path) -> None:
