@@ -46,34 +46,11 @@ class Parser(argparse.ArgumentParser):
         super().error(line(message))
 
 
-class _Program(Parser):
-    """Shows the commands in groups."""
-
-    def format_help(self) -> str:
-        """Return the help of the program."""
-        (commands,) = [action for action in self._actions if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001 - argparse has no public list of subcommands
-        by_name = {action.dest: action for action in commands._choices_actions}  # noqa: SLF001 - argparse has no public list of the help texts of subcommands
-        groups: dict[str, list[argparse.Action]] = {}
-        for name, command in COMMANDS.items():
-            groups.setdefault(command.group, []).append(by_name[name])
-        groups["options"] = [action for action in self._actions if action.option_strings]
-        formatter = self._get_formatter()
-        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
-        formatter.add_text(self.description)
-        for title, actions in groups.items():
-            formatter.start_section(title)
-            formatter.add_arguments(actions)
-            formatter.end_section()
-        formatter.add_text(examples_of())
-        formatter.add_text(self.epilog)
-        return formatter.format_help()
-
-
 def parser(only: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of all commands, of the one that ``only`` names, or for the empty text of their names without options."""
-    top = _Program(prog=PROGRAM, description="Conformance tests of torch.compile, written in YAML.", epilog=_EPILOG)
+    top = Parser(prog=PROGRAM, description="Conformance tests of torch.compile, written in YAML.", epilog=f"{examples_of()}\n\n{_EPILOG}")
     top.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands", required=True, parser_class=Parser)
     for name, command in COMMANDS.items():
         if only in (None, "", name):
             subparser = commands.add_parser(name, help=command.does, description=command.text, epilog=examples_of(name))
@@ -134,14 +111,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def guarded_code(answer: Callable[[], int]) -> int:
     """Return the exit code of what writes to the streams; where they cannot be written to, one that says so."""
-    with guarded() as guard:
+    with guarded() as problem:
         try:
             code = answer()
         except SystemExit as ended:  # argparse's: its help, or wrong usage
             code = int(ended.code or 0)
         sys.stdout.flush()
-        if guard.problem:
-            output.note(f"{PROGRAM}: {guard.problem}")
+        if why := problem():
+            output.note(f"{PROGRAM}: {why}")
             return code or ExitCode.FAILED
     return code
 

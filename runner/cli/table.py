@@ -1,4 +1,4 @@
-"""The table of commands: the group of each in ``--help``, its options, what it does, and examples. ``cli/commands/NAME`` is its module."""
+"""The table of commands: the options of each, what it does, and examples. ``cli/commands/NAME`` is its module."""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,6 @@ PROGRAM = "torch-conformance"
 class Command:
     """A row of the table."""
 
-    group: str
     place: str
     """The module within ``runner`` and the class of its options, which are imported when they are used."""
     does: str
@@ -29,11 +28,8 @@ class Command:
         return getattr(importlib.import_module(f"runner.{module}"), name)
 
 
-WRITE, RUN, READ, VENDOR = "write specs", "run them", "read runs", "for vendors"
-
 COMMANDS: Mapping[str, Command] = {
     "new": Command(
-        WRITE,
         "cli.commands.new:NewOptions",
         "write a new spec, from a template or from a Python test",
         "Write AREA/NAME.yaml: a spec that validates and runs as it is, from a template. With --from-python: a spec for each test of a "
@@ -45,14 +41,12 @@ COMMANDS: Mapping[str, Command] = {
         ),
     ),
     "validate": Command(
-        WRITE,
         "cli.commands.validate:ValidateOptions",
         "print every problem of every spec",
         "Print every problem of every file, one line each.",
         (("validate specs/padding", "one folder"), ("validate --json", "what conformance.yaml names, for programs")),
     ),
     "list": Command(
-        WRITE,
         "cli.commands.list:ListOptions",
         "show the expanded cases",
         "Show the cases that the specs expand to, and whether each can run here.",
@@ -63,14 +57,12 @@ COMMANDS: Mapping[str, Command] = {
         ),
     ),
     "explain": Command(
-        WRITE,
         "cli.commands.explain:ExplainOptions",
         "print one case as a spec of it alone",
         "Print a case as the spec of it alone, with where each value comes from; above it, whether it can run here.",
         (("explain 'padding/*' --json", "for programs"), ("explain 'padding/*cpu*' specs/padding", "the cases whose ids match")),
     ),
     "watch": Command(
-        WRITE,
         "cli.commands.watch:WatchOptions",
         "run specs, and run a spec again when its file is saved",
         "Run the selected cases, then wait. When a spec is saved, or a file that it depends on (defaults, backends, waivers, a module of "
@@ -79,15 +71,12 @@ COMMANDS: Mapping[str, Command] = {
         (("watch specs/padding --backend cpu", "run a spec again when it is saved"), ("watch my-spec.yaml", "one file")),
     ),
     "lint": Command(
-        WRITE,
         "language.lint.linting:LintOptions",
-        "print what is valid in specs and waivers, but unsound",
-        "Print findings of specs and waivers that are valid: claims twice, waivers for no case, conditions that never hold, loose "
-        "tolerances, unused names.",
+        "print what is valid in specs, but unsound",
+        "Print findings of specs that are valid: claims twice, conditions that never hold, loose tolerances, unused names.",
         (("lint specs/padding", "what is valid, but unsound"),),
     ),
     "bless": Command(
-        WRITE,
         "run.blessing.samples:BlessOptions",
         "print a patch of specs that says what recorded runs counted",
         "Print a patch under which the red cases of recorded runs pass: counts as they were observed, with the smallest condition or "
@@ -96,7 +85,6 @@ COMMANDS: Mapping[str, Command] = {
         (("bless latest", "a patch of counts from what a run observed"),),
     ),
     "schema": Command(
-        WRITE,
         "cli.commands.schema:SchemaOptions",
         "write the schemas for editors, with the names of the installed torch",
         "Write the JSON schemas that editors complete and check specs with. With --with-torch the names of options, counters and metrics "
@@ -104,7 +92,6 @@ COMMANDS: Mapping[str, Command] = {
         (("schema --with-torch --out schemas-here", "schemas for an editor, with the names of the installed torch"),),
     ),
     "run": Command(
-        RUN,
         "core.options:RunOptions",
         "run cases and report",
         "Run cases with torch.compile, judge them, and report the results.",
@@ -116,7 +103,6 @@ COMMANDS: Mapping[str, Command] = {
         ),
     ),
     "audit": Command(
-        RUN,
         "run.auditing:AuditOptions",
         "print the expectations that could not have failed",
         "Judge recorded observations again with changed facts (mutants): an expectation that still passes could not have failed. PATHs are "
@@ -124,7 +110,6 @@ COMMANDS: Mapping[str, Command] = {
         (("audit latest", "a recorded run"), ("audit specs/padding --run", "run the specs, and their controls")),
     ),
     "merge": Command(
-        RUN,
         "core.options:MergeOptions",
         "join the runs of shards",
         "Join the runs of all shards of one selection into one run, with its journal, report and evidence. Refuses missing and duplicate "
@@ -132,7 +117,6 @@ COMMANDS: Mapping[str, Command] = {
         (("merge shard-1 shard-2 --out whole", "two shards of one selection"),),
     ),
     "report": Command(
-        READ,
         "cli.commands.report:ReportOptions",
         "write the reports of a run again",
         "Write the HTML report of a recorded run again, from its journal and the files beside it: index.html in the run's folder, and the "
@@ -144,7 +128,6 @@ COMMANDS: Mapping[str, Command] = {
         ),
     ),
     "diff": Command(
-        READ,
         "cli.commands.diff:DiffOptions",
         "compare two recorded runs",
         "Compare two recorded runs, case by case: what broke, was fixed, is new or gone, is no longer executed, or fails in "
@@ -152,7 +135,6 @@ COMMANDS: Mapping[str, Command] = {
         (("diff 20260301T120000Z-1a2b3c latest --fail-on broken,gone", "what changed between two runs"),),
     ),
     "repro": Command(
-        READ,
         "run.shrinking.shrinking:ReproOptions",
         "print a Python script that shows one case with torch alone",
         "Print a script that imports torch alone and fails where the case fails: exit 0 where every expectation held, 1 where one "
@@ -163,14 +145,12 @@ COMMANDS: Mapping[str, Command] = {
         ),
     ),
     "doctor": Command(
-        VENDOR,
         "cli.commands.doctor:DoctorOptions",
         "show what this machine has and lacks",
         "Show what this machine has and lacks, and what that allows. Exit 1 when something that it claims does not work.",
         (("doctor", "this machine"), ("doctor --profile inductor-rocm", "what it lacks for a profile")),
     ),
     "waive": Command(
-        VENDOR,
         "run.waiver_proposals:WaiveOptions",
         "propose waivers for the failures of runs",
         "Print a waiver for each failure of recorded runs that no waiver excuses, with the smallest condition that holds where a case "
@@ -178,7 +158,6 @@ COMMANDS: Mapping[str, Command] = {
         (("waive latest --issue 123 --reason 'a known defect'", "waivers for the failures of a run"),),
     ),
     "submit": Command(
-        VENDOR,
         "run.submitting:SubmitOptions",
         "pack a recorded run into one archive that others can verify",
         "Pack a run that has ended into one archive: journal, JUnit report, the files that it read, the environment, raw observations and "
@@ -186,7 +165,6 @@ COMMANDS: Mapping[str, Command] = {
         (("submit latest --out results.tar.zst", "pack the latest run"),),
     ),
     "verify": Command(
-        VENDOR,
         "run.verification:VerifyOptions",
         "check a submission without trusting its author",
         "Read an archive that 'submit' wrote, judge every observation in it again, and print which claims follow from evidence and which "

@@ -11,7 +11,7 @@ import io
 import os
 import select
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -63,23 +63,6 @@ class _Output(io.FileIO):
         return memoryview(data).nbytes
 
 
-class Guard:
-    """The state of standard output. ``problem`` is the reason why it is incomplete; it is empty if the reader closed the pipe."""
-
-    def __init__(self) -> None:
-        self._output: _Output | None = None
-
-    @property
-    def problem(self) -> str:
-        """The write error of standard output as text; empty if there was none."""
-        error = self._output.problem if self._output else None
-        return "" if error is None or error.errno in _READER_LEFT else f"cannot write to standard output: {error.strerror}"
-
-    def watch(self, output: _Output) -> None:
-        """Report the errors of this stream."""
-        self._output = output
-
-
 class _Escaping:
     """A stream that escapes text, except text that ``output`` has escaped already. argparse, tracebacks and libraries print through it."""
 
@@ -112,21 +95,28 @@ class _Escaping:
 
 
 @contextlib.contextmanager
-def guarded() -> Iterator[Guard]:
-    """Replace standard output and error with streams that escape text and survive a closed reader."""
+def guarded() -> Iterator[Callable[[], str]]:
+    """Replace standard output and error with streams that escape text and survive a closed reader.
+
+    Yields what returns the write error of standard output as text; it is empty if there was none, or if the reader closed the pipe.
+    """
     originals = sys.stdout, sys.stderr
     closed = _fill_closed()
-    guard = Guard()
     streams: list[TextIO] = []
+    outputs: list[_Output | None] = []
     for descriptor, stream in enumerate(originals, start=1):
-        replaced = _replacement(stream, descriptor, is_closed=descriptor in closed)
-        if replaced is not None and descriptor == 1:
-            guard.watch(replaced[1])
-        streams.append(replaced[0] if replaced is not None else stream)
+        text, output = _replacement(stream, descriptor, is_closed=descriptor in closed)
+        streams.append(text)
+        outputs.append(output)
+
+    def problem() -> str:
+        error = outputs[0].problem if outputs[0] else None
+        return "" if error is None or error.errno in _READER_LEFT else f"cannot write to standard output: {error.strerror}"
+
     sys.stdout = cast(TextIO, _Escaping(streams[0], redacts=False))
     sys.stderr = cast(TextIO, _Escaping(streams[1], redacts=True))
     try:
-        yield guard
+        yield problem
     finally:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
@@ -146,14 +136,14 @@ def _fill_closed() -> frozenset[int]:
     return frozenset(closed)
 
 
-def _replacement(stream: TextIO | None, number: int, *, is_closed: bool) -> tuple[TextIO, _Output] | None:
-    """Return a guarded stream to the same descriptor; None for a stream that is not a file, as in tests."""
+def _replacement(stream: TextIO | None, number: int, *, is_closed: bool) -> tuple[TextIO, _Output | None]:
+    """Return a guarded stream to the same descriptor and its file; the stream itself if it is not a file, as in tests."""
     try:
         descriptor = number if stream is None else stream.fileno()
         if stream is not None:
             stream.flush()
     except (AttributeError, OSError, ValueError):
-        return None
+        return cast(TextIO, stream), None
     output = _Output(descriptor, "w", closefd=False)
     output.is_closed = is_closed or stream is None
     # characters that the terminal cannot encode are escaped

@@ -12,7 +12,6 @@ from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
 from runner.language.authoring.from_python import Draft, draft, problems_of
 from runner.language.authoring.python_file import PythonFile
-from runner.language.authoring.template import TEMPLATES, template
 
 HEAD = """\
 import itertools
@@ -282,13 +281,12 @@ def test_nothing_is_executed(tmp_path: Path) -> None:
 
 
 def options(area: Path, name: str = "", **words: Any) -> NewOptions:
-    given = {"template": "function", "backend": (), "from_python": "", "allow_partial": False, **words}
+    given = {"from_python": "", "allow_partial": False, **words}
     return NewOptions(area=area, name=name, **given)
 
 
-@pytest.mark.parametrize("name", sorted(TEMPLATES))
-def test_templates_validate(name: str) -> None:
-    assert problems_of(template(name, ["cpu", "cuda"]), "it") == []
+def test_the_template_validates() -> None:
+    assert problems_of(new.TEMPLATE, "it") == []
 
 
 @pytest.mark.parametrize("name", ["", "Conv", "a_b", "../x", "-a", "a--b", "a.yaml", "\u00e4"])

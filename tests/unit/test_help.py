@@ -1,4 +1,4 @@
-"""``--help``: the commands in groups, and examples; each example is a command line that the parser takes."""
+"""``--help``: each example is a command line that the parser takes."""
 
 import shlex
 

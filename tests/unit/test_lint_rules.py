@@ -18,11 +18,7 @@ from runner.language.read import schema
 from tests.conftest import GOOD
 from tests.fakes import ROOT
 
-OPTIONS = LintOptions(paths=(Path("specs"),), backends=(), waivers=(), select=(), ignore=(), json=False)
-WAIVER = (
-    "  - {cases: 'CASES', failure: {type: counter, match: 'miss 1, observed 2'}, reason: A known one, issue: ISSUE, until: 2099-01-01}\n"
-)
-LINK = "https://github.com/pytorch/pytorch/issues/149743"
+OPTIONS = LintOptions(paths=(Path("specs"),), backends=(), select=(), ignore=(), json=False)
 
 
 @pytest.fixture(autouse=True)
@@ -88,43 +84,6 @@ def test_specs_of_areas_with_other_defaults_are_no_copies() -> None:
     write(a__one_two=GOOD, b__one_two=spec(OTHER))
     Path("specs/b/_defaults.yaml").write_text("config: {max_autotune: true}\n")
     assert found("same-body") == []
-
-
-# -- waivers ----------------------------------------------------------------------------------------------------------
-
-COUNTED = spec(("close: {to: eager}", "counter: {inductor.fxgraph_cache_miss: 1}"))
-
-
-def waivers(*entries: str, cases: str = "a/*", issue: str = LINK) -> dict[str, Any]:
-    text = "waivers:\n" + "".join(one.replace("CASES", cases).replace("ISSUE", issue) for one in entries)
-    Path("known.yaml").write_text(text, encoding="utf-8")
-    return {"waivers": (Path("known.yaml"),)}
-
-
-DEAD = [
-    ("CASES", "a/*", ""),
-    ("CASES", "b/*", "is for none of the 1 cases"),
-    ("failure:", "when: {device: cuda}, failure:", "condition of the waiver holds for none of its 1 cases"),
-    ("failure:", "when: {device: cpu}, failure:", ""),
-    ("failure:", 'when: {torch: "<2.11"}, failure:', "condition of the waiver holds for none"),
-    ("failure:", 'when: {torch: "<2.12"}, failure:', ""),
-    ("type: counter", "type: close", "expects anything of the type close"),
-    ("type: counter", "type: crash", ""),
-]
-
-
-def test_dead_waiver() -> None:
-    write(a__one_two=COUNTED)
-    options = replace(OPTIONS, select=("dead-waiver",), **waivers(*(WAIVER.replace(old, new) for old, new, _ in DEAD)))
-    messages = {one.position.line: one.message for one in lint(options).findings}
-    for line, (_, new, message) in enumerate(DEAD, start=2):
-        assert (line in messages) is bool(message), new
-        assert message in messages.get(line, ""), new
-
-
-def test_shipped_waivers_are_not_compared_with_other_specs() -> None:
-    write(a__one_two=COUNTED)
-    assert found("dead-waiver") == []
 
 
 # -- matrix -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""``lint``: print what is valid in specs and waivers, but unsound."""
+"""``lint``: print what is valid in specs, but unsound."""
 
 from runner.core.diagnostics import one_line
 from runner.core.exit_codes import ExitCode

@@ -7,11 +7,9 @@ from pathlib import Path
 
 from runner.core.diagnostics import UsageError, did_you_mean, one_line, one_of, shown_path
 from runner.core.exit_codes import ExitCode
-from runner.core.options import argument, flag, option, several
+from runner.core.options import argument, flag, option
 from runner.language.authoring.from_python import Draft, draft, spec_name
 from runner.language.authoring.python_file import PythonFile, Test
-from runner.language.authoring.template import TEMPLATES, template
-from runner.language.backends import load_backends
 from runner.system import output
 
 
@@ -21,11 +19,25 @@ class NewOptions:
 
     area: Path = argument("AREA", "the folder of the new spec; it is made if it does not exist", Path)
     name: str = argument("NAME", "the name of the file, in field words: conv-bn-folds", nargs="?")
-    template: str = option("NAME", "function, module or steps (default: function)", "function")
-    backend: tuple[str, ...] = several("NAME", "a backend of the new spec; default: cpu, cuda, rocm")
     from_python: str = option("FILE[::CLASS][::TEST]", "make specs from the tests of a Python file: one test, those of a class, or all", "")
     allow_partial: bool = flag("exit 0 also when a part of a test was not carried; the specs still say so")
 
+
+TEMPLATE = """\
+# Write one claim as one sentence. 'torch-conformance validate' gives the position of every problem.
+summary: A product through relu equals eager and is captured as one graph
+backends: [cpu, cuda, rocm]
+function: |
+  def fn(x, y):
+      return (x * y).relu()
+inputs:
+  - {randn: [64, 64]}
+  - {randn: [64, 64]}
+expect:
+  - close: {to: eager}
+  - counter: {stats.unique_graphs: 1}    # no graph break, no recompilation
+"""
+"""A new spec, which runs as it is."""
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _LARGEST = 16 * 2**20
@@ -34,7 +46,8 @@ _LARGEST = 16 * 2**20
 
 def main(options: NewOptions) -> ExitCode:
     """Write the specs; exit 1 when a part of a test was not carried."""
-    _must_be_folder(options.area)
+    if options.area.exists() and not options.area.is_dir():
+        raise UsageError(f"AREA {one_line(str(options.area))} is a file: name a folder")
     return _from_python(options) if options.from_python else _from_template(options)
 
 
@@ -42,23 +55,11 @@ def _from_template(options: NewOptions) -> ExitCode:
     if not options.name:
         raise UsageError("NAME is missing: torch-conformance new AREA NAME (for example: new first conv-bn-folds)")
     _must_be_name(options.name)
-    if options.template not in TEMPLATES:
-        hint = did_you_mean(options.template, TEMPLATES) or f"allowed: {one_of(TEMPLATES)}"
-        raise UsageError(f"unknown template '{one_line(options.template)}' ({hint})")
-    known = load_backends().by_name
-    for name in options.backend:
-        if name not in known:
-            raise UsageError(f"unknown backend '{one_line(name)}' ({did_you_mean(name, known) or f'allowed: {one_of(known)}'})")
     path = options.area / f"{options.name}.yaml"
-    _write({path: template(options.template, options.backend or ("cpu", "cuda", "rocm"))})
+    _write({path: TEMPLATE})
     output.line(f"written: {shown_path(path)}")
     output.line(f"next: torch-conformance run {shown_path(path)}")
     return ExitCode.OK
-
-
-def _must_be_folder(area: Path) -> None:
-    if area.exists() and not area.is_dir():
-        raise UsageError(f"AREA {one_line(str(area))} is a file: name a folder")
 
 
 def _must_be_name(name: str) -> None:

@@ -1,15 +1,13 @@
-"""``lint``: applies the rules to specs and waivers."""
+"""``lint``: applies the rules to specs."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from runner.core.case import Case
 from runner.core.diagnostics import InvalidSpecs, UsageError, errors, one_line, unknown
-from runner.core.options import backend_files, flag, paths, several, waiver_files
+from runner.core.options import backend_files, flag, paths, several
 from runner.language.lint.rules import RULES, Finding, Scene, Spec
 from runner.language.load import inspect
-from runner.language.read.files import names_shipped
-from runner.language.waivers import load_waivers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +16,6 @@ class LintOptions:
 
     paths: tuple[Path, ...] = paths()
     backends: tuple[Path, ...] = backend_files()
-    waivers: tuple[Path, ...] = waiver_files()
     select: tuple[str, ...] = several("RULE", "apply this rule alone")
     ignore: tuple[str, ...] = several("RULE", "do not apply this rule")
     json: bool = flag("print one object")
@@ -45,7 +42,6 @@ def lint(options: LintOptions) -> Linted:
     for case in suite.cases:
         cases.setdefault(case.spec, []).append(case)
     specs = tuple(Spec(anatomy=anatomy, cases=tuple(cases.get(anatomy.document.file, ()))) for anatomy in inspection.anatomies)
-    waivers = load_waivers(options.waivers, suite.backends)
-    scene = Scene(specs=specs, backends=suite.backends, waivers=waivers, whole=names_shipped(options.paths))
+    scene = Scene(specs=specs, backends=suite.backends)
     applied = [rule for name, rule in RULES.items() if (not options.select or name in options.select) and name not in options.ignore]
     return Linted(findings=tuple(sorted(finding for rule in applied for finding in rule.check(scene))), specs=len(specs))

@@ -14,7 +14,6 @@ from runner.core import devices
 from runner.core.case import Case, Expected
 from runner.core.conditions import CONDITIONS, BadRange, VersionRange, as_list, is_conditional
 from runner.core.diagnostics import Position
-from runner.core.globs import glob
 from runner.core.targets import STAGES_OF_VENDOR, TARGETS, WRAPPER
 from runner.language.backends import Backends
 from runner.language.check.python import binds_dynamically
@@ -23,9 +22,7 @@ from runner.language.read import matrix, python
 from runner.language.read.anatomy import SOURCE, Anatomy, RawExpectation
 from runner.language.read.document import DataPath, Document
 from runner.language.read.files import discover
-from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS, WaiverFiles
 from runner.vocabulary.expectations.close import DEFAULTS, Close, Judge, default_tolerance
-from runner.vocabulary.steps import traits_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -62,9 +59,6 @@ class Scene:
 
     specs: tuple[Spec, ...]
     backends: Backends
-    waivers: WaiverFiles
-    whole: bool
-    """Whether all shipped specs are among them: only then shipped waivers are compared with the cases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +69,7 @@ class Rule:
     summary: str
     why: str
     bad: str
-    """Lines of YAML with a finding; of a spec, unless a comment in them says of what."""
+    """Lines of a spec with a finding."""
     good: str
     """The same without the finding."""
     check: Callable[[Scene], Iterable[Finding]]
@@ -416,31 +410,6 @@ def _conditions(value: object, path: DataPath) -> Iterator[tuple[DataPath, Mappi
             yield from _conditions(item, (*path, index))
 
 
-def dead_waiver(scene: Scene) -> Iterator[Finding]:
-    """Yield waivers that are for no case: by their glob, by their condition, or by the types of their failures."""
-    cases = [case for spec in scene.specs for case in spec.cases]
-    files = {document.file for document in scene.waivers.documents if scene.whole or document.file in scene.waivers.given}
-    for waiver in scene.waivers.waivers:
-        if waiver.position.file not in files:
-            continue
-        matches, begin = glob(waiver.cases).fullmatch, re.split(r"[*?]", waiver.cases)[0]
-        own = [case for case in cases if case.id.startswith(begin) and matches(case.id)]
-        # the kinds of verdicts of its cases; each step of samples of operators is judged by ``close`` too
-        steps = [step for case in own for step in case.steps]
-        kinds = {*OUTSIDE_OF_EXPECTATIONS, *(expected.kind for step in steps for expected in step.expectations)}
-        kinds |= {"close" for step in steps if step.kind == "samples" and traits_of(step).python == ""}
-        if not own:
-            message = f"the waiver is for none of the {len(cases)} cases"
-        elif not any(may_hold(waiver.when, case, scene.backends) for case in own):
-            message = f"the condition of the waiver holds for none of its {len(own)} cases"
-        elif kinds.isdisjoint(failure.type for failure in waiver.failures):
-            types = ", ".join(failure.type for failure in waiver.failures)
-            message = f"none of its {len(own)} cases expects anything of the type {types}"
-        else:
-            continue
-        yield Finding(rule="dead-waiver", position=waiver.position, message=message, hint="correct it, or remove it")
-
-
 _ALL = (
     Rule(
         id="same-body",
@@ -510,15 +479,6 @@ _ALL = (
         bad="backends: [cuda]\nconfig: [{max_autotune: true}, {when: {vendor: amd}, set: {max_autotune: false}}]",
         good="backends: [cuda, rocm]\nconfig: [{max_autotune: true}, {when: {vendor: amd}, set: {max_autotune: false}}]",
         check=dead_condition,
-    ),
-    Rule(
-        id="dead-waiver",
-        summary="A waiver is for no case: its glob, its condition or its type of failure fits none",
-        why="It looks like a known defect, and excuses nothing; the next case with a fitting name inherits it. Shipped ones are compared "
-        "only where all shipped specs are linted.",
-        bad="# a file of waivers\nwaivers:\n  - {cases: 'codecache/fx-cach-hit*', failure: {type: counter, match: observed 0}}",
-        good="# a file of waivers\nwaivers:\n  - {cases: 'codecache/fx-cache-hit*', failure: {type: counter, match: observed 0}}",
-        check=dead_waiver,
     ),
 )
 
