@@ -70,6 +70,9 @@ def parts_of(value: Any) -> dict[Any, Any] | None:
     if isinstance(value, _ITERATORS):
         rest: Any = copy.copy(value)
         return dict(enumerate(rest))
+    if isinstance(value, (zip, map, filter, enumerate)):
+        made_of: Any = value.__reduce__()[1]
+        return dict(enumerate(made_of))
     if isinstance(value, torch.nn.Module):
         return {**dict(value.named_parameters()), **dict(value.named_buffers()), "training": value.training}
     has_own_equality = has_equality(value)

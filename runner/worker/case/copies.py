@@ -8,6 +8,7 @@ import enum
 import functools
 import hashlib
 import io
+import itertools
 import operator
 import random
 import sys
@@ -23,11 +24,14 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from runner.vocabulary.expectations.parts import attributes_of, is_keyless, items_of, opened
+from runner.worker.case.source_module import PREFIX
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
+_DATA = (type(None), bool, int, float, complex, str, bytes)
+
 _IMMUTABLE = (
-    *(type(None), bool, int, float, complex, str, bytes, range, slice, type, enum.Enum),
+    *(*_DATA, range, slice, type, enum.Enum),
     *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.SymInt),
     *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType),
 )
@@ -209,7 +213,7 @@ def _copy_of_function(function: types.FunctionType, memo: dict[int, Any]) -> typ
     """Return a function whose closure, defaults and attributes are copies; the function itself where it holds nothing that can change."""
     if not _can_change(function, memo, set()):
         return function
-    cells = tuple(types.CellType() for _ in function.__closure__ or ())
+    cells = tuple(memo.setdefault(id(cell), types.CellType()) for cell in function.__closure__ or ())  # functions may share a cell
     made = types.FunctionType(function.__code__, function.__globals__, function.__name__, None, cells or None)
     memo[id(function)] = made  # before its parts, which may refer to it
     functools.update_wrapper(made, function, updated=())
@@ -229,19 +233,22 @@ def _copied_part(part: Any, memo: dict[int, Any]) -> Any:
         return part
 
 
-def held_by_function(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield what a function holds beside its globals: defaults, closure, attributes; each with its name."""
+def _state_of(function: types.FunctionType, memo: Mapping[int, Any], seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """Yield what a function holds beside its globals and can change: defaults, closure, attributes; each with its name."""
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
     defaults = function.__defaults__ or ()
-    yield from zip((f"({name}=)" for name in names[len(names) - len(defaults) :]), defaults, strict=True)
-    yield from ((f"({name}=)", part) for name, part in (function.__kwdefaults__ or {}).items())
-    yield from ((f".{name}", part) for name, part in vars(function).items() if name != "__wrapped__" and not name.startswith(_OF_TORCH))
+    parts = [*zip((f"({name}=)" for name in names[len(names) - len(defaults) :]), defaults, strict=True)]
+    parts += [(f"({name}=)", part) for name, part in (function.__kwdefaults__ or {}).items()]
+    parts += [(f".{name}", part) for name, part in vars(function).items() if name != "__wrapped__" and not name.startswith(_OF_TORCH)]
+    is_of_spec = str(function.__module__).startswith(PREFIX)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
+        with contextlib.suppress(ValueError):  # an empty cell
             part = cell.cell_contents
-        except ValueError:  # an empty cell
-            continue
-        yield f"<{name}>", part
+            if is_of_spec and isinstance(part, _DATA):  # another function of the closure may bind the name again
+                yield f"<{name}>", part
+            else:
+                parts.append((f"<{name}>", part))
+    yield from ((name, part) for name, part in parts if _can_change(part, memo, seen))
 
 
 def _can_change(part: Any, memo: Mapping[int, Any], seen: set[int]) -> bool:
@@ -253,7 +260,7 @@ def _can_change(part: Any, memo: Mapping[int, Any], seen: set[int]) -> bool:
         return True
     if isinstance(part, types.FunctionType):
         is_of_torch = str(part.__module__).startswith(("torch.", "runner."))
-        return not is_of_torch and any(_can_change(inner, memo, seen) for _, inner in held_by_function(part))
+        return not is_of_torch and any(True for _ in _state_of(part, memo, seen))
     if isinstance(part, types.MethodType):
         return _can_change(part.__self__, memo, seen)
     if isinstance(part, functools.partial):
@@ -496,6 +503,8 @@ class _Walk:
             self.found[name] = [leaf.typecode, *leaf]
         elif isinstance(leaf, io.BytesIO | io.StringIO) and not leaf.closed:
             self.found[name] = (leaf.getvalue(), leaf.tell())
+        elif isinstance(leaf, itertools.count):
+            self.found[name] = Form(repr(leaf))
         elif isinstance(leaf, Iterator) and hasattr(leaf, "__length_hint__"):
             self.found[name] = Form(f"an iterator with {operator.length_hint(leaf)} values left")
         elif isinstance(leaf, types.ModuleType):
@@ -504,15 +513,16 @@ class _Walk:
             self.found[name] = Form(_name(leaf))
             if isinstance(leaf, types.FunctionType) and self._is_new(leaf) and depth < _DEPTH:
                 self.add_held(name, leaf, depth)
+            elif isinstance(leaf, types.MethodType) and depth < _DEPTH:
+                self.add_below(f"{name}.__self__", leaf.__self__, depth + 1)
         elif self._is_new(leaf) and depth < _DEPTH:
             for part, value in self.parts(leaf):
                 self.add_below(f"{name}{part}", value, depth + 1)
 
     def add_held(self, name: str, function: types.FunctionType, depth: int) -> None:
         """Add what a function holds and can change: defaults, closure, attributes."""
-        for part, value in held_by_function(function):
-            if _can_change(value, {}, set()):
-                self.add_below(f"{name}{part}", value, depth + 1)
+        for part, value in _state_of(function, {}, set()):
+            self.add_below(f"{name}{part}", value, depth + 1)
 
     def add_below(self, name: str, value: Any, depth: int) -> None:
         """Add the form of a container, and the values of its parts."""
@@ -559,8 +569,13 @@ class _Walk:
             self.found[name] = tensor
             if (grad := tensor_grad(tensor)) is not None:
                 self.found[f"{name}{GRAD}"] = grad
+            with torch._C.DisableTorchFunctionSubclass():
+                counts = [len(getattr(tensor, kind) or ()) for kind in _TENSOR_HOOKS]
+            if any(counts):
+                self.found[f"{name}.hooks"] = Form(f"{counts[0]} of its gradient, {counts[1]} after it")
+            theirs = (*_OF_TORCH, "erased_name", "owning_mod_ref", "_is_", "_specialize_on", *([] if type(tensor) in _PLAIN else ["_"]))
             for attribute, value in attributes_of(tensor).items():
-                if not attribute.startswith(("_", "erased_name", "owning_mod_ref")):  # torch names those that it sets so
+                if not attribute.startswith(theirs):  # torch sets them
                     self.add_below(f"{name}.{attribute}", value, 1)
 
     def _add_module(self, name: str, module: torch.nn.Module, depth: int) -> None:

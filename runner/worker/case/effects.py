@@ -19,6 +19,7 @@ from runner.worker.case.copies import (
     FUNCTION,
     GRAD,
     Absent,
+    Form,
     Leaves,
     changeable,
     extent,
@@ -370,8 +371,8 @@ class Effects:
     """The arguments of ``torch.compile``: they decide how random numbers are drawn."""
     is_package: bool = False
     """A package compiled ahead of time has its own parameters and buffers, and returns new tensors."""
-    classes: Sequence[type] = ()
-    """The classes of the spec, whose attributes both sides share."""
+    holders: Sequence[Any] = ()
+    """The classes and functions of the spec, whose attributes both sides share."""
     earlier: Mapping[str, Any] = field(default_factory=dict)
     """The results of earlier calls that are alive, by name."""
     twins: MutableMapping[torch.Tensor, torch.Tensor] = field(default_factory=WeakIdKeyDictionary)
@@ -419,14 +420,14 @@ class Effects:
         pairs = {path: [pair, self._eager_earlier.get(path, pair)] for path, pair in self._earlier.items()}
         self._earlier = {path: ours for path, (ours, theirs) in pairs.items() if not (_is_changed(*ours) or _is_changed(*theirs))}
         self._shared = {storage_of(leaf) for _, leaf in _tensors_of(result)}
-        self._eager = Generators.now(), Modes(self.classes), aliases(result, theirs), histories(result)
+        self._eager = Generators.now(), Modes(self.holders), aliases(result, theirs), histories(result)
         given = {storage_of(leaf) for leaf in theirs.values() if isinstance(leaf, torch.Tensor)} - {None}
         self._of_call = {path: plain(leaf).data for path, leaf in _tensors_of(result) if storage_of(leaf) in given}
         self._untouched.after_eager(theirs)
 
     def after(self, compiled: Sequence[Any], eager: Sequence[Any], result: Any) -> dict[str, Any]:
         """Return ``compared`` (a count), ``apart`` (paths), ``leaves`` (facts of what differs), ``generators`` and ``modes``."""
-        now, left = Generators.now(), Modes(self.classes)  # before the comparison
+        now, left = Generators.now(), Modes(self.holders)  # before the comparison
         ours, theirs = self._leaves(compiled), self._leaves(eager)
         differing = []
         paths = [path for path in {**theirs, **ours} if path not in self._apart]
@@ -459,6 +460,7 @@ class Effects:
 
     def _leaves(self, called: Sequence[Any]) -> Leaves:
         found = changeable(called, parameters=not self.is_package)
+        found.update(_outside(found))
         if self.tolerance.get("gradients", True):
             return found
         identities = {id(tensor) for tensor in gradient_leaves(called)}
@@ -470,6 +472,8 @@ class Effects:
         change = None if compiling.is_erased(ours) else self._untouched.problem(path, ours)
         if change is not None:
             return _words(path, change, REFERENCE)
+        if path.endswith(OUTSIDE):
+            return None  # what eager writes there are numbers of another tensor
         if path in self._untouched.alike and isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
             change = other_gaps(plain(ours), plain(theirs))
         if change is not None:
@@ -523,6 +527,8 @@ class Effects:
         if compiling.is_erased(ours) or (ours is theirs and not isinstance(ours, torch.Tensor)):
             return None
         if not (isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)):
+            if {type(ours), type(theirs)} == {Form, Absent}:
+                return _words(path, str(ours), str(theirs))
             facts: dict[str, Any] = describe_leaf(ours, theirs, self.tolerance)
             return None if is_near(facts) else facts
         one, other = plain(ours), plain(theirs)
@@ -571,6 +577,31 @@ class Effects:
 
 
 _ABSENT = Absent()
+
+OUTSIDE = " outside of the tensors of the call"
+"""The end of the path of memory that no tensor of the call shows, beside one that does."""
+
+
+def _outside(leaves: Leaves) -> Leaves:
+    """Return the bytes of the memory of each tensor that no tensor of the call has between its first and its last element."""
+    shown: dict[int, list[tuple[int, int]]] = {}
+    owners: dict[int, tuple[str, torch.Tensor]] = {}
+    for path, leaf in leaves.items():
+        if isinstance(leaf, torch.Tensor) and not compiling.is_erased(leaf) and (address := storage_of(leaf)) is not None:
+            with torch._C.DisableTorchFunctionSubclass():
+                start, size = leaf.storage_offset() * leaf.element_size(), extent(leaf) * leaf.element_size()
+            shown.setdefault(address, []).append((start, start + size))
+            owners.setdefault(address, (path, leaf))
+    found: Leaves = {}
+    for address, spans in shown.items():
+        path, leaf = owners[address]
+        storage, begun = plain(leaf).untyped_storage(), 0
+        for start, end in [*sorted(spans), (storage.nbytes(), storage.nbytes())]:
+            if start > begun:
+                memory = torch.empty(0, dtype=torch.uint8, device=leaf.device).set_(storage, begun, (start - begun,), (1,))
+                found[f"{path}, bytes from {begun} on{OUTSIDE}"] = memory
+            begun = max(begun, end)
+    return found
 
 
 def _versions(leaves: Leaves) -> Versions:

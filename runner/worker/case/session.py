@@ -195,11 +195,11 @@ class StepEffects:
         unseen: Callable[[], Any],
         phases: Callable[[str], Any],
         additional: AdditionalCalls,
-        classes: Callable[[], Sequence[type]],
+        holders: Callable[[], Sequence[Any]],
         earlier: Callable[[], Mapping[str, Any]],
     ) -> None:
         self._additional = additional
-        self._classes = classes
+        self._holders = holders
         self._earlier = earlier
         self._settings = settings
         self._unseen = unseen
@@ -227,10 +227,10 @@ class StepEffects:
         if self._tolerance is None:
             return
         with self._comparing():
-            classes = self._classes()
-            self._running = Effects(self._tolerance, self._settings, is_package, classes, self._earlier(), self._twins)
+            holders = self._holders()
+            self._running = Effects(self._tolerance, self._settings, is_package, holders, self._earlier(), self._twins)
             self._running.before(compiled, eager)
-            self._begun = Generators.now(), Modes(classes)
+            self._begun = Generators.now(), Modes(holders)
 
     def eager_done(self, eager: list[Any], result: Any = None) -> None:
         """Record what the eager side left, and restore generators and modes for the compiled side."""
@@ -296,9 +296,7 @@ class Session:
         self.reference = Reference(self.unseen, phases, self.device_api, self._is_of_a_call)
         self.names = Names(self.scope, self.reference, lambda: self.output, self.log_of_step)
         self.additional = AdditionalCalls(plan, self.scope, self.reference, self.unseen, phases)
-        self.effects = StepEffects(
-            plan["body"]["compile"], self.unseen, phases, self.additional, self.module.classes, self._earlier_results
-        )
+        self.effects = StepEffects(plan["body"]["compile"], self.unseen, phases, self.additional, self._holders, self._earlier_results)
         self.repetitions = EachRepetition(self.names, self.reference, self.additional)
         self._closing = contextlib.ExitStack()
         self.maker = making.Maker(device=plan["device"], scope=self.scope, closing=self._closing)
@@ -410,6 +408,11 @@ class Session:
     def copy(self, value: Any) -> Any:
         """Return a value with every tensor copied: later steps cannot change the copy."""
         return copies.snapshot(value)
+
+    def _holders(self) -> list[Any]:
+        """Return the spec's classes and functions, without the backend and its class, which the compiled side alone calls."""
+        backend = scope.resolved(self.plan["body"]["compile"].get("backend"), self.scope.named)
+        return [one for one in self.module.definitions() if one is not backend and one is not type(backend)]
 
     def _earlier_results(self) -> dict[str, Any]:
         """Return the results that are alive: those with a name, and the latest."""

@@ -15,7 +15,8 @@ from runner.worker.torch_compat import compiling
 
 Block = Mapping[str, Any]
 
-_PREFIX = "conformance_spec_"
+PREFIX = "conformance_spec_"
+"""How the names of the modules of specs' Python begin."""
 
 
 class SpecModule:
@@ -25,7 +26,7 @@ class SpecModule:
         self, key: str, given: Mapping[str, Any], name_lines: Callable[[str, Mapping[int, str]], None] = compiling.name_lines
     ) -> None:
         """``name_lines`` receives the names of the functions of each file, by line; torch's implementation of it imports torch."""
-        name = _PREFIX + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        name = PREFIX + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         self.module = types.ModuleType(name)
         vars(self.module).update(given)
         sys.modules[name] = self.module
@@ -62,10 +63,11 @@ class SpecModule:
         self._of_functions.append(names)
         return names[entry]
 
-    def classes(self) -> list[type]:
-        """Return the classes that the spec's Python defines at the top level."""
+    def definitions(self) -> list[Any]:
+        """Return the classes and functions that the spec's Python defines at the top level."""
         values = (value for names in (self.namespace, *self._of_functions) for value in names.values())
-        return list({value: 0 for value in values if isinstance(value, type) and value.__module__ == self.module.__name__})
+        mine = (one for one in values if isinstance(one, type | types.FunctionType) and one.__module__ == self.module.__name__)
+        return list(dict.fromkeys(mine))
 
     def _compile(self, block: Block) -> types.CodeType:
         file = self._place(block)

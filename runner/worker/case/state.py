@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import functools
+import math
 import pickle
 import random
 import sys
@@ -105,7 +106,30 @@ _MOST_TEXT = 200
 _ROUNDS = 3
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
-"""Types of attributes of classes that are compared. The two sides share the classes, so a container cannot be."""
+
+
+def _is_data(value: Any) -> bool:
+    """Whether an attribute of a class or of a function is compared, and set again after the eager call: both sides share the class."""
+    parts = [*value, *value.values()] if type(value) is dict else value if type(value) in (list, tuple, set) else [value]
+    return all(isinstance(part, _PLAIN) for part in parts)
+
+
+def _data(holder: Any, name: str) -> Any:
+    return copy.copy(getattr(holder, name))
+
+
+def _set_data(holder: Any, name: str, value: Any) -> None:
+    current = getattr(holder, name)
+    if type(current) is type(value) and isinstance(value, list | dict | set):
+        current.clear()
+        (current.extend if isinstance(value, list) else current.update)(value)
+    else:
+        setattr(holder, name, value)
+
+
+def _is_other(one: Any, other: Any) -> bool:
+    is_near = isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, rel_tol=1.3e-6, abs_tol=1e-9)
+    return not is_near and bool(one != other)
 
 
 def _default_device() -> Any:
@@ -186,15 +210,15 @@ is only reported."""
 class Modes:
     """The modes at one time."""
 
-    def __init__(self, classes: Iterable[type] = ()) -> None:
-        """Plain attributes of ``classes`` count as modes."""
+    def __init__(self, holders: Iterable[Any] = ()) -> None:
+        """Plain attributes of ``holders``, which are classes and functions, count as modes."""
         self._modes = dict(_MODES)
-        for kind in classes:
-            for name, value in vars(kind).items():
-                if isinstance(value, _PLAIN) and not name.startswith("__"):
-                    self._modes[f"{kind.__qualname__}.{name}"] = (
-                        functools.partial(getattr, kind, name),
-                        functools.partial(setattr, kind, name),
+        for holder in holders:
+            for name, value in vars(holder).items():
+                if _is_data(value) and not name.startswith(("__", "_torchdynamo", "_dynamo")):
+                    self._modes[f"{holder.__qualname__}.{name}"] = (
+                        functools.partial(_data, holder, name),
+                        functools.partial(_set_data, holder, name),
                     )
         self._held: dict[str, Any] = {}
         for name, (read, _) in self._modes.items():
@@ -216,5 +240,5 @@ class Modes:
         return [
             {"name": name, "eager": str(held)[:_MOST_TEXT], "compiled": str(other._held[name])[:_MOST_TEXT]}
             for name, held in self._held.items()
-            if name in other._held and other._held[name] != held
+            if name in other._held and _is_other(other._held[name], held)
         ]
