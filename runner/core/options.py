@@ -183,10 +183,6 @@ class RunOptions(ExecutionOptions):
         nargs="?",
         const="random",
     )
-    order: str = one_of(
-        ("longest-first", "failed-first"),
-        "the cases that start first: those that took longest in the run 'latest' (default), or those that failed in it",
-    )
     junit: Path | None = option("FILE", "also write the JUnit report to this file", reads=Path)
     junit_flavour: str = flavour_option()
     github: str = github_option()

@@ -12,7 +12,6 @@ A waiver names a failure if every failed expectation, and every wrong value of a
 waiver never hides a second defect. If several waivers apply, the first in the order of the files counts.
 """
 
-import bisect
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -73,7 +72,6 @@ def remarks(waivers: Waivers, ids: Sequence[str] | None, *, shipped: bool = Fals
 
     ``ids`` is None if not all cases are known; then no waiver is compared with the cases.
     """
-    ids = None if ids is None else sorted(ids)
     for waiver in waivers.files.waivers:
         who = f"the waiver of '{waiver.cases}'"
         if waivers.is_expired(waiver):
@@ -86,10 +84,9 @@ def remarks(waivers: Waivers, ids: Sequence[str] | None, *, shipped: bool = Fals
 
 
 def _has_case(waiver: Waiver, ids: Sequence[str]) -> bool:
-    """Whether a waiver is for one of these cases, which are sorted: only those that begin as its glob does are compared."""
+    """Whether a waiver is for one of these cases. Those that begin as its glob does are compared, which is faster."""
     begin = re.split(r"[*?]", waiver.cases, maxsplit=1)[0]
-    alike = ids[bisect.bisect_left(ids, begin) : bisect.bisect_left(ids, f"{begin}\U0010ffff")]
-    return any(map(_glob(waiver.cases).fullmatch, alike))
+    return any(_glob(waiver.cases).fullmatch(case_id) for case_id in ids if case_id.startswith(begin))
 
 
 def apply(judged: CaseResult, case: Case, here: Surroundings, waivers: Waivers) -> CaseResult:

@@ -11,8 +11,7 @@ from typing import Any
 
 from runner.core.conditions import as_list
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, unknown
-from runner.core.matching.patterns import check_pattern, is_unspecific, search
-from runner.core.matching.time_limit import PatternTooSlow
+from runner.core.matching.patterns import check_pattern, is_unspecific
 from runner.language.backends import Backends, read_named
 from runner.language.check.spec import condition_problems
 from runner.language.read.document import WAIVERS, DataPath, Document
@@ -181,8 +180,6 @@ def _signature_problems(document: Document, path: DataPath, signature: Mapping[s
     hint = "write words or numbers from the message of this defect, as shown in a run's report"
     if (reason := check_pattern(pattern)) is not None:
         message, hint = f"the pattern is not a regular expression: {reason}", "escape ( ) [ ] { } . * + ? with \\"
-    elif _matches_empty_text(pattern):
-        message = "the pattern matches any message, even an empty one"
     elif is_unspecific(pattern):
         message = "the pattern matches unrelated messages: it would waive any failure"
     elif is_unspecific(pattern, frames):
@@ -207,10 +204,3 @@ def _frames_of_numbers(kind: str, pattern: str) -> tuple[str, ...]:
         "at [{0}]: {0} against {0}",
     )
     return tuple(f"{kind}: expected {value} {words}" for value in values for words in said)
-
-
-def _matches_empty_text(pattern: str) -> bool:
-    try:
-        return search(pattern, "") is not None
-    except PatternTooSlow:
-        return False  # reported later, when it is searched in a message

@@ -64,8 +64,6 @@ class SchedulingOptions:
 
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Durations of cases in the last runs, by id."""
-    ranks: Mapping[str, float] = field(default_factory=dict)
-    """What the cases with a high rank are started first for, before their duration counts; 0 for a case that is not named."""
     seed: int | None = None
     """The seed of a random order; None for the usual order."""
     memory_limit: int | None = None
@@ -105,7 +103,6 @@ def order(
     cases: Sequence[Case],
     seconds: Mapping[str, float] | None = None,
     seed: int | None = None,
-    ranks: Mapping[str, float] | None = None,
     zygotes: int = 1,
 ) -> list[Case]:
     """Return the cases in the order in which they run. ``zygotes``: how many environments run at a time.
@@ -114,15 +111,15 @@ def order(
     the smaller ones count as longer by the start of their zygote.
 
     The longest cases of the last run come first, so that no long case runs alone at the end. Cases without a known duration come first
-    too, because an overestimate costs nothing. Exclusive cases come last, so that the machine is drained once. A higher rank comes before
-    a longer case. With a seed the order is random, and depends only on the seed and the ids, not on the selection.
+    too, because an overestimate costs nothing. Exclusive cases come last, so that the machine is drained once.
+    With a seed the order is random, and depends only on the seed and the ids, not on the selection.
     """
     if seed is not None:
         return _shuffled(cases, seed)
-    known, ranked = seconds or {}, ranks or {}
+    known = seconds or {}
 
-    def urgency(case: Case) -> tuple[float, float]:
-        return ranked.get(case.id, 0.0), known.get(case.id, math.inf)
+    def urgency(case: Case) -> float:
+        return known.get(case.id, math.inf)
 
     alone = [case for case in cases if is_exclusive(case)]
     parallel = [case for case in cases if not is_exclusive(case)]
@@ -138,14 +135,13 @@ def order(
     return [case for group in groups for case in sorted(group, key=urgency, reverse=True)]
 
 
-def _mixed(cases: Sequence[Case], urgency: Callable[[Case], tuple[float, float]]) -> list[Case]:
+def _mixed(cases: Sequence[Case], urgency: Callable[[Case], float]) -> list[Case]:
     """Return the cases of several environments by their urgency. Those of all environments but the largest wait for their zygote."""
     of_case = {case.id: environment_of(case).key for case in cases}
     largest = Counter(of_case.values()).most_common(1)[0][0] if cases else ""
 
-    def with_start(case: Case) -> tuple[float, float]:
-        rank, length = urgency(case)
-        return rank, length + (0.0 if of_case[case.id] == largest else _START_SECONDS)
+    def with_start(case: Case) -> float:
+        return urgency(case) + (0.0 if of_case[case.id] == largest else _START_SECONDS)
 
     return sorted(cases, key=with_start, reverse=True)
 

@@ -17,7 +17,6 @@ FREE_OPTIONS: Mapping[str, str] = {
     "lab": "the file of the lab; what the nodes are is compared",
     "jobs": "the number of parallel cases changes no outcome",
     "junit": "the path of a report",
-    "order": "the order of the cases changes no outcome",
     "out": "the path of the run's folder",
     "resume": "a resumed part is a part like any other",
     "shuffle": "the order of the cases changes no outcome",

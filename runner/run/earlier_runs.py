@@ -1,4 +1,4 @@
-"""What a run takes from an earlier one where an option asks for it: the cases that failed, and whether they run first."""
+"""What a run takes from an earlier one where an option asks for it: the cases that failed."""
 
 import contextlib
 import json
@@ -63,9 +63,8 @@ def with_failed(options: RunOptions) -> tuple[RunOptions, Failed]:
         run = read_run(folder / JOURNAL)
     except (OSError, JournalError) as error:
         raise UsageError(f"{option}: cannot read {shown_path(folder / JOURNAL)}: {one_line(str(error))}") from error
-    failed = Failed(
-        run=run.header.run_id or folder.name, ids=frozenset(result.case_id for result in run.results if _failed(result.outcome))
-    )
+    failing = {result.case_id for result in run.results if result.outcome.is_failure and result.outcome is not Outcome.NOT_RUN}
+    failed = Failed(run=run.header.run_id or folder.name, ids=frozenset(failing))
     not_run = sum(result.outcome is Outcome.NOT_RUN for result in run.results)
     if run.footer is None:
         output.note(f"{failed.run} was cut off: what it would have run later is not known")
@@ -111,16 +110,3 @@ def _last_of(paths: Sequence[Path]) -> str:
         if (is_same if mine and theirs else began_in == os.getcwd()) and os.path.isfile(Path(folder, JOURNAL)):
             return folder
     return LATEST
-
-
-def _failed(outcome: Outcome) -> bool:
-    return outcome.is_failure and outcome is not Outcome.NOT_RUN
-
-
-def ranks_of_latest() -> dict[str, float]:
-    """Return 1 for each case that failed in the latest run, and 0 for the others; nothing where it cannot be read, as it is a hint."""
-    try:
-        run = read_run(find_run(LATEST) / JOURNAL)
-    except (UsageError, OSError, JournalError):
-        return {}
-    return {str(result.case_id): float(_failed(result.outcome)) for result in run.results}

@@ -207,7 +207,7 @@ class CaseRunner:
         """
         jobs: list[Job] = []
         by = self._scheduling
-        ordered = schedule.order(cases, by.seconds, by.seed, by.ranks, zygotes=schedule.zygotes())
+        ordered = schedule.order(cases, by.seconds, by.seed, zygotes=schedule.zygotes())
         for number, case in enumerate(ordered, start=self._folder.next_number()):
             try:
                 job = self._jobs.for_case(case, known, number=number)

@@ -4,7 +4,7 @@ import os
 import secrets
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -13,7 +13,6 @@ from runner import __version__
 from runner.core.attempts import Policy
 from runner.core.case import Case
 from runner.core.conformance import ProfileRecord
-from runner.core.diagnostics import UsageError
 from runner.core.header import RunHeader
 from runner.core.options import RunOptions
 from runner.execute.base import ExecutorSettings
@@ -95,8 +94,6 @@ def check(options: RunOptions) -> Checked:
     workers = schedule.workers(options.jobs)
     policy = Policy.of(retries=options.retries, repeat=options.repeat, fail_fast=options.fail_fast)
     memory_limit = schedule.memory_limit(options.memory_limit)
-    if options.shuffle is not None and options.order != "longest-first":
-        raise UsageError(f"--shuffle with --order {options.order}: both order the cases (use one of them)")
     failed = None
     if options.last_failed or options.failed_in:
         from runner.run.earlier_runs import with_failed
@@ -156,17 +153,12 @@ def choose(options: RunOptions, profile: "Profile | None" = None, failed: "Faile
 def prepare(checked: Checked, selection: Selection) -> Prepared:
     """Return the prepared run. Reads the durations of ``latest``, so call it before the new run becomes ``latest``."""
     options = checked.options
-    ranks: Mapping[str, float] = {}
-    if options.order == "failed-first":
-        from runner.run.earlier_runs import ranks_of_latest
-
-        ranks = ranks_of_latest()
     seconds = {**seconds_of_tables(roots_of(options.paths)), **seconds_of_run(REPORTS / LATEST, JOURNAL)}
     seed = options.shuffle
     if isinstance(seed, str):
         seed = secrets.randbelow(1 << 32)
         output.note(f"the cases run in a random order, which --shuffle {seed} repeats")
-    scheduling = schedule.SchedulingOptions(seconds=seconds, ranks=ranks, seed=seed, memory_limit=checked.memory_limit)
+    scheduling = schedule.SchedulingOptions(seconds=seconds, seed=seed, memory_limit=checked.memory_limit)
     suite, waivers = selection.suite, selection.waivers
     header = RunHeader(
         run_id="",

@@ -1,4 +1,4 @@
-"""``run --last-failed`` and ``--failed-in``: what failed in an earlier run is selected; ``--order``.
+"""``run --last-failed`` and ``--failed-in``: what failed in an earlier run is selected.
 
 The executor is a fake: every case that can run here crashes.
 """
@@ -108,7 +108,6 @@ def test_shards_of_failed_cases_are_the_whole_selection(executor: FakeExecutor) 
         ("--last-failed --resume old", "--last-failed with --resume: the latest run may be another one than then"),
         ("--failed-in broken", "--failed-in broken: cannot read broken/run.jsonl: line 1: "),
         ("--failed-in old --profile inductor-cpu", "--failed-in does not go with it: the profile selects its cases"),
-        ("--shuffle 7 --order failed-first", "--shuffle with --order failed-first: both order the cases"),
     ],
 )
 def test_what_cannot_be_selected(line: str, message: str, executor: FakeExecutor, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,28 +116,6 @@ def test_what_cannot_be_selected(line: str, message: str, executor: FakeExecutor
     Path("broken/run.jsonl").write_text("{}\n")
     assert main(["run", *line.split()]) == ExitCode.USAGE
     assert message in capsys.readouterr().err
-
-
-# the order
-
-
-def order(*arguments: str) -> list[str]:
-    main(["run", "specs", "--backend", "cpu", "--select", "one*", "--select", "two*", *arguments])
-    return [line["case_id"].partition("[")[0] for line in latest() if line["kind"] == "case"]
-
-
-def test_failed_first_looks_at_the_latest_run_too(executor: FakeExecutor) -> None:
-    made = [
-        recorded(name, outcome, case_id=f"{name}[backend=cpu]", area="", seconds=seconds)
-        for name, outcome, seconds in (("one", Outcome.PASS, 9.0), ("two", Outcome.FAIL, 1.0))
-    ]
-    for arguments, expected in (((), ["one", "two"]), (("--order", "failed-first"), ["two", "one"])):
-        for path in REPORTS.glob("*"):
-            path.unlink() if path.is_symlink() else None
-        name = f"reports/old-{len(arguments)}"
-        write_run(Path(name), run_of(*made))
-        (REPORTS / "latest").symlink_to(Path(name).name)
-        assert order(*arguments) == expected
 
 
 def test_a_run_of_failed_cases_is_resumed(executor: FakeExecutor, capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,7 +76,7 @@ class FleetRunner(CaseRunner):
     def run(self, cases: Sequence[Case], known: Surroundings, repro: Callable[[Case], str], *, alone: bool = False) -> Iterator[CaseResult]:
         """Run the cases, each on a node that can, and yield each result when a health check of its node passed after it."""
         self._repro = repro
-        ordered = schedule.order(cases, self._scheduling.seconds, self._scheduling.seed, self._scheduling.ranks)
+        ordered = schedule.order(cases, self._scheduling.seconds, self._scheduling.seed)
         for result in self._fleet.run(Entry(case, alone, self._nodes.places(case), number) for number, case in enumerate(ordered)):
             self._nodes.counted(result)
             yield result
