@@ -35,8 +35,7 @@ expect:
 """
 WAIVERS = """\
 waivers:
-  - id: misses
-    cases: "area/two[backend=cpu,size=3]"
+  - cases: "area/two[backend=cpu,size=3]"
     failure: {type: counter, match: "cache_miss 1, observed 2"}
     reason: The cache of /usr/lib/python3/site-packages counts a miss too many
     issue: JIRA-1

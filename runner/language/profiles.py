@@ -35,16 +35,6 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Permission:
-    """Waivers of one file that the profile permits. Without ``ids`` and ``types``: all of them."""
-
-    file: Path
-    ids: tuple[str, ...]
-    types: tuple[str, ...]
-    place: DataPath
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """A profile as written. Paths of files are as a command in the working folder names them."""
 
@@ -55,7 +45,8 @@ class Profile:
     specs: tuple[Path, ...]
     """Paths for ``load``; empty for the shipped specs alone."""
     backends: tuple[Path, ...]
-    permissions: tuple[Permission, ...]
+    permitted: tuple[Path, ...]
+    """The files of waivers that it permits."""
     levels: tuple[str, ...]
     """The names of its levels, the most important one first."""
     entries: tuple[Entry, ...]
@@ -64,12 +55,12 @@ class Profile:
 
     @property
     def waivers(self) -> tuple[Path, ...]:
-        """The files of waivers that it permits, without the shipped one, which every run reads."""
-        shipped = os.path.realpath(shipped_waivers())
-        return tuple(dict.fromkeys(one.file for one in self.permissions if os.path.realpath(one.file) != shipped))
+        """The permitted files without the shipped one, which every run reads."""
+        shipped = os.path.realpath(_shipped_waivers())
+        return tuple(dict.fromkeys(file for file in self.permitted if os.path.realpath(file) != shipped))
 
 
-def shipped_waivers() -> Path:
+def _shipped_waivers() -> Path:
     """Return the file of the shipped waivers."""
     return folder("specs") / "waivers.yaml"
 
@@ -131,14 +122,8 @@ def read_profile(name: str) -> Profile:
         torch=data["torch"],
         specs=() if specs == [SHIPPED] else tuple(Path(shown_path(folder("specs"))) if path == SHIPPED else beside(path) for path in specs),
         backends=tuple(map(beside, data.get("backends", []))),
-        permissions=tuple(
-            Permission(
-                file=shipped_waivers() if permission["file"] == SHIPPED else beside(permission["file"]),
-                ids=tuple(permission.get("ids", ())),
-                types=tuple(permission.get("types", ())),
-                place=("waivers", index),
-            )
-            for index, permission in enumerate(data.get("waivers", []))
+        permitted=tuple(
+            _shipped_waivers() if permission["file"] == SHIPPED else beside(permission["file"]) for permission in data.get("waivers", [])
         ),
         levels=tuple(levels),
         entries=tuple(entries),

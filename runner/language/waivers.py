@@ -69,8 +69,6 @@ class Waiver:
     until: date
     """The last day on which the waiver applies."""
     position: Position
-    id: str = ""
-    """Its name within its file, for profiles; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +115,8 @@ def read_waivers(extra: Sequence[Path], backends: Backends | None, problems: lis
 
 def _waivers(document: Document, problems: list[Diagnostic]) -> Iterator[Waiver]:
     """Yield the waivers of a file, without those of an invalid date, and add its problems."""
-    ids: dict[str, int] = {}
     for index, entry in enumerate(document.data["waivers"]):
         path: DataPath = ("waivers", index)
-        if "id" in entry and (first := ids.setdefault(entry["id"], index)) != index:
-            hint = f"line {document.position(('waivers', first)).line} has it already: write another one"
-            problems.append(document.problem((*path, "id"), f"the id '{entry['id']}' is used twice", hint))
         failure = entry["failure"]  # one signature, or a list of them
         several = [failure] if isinstance(failure, dict) else failure
         signatures = []
@@ -148,7 +142,6 @@ def _waivers(document: Document, problems: list[Diagnostic]) -> Iterator[Waiver]
             issue=entry["issue"],
             until=until,
             position=document.position(path),
-            id=entry.get("id", ""),
         )
 
 

@@ -18,10 +18,9 @@ from runner.core.options import RunOptions
 from runner.language.load import Suite
 from runner.language.profiles import Entry, Profile, read_profile
 from runner.language.read.document import DataPath
-from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS, Waiver, WaiverFiles
+from runner.language.waivers import WaiverFiles
 from runner.plan.selection import requested, unmatched
 from runner.system.installed_torch import installed_torch, release
-from runner.vocabulary.expectations import EXPECTATIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +76,11 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
             message = f"all {len(ids)} cases of this entry are named already: {one_line(ids[0])} in {named[ids[0]][0]}"
             problems.append(document.problem(entry.place, message, "remove the entry, or the one above that names them"))
         named.update(dict.fromkeys(new, (entry.level, entry.kind)))
-    permitted = _permitted(profile, waivers, problems)
     if problems:
         raise InvalidSpecs(problems)
+    files = set(map(os.path.realpath, profile.permitted))
+    permitted_names = {read.file for read in waivers.documents if os.path.realpath(read.path) in files}
+    permitted = tuple(waiver for waiver in waivers.waivers if waiver.position.file in permitted_names)
     ids_of = {
         (level, kind): tuple(case_id for case_id, place in named.items() if place == (level, kind))
         for level in profile.levels
@@ -96,8 +97,8 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
         ),
         waivers=tuple(PermittedWaiver(cases=waiver.cases, issue=waiver.issue, until=waiver.until.isoformat()) for waiver in permitted),
     )
-    files = WaiverFiles(waivers=permitted, documents=waivers.documents, given=waivers.given)
-    return Resolved(record=record, cases=tuple(case for case in suite.cases if case.id in named), waivers=files)
+    cases = tuple(case for case in suite.cases if case.id in named)
+    return Resolved(record=record, cases=cases, waivers=replace(waivers, waivers=permitted))
 
 
 def _matching(text: str, cases: Sequence[Case]) -> list[Case]:
@@ -113,26 +114,6 @@ def _place(profile: Profile, entry: Entry, key: str, index: int) -> DataPath:
     if key not in written:  # the profile's own key
         return (key, index) if isinstance(profile.document.data.get(key), list) else (key,)
     return (*entry.place, key, index) if isinstance(written[key], list) else (*entry.place, key)
-
-
-def _permitted(profile: Profile, files: WaiverFiles, problems: list[Diagnostic]) -> tuple[Waiver, ...]:
-    """Return the waivers that some permission names, in the order of the files."""
-    permitted: set[int] = set()
-    for permission in profile.permissions:
-        real = os.path.realpath(permission.file)
-        names = {document.file for document in files.documents if os.path.realpath(document.path) == real}
-        own = [waiver for waiver in files.waivers if waiver.position.file in names]
-        ids = {waiver.id for waiver in own if waiver.id}
-        kinds = (*EXPECTATIONS, *OUTSIDE_OF_EXPECTATIONS)
-        for key, what, words, known in (("ids", "waiver", permission.ids, ids), ("types", "type of failure", permission.types, kinds)):
-            for index, name in enumerate(words):
-                if name not in known:
-                    problems.append(profile.document.problem((*permission.place, key, index), *unknown(what, name, known)))
-        for waiver in own:
-            has_type = not permission.types or all(signature.type in permission.types for signature in waiver.failures)
-            if has_type and (not permission.ids or waiver.id in permission.ids):
-                permitted.add(id(waiver))
-    return tuple(waiver for waiver in files.waivers if id(waiver) in permitted)
 
 
 # -- run --profile ------------------------------------------------------------------------------------------------
@@ -169,7 +150,7 @@ def with_profile(options: RunOptions, name: str) -> tuple[RunOptions, Profile]:
             f"--profile {profile.name}: {profile.name} {profile.version} is for torch {profile.torch}, and torch {installed.version} is "
             "installed (install one of these versions, or name another profile)"
         )
-    permitted = {os.path.realpath(permission.file) for permission in profile.permissions}
+    permitted = set(map(os.path.realpath, profile.permitted))
     if other := [path for path in options.waivers if os.path.realpath(path) not in permitted]:
         raise UsageError(
             f"--profile {profile.name}: it does not permit the waivers of {shown_path(other[0])} (write another profile with a permission: "
