@@ -1,6 +1,6 @@
-"""``python -m tools.trivial_code``: write the code and the graphs of two trivial functions, on which no claim about code may hold.
+"""``python -m tools.trivial_code``: write the code and the graphs of trivial functions, on which no claim about code may hold.
 
-What both have in common is boilerplate. They are made by the installed torch on the CPU.
+What two of them have in common is boilerplate. They are made by the installed torch, on the CPU and for simulated GPUs.
 """
 
 import json
@@ -10,38 +10,61 @@ import sys
 import tempfile
 from pathlib import Path
 
+from runner.core.targets import STAGES_OF_VENDOR
+
 ROOT = Path(__file__).resolve().parents[1]
 
-STAGES = ("dynamo", "pre_grad", "joint", "post_grad")
-FILE = ROOT / "runner" / "vocabulary" / "expectations" / "trivial_code.json"
 SPEC = """
 summary: A trivial function
-backends: [cpu]
+{where}
 inputs: [{{rand: [{size}]}}]
 function: |
   def fn(x):
       return {body}
-expect: [{{close: {{to: eager}}}}, {graphs}]
+expect: [{claims}]
 """
+GRAPHS = ("dynamo", "pre_grad", "joint", "post_grad")
+TARGETS = {"cuda:sm_90": "nvidia", "hip:gfx942": "amd"}
+FILE = ROOT / "runner" / "vocabulary" / "expectations" / "trivial_code.json"
+FUNCTIONS = (("x + 1", 64), ("x.flip(0)", 96))
+"""What differs in code: whether it is vectorized, and the order of its reads."""
+OTHER = ("x.neg()", 96)
+"""In place of the second for graphs: its operator is of ATen too."""
 
 
 def main() -> None:
     """Run the functions, and write what torch made of them."""
-    made: dict[str, list[str]] = {"cpu": [], **{stage: [] for stage in STAGES}}
+    made: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        graphs = ", ".join(f"{{graph: {{stage: {stage}, count: 1}}}}" for stage in STAGES)
-        for number, (body, size) in enumerate((("x + 1", 64), ("x.flip(0)", 96))):
-            spec, out = folder / f"fn{number}.yaml", folder / f"out{number}"
-            spec.write_text(SPEC.format(body=body, size=size, graphs=graphs).lstrip())
-            subprocess.run([sys.executable, "-m", "runner", "run", spec, "--out", out], cwd=ROOT, check=True, timeout=240)
-            made["cpu"].append((out / "cases" / "00001" / "code-0-0.txt").read_text())
-            measured = json.loads((out / "cases" / "00001" / "observation.json").read_text())["steps"][0]["measured"]
-            for index, stage in enumerate(STAGES, start=1):
-                made[stage].append(measured[str(index)]["graphs"][0]["text"])
+        graphs = ", ".join(f"{{graph: {{stage: {stage}, count: 1}}}}" for stage in GRAPHS)
+        for number, function in enumerate(FUNCTIONS):
+            folder = _ran(Path(name) / f"cpu{number}", *function, "backends: [cpu]", "{close: {to: eager}}")
+            made.setdefault("cpu", []).append((folder / "code-0-0.txt").read_text())
+            for target, vendor in TARGETS.items():
+                wrapper = "{filecheck: {stage: wrapper, checks: 'CHECK: {{fused_(add|flip)}}'}}"
+                folder = _ran(Path(name) / f"{vendor}{number}", *function, f"targets: ['{target}']", wrapper)
+                texts = [path.read_text() for path in sorted(folder.glob("code-0-*.txt"))]
+                for stage, text in zip(STAGES_OF_VENDOR[vendor], texts, strict=False):
+                    made.setdefault(f"{vendor} {stage}", []).append(text)
+                if vendor == "nvidia":
+                    made.setdefault("cuda", []).append(texts[-1])
+        for number, function in enumerate((FUNCTIONS[0], OTHER)):
+            folder = _ran(Path(name) / f"graphs{number}", *function, "backends: [cpu]", graphs)
+            measured = json.loads((folder / "observation.json").read_text())["steps"][0]["measured"]
+            for index, stage in enumerate(GRAPHS):
+                made.setdefault(stage, []).append(measured[str(index)]["graphs"][0]["text"])
     # comments name files of the machine
-    plain = {kind: [re.sub(r"/\S*/", "", text) for text in texts] for kind, texts in made.items()}
+    plain = {kind: [re.sub(r"/\w\S*/", "", text) for text in texts] for kind, texts in made.items()}
     FILE.write_text(json.dumps(plain, indent=1) + "\n")
+
+
+def _ran(folder: Path, body: str, size: int, where: str, claims: str) -> Path:
+    """Run a function, and return the folder of the case. That its claims hold for any function does not matter."""
+    folder.mkdir()
+    spec = folder / "fn.yaml"
+    spec.write_text(SPEC.format(body=body, size=size, where=where, claims=claims).lstrip())
+    subprocess.run([sys.executable, "-m", "runner", "run", spec, "--out", folder / "out"], cwd=ROOT, check=False, timeout=240)
+    return folder / "out" / "cases" / "00001"
 
 
 if __name__ == "__main__":

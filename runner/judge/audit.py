@@ -111,6 +111,8 @@ _INSTEAD = {
     "close": "write no tolerance or a smaller one, or use inputs whose results are not small beside it",
     "filecheck": "name what only the code of this function has",
     "graph": "name what only the graph of this function has, or count its operators",
+    "differs": "name a value that it may have",
+    **dict.fromkeys(("raises", "text", "log", "exit"), "name words that only the expected text has"),
 }
 _OF_COUNTS = "write the number itself, or a bound that is near it"
 

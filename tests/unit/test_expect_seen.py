@@ -9,7 +9,7 @@ from runner.core.matching import patterns
 from runner.core.observation import ChildExit, SpyCalls
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.base import BadExpectation
-from runner.vocabulary.expectations.texts import MOST
+from runner.vocabulary.expectations.texts import ANY_TEXT, MOST
 from tests.fakes import ELSEWHERE, HERE, judged
 
 HELD, FAILED, ERROR, NOT = Status.HELD, Status.FAILED, Status.ERROR, Status.NOT_APPLICABLE
@@ -238,9 +238,9 @@ MUTATED: list[tuple[str, Any, dict[str, Any], list[str]]] = [
     ("exit", {"code": 0}, {"exit": ChildExit(code=0, stderr="")}, ["another code"]),
     ("exit", {"nonzero": True, "stderr": "planted"}, {"exit": CHILD}, ["another code", "its part removed"]),
     ("exit", {"code": 3, "stderr": ["planted"]}, {"exit": CHILD}, ["another code", "its part removed"]),
-    ("text", {"contains": ["a", "b"]}, {"measured": {"text": "abab", "type": ""}}, ["its part removed"] * 2),
-    ("text", {"matches": "a+b"}, {"measured": {"text": "aabab", "type": ""}}, ["its match removed"]),
-    ("log", {"contains": "an", "matches": "of"}, {"measured": {"text": "an of"}}, ["its part removed", "its match removed"]),
+    ("text", {"contains": ["aa", "bb"]}, {"measured": {"text": "aabaabb", "type": ""}}, [*["its part removed"] * 2, ANY_TEXT]),
+    ("text", {"matches": "a+b"}, {"measured": {"text": "aabab", "type": ""}}, ["its match removed", ANY_TEXT]),
+    ("log", {"contains": "an", "matches": "of"}, {"measured": {"text": "an of"}}, ["its part removed", "its match removed", ANY_TEXT]),
     ("text", {"contains": "a", "count": 2}, {"measured": {"text": "aba", "type": ""}}, ["its part removed", "one more", "one less"]),
     ("log", {"contains": "an", "count": {"min": 2}}, {"measured": {"text": "an ban"}}, ["its part removed", "just below its least"]),
     ("dead", ["a.b"], {"measured": {"a.b": {"was": True, "type": "T", "alive": False}}}, ["still alive"]),

@@ -161,9 +161,8 @@ def parse_count(body: Any) -> Count:
         numbers = tuple(sorted(set(words["any"])))
         if len(numbers) < 2:
             raise BadExpectation("any with one number", f"write {numbers[0]}")
-        if len(numbers) >= _RANGE and numbers[0] <= 1 and numbers[-1] - numbers[0] == len(numbers) - 1:
-            hint = f"write the numbers that are right, or {{max: {numbers[-1]}}}"
-            raise BadExpectation(f"any of all numbers from {numbers[0]} to {numbers[-1]} could hardly fail", hint)
+        if len(numbers) >= _RANGE and numbers[_RANGE - 1] <= _RANGE + (numbers[0] > 0):
+            raise BadExpectation("any of so many small numbers could hardly fail", "write the numbers that are right, or a range")
         return Count(least=numbers[0], most=numbers[-1], among=numbers)
     if "value" in words:
         if "min" in words or "max" in words:
@@ -180,7 +179,7 @@ def parse_count(body: Any) -> Count:
 
 
 _RANGE = 4
-"""So many numbers from 0 or 1 are a range."""
+"""So many numbers from 0 or 1, of which one may be left out, are a range."""
 
 
 def check_count(body: Any, *path: str | int) -> None:
@@ -224,7 +223,8 @@ def count_mutants(
 ) -> Iterator[Mutant]:
     """Yield one more and one less for an exact count, or numbers outside of others. ``changed`` makes facts with a number.
 
-    A most without a least must be near what was observed, unless it ``is_budget``. A least must be more than a ``trivial`` function has.
+    A most must be near what was observed; one that ``is_budget`` must only be a number that a GPU may have. A least must be more than a
+    ``trivial`` function has.
     """
     applies, value = choose(body, here)
     if not applies or observed is None:
@@ -243,8 +243,8 @@ def count_mutants(
             numbers.append(("just below its least", 0 if 0 < required.least < 1 else required.least - 1))
         if required.most is not None:
             numbers.append(("just above its most", required.most + 1))
-        if required.most is not None and not required.least and not is_budget:
-            numbers.append((FAR_MORE, 2 * observed + 9))
+        if required.most is not None:
+            numbers.append((FAR_MORE, 2 * observed + (_MOST_BUDGET if is_budget else 9)))
         if required.most is None and trivial is not None:
             numbers.append((OF_ANY_FUNCTION, trivial))
     for name, number in numbers:
@@ -252,6 +252,10 @@ def count_mutants(
             yield Mutant.not_applicable(name, "counts are not negative", leaf=leaf, where=where)
         else:
             yield Mutant(name=name, facts=changed(number), leaf=leaf, where=where)
+
+
+_MOST_BUDGET = 1_000_000
+"""More than the registers and the bytes of shared memory of any GPU."""
 
 
 class Counts(Kind):

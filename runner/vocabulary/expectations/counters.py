@@ -29,7 +29,9 @@ class Counter(Counts):
     """``counter: {inductor.fxgraph_cache_hit: 1, inductor.fxgraph_cache_miss: {min: 1}}``, by ``namespace.name``."""
 
     kind: ClassVar[str] = "counter"
-    of_trivial_function: ClassVar[Mapping[str, int]] = {"stats.unique_graphs": 1, "stats.calls_captured": 1, "aot_autograd.total": 1}
+    of_trivial_function: ClassVar[Mapping[str, int]] = dict.fromkeys(
+        ("frames.total", "frames.ok", "stats.unique_graphs", "stats.calls_captured", "aot_autograd.total", "aot_autograd.ok"), 1
+    )
     counts: Mapping[str, Any]
 
     @classmethod
@@ -67,6 +69,7 @@ class Metric(Counts):
 
     kind: ClassVar[str] = "metric"
     absent: ClassVar[str] = "this torch has no such metric"
+    of_trivial_function: ClassVar[Mapping[str, int]] = {"generated_kernel_count": 1, "ir_nodes_pre_fusion": 1}
     counts: Mapping[str, Any]
 
     @classmethod

@@ -42,7 +42,7 @@ _INDEX = {WRAPPER: -1, **{stage: index for stages in STAGES_OF_VENDOR.values() f
 
 @functools.cache
 def trivial_code() -> Mapping[str, list[str]]:
-    """Return the code of two trivial functions by device, and their graphs by stage (``tools/trivial_code.py`` writes them)."""
+    """Return the code of two trivial functions by device, or by vendor and stage, and two graphs by stage (``tools/trivial_code.py``)."""
     known: Mapping[str, list[str]] = json.loads(Path(__file__).with_name("trivial_code.json").read_text(encoding="utf-8"))
     return known
 
@@ -130,17 +130,17 @@ class FileCheck(Kind):
         is_python = self.stage in (None, WRAPPER)
         code = [commented_out(piece) if is_python else offline.commented_out(piece, str(self.stage)) for piece in facts.code]
         yield Mutant(name=COMMENTED_OUT, facts=replace(facts, code=tuple(code)))
-        if is_python and here.device == "cpu":
-            yield from self.trivial_mutants("cpu", lambda text: replace(facts, code=self._with(facts.code, text)))
+        kind = here.device if is_python else f"{here.vendor} {self.stage}"
+        yield from self.trivial_mutants(kind, lambda text: replace(facts, code=self._with(facts.code, text)))
 
     def trivial_mutants(self, kind: str, changed: Callable[[str], StepFacts]) -> Iterator[Mutant]:
         """Yield the code of a trivial function, of two such one for which the directives fail if there is one.
 
-        ``kind`` is a device, or a stage of graphs. Directives that forbid something claim that, whatever else they match.
+        ``kind`` is that of the code or of a graph. Directives that forbid something claim that, whatever else they match.
         """
-        if not any(one.kind is Kinds.NOT for one in self.checks):
-            texts = trivial_code()[kind]
-            chosen = next((text for text in texts if not run(self.checks, _read(text, self.text).text).passed), texts[0])
+        texts = trivial_code().get(kind, [])
+        if texts and not any(one.kind is Kinds.NOT for one in self.checks):
+            chosen = next((text for text in texts if not run(self.checks, self._read(text, self.text).text).passed), texts[0])
             yield Mutant(name=TRIVIAL, facts=changed(chosen))
 
     def _with(self, code: tuple[str, ...], text: str) -> tuple[str, ...]:
@@ -164,19 +164,17 @@ class FileCheck(Kind):
         if self.stage is not None:
             if _INDEX[self.stage] >= len(code):
                 return Judgement.error(f"{len(code)} texts", expected=f"the stage {self.stage}")
-            piece = code[_INDEX[self.stage]]
-            if self.stage == WRAPPER:
-                return _read(piece, text)
-            return whole(piece) if text == WHOLE or isinstance(piece, _CodeOnly) else offline.code_of_stage(piece, self.stage)
+            return self._read(code[_INDEX[self.stage]], text)
         if self.code == ALL:
-            return joined([_read(piece, text) for piece in code])
+            return joined([self._read(piece, text) for piece in code])
         if self.code is None and len(code) > 1:
             return Judgement.error(f"{len(code)} pieces of code", expected="one piece, or code: INDEX, or code: all")
         index = self.code or 0
         if not isinstance(index, int) or index >= len(code):
             return Judgement.error(f"{len(code)} pieces of code", expected=f"a piece with the index {index}")
-        return _read(code[index], text)
+        return self._read(code[index], text)
 
-
-def _read(piece: str, text: str) -> Code:
-    return whole(piece) if text == WHOLE or isinstance(piece, _CodeOnly) else code_of(piece)
+    def _read(self, piece: str, text: str) -> Code:
+        if text == WHOLE or isinstance(piece, _CodeOnly):
+            return whole(piece)
+        return code_of(piece) if self.stage in (None, WRAPPER) else offline.code_of_stage(piece, self.stage)

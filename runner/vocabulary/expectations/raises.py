@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings
 from runner.core.expectation import Judgement, Mutant, StepFacts
+from runner.core.matching.generality import is_general_pattern
 from runner.core.matching.patterns import check_pattern, search
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.observation import Cause
@@ -14,7 +15,14 @@ from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import EAGER, BadExpectation, Conditional, text_of
 
 _ANOTHER = "another.Error"
-_ANOTHER_TEXT = "something else went wrong"
+_ANOTHER_TEXT = "RuntimeError: an error was raised while torch ran: something else went wrong, it failed with an exception"
+_OF_A_TYPO = {
+    "builtins.AttributeError": "'thing' object has no attribute 'other'; module 'thing' has no attribute 'other'",
+    "builtins.NameError": "name 'other' is not defined",
+    "builtins.ImportError": "cannot import name 'other' from 'thing' (unknown location)",
+    "builtins.ModuleNotFoundError": "No module named 'other'",
+}
+"""What an exception of a type says where a name is misspelt."""
 _EVERY_EXCEPTION = ("builtins.Exception", "builtins.BaseException", "builtins.object")
 
 
@@ -136,7 +144,8 @@ class Raises(Conditional):
         other = replace(facts.raised, type=_ANOTHER, ancestors=(_ANOTHER, *_EVERY_EXCEPTION))
         yield Mutant(name="another type", facts=replace(facts, raised=other))
         if self.match is not None or self.as_eager:
-            yield Mutant(name="another text", facts=replace(facts, raised=replace(facts.raised, message=_ANOTHER_TEXT)))
+            text = _OF_A_TYPO.get(facts.raised.type, _ANOTHER_TEXT)
+            yield Mutant(name="another text", facts=replace(facts, raised=replace(facts.raised, message=text)))
         if self.before and facts.dynamo is not None:
             yield Mutant(name="after the backend", facts=replace(facts, dynamo=replace(facts.dynamo, graphs=1)))
         if self.cause is None:
@@ -183,9 +192,12 @@ def _why_not_before(facts: StepFacts) -> str:
 
 
 def is_general(body: Any) -> bool:
-    """Whether almost any failure fits: the type is a base class of all exceptions, or a builtin one without ``match``."""
-    name, cause = body.get("type", "").removeprefix("builtins."), body.get("cause") or {}
-    is_builtin = isinstance(getattr(builtins, name, None), type) and "match" not in body and "match" not in cause
+    """Whether almost any failure fits: the type is a base class of all exceptions, or a builtin one and no ``match`` is specific."""
+    name, patterns = body.get("type", "").removeprefix("builtins."), [body.get("match"), (body.get("cause") or {}).get("match")]
+    is_specific = any(
+        pattern and (check_pattern(pattern) or search(pattern, "") or not is_general_pattern(pattern)) for pattern in patterns
+    )
+    is_builtin = isinstance(getattr(builtins, name, None), type) and not is_specific
     return is_builtin or f"builtins.{name}" in _EVERY_EXCEPTION
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from runner.core.conditions import Surroundings, choose, holds
 from runner.core.expectation import Judgement, Mutant, Status, StepFacts
 from runner.core.matching.filecheck import CheckFile, Kind
-from runner.core.matching.generality import are_general, finds, is_general, is_general_pattern
+from runner.core.matching.generality import ANYTHING, are_general, finds, is_general, is_general_pattern
 from runner.core.matching.patterns import check_pattern, search
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.protocol import Json
@@ -29,6 +29,9 @@ MOST = 1_000_000
 
 TEXT_MUTATIONS = ("its part removed", "its match removed")
 """The mutants of a text."""
+
+ANY_TEXT = "every character, each alone"
+"""The mutant of a text that has what stands in almost every text."""
 
 LACKED = "a lacked part added"
 """The mutant of a text that must lack parts."""
@@ -135,6 +138,8 @@ def _mutants_of_measured(check: "Text | Log", facts: StepFacts, here: Surroundin
         return
     text, parts = facts.measured["text"], parts_of(check.contains)
     yield from text_mutants(text, parts, check.matches, lambda other: facts.with_measured(text=other))
+    if (parts or check.matches) and not check.lacks and check.count is None:
+        yield Mutant(name=ANY_TEXT, facts=facts.with_measured(text=ANYTHING[0]))
     for part in parts if check.count is not None else ():
 
         def so_often(number: float, part: str = part) -> StepFacts:
@@ -248,7 +253,7 @@ class Text(OfValue):
     """``text: {of: command, contains: ["nvcc ", "-Wx"], lacks: -Wy}``."""
 
     kind: ClassVar[str] = "text"
-    mutations: ClassVar[tuple[str, ...]] = (*TEXT_MUTATIONS, *COUNT_MUTATIONS, LACKED)
+    mutations: ClassVar[tuple[str, ...]] = (*TEXT_MUTATIONS, *COUNT_MUTATIONS, ANY_TEXT, LACKED)
     contains: str | list[str] | None = None
     count: Any = None
     matches: str | None = None
@@ -282,13 +287,27 @@ STDERR = "<stderr>"
 """The name of the worker's standard error of the step; no value of a spec can have this name."""
 
 
+_EVERY_LOG = """\
+V0101 00:00:00.000000 1000 torch/_dynamo/convert_frame.py:1000] [0/0] torchdynamo start compiling f, stack (elided 5 frames):
+I0101 00:00:00.000000 1000 torch/_dynamo/symbolic_convert.py:1000] [0/0] Step 1: torchdynamo start tracing f
+I0101 00:00:00.000000 1000 torch/fx/experimental/symbolic_shapes.py:1000] [0/0] create_env
+V0101 00:00:00.000000 1000 torch/_dynamo/output_graph.py:1000] [0/0] create_graph_input
+I0101 00:00:00.000000 1000 torch/_dynamo/symbolic_convert.py:1000] [0/0] Step 1: torchdynamo done tracing f (RETURN_VALUE)
+I0101 00:00:00.000000 1000 torch/_dynamo/output_graph.py:1000] [0/0] Step 2: calling compiler function
+I0101 00:00:00.000000 1000 torch/_dynamo/output_graph.py:1000] [0/0] Step 2: done compiler function
+I0101 00:00:00.000000 1000 torch/_inductor/compile_fx.py:1000] [0/0] Step 3: torchinductor compiling FORWARDS graph 0
+I0101 00:00:00.000000 1000 torch/_inductor/compile_fx.py:1000] [0/0] Step 3: torchinductor done compiling FORWARDS graph 0
+"""
+"""What torch logs of any function, with TORCH_LOGS."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log(Conditional):
     """``log: {contains: planted crash}``."""
 
     kind: ClassVar[str] = "log"
     is_recorded: ClassVar[bool] = True
-    mutations: ClassVar[tuple[str, ...]] = (*TEXT_MUTATIONS, *COUNT_MUTATIONS, LACKED)
+    mutations: ClassVar[tuple[str, ...]] = (*TEXT_MUTATIONS, *COUNT_MUTATIONS, ANY_TEXT, LACKED)
     contains: str | list[str] | None = None
     count: Any = None
     matches: str | None = None
@@ -299,6 +318,11 @@ class Log(Conditional):
         """Check parts and pattern, which must be in no text by chance."""
         check_text(body)
         check_specific(body)
+        for place, part in _placed(body, "contains"):
+            if part in _EVERY_LOG:
+                raise BadExpectation(f"torch logs {part!r} of every function: this cannot fail", _NARROWER, path=place)
+        if (pattern := body.get("matches")) is not None and finds(pattern, [_EVERY_LOG]):
+            raise BadExpectation(f"torch logs a match of /{pattern}/ of every function: this cannot fail", _NARROWER, path=("matches",))
         check_lacked(body)
         check_times(body)
 
@@ -317,7 +341,11 @@ def measure_log(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Js
 
 
 _OF_EVERY_FAILURE = (
-    'traceback (most recent call last):\n  file "/opt/app/program.py", line 1, in <module>\n    raise error\nerror: exception failed '
+    "process spawnprocess-1: traceback (most recent call last):\n"
+    '  file "/usr/lib/python3.11/multiprocessing/process.py", line 314, in _bootstrap\n    self.run()\n'
+    '  file "/usr/lib/python3.11/site-packages/torch/program.py", line 1, in <module>\n    raise error\nerror: exception failed '
+    "no module named 'other' cannot import name 'other' name 'other' is not defined 'thing' object has no attribute 'other' "
+    "invalid syntax no such file or directory usage: "
     + " ".join(f"{name}: " for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException))
 ).lower()
 """What programs print that fail for any reason."""

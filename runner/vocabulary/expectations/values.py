@@ -11,6 +11,7 @@ from runner.vocabulary.expectations.base import OUTPUT, BadExpectation, Kind, Of
 
 _CHANGED = "changed"
 _MADE_EQUAL = "made equal"
+_ANY_OF_TYPE = "any value of its type"
 
 
 def _others(value: Any) -> Iterator[tuple[str, Any]]:
@@ -98,6 +99,9 @@ class _Pairs(Kind):
                     yield Mutant(name=mutation, facts=facts.with_measured(**{name: {"value": encode(value)}}), leaf=name)
             else:
                 yield Mutant(name=_MADE_EQUAL, facts=facts.with_measured(**{name: {"value": encode(other)}}), leaf=name)
+                value = decode(fact["value"])
+                if _class_of(value) != _class_of(other) and value is not None and other is not None:
+                    yield Mutant(name=_ANY_OF_TYPE, facts=facts, leaf=name, where=f"{name}, a {_class_of(value)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +118,7 @@ class Differs(_Pairs):
     """``differs: {first: {ref: second}}``."""
 
     kind: ClassVar[str] = "differs"
-    mutations: ClassVar[tuple[str, ...]] = ("made equal",)
+    mutations: ClassVar[tuple[str, ...]] = (_MADE_EQUAL, _ANY_OF_TYPE)
     expects_equal: ClassVar[bool] = False
 
 
@@ -127,6 +131,11 @@ def same(value: Any, expected: Any) -> bool:
     if isinstance(value, bool) or isinstance(expected, bool):
         return value is expected
     return bool(value == expected) or (value != value and expected != expected)
+
+
+def _class_of(value: Any) -> str:
+    """Return the class of a plain value; whole numbers and others may be equal."""
+    return "number" if isinstance(value, int | float) and not isinstance(value, bool) else type(value).__name__
 
 
 def measure_equality(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:

@@ -3,7 +3,7 @@
 import ast
 import inspect
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -11,7 +11,7 @@ from runner.core.diagnostics import Diagnostic, one_of
 from runner.core.protocol import Json
 from runner.vocabulary.expectations.texts import MOST
 from runner.vocabulary.steps.base import COMPILED, Around, Callee, StepKind, Traits
-from runner.vocabulary.steps.session import Session, callable_of, needed, values_of
+from runner.vocabulary.steps.session import NotCarriedOut, Session, callable_of, needed, values_of
 
 GENERATORS = "rng"
 """The word that sets the random generators to the case's seed again; the other words are caches of torch."""
@@ -207,6 +207,12 @@ def run_program(session: Session, program: str, argv: Json) -> dict[str, Any]:
     return {"code": code, "stderr": session.log_of_step(), "stdout": text}
 
 
+def _called(returning: Any, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Call a function in a child, and send that it returned."""
+    function(*args, **kwargs)
+    returning.send(None)
+
+
 def run_spawn(session: Session, arguments: "Spawn") -> None:
     """Start the child and wait for it."""
     import multiprocessing
@@ -217,9 +223,13 @@ def run_spawn(session: Session, arguments: "Spawn") -> None:
     function = callable_of(session, arguments.call)
     args, kwargs = values_of(session, arguments.args, arguments.kwargs)
     with session.phases("spawn"):
-        child = multiprocessing.get_context("spawn").Process(target=function, args=args, kwargs=kwargs)
+        spawning = multiprocessing.get_context("spawn")
+        has_returned, returning = spawning.Pipe(duplex=False)
+        child = spawning.Process(target=_called, args=(returning, function, args, kwargs))
         child.start()
         child.join()
+    if child.exitcode == 0 and not has_returned.poll():
+        raise NotCarriedOut("the child exited with code 0 before its function returned: let the function return")
     session.exit = {"code": child.exitcode, "stderr": session.log_of_step()}
 
 
