@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from runner.core import devices, targets
@@ -115,51 +115,23 @@ def order(
     With a seed the order is random, and depends only on the seed and the ids, not on the selection.
     """
     if seed is not None:
-        return _shuffled(cases, seed)
+        # grouped by environment
+        return sorted(cases, key=lambda case: (_lot(seed, environment_of(case).key), _lot(seed, case.id)))
     known = seconds or {}
+    keys = {case.id: environment_of(case).key for case in cases}
+    largest = next(iter(Counter(keys.values()).most_common(1)), ("", 0))[0]
 
     def urgency(case: Case) -> float:
-        return known.get(case.id, math.inf)
+        waits_for_zygote = zygotes > 1 and keys[case.id] != largest
+        return known.get(case.id, math.inf) + (_START_SECONDS if waits_for_zygote else 0.0)
 
-    alone = [case for case in cases if is_exclusive(case)]
-    parallel = [case for case in cases if not is_exclusive(case)]
-    if zygotes > 1:
-        return _mixed(parallel, urgency) + sorted(alone, key=urgency, reverse=True)
-    beside = _by_environment(parallel)
-    of_alone = {environment_of(case).key for case in alone}
-    # an environment with exclusive cases is the last of the parallel ones and the first of the exclusive ones: one zygote serves both
-    keys = sorted(sorted(beside, key=lambda key: max(map(urgency, beside[key])), reverse=True), key=lambda key: key in of_alone)
-    ending = _by_environment(alone)
-    groups = [beside[key] for key in keys]
-    groups += [ending[key] for key in sorted(ending, key=lambda key: -keys.index(key) if key in beside else 1)]
-    return [case for group in groups for case in sorted(group, key=urgency, reverse=True)]
-
-
-def _mixed(cases: Sequence[Case], urgency: Callable[[Case], float]) -> list[Case]:
-    """Return the cases of several environments by their urgency. Those of all environments but the largest wait for their zygote."""
-    of_case = {case.id: environment_of(case).key for case in cases}
-    largest = Counter(of_case.values()).most_common(1)[0][0] if cases else ""
-
-    def with_start(case: Case) -> float:
-        return urgency(case) + (0.0 if of_case[case.id] == largest else _START_SECONDS)
-
-    return sorted(cases, key=with_start, reverse=True)
-
-
-def _by_environment(cases: Sequence[Case]) -> dict[str, list[Case]]:
-    groups: dict[str, list[Case]] = {}
-    for case in cases:
-        groups.setdefault(environment_of(case).key, []).append(case)
-    return groups
-
-
-def _shuffled(cases: Sequence[Case], seed: int) -> list[Case]:
-    """Return the cases in a random order, grouped by environment. The order depends only on the seed, the environments and the ids."""
-    groups = _by_environment(cases)
-    found = []
-    for key in sorted(groups, key=lambda key: _lot(seed, key)):
-        found += sorted(groups[key], key=lambda case: _lot(seed, case.id))
-    return found
+    ordered = sorted(cases, key=urgency, reverse=True)
+    if zygotes == 1:
+        first: dict[str, int] = {}
+        for place, case in enumerate(ordered):
+            first.setdefault(keys[case.id], place)
+        ordered.sort(key=lambda case: first[keys[case.id]])
+    return sorted(ordered, key=is_exclusive)
 
 
 def _lot(seed: int, text: str) -> bytes:

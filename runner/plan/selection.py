@@ -56,41 +56,13 @@ def _hint(pattern: str, ids: Sequence[str]) -> str:
     wanted = f"no case matches '{one_line(pattern)}'"
     if not ids:
         return wanted
-    below = [case_id for case_id in ids if glob(f"*/{pattern}").fullmatch(case_id)]
-    if below:
-        return f"{wanted}: ids begin with their folder; '*/{one_line(pattern)}' matches {_some(below)}"
-    return f"{wanted}: ids look like {_some(_nearest(pattern, ids))}"
-
-
-def _some(ids: Sequence[str]) -> str:
-    more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
-    return f"'{one_line(ids[0])}'{more}"
-
-
-def _nearest(pattern: str, ids: Sequence[str]) -> Sequence[str]:
-    """Return the ids that begin with a pattern; else those that contain most of its literal pieces; else the ids with the closest name."""
-    if begun := _begun(pattern.strip("*?"), ids):
-        return begun
-    pieces = [piece for piece in re.split(r"[*?\[\]/,]+", pattern) if piece]
-    scores = [sum(len(piece) for piece in pieces if piece in case_id) for case_id in ids]
-    best = max(scores)
-    if best:
-        return [case_id for case_id, score in zip(ids, scores, strict=True) if score == best]
-    names = {case_id.partition("[")[0].rpartition("/")[2]: case_id for case_id in reversed(ids)}
-    near = difflib.get_close_matches(pattern.partition("[")[0].rpartition("/")[2].strip("*?"), names, n=1, cutoff=0.4)
-    return [names[near[0]]] if near else ids
-
-
-def _begun(text: str, ids: Sequence[str]) -> list[str]:
-    """Return the ids that begin with a text, or whose name does; exact names come first."""
-    if not text:
-        return []
-    names = {case_id: case_id.partition("[")[0] for case_id in ids}
-    short = {case_id: name.rpartition("/")[2] for case_id, name in names.items()}
-    exact = [case_id for case_id in ids if text in (names[case_id], short[case_id])]
-    begun = [case_id for case_id in ids if case_id.startswith(text) or short[case_id].startswith(text)]
-    name = text.partition("[")[0]
-    return list(dict.fromkeys([*exact, *begun])) or [case_id for case_id in ids if name in (names[case_id], short[case_id])]
+    if below := [case_id for case_id in ids if glob(f"*/{pattern}").fullmatch(case_id)]:
+        return f"{wanted}: ids begin with their folder; '*/{one_line(pattern)}' matches '{one_line(below[0])}'"
+    text = pattern.strip("*?")
+    name = text.partition("[")[0].rpartition("/")[2]
+    near = [case_id for part in (text, name) if part for case_id in ids if part in case_id]
+    near += difflib.get_close_matches(text, ids, n=1, cutoff=0.4)
+    return f"{wanted}: ids look like '{one_line((near or ids)[0])}'"
 
 
 def select(

@@ -82,13 +82,6 @@ def test_what_runs_alone_comes_last():
     assert names(schedule.order(cases, timed(a=1, b=1, c=9, d=2))) == "dbca"
 
 
-def test_a_template_that_is_needed_again_at_the_end_is_the_last_before_it():
-    # c has the longest case, but its environment has one that runs alone
-    cases = [with_env("a", A="1"), alone("b", A="2"), with_env("c", A="2"), with_env("d", A="3"), alone("e", A="3"), alone("f", A="4")]
-    found = names(schedule.order(cases, timed(a=1, b=1, c=9, d=8, e=1, f=1)))
-    assert found == "acdebf"
-
-
 def test_a_shuffled_order_hangs_on_the_seed_alone():
     cases = [with_env(name) for name in "abcdefgh"]
     one = names(schedule.order(cases, timed(a=9), seed=1))

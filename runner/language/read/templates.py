@@ -6,8 +6,6 @@ attributes of Python objects, no operator with unbounded results.
 
 import ast
 import functools
-import itertools
-import keyword
 import math
 import operator
 import re
@@ -21,8 +19,6 @@ from runner.core.diagnostics import unknown
 MAX_EXPRESSION = 200
 
 MAX_RESULT = 10_000
-
-MAX_DEPTH = 20
 
 MAX_BITS = 1_000
 """The maximum size of a whole number: about 300 digits."""
@@ -95,24 +91,10 @@ def parse(text: str) -> Template:
 _SYNTAX_HINT = "write {{ name }} or a comparison of names"
 
 
-_STRING = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
-_WORD = re.compile(rf"{_STRING.pattern}|(\.?)\b([A-Za-z]\w*)")
-_OPERATORS = frozenset(["and", "else", "if", "in", "is", "not", "or", "lambda", "True", "False", "None"])
-_MARK = "\N{LATIN LETTER DENTAL CLICK}"
-"""Stands behind a key of the matrix, or of a value of it, that is a keyword of Python: ``from``."""
-
-
 def _parsed(expression: str, names: set[str]) -> ast.expr:
     """Return the node of an expression, and add its names."""
     if len(expression) > MAX_EXPRESSION:
         raise TemplateError(f"an expression of {len(expression)} characters", f"at most {MAX_EXPRESSION} are allowed: use the matrix")
-    depths = itertools.accumulate({"(": 1, ")": -1}.get(char, 0) for char in _STRING.sub("", expression))
-    if max(depths, default=0) > MAX_DEPTH:
-        raise TemplateError(f"an expression nested more than {MAX_DEPTH} deep", "write it more simply")
-    expression = _WORD.sub(
-        lambda word: word[0] + _MARK if word[2] and keyword.iskeyword(word[2]) and (word[1] or word[2] not in _OPERATORS) else word[0],
-        expression,
-    )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -121,10 +103,6 @@ def _parsed(expression: str, names: set[str]) -> ast.expr:
         message = error.msg if isinstance(error, SyntaxError) else str(error)
         raise TemplateError(f"template syntax: {message}", _SYNTAX_HINT) from error
     for part in ast.walk(node):
-        if isinstance(part, ast.Name):
-            part.id = part.id.removesuffix(_MARK)
-        elif isinstance(part, ast.Attribute):
-            part.attr = part.attr.removesuffix(_MARK)
         kind = type(part).__name__
         if kind not in _ALLOWED or (isinstance(part, ast.Constant) and not isinstance(part.value, bool | int | float | str | None)):
             raise TemplateError(

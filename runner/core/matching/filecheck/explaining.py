@@ -31,10 +31,8 @@ _BEFORE, _AFTER, _WIDTH, TAB = 2, 4, 140, 4
 """Lines of an excerpt before and after the marked line, characters of a line, columns of a tab."""
 _PATIENCE = 1.0
 """The time limit of the search for a possible match, in seconds."""
-_SHARED, _SIMILAR, _NEAR = 0.5, 0.75, 40
-"""A possible match shares this part of the pattern's pieces. Otherwise, within this many lines, its most similar place reaches this
-similarity.
-"""
+_SIMILAR = 0.7
+"""The least similarity of a possible match."""
 
 
 def describe(mismatch: Mismatch, matcher: Matcher, lines: Sequence[str], numbers: Sequence[int]) -> CheckOutcome:
@@ -99,26 +97,14 @@ def _possible(mismatch: Mismatch, matcher: Matcher, lines: Sequence[str]) -> tup
     example = "".join(part.content for part in parts if isinstance(part, Literal)).strip()
     if not example:
         return 0, ""
-    return _sharing_most(example, lines, first, last) or _most_similar(example, lines, first, min(last, first + _NEAR)), ""
-
-
-def _sharing_most(example: str, lines: Sequence[str], first: int, last: int) -> int:
-    """Return the number of the line that shares most three-letter pieces with the example; 0 if it shares too few."""
-    pieces = {example[at : at + 3] for at in range(len(example) - 2)}
-    scores = ((sum(piece in lines[at - 1] for piece in pieces), -at) for at in range(first, last + 1))
-    score, number = max(scores, default=(0, 0))
-    return -number if score and score >= _SHARED * len(pieces) else 0
-
-
-def _most_similar(example: str, lines: Sequence[str], first: int, last: int) -> int:
-    """Return the number of the line with the place most similar to the example, for typing errors in short words; 0 below the limit."""
     similarity = SequenceMatcher(b=example, autojunk=False)
     best, number = _SIMILAR, 0
     for at in range(first, last + 1):
+        # the place of the line that is most similar, as long as the example
         similarity.set_seq1(lines[at - 1][:_WIDTH])
         common = similarity.find_longest_match()
         start = max(0, common.a - common.b)
         similarity.set_seq1(lines[at - 1][start : start + len(example)])
         if similarity.ratio() > best:
             best, number = similarity.ratio(), at
-    return number
+    return number, ""
