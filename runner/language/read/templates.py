@@ -6,6 +6,7 @@ attributes of Python objects, no operator with unbounded results.
 
 import ast
 import functools
+import keyword
 import math
 import operator
 import re
@@ -91,10 +92,20 @@ def parse(text: str) -> Template:
 _SYNTAX_HINT = "write {{ name }} or a comparison of names"
 
 
+_WORD = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|(\.?)\b([A-Za-z]\w*)""")
+_OPERATORS = frozenset(["and", "else", "if", "in", "is", "not", "or", "lambda", "True", "False", "None"])
+_MARK = "\N{LATIN LETTER DENTAL CLICK}"
+"""Stands behind a key of the matrix, or of a value of it, that is a keyword of Python: ``from``."""
+
+
 def _parsed(expression: str, names: set[str]) -> ast.expr:
     """Return the node of an expression, and add its names."""
     if len(expression) > MAX_EXPRESSION:
         raise TemplateError(f"an expression of {len(expression)} characters", f"at most {MAX_EXPRESSION} are allowed: use the matrix")
+    expression = _WORD.sub(
+        lambda word: word[0] + _MARK if word[2] and keyword.iskeyword(word[2]) and (word[1] or word[2] not in _OPERATORS) else word[0],
+        expression,
+    )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -103,6 +114,10 @@ def _parsed(expression: str, names: set[str]) -> ast.expr:
         message = error.msg if isinstance(error, SyntaxError) else str(error)
         raise TemplateError(f"template syntax: {message}", _SYNTAX_HINT) from error
     for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            part.id = part.id.removesuffix(_MARK)
+        elif isinstance(part, ast.Attribute):
+            part.attr = part.attr.removesuffix(_MARK)
         kind = type(part).__name__
         if kind not in _ALLOWED or (isinstance(part, ast.Constant) and not isinstance(part.value, bool | int | float | str | None)):
             raise TemplateError(
