@@ -232,25 +232,25 @@ def _beside_neighbours(moved: Any) -> Any:
     return torch.maximum(moved, padded.reshape(-1, NEIGHBOURS).median(-1).values.repeat_interleave(NEIGHBOURS)[:count])
 
 
+def _in_block(values: Any) -> Any:
+    """Return for each value the greatest of its ``BLOCK`` neighbours."""
+    import torch
+
+    block = (torch.arange(len(values), device=values.device) // BLOCK).clamp(max=max(len(values) // BLOCK - 1, 0))
+    return values.new_zeros(len(values)).scatter_reduce(0, block, values, "amax")[block]
+
+
 def _unexplained(own: Any, eager: Any, right: Any, moved: Any, form: Format) -> int:
     """Return in how many elements eager's error is greater than rounding explains; 0 for a few, where results may flip, as of a comparison.
 
     Explained is ``EXPLAINED`` times the movement of eager with other roundings, and additions in another order, among 64 neighbours.
     """
-    import torch
-
-    numel = len(own)
-    if not numel:
+    if not len(own):
         return 0
-    group = (torch.arange(numel, device=own.device) // BLOCK).clamp(max=max(numel // BLOCK - 1, 0))
-
-    def greatest(values: Any) -> Any:
-        return values.new_zeros(numel).scatter_reduce(0, group, values, "amax")[group]
-
-    likely = moved.amax() if is_zero(_greatest(_finite_sizes(right)), _greatest(own)) else greatest(moved)
-    explained = EXPLAINED * likely + form.reordered * units_of(greatest(_finite_sizes(eager)), form)
+    likely = moved.amax() if is_zero(_greatest(_finite_sizes(right)), _greatest(own)) else _in_block(moved)
+    explained = EXPLAINED * likely + form.reordered * units_of(_in_block(_finite_sizes(eager)), form)
     count = int((own > explained).sum())
-    return count if count > most_by_chance(numel) else 0
+    return count if count > most_by_chance(len(own)) else 0
 
 
 def is_explained(eager: Any, reference: Any, jittered: Sequence[Any]) -> bool:
@@ -414,6 +414,9 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: st
         own = torch.zeros_like(own)
         samples = [Sample(other, answer) for other in jittered]
         errors, moved = _drawn(samples, answer.dtype)
+    if jittered and numel:
+        # a nudged label or mask makes another function of it: where a nudge moves farther than rounding can, it says nothing of rounding
+        moved = torch.minimum(moved, EXPLAINED * _in_block(by_rounding))
     if form.nudges:
         finer = limits.eps / torch.finfo(getattr(torch, through)).eps if through else 1.0  # as if all had been roundings to this format
         moved = torch.maximum(moved, ROUNDINGS / form.nudges * finer * by_rounding)
