@@ -13,7 +13,7 @@ import pytest
 from runner.cli.parser import main
 from runner.execute.base import Execution, Job
 from runner.record.evidence import digest
-from runner.record.journal import JournalError, Run, encode, read_form, totals
+from runner.record.journal import JournalError, Run, encode, read_run, totals
 from runner.record.submission import archive
 from runner.record.submission.archive import ATTESTATION, ENVELOPE, JOURNAL, JUNIT, MANIFEST
 from runner.report.junit import document_of
@@ -190,7 +190,7 @@ class Archive:
         with TemporaryDirectory() as place:
             path = Path(place) / "run.jsonl"
             path.write_bytes(self.members[JOURNAL])
-            return read_form(path)
+            return read_run(path, checks=False)
 
 
 def _changed(data: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:

@@ -198,13 +198,11 @@ def _expect(kind: type[Any], value: Json, where: str) -> Any:
 # -- reading --------------------------------------------------------------------------------------------------------
 
 
-def read_form(path: Path) -> Run:
-    """Read a journal like ``read_run``, but without the check for contradictions: for the writer of a resumed run."""
-    return read_run(path, checks=False)
-
-
 def read_run(path: Path, *, checks: bool = True) -> Run:
-    """Read a journal, whole or truncated; raise ``JournalError`` for an invalid journal, or for facts that contradict each other."""
+    """Read a journal, whole or truncated; raise ``JournalError`` for an invalid one.
+
+    With ``checks`` also for facts that contradict each other; the writer of a resumed run reads without them.
+    """
     header: RunHeader | None = None
     footer: RunFooter | None = None
     results: dict[CaseId, CaseResult] = {}

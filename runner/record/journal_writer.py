@@ -15,7 +15,7 @@ from runner.core.diagnostics import JournalAltered, UsageError
 from runner.core.header import RunFooter, RunHeader
 from runner.core.protocol import Json
 from runner.core.results import CaseResult
-from runner.record.journal import FORMAT, JournalError, Run, encode, open_plain, read_form, standing_lines
+from runner.record.journal import FORMAT, JournalError, Run, encode, open_plain, read_run, standing_lines
 from runner.system.output import naming
 
 
@@ -37,7 +37,7 @@ class JournalWriter:
         self._has_header = os.fstat(self._stream.fileno()).st_size > 0
         if self._has_header:
             try:
-                self._continued = read_form(path)
+                self._continued = read_run(path, checks=False)
             except BaseException:
                 self.close()
                 raise

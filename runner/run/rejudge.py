@@ -1,7 +1,7 @@
 """Judges a recorded case again from its recorded files: a line of a journal is accepted if both verdicts are equal."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -31,22 +31,17 @@ JUDGED_BY_FACTS = (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK, Outcome.OFFLIN
 BY_FACTS = (*JUDGED_BY_FACTS, Outcome.XFAIL, Outcome.XPASS, Outcome.FLAKY)
 """The same with what waivers and retries make of them."""
 
-_TOO_SLOW = "pattern too slow"
 
-
-def problems(case: Case, backend: Backend, known: Surroundings, result: CaseResult, run: Path) -> Iterator[str]:
-    """Yield why a recorded result is not accepted: altered files, or verdicts that differ when judged again.
-
-    ``known`` are the surroundings of the machine of the run, here and below; what names a node is judged by the facts of that node.
-    """
-    altered = list(alterations(run, result))
-    yield from altered
-    if not altered and (problem := disagreement(case, backend, known, result, run)):
-        yield problem
+def problems(case: Case, backend: Backend, known: Surroundings, result: CaseResult, run: Path) -> list[str]:
+    """Return why a recorded result is not accepted: altered files, or verdicts that differ when judged again."""
+    return list(alterations(run, result)) or list(filter(None, [disagreement(case, backend, known, result, run)]))
 
 
 def disagreement(case: Case, backend: Backend, known: Surroundings, result: CaseResult, run: Path) -> str:
-    """Return how the verdicts of a result or of an attempt differ when judged again; empty if they do not, or if no facts decided them."""
+    """Return how the verdicts of a result or of an attempt differ when judged again; empty if they do not, or if no facts decided them.
+
+    ``known`` are the surroundings of the machine of the run; what names a node is judged by the facts of that node.
+    """
     for part in (result, *result.attempts):
         by_facts = part.outcome is not Outcome.NOT_RUN and fold(part.verdicts, result.target)[0] in JUDGED_BY_FACTS
         if not part.evidence or not by_facts:
@@ -78,21 +73,16 @@ def judged_again(
 
 
 def _difference(case: Case, then: tuple[Verdict, ...], now: tuple[Verdict, ...]) -> str:
-    if any(_TOO_SLOW in verdict.observed for verdict in now if verdict.status is Status.ERROR):
+    if any("pattern too slow" in verdict.observed for verdict in now if verdict.status is Status.ERROR):
         return ""  # this machine was too slow for a verdict
     if len(then) != len(now):
         return f"{case.id}: {len(then)} verdicts are recorded, and judging its files again gives {len(now)}"
     for old, new in zip(then, now, strict=True):
-        if _judgement(old) != _judgement(new):
-            words = (
-                f"{old.kind} {old.status.value} is recorded, and judging its files again gives {new.kind} {new.status.value}: {new.message}"
-            )
-            return f"{case.id}: {old.position}: {words}"
+        recorded, again = ((part.kind, part.status, part.position.line, part.position.column) for part in (old, new))
+        if recorded != again:
+            gives = f"judging its files again gives {new.kind} {new.status.value}: {new.message}"
+            return f"{case.id}: {old.position}: {old.kind} {old.status.value} is recorded, and {gives}"
     return ""
-
-
-def _judgement(verdict: Verdict) -> tuple[str, Status, int, int]:
-    return verdict.kind, verdict.status, verdict.position.line, verdict.position.column
 
 
 def not_excused(case: Case, result: CaseResult, here: Surroundings, waivers: Waivers) -> str:

@@ -110,7 +110,7 @@ def check_executions(
         if missing.availability is Availability.NO and not result.node:  # a node of a fleet may have what this machine lacks
             problem = f"{case.id}: {result.outcome.label} is recorded, and it cannot run here: {missing.reason}"
         else:
-            problem = next(rejudge.problems(case, backend, known, result, folder.path), "")
+            problem = next(iter(rejudge.problems(case, backend, known, result, folder.path)), "")
             problem = problem or rejudge.not_excused(case, result, here_of(case, backend, result, known), selection.waivers)
         if problem:
             raise UsageError(f"--resume {name}: {problem}; begin a new run")

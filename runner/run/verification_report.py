@@ -96,47 +96,39 @@ def claims_of(run: Run, *, signer: str, is_signed: bool, has_files: bool, has_pr
     ``signer`` is the id of the key that the attestation names, empty for none. The reader's key checked the signature (``is_signed``), and
     the author's files and profile were compared with those of the reader (``has_files``, ``has_profile``), or not.
     """
-    results = run.results
-    own, shipped = (sum(name.startswith(f"{folder}/") for name in run.header.specs) for folder in (OWN, SHIPPED))
+    header, results = run.header, run.results
+    own, shipped = (sum(name.startswith(f"{folder}/") for name in header.specs) for folder in (OWN, SHIPPED))
     shown = sum(result.is_executed and _is_shown(result) for result in results)
-    follows = [
-        f"the verdicts, proofs and outcomes of {shown} executed cases, each from an observation in the archive",
-        f"that {shipped} files of specs, backends and waivers are the published ones of this version",
-    ]
-    if own and has_files:
-        follows.append(f"that {own} files of the author are the published ones that you named")
-    follows.append("the totals and the JUnit report, from these outcomes")
-    if run.header.profile and has_profile:
-        follows.append("the statement, from these outcomes and from what your profile requires")
-    if is_signed:
-        follows.append(f"that the holder of the key {signer[:16]} attested this archive")
-    machines = [part.node or run.header.environment for result in results for part in (result, *result.attempts) if part.folder]
-    made_by = dict.fromkeys(map(_torch_and_machine, machines or [run.header.environment]))
-    words = [
-        *(f"that the observations were made by torch {machine}" for machine in made_by),
-        "that the worker of this program measured each observation, which only the author's machine can repeat",
-        "that no case was run more often than the journal says",
-        f"the times: when the run began ({run.header.started}), by which waivers end, and how long each case took",
-    ]
     unshown = [result for result in results if result.folder and not _is_shown(result)]
-    if unshown:
-        words.append(f"that {len(unshown)} cases ended as recorded, without an observation (crash, timeout, error)")
-    if waived := [result for result in unshown if result.outcome is Outcome.XFAIL]:
-        words.append(f"of these, {len(waived)} that a waiver excuses: such a case may have failed otherwise")
-    if missing := sum(result.outcome is Outcome.UNAVAILABLE for result in results):
-        words.append(f"why {missing} cases could not run on that machine")
-    if own and not has_files:
-        words.append(
-            f"the content of {own} files of the author (specs, backends, waivers, profile): name their published form with --specs"
-        )
-    for profile in run.header.profile if not has_profile else ():
-        words.append(f"what the profile {profile.name} {profile.version} requires, and so its statement: name yours with --profile")
-    if len(run.header.merged) > 1:
-        words.append(f"that the {len(run.header.merged)} parts of the run were made on machines of the same kind")
-    if not is_signed:
-        named = f"it names the key {signer[:16]}; check it with --key" if signer else "it is not signed"
-        words.append(f"who made the archive: {named}")
-    return tuple(follows), tuple(words)
+    waived = sum(result.outcome is Outcome.XFAIL for result in unshown)
+    missing = sum(result.outcome is Outcome.UNAVAILABLE for result in results)
+    facts = [part.node or header.environment for result in results for part in (result, *result.attempts) if part.folder]
+    machines = dict.fromkeys(map(_torch_and_machine, facts or [header.environment]))
+    profile = "".join(f"{record.name} {record.version}" for record in header.profile)
+    named = f"it names the key {signer[:16]}; check it with --key" if signer else "it is not signed"
+    follows = {
+        f"the verdicts, proofs and outcomes of {shown} executed cases, each from an observation in the archive": True,
+        f"that {shipped} files of specs, backends and waivers are the published ones of this version": True,
+        f"that {own} files of the author are the published ones that you named": own and has_files,
+        "the totals and the JUnit report, from these outcomes": True,
+        "the statement, from these outcomes and from what your profile requires": profile and has_profile,
+        f"that the holder of the key {signer[:16]} attested this archive": is_signed,
+    }
+    words = {
+        **{f"that the observations were made by torch {machine}": True for machine in machines},
+        "that the worker of this program measured each observation, which only the author's machine can repeat": True,
+        "that no case was run more often than the journal says": True,
+        f"the times: when the run began ({header.started}), by which waivers end, and how long each case took": True,
+        f"that {len(unshown)} cases ended as recorded, without an observation (crash, timeout, error)": unshown,
+        f"of these, {waived} that a waiver excuses: such a case may have failed otherwise": waived,
+        f"why {missing} cases could not run on that machine": missing,
+        f"the content of {own} files of the author (specs, backends, waivers, profile): name their published form with --specs": own
+        and not has_files,
+        f"what the profile {profile} requires, and so its statement: name yours with --profile": profile and not has_profile,
+        f"that the {len(header.merged)} parts of the run were made on machines of the same kind": len(header.merged) > 1,
+        f"who made the archive: {named}": not is_signed,
+    }
+    return tuple(text for text, holds in follows.items() if holds), tuple(text for text, holds in words.items() if holds)
 
 
 def _is_shown(result: CaseResult) -> bool:

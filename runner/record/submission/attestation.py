@@ -68,17 +68,16 @@ def signer_in(statement: bytes) -> str:
         return ""
 
 
-def difference(found: bytes, expected: bytes) -> str:
+def difference(attested: bytes, expected: bytes) -> str:
     """Return which part of a Statement is not what the other members give; empty if none."""
-    if found == expected:
+    if attested == expected:
         return ""
     try:
-        said, given = (json.loads(text) for text in (found, expected))
-        said, given = ({**statement, **statement["predicate"]} for statement in (said, given))
+        sides = [{**statement, **statement["predicate"]} for statement in map(json.loads, (attested, expected))]
     except (ValueError, TypeError, LookupError, RecursionError):
         return "it is no Statement in JSON"
-    keys = [key for key in sorted(said.keys() | given.keys()) if key != "predicate" and said.get(key) != given.get(key)]
-    return f"'{one_line(str(keys[0]))}' is not what the archive gives" if keys else "it is not written as 'submit' writes it"
+    keys = sorted(key for key in sides[0].keys() | sides[1].keys() if key != "predicate" and sides[0].get(key) != sides[1].get(key))
+    return f"'{one_line(keys[0])}' is not what the archive gives" if keys else "it is not written as 'submit' writes it"
 
 
 # -- signatures -----------------------------------------------------------------------------------------------------
@@ -90,13 +89,11 @@ def read_private_key(path: Path) -> "Ed25519PrivateKey":
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    key = None
     with contextlib.suppress(ValueError, TypeError):
-        key = load_pem_private_key(data, None)
-    if isinstance(key, Ed25519PrivateKey):
-        return key
-    hint = "openssl genpkey -algorithm ed25519 -out KEY"
-    raise UsageError(f"--key {shown_path(path)}: this is no private key of the kind Ed25519 in PEM form without a passphrase ({hint})")
+        if isinstance(key := load_pem_private_key(data, None), Ed25519PrivateKey):
+            return key
+    what, hint = "no private key of the kind Ed25519 in PEM form without a passphrase", "openssl genpkey -algorithm ed25519 -out KEY"
+    raise UsageError(f"--key {shown_path(path)}: this is {what} ({hint})")
 
 
 def read_public_key(path: Path) -> "Ed25519PublicKey":
@@ -105,11 +102,9 @@ def read_public_key(path: Path) -> "Ed25519PublicKey":
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    key = None
     with contextlib.suppress(ValueError):
-        key = load_pem_public_key(data)
-    if isinstance(key, Ed25519PublicKey):
-        return key
+        if isinstance(key := load_pem_public_key(data), Ed25519PublicKey):
+            return key
     hint = "openssl pkey -in KEY -pubout"
     raise UsageError(f"--key {shown_path(path)}: this is no public key of the kind Ed25519 in PEM form ({hint})")
 
