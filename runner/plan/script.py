@@ -6,8 +6,9 @@ printed at the end of the script, which then never says that the case holds.
 
 import ast
 import math
+import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +48,7 @@ _RESETS = {
 }
 _CLEARED = {"counters": "torch._dynamo.utils.counters.clear()", "metrics": "pkgutil.resolve_name('torch._inductor.metrics').reset()"}
 _RESERVED = {"copy", "os", "pkgutil", "re", "sys", "tempfile", "torch", "types", "pytree", "random", "numpy"} | {
-    "params", "check", "follow", "gradients", "tensor", "tensors", "entered", "main", "values",
+    "params", "check", "follow", "gradients", "tensor", "tensors", "main", "values",
 }  # fmt: skip
 """Names that the script itself uses."""
 
@@ -126,9 +127,7 @@ class _Composer:
             if self._body[word]:
                 raise NothingChecked(f"'{word}' of a case: only the runner has them")
         for block in self._body["preludes"]:
-            if not self._own_names(block["text"]):
-                raise NothingChecked("the prelude takes names of the script, or begins with a __future__ import")
-            self._blocks.append(block["text"].rstrip("\n"))
+            self._take(block)
         self._prepare()
         for planned, step in zip(self._plan["steps"], self._case.steps, strict=True):
             if planned.get("skipped") or step.kind == "bench":
@@ -143,11 +142,7 @@ class _Composer:
         if self._body["compiles"]:
             self._unchecked.append("that the backend compiled the function, and no fallback ran in its place")
         text = KNOWN.masked(self._text(torch)) + "\n"
-        for node in ast.walk(ast.parse(text)):  # a script that is no Python is a defect of this module: it must not be handed out
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            if any(name.partition(".")[0] == "runner" for name in names):
-                raise NothingChecked("the Python of the spec imports the runner")
+        ast.parse(text)  # a script that is no Python is a defect of this module: it must not be handed out
         return Script(text=text, unchecked=tuple(self._unchecked))
 
     def _text(self, torch: str) -> str:
@@ -174,10 +169,7 @@ class _Composer:
             environment=variables,
             module=literal(self._plan["module"]) if self._plan.get("module") else "",
             device=kind_of(self._device) if kind_of(self._device) != CPU else "",
-            options=[
-                *(_TORCH[name].format(literal(value)) for name, value in self._body["torch"].items() if name != "seed"),
-                *self._options(named=False),
-            ],
+            options=[_TORCH[name].format(literal(value)) for name, value in self._body["torch"].items() if name != "seed"],
             seed=self._plan["seed"],
             params=literal({**self._plan["params"], "backend": self._plan["backend"], "device": self._device}) if "params" in body else "",
             blocks=self._blocks,
@@ -189,50 +181,39 @@ class _Composer:
             unchecked=[ascii(redacted(text)) for text in self._unchecked],
         )
 
-    def _options(self, *, named: bool) -> Iterator[str]:
-        """Yield the statements of options: of those that name a value of the case, or of the others."""
-        for section, module in MODULES.items():
-            for name, value in self._body[section].items():
-                if _names_something(value) is named:
-                    yield f"{_of_torch(name, module)} = {self._value(value)}"
-
     # -- the Python of the spec -------------------------------------------------------------------------------------
 
-    def _own_names(self, text: str) -> bool:
-        """Take the names that a block binds; return whether it can stand in the script as it is: no other text binds them.
+    def _take(self, block: Mapping[str, Any]) -> None:
+        """Take a block of Python over as it is; raise ``NothingChecked`` where its names are those of another text.
 
         An import of a module by its own name binds none. Characters that hide or reorder others would deceive a reader.
         """
-        if not all(char.isprintable() or char in "\n\t" for char in text):
-            return False
         names: set[str] = set()
-        for node in ast.parse(text).body:
+        is_strange = not all(char.isprintable() or char in "\n\t" for char in block["text"])
+        for node in ast.parse(block["text"]).body:
             match node:
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                     names.add(name)
                 case ast.Import(names=aliases):
                     names.update(alias.asname for alias in aliases if alias.asname not in (None, alias.name))
                 case ast.ImportFrom(module="__future__") | ast.ImportFrom(names=[ast.alias(name="*")]):
-                    return False
+                    is_strange = True
                 case ast.ImportFrom(names=aliases):
                     names.update(alias.asname or alias.name for alias in aliases)
                 case _:
                     names.update(part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
-        if names & (_RESERVED | self._bound):
-            return False
+        if re.search(r"^\s*(?:from|import)\s+runner\b", block["text"], re.MULTILINE):
+            raise NothingChecked("the Python of the spec imports the runner")
+        if is_strange or names & (_RESERVED | self._bound):
+            raise NothingChecked("Python of the spec has names of the script or of other Python of it, or imports that must come first")
         self._bound |= names
-        return True
+        self._blocks.append(block["text"].rstrip("\n"))
 
     def _function(self, function: Mapping[str, Any]) -> str:
         if "block" not in function:
             return self._module(function) if "module" in function else self._callable(function.get("ref") or function["api"])
-        text, entry = function["block"]["text"], function["entry"]
-        if self._own_names(text) and entry in self._bound:
-            self._blocks.append(text.rstrip("\n"))
-            return str(entry)
-        names = f"names_{len(self._blocks)}"  # another block has such names: each function has a namespace of its own
-        self._blocks.append(f"{names} = dict(globals())\nexec({literal(text)}, {names})")
-        return f"{names}[{literal(entry)}]"
+        self._take(function["block"])
+        return str(function["entry"])
 
     def _prepare(self) -> None:
         """Write functions, values, arguments and copies for eager."""
@@ -250,7 +231,9 @@ class _Composer:
                 ", ".join([f"{word}inputs", *(f"{word}function{s}" for s in self._functions.values())]) for word in ("", "eager_")
             )
             add(f"{eager} = copy.deepcopy(({ours}))")
-        self._main += [seed, *self._options(named=True)]
+        self._main.append(seed)
+        for section, module in MODULES.items():
+            self._main += [f"{_of_torch(name, module)} = {self._value(value)}" for name, value in self._body[section].items()]
         words = "".join(f", {_of_torch(name, '')[1:]}={self._value(value)}" for name, value in self._body["compile"].items())
         self._main += [f"compiled{suffix} = torch.compile(function{suffix}{words})" for suffix in self._functions.values()]
         if any(expected.kind in ("counter", "metric") for step in self._case.steps for expected in step.expectations):
@@ -402,8 +385,7 @@ class _Composer:
             options = entry["autocast"] or {}
             dtype = f", dtype={_of_torch(options['dtype'])}" if "dtype" in options else ""
             return f"torch.autocast({literal(kind_of(self._device))}{dtype})"
-        self._helpers.add("entered")
-        return f"entered({self._value(entry)})"
+        raise NothingChecked("a context of the spec's own")
 
     def _backward(self, arguments: Mapping[str, Any]) -> list[str]:
         if arguments.get("of") is not None or arguments.get("gradient") is not None or len(self._functions) != 1:
@@ -463,10 +445,3 @@ class _Composer:
             return [f"assert {expression} == {literal(bounds.least)}, {expression}"]
         parts = [f"{literal(bounds.least)} <= "] * (bounds.least is not None) + [expression]
         return [f"assert {''.join(parts)}{'' if bounds.most is None else f' <= {literal(bounds.most)}'}, {expression}"]
-
-
-def _names_something(value: Any) -> bool:
-    """Whether a value holds a ``{ref: NAME}``."""
-    if isinstance(value, Mapping):
-        return set(value) == {"ref"} or any(map(_names_something, value.values()))
-    return isinstance(value, list) and any(map(_names_something, value))
