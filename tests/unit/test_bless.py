@@ -1,7 +1,6 @@
 """``bless``: what recorded runs may and may not turn into claims, from a run to a patch that is judged again."""
 
 import itertools
-import json
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,7 +13,6 @@ from runner.core.exit_codes import ExitCode
 from runner.core.observation import Ending
 from runner.execute.base import Execution, Job
 from runner.language.load import load
-from runner.language.read import schema
 from runner.language.read.document import Document
 from runner.language.text_edits import patch
 from runner.run.blessing.proposing import NotBlessed, Row, counted, expression
@@ -255,18 +253,6 @@ def test_an_observation_that_was_changed_is_refused(runs: Runs, bless: Bless) ->
     (found, *_) = sorted(Path("red").glob("cases/*/observation.json"))
     found.write_text(found.read_text().replace(f'"{MISS}": 2', f'"{MISS}": 9').replace(f'"{MISS}":2', f'"{MISS}":9'))
     assert bless("red")[:2] == (ExitCode.USAGE, "")
-
-
-@pytest.mark.nightly(reason="it runs cases, as the other tests of patches do")
-def test_json_has_patch_and_reasons(runs: Runs, bless: Bless) -> None:
-    runs.record("red", lambda name: misses(0 if "dynamic=true,dtype=float64" in name else 2))
-    code, text, _ = bless("red", "--json")
-    found = json.loads(text)
-    assert schema.describe(found, "bless") == []
-    assert code == ExitCode.FAILED
-    assert [one["case"] for one in found["not_blessed"]] == ["area/one[backend=cpu,dynamic=true,dtype=float64]"]
-    assert found["specs"][0]["patch"].startswith("--- a/specs/area/one.yaml\n")
-    assert len(found["specs"][0]["cases"]) == 3
 
 
 # -- files in many forms: the patch changes the claim alone ----------------------------------------------------------------

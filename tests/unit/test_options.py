@@ -18,7 +18,7 @@ LINES = {
     "list": "list",
     "run": "run",
     "explain": "explain a-case",
-    "repro": "repro id --shrink --tries 3",
+    "repro": "repro id --shrink",
     "audit": "audit",
     "bless": "bless one --select 'a*'",
     "lint": "lint --ignore same-body",

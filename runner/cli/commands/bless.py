@@ -12,11 +12,8 @@ from runner.system import output
 def main(options: BlessOptions) -> ExitCode:
     """Print the patch, or write the specs; exit 1 where a red case is not blessed, 4 where no case of the runs is selected."""
     found = bless(options)
-    if options.json:
-        output.document(_as_json(found))
-    elif not options.write:
-        for spec in found.specs:
-            output.raw(patch(spec.before, spec.after.content.decode("utf-8")))
+    for spec in () if options.write else found.specs:
+        output.raw(patch(spec.before, spec.after.content.decode("utf-8")))
     for (run, case_id), why in found.refused.items():
         output.note(one_line(f"not blessed: {case_id} ({run}): {why}"))
     for spec in found.specs:
@@ -33,17 +30,6 @@ def main(options: BlessOptions) -> ExitCode:
 def _count(found: Blessing, options: BlessOptions) -> str:
     cases = sum(len(spec.cases) for spec in found.specs)
     what = f"{cases} red case{'' if cases == 1 else 's'} blessed in {len(found.specs)} spec{'' if len(found.specs) == 1 else 's'}"
-    where = ", written" if options.write else "" if options.json or not found.specs else ": pass the output to 'git apply' or 'patch -p1'"
+    where = ", written" if options.write else "" if not found.specs else ": pass the output to 'git apply' or 'patch -p1'"
     none = "no case of the runs is selected; " if not found.chosen else ""
     return f"{none}{what}{where}, {len(found.refused)} not blessed" if found.refused else f"{none}{what}{where}"
-
-
-def _as_json(found: Blessing) -> dict[str, object]:
-    return {
-        "format": 1,
-        "specs": [
-            {"file": spec.before.file, "cases": list(spec.cases), "patch": patch(spec.before, spec.after.content.decode("utf-8"))}
-            for spec in found.specs
-        ],
-        "not_blessed": [{"run": run, "case": case_id, "reason": why} for (run, case_id), why in found.refused.items()],
-    }

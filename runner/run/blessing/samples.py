@@ -28,7 +28,6 @@ class BlessOptions:
         "RUN", "recorded runs: a folder, an id, or latest; of several machines or versions, if there are", nargs="+"
     )
     write: bool = flag("change the specs instead of printing the patch")
-    json: bool = flag("print one object")
     backends: tuple[Path, ...] = backend_files()
     backend: tuple[str, ...] = several("NAME", "bless the cases of this backend alone")
     select: tuple[str, ...] = several("GLOB", "bless the ids that match; * and ? are special")

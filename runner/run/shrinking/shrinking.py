@@ -12,7 +12,7 @@ from pathlib import Path
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import InvalidSpecs, UsageError
-from runner.core.options import ExecutionOptions, argument, backend_files, flag, natural, option, paths, positive, times
+from runner.core.options import ExecutionOptions, argument, backend_files, flag, natural, option, paths, positive
 from runner.core.results import CaseResult
 from runner.judge.waivers import Waivers
 from runner.language.expand.cases import surroundings
@@ -45,8 +45,6 @@ class ReproOptions(ExecutionOptions):
     )
     out: Path = option("DIR", "with --shrink: folder of the spec and the script (default: shrunk)", Path("shrunk"), Path)
     seconds: float = option("S", "with --shrink: end the search after this many seconds (default: 600)", 600.0, positive)
-    tries: int = option("N", "with --shrink: run at most N candidates (default: 200)", 200, times)
-    no_stage: bool = flag("with --shrink: do not look for the stage of the compiler that breaks")
     timeout: float = option("S", "with --shrink: deadline of a candidate in seconds (default: 300)", 300.0, positive)
     jobs: str = "1"
     timeout_factor: float = 1.0
@@ -125,14 +123,13 @@ class Trials:
 
 
 class Attempts:
-    """Judges documents by a signature, within a budget of seconds and of runs."""
+    """Judges documents by a signature, for some seconds."""
 
-    def __init__(self, trials: Trials, wanted: Signature, seconds: float, tries: int) -> None:
+    def __init__(self, trials: Trials, wanted: Signature, seconds: float) -> None:
         self._trials = trials
         self._wanted = wanted
         self._end = time.monotonic() + seconds
         self._seconds = seconds
-        self._tries = tries
         self.made = 0
 
     def __call__(self, document: Document) -> bool:
@@ -142,8 +139,6 @@ class Attempts:
         case = self._trials.case_of(document)
         if case is None:
             return False
-        if self.made >= self._tries:
-            raise OutOfBudget(f"--tries {self._tries} are made")
         self.made += 1
         try:
             return signature_of(self._trials.run(case)) == self._wanted
@@ -267,13 +262,13 @@ def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: S
             other = "PASS" if again is None else str(again)
             raise UsageError(f"{case.id} is flaky: {wanted}, then {other}: 'run --repeat' says how often it fails")
         document = reduced_document_of(case, trials.here(case))
-        attempts = Attempts(trials, wanted, options.seconds, options.tries)
+        attempts = Attempts(trials, wanted, options.seconds)
         try:
             if not attempts(document):
                 raise UsageError(f"{case.id}, written as a spec of its own, does not fail in the same way")
         except OutOfBudget as error:
             raise UsageError(f"{error} before the search began: allow more") from error
-        say(f"{wanted}: looking for a smaller case, at most {options.seconds:g} s and {options.tries} runs")
+        say(f"{wanted}: looking for a smaller case, at most {options.seconds:g} s")
         search = Search(document, attempts, lambda words: say(f"run {attempts.made}: {words}"))
         search.run()
         spec.write_text(f"# a smaller case with the failure of {case.id}\n{text_of(search.best)}", encoding="utf-8")
@@ -288,7 +283,7 @@ def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: S
         if text:
             script = spec.with_name("repro.py")
             script.write_text(text, encoding="utf-8")
-            if search.ended != "interrupted" and not options.no_stage:
+            if search.ended != "interrupted":
                 kinds = {kind for kind, _, _ in wanted.verdicts} - {"proof"}
                 if not kinds or not kinds <= COMPARED:
                     other = ", ".join(sorted(kinds - COMPARED)) or wanted.outcome.label
