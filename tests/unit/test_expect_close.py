@@ -7,7 +7,7 @@ import pytest
 
 from runner.core.expectation import Status
 from runner.vocabulary.expectations.base import BadExpectation
-from runner.vocabulary.expectations.close import DEFAULTS, Close, default_tolerance
+from runner.vocabulary.expectations.close import DEFAULTS, Close, contradiction, default_tolerance
 from tests.fakes import ELSEWHERE, close_facts, close_leaf, expected, judged, observation, seen, step, verdict_of
 from tests.fakes import case as make_case
 
@@ -184,3 +184,20 @@ def test_a_measurement_of_another_form_is_an_error_and_no_traceback(measured):
     outcome = verdict_of(case, observation(seen(measured={"0": measured})))
     assert [verdict.status for verdict in outcome.verdicts if verdict.kind == "close"] == [Status.ERROR]
     assert outcome.outcome.label == "ERROR"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mismatches": 1, "max_abs": 1.0},
+        {"excess": 1.0, "max_abs": 1.0},
+        {"excess": 1.0, "mismatches": 1, "max_abs": 0.5},
+        {"bits": {"differing": 0}, "max_abs": 1.0},
+        {"bits": {"differing": 4}, "max_abs": 1.0},
+        {"sides": {"NaN": [1, 0, 1]}},
+        {"size": 0.0},
+    ],
+)
+def test_facts_of_a_value_that_contradict_each_other(changes):
+    assert not contradiction({**close_leaf(), "size": 1.0, "bits": {"differing": 0}})
+    assert "contradict each other" in contradiction(close_leaf(**changes))

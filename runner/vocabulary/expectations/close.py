@@ -269,18 +269,29 @@ _COARSE = 16.0
 """In eager's errors. An answer in lower precision with an error up to this is as right as answers for nudged inputs."""
 
 
+_EXACT = ("int", "bool", "str", "NoneType")
+"""Types of values whose texts are equal where the values are."""
+
+
 def contradiction(leaf: Mapping[str, Any]) -> str:
     """Return how the facts of a measured value that would pass contradict others, as where a replaced operation spoils one; else empty."""
-    if "excess" not in leaf:
-        return ""
-    counts = {name: leaf[name] for name in ("mismatches", "nan_mismatches", "inf_mismatches")}
     where = f"the facts of {leaf['path'] or 'the value'} contradict each other: "
-    if not all(0 <= count <= leaf["numel"] for count in counts.values()):
-        return f"{where}{counts} of {leaf['numel']} elements"
-    if leaf["mismatches"] and not leaf["excess"] > leaf["atol"]:
-        return f"{where}{leaf['mismatches']} mismatches, and the greatest excess over rtol is {leaf['excess']:g} with atol={leaf['atol']:g}"
-    if "bits" in leaf and not leaf["bits"]["differing"] and (any(counts.values()) or leaf["max_abs"]):
-        return f"{where}no bits differ, and {counts}, greatest difference {leaf['max_abs']:g}"
+    if "excess" not in leaf:
+        is_other = leaf.get("equal") is True and leaf["type"] in _EXACT and leaf["value"] != leaf["reference_value"]
+        return f"{where}{leaf['value']} is said to equal {leaf['reference_value']}" if is_other else ""
+    counts = {name: leaf[name] for name in ("mismatches", "nan_mismatches", "inf_mismatches")}
+    differing, most = leaf.get("bits", {}).get("differing", 0), leaf["max_abs"]
+    if not all(0 <= count <= leaf["numel"] for count in (*counts.values(), differing)):
+        return f"{where}{counts} and {differing} other bit patterns in {leaf['numel']} elements"
+    if (leaf["mismatches"] > 0) is not (leaf["excess"] > leaf["atol"]) or leaf["excess"] > most:
+        excess = f"the greatest excess over rtol is {leaf['excess']:g} with atol={leaf['atol']:g}, the greatest difference {most:g}"
+        return f"{where}{leaf['mismatches']} mismatches, and {excess}"
+    if "bits" in leaf and not differing and (any(counts.values()) or most):
+        return f"{where}no bits differ, and {counts}, greatest difference {most:g}"
+    if "sides" in leaf and not (counts["nan_mismatches"] or counts["inf_mismatches"]):
+        return f"{where}NaN or infinities on one side, and {counts}"
+    if not any(counts.values()) and not most and not math.isclose(leaf.get("size", 1.0), 1.0, rel_tol=1e-6):
+        return f"{where}no difference, and an answer of {leaf['size']:g} times the size of its reference"
     facts = leaf.get("calibrated", {})
     # the judge computes the bound itself; facts of an earlier rule had other bounds, and the worker rounds them otherwise
     if (

@@ -52,6 +52,8 @@ class SideEffects:
         # must not change. The opposite is allowed without ``fallback_random``: torch then removes random operators whose result is unused.
         for one in facts.generators:
             where = f"RNG state of {one.name}"
+            if one.same and one.eager_advanced != one.compiled_advanced:
+                return Judgement.error(f"one {where} after both, and only one of them advanced it", expected=_EXPECTED)
             if one.exact and not one.same:
                 theirs, ours = (("advanced" if advanced else "unchanged") for advanced in (one.eager_advanced, one.compiled_advanced))
                 observed = ours if ours != theirs else "advanced to another state"
