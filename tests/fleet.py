@@ -10,7 +10,7 @@ import pytest
 
 from runner.execute.base import Execution, Job
 from runner.execute.ray import source as own_source
-from runner.execute.ray.frames import Frame, FrameReader, pack
+from runner.execute.ray.frames import FrameReader, Message, pack
 from runner.execute.ray.link import Came, Event, Lost, Node, Opened
 from runner.run.fleet import options as fleet_options
 from runner.run.fleet import runner as fleet_runner
@@ -63,29 +63,29 @@ class FakeNode:
     adds: Mapping[str, str] = field(default_factory=dict)
     """What it sends besides, unasked: the kind of a further answer, by the kind of what it was sent."""
 
-    def take(self, frame: Frame) -> list[bytes]:
-        answers = self._answers(frame)
-        match self.adds.get(frame.kind):
+    def take(self, message: Message) -> list[bytes]:
+        answers = self._answers(message)
+        match self.adds.get(message["kind"]):
             case "hello":
-                return [*answers, pack({**self._hello(Frame({"packages": []})), **self.hello})]
+                return [*answers, pack({**self._hello({"packages": []}), **self.hello})]
             case "checked":
                 return [*answers, pack({"kind": "checked", **self._state()})]
             case "ended":
                 return answers * 2
         return answers
 
-    def _answers(self, frame: Frame) -> list[bytes]:
-        match frame.kind:
+    def _answers(self, message: Message) -> list[bytes]:
+        match message["kind"]:
             case "begin":
-                return [pack({**self._hello(frame), **self.hello})]
+                return [pack({**self._hello(message), **self.hello})]
             case "check":
                 return [pack({"kind": "checked", **self._state()})]
             case "job":
-                return self._run(frame.message)
+                return self._run(message)
         return []
 
-    def _hello(self, frame: Frame) -> dict[str, Any]:
-        packages = dict.fromkeys(frame.message["packages"], True)
+    def _hello(self, message: Message) -> dict[str, Any]:
+        packages = dict.fromkeys(message["packages"], True)
         machine = replace(availability.inspect_files(installed_torch()), packages=packages)
         if self.torch:
             machine = replace(machine, torch=self.torch, release=release(self.torch))
@@ -118,7 +118,7 @@ class FakeNode:
             self.ran.append(str(job.plan["id"]))
         sent = dataclasses.asdict(done)
         del sent["job"]
-        return [pack({"kind": "ended", "token": message["token"], "execution": {**sent, "files": []}})]
+        return [pack({"kind": "ended", "token": message["token"], "execution": {**sent, "files": []}, "files": {}})]
 
 
 class FakeLink:
@@ -142,11 +142,11 @@ class FakeLink:
         if key not in self._readers:
             return
         fake = self.fakes[key.removeprefix("key-")]
-        for frame in self._readers[key].feed(data):
+        for message in self._readers[key].feed(data):
             if key in self._dead and not fake.speaks_after_death:
                 return
-            events: list[Event] = [Came(key, answered) for answer in fake.take(frame) for answered in FrameReader().feed(answer)]
-            if key not in self._dead and fake.dies_after >= 0 and len(fake.ran) >= fake.dies_after and frame.kind == "job":
+            events: list[Event] = [Came(key, answered) for answer in fake.take(message) for answered in FrameReader().feed(answer)]
+            if key not in self._dead and fake.dies_after >= 0 and len(fake.ran) >= fake.dies_after and message["kind"] == "job":
                 self._dead.add(key)
                 events = [Lost(key, "its plug was pulled"), *(events if fake.speaks_after_death else [])]
             self._events += events

@@ -1,4 +1,4 @@
-"""The agent of a node: runs jobs with the executor of its machine, and talks in frames on its standard input and output.
+"""The agent of a node: runs jobs with the executor of its machine, and talks in messages on its standard input and output.
 
 It knows nothing of Ray. ``begin`` makes the executor and is answered by ``hello``: what files show of the machine, where the verdicts
 come from, and the digest of this source. Each ``job`` is answered by ``ended`` with the execution and its files; ``check`` by
@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from runner.core.diagnostics import UsageError
@@ -19,7 +19,7 @@ from runner.core.protocol import MAX_MESSAGE
 from runner.execute.base import Execution, ExecutorSettings, Job
 from runner.execute.local.executor import LocalExecutor
 from runner.execute.ray import node_facts, source
-from runner.execute.ray.frames import Ended, Inlet, Message, is_name, pack, write
+from runner.execute.ray.frames import Ended, Inlet, Message, as_text, is_name, pack, write
 from runner.plan import schedule
 from runner.plan.resources import Capacity, Environment
 from runner.system import cache_dirs
@@ -67,9 +67,8 @@ class Agent:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _take(self, seconds: float | None) -> None:
-        for frame in self._inlet.frames(seconds):
-            message = frame.message
-            match frame.kind:
+        for message in self._inlet.messages(seconds):
+            match message["kind"]:
                 case "begin":
                     self._begin(message)
                 case "job":
@@ -119,25 +118,25 @@ class Agent:
         # the job itself stays at the runner
         fields = {**dataclasses.asdict(dataclasses.replace(execution, job=_NO_JOB)), "files": list(files)}
         del fields["job"]
-        self._send({"kind": "ended", "token": token, "execution": fields}, list(files.values()))
+        self._send({"kind": "ended", "token": token, "execution": fields, "files": files})
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _send(self, message: Message, blobs: Sequence[bytes] = ()) -> None:
-        write(self._outlet, pack(message, blobs))
+    def _send(self, message: Message) -> None:
+        write(self._outlet, pack(message))
 
 
-def _files(folder: Path, names: Iterable[str]) -> dict[str, bytes]:
-    """Return the content of the regular files among ``names``, which a worker left; without those that are too large, or too many."""
-    files: dict[str, bytes] = {}
+def _files(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """Return the content, as text, of the regular files among ``names``, which a worker left; without those too large, or too many."""
+    files: dict[str, str] = {}
     left = _MOST_BYTES_OF_FILES
     for name in filter(is_name, list(names)[:_MOST_FILES]):
         with contextlib.suppress(OSError), open_untrusted(folder / name) as stream:
             size = stream.seek(0, os.SEEK_END)
             if size <= min(MAX_MESSAGE, left):
                 stream.seek(0)
-                files[name] = stream.read(size)
-                left -= len(files[name])
+                files[name] = as_text(stream.read(size))
+                left -= size
     return files
 
 

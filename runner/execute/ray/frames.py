@@ -1,89 +1,77 @@
-"""Frames between runner, gateway, relay and agent: one JSON message, followed by blobs of bytes. No object is pickled."""
+"""Messages between runner, gateway and agent: one line of JSON each, with files as base64. No object is pickled."""
 
-import itertools
+import base64
 import json
 import os
 import selectors
-import struct
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from runner.core.protocol import Json
 
-_HEAD = struct.Struct(">4sIQ")
-_MAGIC = b"TCF1"
 CHUNK = 1 << 20
 
-MOST_BYTES = 512 << 20
-"""The maximum size of a frame. A larger one is refused by its sender and by its reader."""
+MOST_BYTES = 1 << 30
+"""The maximum size of a message. A larger one is refused by its sender and by its reader."""
 
 Message: TypeAlias = dict[str, Json]
 """A map with the key ``kind``; its other keys go with the kind."""
 
 
 class BadFrame(ValueError):
-    """Bytes that are no frame: another program wrote into the pipe, or a limit is exceeded."""
+    """Bytes that are no message: another program wrote into the pipe, or a limit is exceeded."""
 
 
 class Ended(Exception):
     """The other side hung up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """A message and its blobs."""
-
-    message: Message
-    blobs: tuple[bytes, ...] = ()
-
-    @property
-    def kind(self) -> str:
-        """What the message is."""
-        return str(self.message.get("kind", ""))
+def pack(message: Message) -> bytes:
+    """Return the bytes of a message; raise ``BadFrame`` where it is too large."""
+    data = json.dumps(message).encode("ascii") + b"\n"
+    if len(data) > MOST_BYTES:
+        raise BadFrame(f"a message of {len(data)} bytes; {MOST_BYTES} are allowed")
+    return data
 
 
-def pack(message: Message, blobs: Sequence[bytes] = ()) -> bytes:
-    """Return the bytes of a frame; raise ``BadFrame`` where it is too large."""
-    text = json.dumps({"message": message, "sizes": [len(blob) for blob in blobs]}).encode("ascii")
-    total = sum(map(len, blobs))
-    if len(text) + total > MOST_BYTES:
-        raise BadFrame(f"a message of {len(text) + total} bytes; {MOST_BYTES} are allowed")
-    return b"".join([_HEAD.pack(_MAGIC, len(text), total), text, *blobs])
+def as_text(data: bytes) -> str:
+    """Return bytes as a message has them."""
+    return base64.b64encode(data).decode("ascii")
+
+
+def as_bytes(text: str) -> bytes:
+    """Return the bytes that ``as_text`` wrote; raise ``ValueError``."""
+    return base64.b64decode(text, validate=True)
 
 
 class FrameReader:
-    """Makes frames of the bytes of a pipe, as they come."""
+    """Makes messages of the bytes of a pipe, as they come."""
 
     def __init__(self) -> None:
-        self._bytes = bytearray()
+        self._parts: list[bytes] = []
+        self._size = 0
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
-        """Add bytes, and yield each frame that is complete; raise ``BadFrame``."""
-        self._bytes += data
-        while len(self._bytes) >= _HEAD.size:
-            magic, length, total = _HEAD.unpack_from(self._bytes)
-            if magic != _MAGIC or length + total > MOST_BYTES:
-                raise BadFrame(f"no frame begins with {bytes(self._bytes[:16])!r}")
-            start = _HEAD.size + length
-            if len(self._bytes) < start + total:
-                return
-            try:
-                content = json.loads(self._bytes[_HEAD.size : start])
-                sizes = [int(size) for size in content["sizes"]]
-                message = content["message"]
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
-                raise BadFrame(f"a frame that cannot be read: {type(error).__name__}: {error}") from error
-            if sum(sizes) != total or min(sizes, default=0) < 0 or not isinstance(message, dict):
-                raise BadFrame("the sizes in a frame are not those of its bytes")
-            ends = itertools.accumulate(sizes, initial=start)
-            blobs = tuple(bytes(self._bytes[begin:end]) for begin, end in itertools.pairwise(ends))
-            del self._bytes[: start + total]
-            yield Frame(message, blobs)
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """Add bytes, and yield each message that is complete; raise ``BadFrame``."""
+        for number, part in enumerate(data.split(b"\n")):
+            if number:
+                line = b"".join(self._parts)
+                self._parts, self._size = [], 0
+                try:
+                    message = json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    raise BadFrame(f"a message that cannot be read: {type(error).__name__}: {error}") from error
+                if not isinstance(message, dict) or not isinstance(message.get("kind"), str):
+                    raise BadFrame(f"no message begins with {line[:16]!r}")
+                yield message
+            self._parts.append(part)
+            self._size += len(part)
+            if self._size > MOST_BYTES:
+                raise BadFrame(f"a message of more than {MOST_BYTES} bytes")
 
 
 class Inlet:
-    """Frames from a descriptor."""
+    """Messages from a descriptor."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -91,15 +79,15 @@ class Inlet:
         self._selector = selectors.DefaultSelector()
         self._selector.register(descriptor, selectors.EVENT_READ)
 
-    def frames(self, seconds: float | None) -> list[Frame]:
-        """Return the frames that came; wait so long for one, with None without an end. Raise ``Ended`` at the end."""
-        frames: list[Frame] = []
-        while self._selector.select(0 if frames else seconds):
+    def messages(self, seconds: float | None) -> list[Message]:
+        """Return the messages that came; wait so long for one, with None without an end. Raise ``Ended`` at the end."""
+        messages: list[Message] = []
+        while self._selector.select(0 if messages else seconds):
             data = os.read(self.descriptor, CHUNK)
             if not data:
                 raise Ended
-            frames += self._reader.feed(data)
-        return frames
+            messages += self._reader.feed(data)
+        return messages
 
 
 def write(descriptor: int, data: bytes) -> None:

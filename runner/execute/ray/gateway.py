@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from runner.execute.ray import relay, source
-from runner.execute.ray.frames import Ended, Inlet, Message, pack, write
+from runner.execute.ray.frames import Ended, Inlet, Message, as_bytes, as_text, pack, write
 from runner.execute.ray.link import AGENT, LEASE_SECONDS, NAME, RESOURCE, SILENCE_SECONDS
 
 Ray: TypeAlias = Any
@@ -32,11 +32,11 @@ class _Outlet:
         self._descriptor = descriptor
         self._lock = threading.Lock()
 
-    def put(self, message: Message, *blobs: bytes) -> None:
+    def put(self, message: Message) -> None:
         """Write an event; end the process when its reader is gone."""
         with self._lock:
             try:
-                write(self._descriptor, pack(message, blobs))
+                write(self._descriptor, pack(message))
             except BrokenPipeError:
                 os._exit(1)
 
@@ -78,7 +78,7 @@ class _Peer:
             while not self._is_closing.is_set():
                 seen, data, ended = self._call("receive", seen, _POLL_SECONDS)
                 if data:
-                    self._outlet.put({"kind": "data", "key": self._key}, data)
+                    self._outlet.put({"kind": "data", "key": self._key, "data": as_text(data)})
                 if ended:
                     self._lose(ended)
                     break
@@ -161,13 +161,13 @@ def serve(inlet: int, outlet: int, address: str) -> None:
     commands = Inlet(inlet)
     with contextlib.suppress(Ended):
         while True:
-            for frame in commands.frames(None):
-                key = str(frame.message["key"])
-                match frame.kind:
+            for message in commands.messages(None):
+                key = str(message["key"])
+                match message["kind"]:
                     case "open":
                         peers[key] = _Peer(ray, relay_class, key, bundle, events)
                     case "send":
-                        peers[key].send(frame.blobs[0])
+                        peers[key].send(as_bytes(message["data"]))
                     case "close":
                         peers[key].close()
     for peer in peers.values():

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runner.core.diagnostics import UsageError
-from runner.execute.ray.frames import CHUNK, BadFrame, Frame, FrameReader, Message, pack
+from runner.execute.ray.frames import CHUNK, BadFrame, FrameReader, Message, as_bytes, as_text, pack
 from runner.system import child_python
 from runner.system.safe_open import tail
 
@@ -64,10 +64,10 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """A frame of a node."""
+    """A message of a node."""
 
     key: str
-    frame: Frame
+    message: Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +106,9 @@ class GatewayLink:
         self._selector.register(self._process.stdout, selectors.EVENT_READ)
         until = time.monotonic() + _CONNECT_SECONDS
         while time.monotonic() < until and self._process is not None:
-            for frame in self._frames(1.0, None):
-                if frame.kind == "joined":
-                    return named(frame.message["nodes"])
+            for message in self._messages(1.0, None):
+                if message["kind"] == "joined":
+                    return named(message["nodes"])
         raise UsageError(f"--address {self._address}: no Ray cluster answers ({self._last_words() or f'waited {_CONNECT_SECONDS:g} s'})")
 
     def open(self, key: str) -> None:
@@ -119,7 +119,7 @@ class GatewayLink:
     def send(self, key: str, data: bytes) -> None:
         """Send frames to a node. What a lost node was sent is dropped."""
         if key in self._readers:
-            self._write({"kind": "send", "key": key}, data)
+            self._write({"kind": "send", "key": key, "data": as_text(data)})
 
     def wait(self, seconds: float, wake: int | None) -> Sequence[Event]:
         """Return what happened; wait so long for something, or until ``wake`` is readable.
@@ -127,21 +127,21 @@ class GatewayLink:
         With a gateway that is gone, every node is lost.
         """
         events: list[Event] = []
-        for frame in self._frames(seconds, wake):
-            key = str(frame.message.get("key", ""))
+        for message in self._messages(seconds, wake):
+            key = str(message.get("key", ""))
             if key not in self._readers:
                 continue
-            if frame.kind == "opened":
+            if message["kind"] == "opened":
                 events.append(Opened(key))
-            elif frame.kind == "data":
+            elif message["kind"] == "data":
                 try:
-                    events += [Came(key, answer) for answer in self._readers[key].feed(frame.blobs[0])]
+                    events += [Came(key, answer) for answer in self._readers[key].feed(as_bytes(message["data"]))]
                 except BadFrame as error:
                     self.close_node(key)
                     events.append(Lost(key, str(error)))
-            elif frame.kind == "lost":
+            elif message["kind"] == "lost":
                 del self._readers[key]
-                events.append(Lost(key, str(frame.message["why"])))
+                events.append(Lost(key, str(message["why"])))
         if self._process is None or time.monotonic() - self._heard > _ALIVE_SECONDS:
             self._kill()
             why = f"the connection to the head of the cluster was lost {self._last_words()}".strip()
@@ -165,8 +165,8 @@ class GatewayLink:
         self._selector.close()
         self._scratch.cleanup()
 
-    def _frames(self, seconds: float, wake: int | None) -> list[Frame]:
-        frames: list[Frame] = []
+    def _messages(self, seconds: float, wake: int | None) -> list[Message]:
+        messages: list[Message] = []
         if wake is not None and wake not in self._selector.get_map():
             self._selector.register(wake, selectors.EVENT_READ)
         for ready, _ in self._selector.select(seconds):
@@ -175,17 +175,17 @@ class GatewayLink:
             data = os.read(ready.fd, CHUNK)
             self._heard = time.monotonic()
             try:
-                frames += self._reader.feed(data)
+                messages += self._reader.feed(data)
             except BadFrame:
                 data = b""
             if not data:
                 self._kill()
-        return frames
+        return messages
 
-    def _write(self, message: Message, *blobs: bytes) -> None:
+    def _write(self, message: Message) -> None:
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):  # its end is read from its output
-                self._process.stdin.write(pack(message, blobs))
+                self._process.stdin.write(pack(message))
                 self._process.stdin.flush()
 
     def _kill(self) -> None:

@@ -23,7 +23,7 @@ from runner.core.events import Activity, RunningCase
 from runner.core.results import CaseResult
 from runner.execute.base import Execution, Job
 from runner.execute.ray import source
-from runner.execute.ray.frames import Frame, Message, is_name, pack
+from runner.execute.ray.frames import Message, as_bytes, is_name, pack
 from runner.execute.ray.link import LABEL, LEASE_SECONDS, Event, GatewayLink, Lost, Node, Opened
 from runner.language.read.templates import TemplateError
 from runner.run.fleet.health import STATE, Entry, Health, problem_of_state
@@ -305,14 +305,13 @@ class Fleet:
             self._give_up(peer, State.LOST, event.why)
         else:
             try:
-                self._came(peer, event.frame)
+                self._came(peer, event.message)
             except UsageError as error:
                 self._give_up(peer, State.QUARANTINED, str(error))
 
-    def _came(self, peer: Peer, frame: Frame) -> None:
+    def _came(self, peer: Peer, message: Message) -> None:
         """Take an answer; raise ``UsageError`` for a node that cannot be used."""
-        message = frame.message
-        match frame.kind:
+        match message["kind"]:
             case "hello" if peer.state is State.OPENING:
                 if message.get("source") != source.digest():
                     raise UsageError("it runs another source of this program than the runner")
@@ -330,7 +329,7 @@ class Fleet:
                 peer.health.first = peer.health.first or dict(message)
                 self._take_check(peer, STATE, problem)
             case "ended" if dispatch := peer.in_flight.get(str(message.get("token", ""))):
-                execution = self._accepted(peer, dispatch, frame)
+                execution = self._accepted(peer, dispatch, message)
                 del peer.in_flight[str(message["token"])]
                 if dispatch.entry is not None:
                     peer.health.held.append((dispatch.entry, self._result_of(dispatch.entry.case, execution)))
@@ -343,16 +342,16 @@ class Fleet:
             case kind:  # a second answer: what of it is true cannot be decided
                 raise UsageError(f"it sent {kind[:50]!r} and was not asked for it")
 
-    def _accepted(self, peer: Peer, dispatch: Dispatch, frame: Frame) -> Execution:
+    def _accepted(self, peer: Peer, dispatch: Dispatch, message: Message) -> Execution:
         """Return the execution, with its files in the folder of the run; raise ``UsageError`` where it cannot be read."""
         try:
-            fields = dict(frame.message["execution"])
-            files = dict(zip(map(str, fields["files"]), frame.blobs, strict=True))
+            fields = dict(message["execution"])
+            files = {str(name): as_bytes(text) for name, text in message["files"].items()}
             local = int(fields["worker"])
             number = self._workers.setdefault((peer.name, local), len(self._workers) + 1) if local else 0
             execution = Execution.of_job(dispatch.job, {**fields, "node": peer.name, "worker": number})
             peer.mean_seconds += 0.2 * (float(execution.seconds) - peer.mean_seconds)
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise UsageError(f"an answer of it cannot be read: {type(error).__name__}: {error}") from error
         if dispatch.job.folder:
             folder = self._folder / dispatch.job.folder
