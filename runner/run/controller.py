@@ -285,20 +285,17 @@ class Ledger:
         for case_id in filter(self.had_all_attempts, list(self.attempts)):
             self.take(self._policy.fold(self.attempts.pop(case_id)))
 
-    def take_attempt(self, result: CaseResult) -> CaseResult | None:
-        """Record an attempt; return the case's result if it was the last attempt."""
+    def take_attempt(self, result: CaseResult) -> None:
+        """Record an attempt, and the case's result if it was the last attempt."""
         made = [*self.attempts.get(result.case_id, ()), result]
         is_done = self._policy.is_done(made)
         if is_done and len(made) == 1:
             self.take(result)
-            return result
+            return
         self._emit(AttemptFinished(result=result, number=len(made), bound=self._policy.bound))
         self.attempts[result.case_id] = made
-        if not is_done:
-            return None
-        folded = self._policy.fold(self.attempts.pop(result.case_id))
-        self.take(folded)
-        return folded
+        if is_done:
+            self.take(self._policy.fold(self.attempts.pop(result.case_id)))
 
     def close(self, unrun: CaseResult, reason: str, *, interrupted: bool) -> None:
         """Record a case with missing attempts when the run ends; ``unrun`` is the result of a case without any attempt."""

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runner.core.diagnostics import UsageError
@@ -32,9 +32,6 @@ class NodeOptions:
     name: str = option("NAME", "the name of the node, in the lab (default: the name of this machine)", "", word="as")
     image: str = option("NAME", "the image that this machine runs, for the reports (default: that of the lab)", "")
     once: bool = flag("end when the head of the cluster is gone, and do not join again")
-    dry: bool = field(
-        default=False, metadata={"help": "print the facts and the command, and do not join", "action": "store_true", "word": "print"}
-    )
 
 
 _AGAIN_SECONDS = 10.0
@@ -72,9 +69,6 @@ def join(options: NodeOptions) -> ExitCode:
     text = ",".join(f"{label}={value}" for label, value in labels.items())
     command = [sys.executable, "-P", "-c", _RAY, "start", "--address", options.address, "--block", "--disable-usage-stats"]
     command += ["--labels", text, "--resources", json.dumps({RESOURCE: 1})]
-    if options.dry:
-        output.line(" ".join(command))
-        return ExitCode.OK
     kept = {f"TORCH_CONFORMANCE_NODE_{variable}": os.environ[variable] for variable in _KEPT if variable in os.environ}
     environ = {**os.environ, **kept, IMAGE: image, **_OF_RAY}
     while True:

@@ -44,12 +44,9 @@ def require_head(address: str) -> None:
 
 def host_and_port(address: str) -> tuple[str, int]:
     """Return the parts of an address; raise ``UsageError``."""
-    if "://" in address:
-        shown = re.sub(r"//.*@", "//", address)  # it may have a password
-        raise UsageError(f"--address {shown[:60]}: a URL, as for a client of Ray or its dashboard (write --address HOST:PORT; {_HOW})")
     host, _, port = address.rpartition(":")
-    if not host:
-        raise UsageError(f"--address {address[:60]}: no host and port (write --address HOST:PORT, for example 127.0.0.1:6379; {_HOW})")
-    if not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65_536):
-        raise UsageError(f"--address {address[:60]}: '{port[:20]}' is no port (a number from 1 to 65535; write --address HOST:PORT)")
+    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65_536
+    if not host or not is_port or "://" in address:
+        shown = re.sub(r"//.*@", "//", address)[:60]  # it may have a password
+        raise UsageError(f"--address {shown}: no host and port (write --address HOST:PORT, for example 127.0.0.1:6379; {_HOW})")
     return host.removeprefix("[").removesuffix("]"), int(port)

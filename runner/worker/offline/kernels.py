@@ -133,7 +133,12 @@ def canary_problems(target: Target) -> Iterator[str]:
         compiled(dot, {**shape, "signature": {"x": f"*{name}", "y": f"*{name}", "out": "*fp32"}}, target) for name in ("bf16", "fp16")
     )
     bf16, fp16 = (offline.code_of_stage(product.texts[target.stages.index(target.isa)], target.isa).text for product in products)
+    yield from problems_of_products(target, bf16, fp16)
+
+
+def problems_of_products(target: Target, bf16: str, fp16: str) -> Iterator[str]:
+    """Yield what is wrong with the instructions of two matrix products, which differ in their dtype."""
     if (instruction := INSTRUCTIONS[target.name]) not in bf16:
-        yield f"canary '{CANARIES[1]}': a matrix product has no {instruction}"
+        yield f"canary 'instruction': a matrix product has no {instruction}"
     if bf16 == fp16:
-        yield f"canary '{CANARIES[2]}': the instructions of bf16 and fp16 are equal"
+        yield "canary 'mutant': the instructions of bf16 and fp16 are equal"

@@ -219,11 +219,7 @@ def canary_problems(target: Target) -> Iterator[str]:
         product = compiled(lowered(lambda x, y: (x @ y,), [(256, 128), (128, 256)], dtype, _ONE_TEMPLATE), target)
         text = product.texts[target.stages.index(target.isa)] if product else ""
         instructions.append(offline.code_of_stage(text, target.isa).text)
-    bf16, fp16 = instructions
-    if (instruction := kernels.INSTRUCTIONS[target.name]) not in bf16:
-        yield f"canary '{CANARIES[2]}': a matrix product has no {instruction}"
-    if bf16 == fp16:
-        yield f"canary '{CANARIES[3]}': the instructions of bf16 and fp16 are equal"
+    yield from kernels.problems_of_products(target, *instructions)
 
 
 def device_problems(target: Target, wrapper: str) -> Iterator[str]:
