@@ -61,10 +61,6 @@ class Needs:
     exclusive: bool = False
     """No other job may run beside it: it measures times."""
 
-    def __post_init__(self) -> None:
-        if not self.cores >= 0 or min(self.memory, self.gpu_memory, self.gpus) < 0:
-            raise ValueError(f"needs below 0: {self}")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
@@ -78,10 +74,6 @@ class Capacity:
     gpus: int = 0
     gpu_memory: int = 0
     """Bytes of each GPU."""
-
-    def __post_init__(self) -> None:
-        if self.jobs < 1 or not self.cores > 0 or self.memory < 1:
-            raise ValueError(f"a capacity of nothing: {self}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +125,7 @@ class Room:
         return next((lease for lease in self._leases.values() if lease.is_alone), None)
 
     def hold(self, name: str, lease: Lease) -> Lease:
-        """Lease to a job what ``places`` returned; raise ``ValueError`` when it has a lease already."""
-        if name in self._leases:
-            raise ValueError(f"{name} has its room")
+        """Lease to a job what ``places`` returned."""
         self._leases[name] = lease
         return lease
 

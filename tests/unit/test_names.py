@@ -8,8 +8,9 @@ import pytest
 
 from runner.core.diagnostics import UsageError
 from runner.language.names.scan import COUNTER, METRIC, Names, scan
-from runner.language.names.tables import TABLES, NameTables, main, matches, read_table, table_text
+from runner.language.names.tables import TABLES, NameTables, matches, read_table
 from runner.system.installed_torch import InstalledTorch, installed_torch, torch_at
+from tools.generate_names import main, table_text
 
 REPOSITORY = Path(__file__).parents[2]
 INDUCTOR, DYNAMO = "config", "dynamo_config"
@@ -296,7 +297,7 @@ def test_the_table_of_the_installed_torch_is_fresh(torch_here: InstalledTorch, s
         pytest.skip(f"torch {torch_here.version} is no release, so its names may differ from the table's")
     assert scanned.unresolved == ()
     assert table_text(replace(scanned, version=read_table(file).version)) == file.read_text(), (
-        f"run: python -m runner.language.names.tables {torch_here.root} -o {file.relative_to(REPOSITORY)}"
+        f"run: python -m tools.generate_names {torch_here.root} -o {file.relative_to(REPOSITORY)}"
     )
 
 

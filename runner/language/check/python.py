@@ -42,14 +42,12 @@ def python_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     for document, path, code, tree in blocks(anatomy):
         problems: list[tuple[ast.expr, str, str]] = []
         own = known | bound_anywhere(tree) | guarded_names(tree)
-        for node, nearby, is_of_class in () if is_open or binds_dynamically(tree) or "*" in own else free_names(tree):
+        for node, nearby in () if is_open or binds_dynamically(tree) or "*" in own else free_names(tree):
             name = node.id
             if name in own or name in ALWAYS:
                 continue
             own.add(name)  # reported once
-            if is_of_class:
-                hint = f"a name of a class is read as self.{name} or CLASS.{name}"
-            elif name in keys:
+            if name in keys:
                 hint = f"a key of the matrix is read as params.{name}"
             elif name in as_references:
                 hint = f"pass a value of let or a result as an argument, {{ref: {name}}}, or as a parameter of a script"
@@ -59,9 +57,7 @@ def python_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
                 hint = did_you_mean(name, [*sorted(nearby), *sorted(own - {name}), *sorted(ALWAYS)])
             problems.append((node, f"undefined name '{name}'", hint or "define it here or in prelude:, or import it"))
         for use, form, word in uses_of_params(tree):
-            if form == "item":
-                problems.append((use, "params has attributes and no items", f"write params.{word if word.isidentifier() else 'NAME'}"))
-            elif form == "attribute" and word not in keys and document is anatomy.document:
+            if form == "attribute" and word not in keys and document is anatomy.document:
                 # a shared prelude may use keys that only some of its specs have
                 message, hint = unknown("matrix key", word, keys)
                 problems.append((use, f"{message} in params", hint))
@@ -71,20 +67,12 @@ def python_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
 
 
 @lru_cache(maxsize=16)
-def uses_of_params(tree: ast.Module) -> tuple[tuple[ast.expr, Literal["item", "attribute", "default", "whole"], str], ...]:
-    """Return each use of ``params`` with its form and its key.
-
-    ``params["a"]`` and ``params.get("a")`` are items, ``getattr(params, "a", None)`` has a default; as a whole it has no key.
-    """
-    unread = {id(node): node for node, _, _ in free_names(tree) if node.id == PARAMS}
-    uses: list[tuple[ast.expr, Literal["item", "attribute", "default", "whole"], str]] = []
+def uses_of_params(tree: ast.Module) -> tuple[tuple[ast.expr, Literal["attribute", "default", "whole"], str], ...]:
+    """Return each use of ``params`` with its form and its key: ``getattr(params, "a", None)`` has a default, as a whole it has no key."""
+    unread = {id(node): node for node, _ in free_names(tree) if node.id == PARAMS}
+    uses: list[tuple[ast.expr, Literal["attribute", "default", "whole"], str]] = []
     for node in nodes(tree):  # a call comes before the attribute that it calls
         match node:
-            case (
-                ast.Subscript(value=ast.Name() as name, slice=key)
-                | ast.Call(func=ast.Attribute(value=ast.Name() as name, attr="get"), args=[key, *_])
-            ) if id(name) in unread:
-                uses.append((node, "item", key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ""))
             case ast.Attribute(value=ast.Name() as name, attr=word) if id(name) in unread and not word.startswith("__"):
                 uses.append((node, "attribute", word))
             case ast.Call(
@@ -120,21 +108,16 @@ _Scope = tuple[set[str], set[str], bool]
 
 
 @lru_cache(maxsize=16)
-def free_names(tree: ast.Module) -> tuple[tuple[ast.Name, set[str], bool], ...]:
-    """Return every use of a name that no enclosing function binds, in the order of the text.
-
-    Beside each are the local names of the enclosing functions and classes, and whether a class binds the name: methods and
-    comprehensions in it do not have access.
-    """
-    free: list[tuple[ast.Name, set[str], bool]] = []
+def free_names(tree: ast.Module) -> tuple[tuple[ast.Name, set[str]], ...]:
+    """Return every use of a name that no enclosing function binds, in the order of the text, with the local names around it."""
+    free: list[tuple[ast.Name, set[str]]] = []
 
     def visit(node: ast.AST, around: tuple[_Scope, ...]) -> None:
         if isinstance(node, ast.Name):
             readable = (scope for scope in reversed(around) if scope is around[-1] or not scope[2])
             nearest = next((scope for scope in readable if node.id in scope[0] | scope[1]), None)
             if isinstance(node.ctx, ast.Load) and (nearest is None or node.id in nearest[1]):
-                nearby = set().union(*(bound for bound, _, _ in around)) - {node.id}
-                free.append((node, nearby, any(is_class and node.id in bound for bound, _, is_class in around)))
+                free.append((node, set().union(*(bound for bound, _, _ in around)) - {node.id}))
             return
         outside: list[ast.AST]
         inside: list[ast.AST]

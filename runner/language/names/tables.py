@@ -1,17 +1,15 @@
 """Names of torch: options, counters and metrics of each supported version, and of the installed torch."""
 
-import argparse
 import difflib
 import json
 import re
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from runner.core.diagnostics import UsageError, did_you_mean, one_of, unknown
-from runner.language.names.scan import CONFIG_FILES, COUNTER, KINDS, METRIC, Allowed, Names, scan, scan_kind
+from runner.core.diagnostics import did_you_mean, one_of, unknown
+from runner.language.names.scan import CONFIG_FILES, COUNTER, KINDS, METRIC, Allowed, Names, scan_kind
 from runner.system.installed_torch import InstalledTorch, release
 
 TABLES = Path(__file__).parents[1] / "data"
@@ -42,25 +40,6 @@ def committed_tables() -> dict[str, Names]:
     """Return the committed tables by the minor version of torch, oldest first."""
     files = {file.stem.removeprefix(_PREFIX): file for file in TABLES.glob(f"{_PREFIX}*.json")}
     return {minor: read_table(files[minor]) for minor in sorted(files, key=release)}
-
-
-def table_text(table: Names) -> str:
-    """Return the committed form: one name a line, sorted."""
-    counters: dict[str, dict[str, list[str]]] = {
-        space: {"names": [], "patterns": [*table.patterns[space]]} for space in sorted(table.patterns)
-    }
-    for counter in sorted(table.names[COUNTER]):
-        space, _, name = counter.partition(".")
-        counters[space]["names"].append(name)
-    types = {kind: {name: " | ".join(table.types[kind][name]) for name in sorted(table.types[kind])} for kind in table.types}
-    form = {
-        "torch": table.version,
-        **{kind: sorted(table.names[kind]) for kind in (*CONFIG_FILES, METRIC)},
-        COUNTER: counters,
-        **({"types": types} if types else {}),
-        **({"modes": list(table.modes)} if table.modes else {}),
-    }
-    return json.dumps(form, indent=1) + "\n"
 
 
 # -- values of options: kinds of JSON values, and literals ------------------------------------------------------------
@@ -262,27 +241,3 @@ class NameTables:
 
 _LOADED: dict[Path | None, NameTables] = {}
 """By the folder of the torch: ``watch`` looks names up after each change of a spec, and a scan of torch takes seconds."""
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Generate the table of one torch."""
-    parser = argparse.ArgumentParser(prog="python -m runner.language.names.tables", description="Generate the table of names of a torch.")
-    parser.add_argument("source", type=Path, help="the folder of the package torch, or its parent")
-    parser.add_argument("-o", "--output", type=Path, help="the file to write (default: standard output)")
-    options = parser.parse_args(arguments)
-    try:
-        names = scan(options.source)
-        if options.output:
-            options.output.write_text(table_text(names), "utf-8")
-    except (UsageError, OSError) as problem:
-        print(problem, file=sys.stderr)
-        return 2
-    for place in names.unresolved:
-        print(f"{place}: the namespace is not constant; the table may lack its counters", file=sys.stderr)
-    if not options.output:
-        sys.stdout.write(table_text(names))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -8,7 +8,7 @@ from typing import Any
 from runner.core.case import CodeBlock
 from runner.core.diagnostics import Diagnostic
 from runner.language.read import python
-from runner.language.read.document import DataPath, Document
+from runner.language.read.document import BESIDE_KIND, DataPath, Document
 from runner.vocabulary.steps import ONLY, SAMPLES, SHORT_FORM, STEPS, TRITON, StepKind, Traits
 
 SOURCE = "source"
@@ -31,9 +31,6 @@ class RawExpectation:
 
 WEAK = "weak"
 """The key of an expectation beside its kind."""
-
-BESIDE_KIND = ("expect", "when", "repeat")
-"""The keys of a step beside its kind."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,9 @@ from runner.core.diagnostics import Diagnostic, Position
 
 DataPath = tuple[str | int, ...]
 
+BESIDE_KIND = ("expect", "when", "repeat")
+"""The keys of a step beside its kind."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, did_you_mean, one_of
-from runner.language.read.document import SPEC, DataPath, Document, Kind
+from runner.language.read.document import BESIDE_KIND, SPEC, DataPath, Document, Kind
 from runner.language.read.source import read_partly, recognised
 from runner.system import data_dirs
 from runner.vocabulary.inputs import INPUTS
@@ -173,9 +173,6 @@ _APPLIES_TO: Mapping[str, str] = {
 
 _BOUNDS = {"minimum": ("at least", operator.lt), "maximum": ("at most", operator.gt), "exclusiveMinimum": ("more than", operator.le)}
 _UNITS = {"string": "characters", "array": "entries", "object": "keys"}
-
-BESIDE_KIND = ("expect", "when", "repeat")
-"""The keys of a step that are no kinds."""
 
 
 def _accepts(value: Any, node: Any) -> bool:
