@@ -6,7 +6,8 @@ from runner.core.case import Case
 from runner.plan.worker_plan import seed_of
 from runner.vocabulary.steps import SAMPLES
 
-_SECTIONS = {"config": "torch._inductor.config", "dynamo_config": "torch._dynamo.config", "functorch_config": "torch._functorch.config"}
+MODULES = {"config": "torch._inductor.config", "dynamo_config": "torch._dynamo.config", "functorch_config": "torch._functorch.config"}
+"""The module of torch for each section of options."""
 
 _BODY = '''
 entry = next(one for one in database.op_db if (one.name, one.variant_test_name) == ({op!r}, {variant!r}))
@@ -88,7 +89,7 @@ def _lines(case: Case, sample: int) -> Iterator[str]:
     yield "from torch.testing._internal import common_methods_invocations as database\nfrom torch.utils import _pytree as pytree\n"
     yield "# random operators take the state of the generators, which is the same for both calls"
     yield "database.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)"
-    for section, module in _SECTIONS.items():
+    for section, module in MODULES.items():
         yield from (f"{module}.{name} = {value!r}" for name, value in settings.by_section[section].items())
     call, dtype, kind, seed = named["call"], f"torch.{named['dtype']}", case.device.partition(":")[0], seed_of(case)
     has_gradients = bool(named["gradients"]) and call == "function"

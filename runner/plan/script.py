@@ -19,15 +19,13 @@ from runner.core.escaping import line
 from runner.core.protocol import decode
 from runner.language.flow import flow
 from runner.language.read.substitution import as_text
+from runner.plan.operator_script import MODULES
 from runner.plan.worker_plan import make_plan
 from runner.system import data_dirs
 from runner.system.redaction import KNOWN, is_secret_name, redacted
 from runner.vocabulary import inputs
 from runner.vocabulary.expectations.base import parse_count
 from runner.vocabulary.steps import SAMPLES
-
-MODULES = {"config": "torch._inductor.config", "dynamo_config": "torch._dynamo.config", "functorch_config": "torch._functorch.config"}
-"""The module of torch for each section of options."""
 
 _TORCH = {
     "float32_matmul_precision": "torch.set_float32_matmul_precision({})",

@@ -1,6 +1,5 @@
 """``doctor``: what this machine has, what it lacks, and which cases and profiles that allows."""
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,12 +13,11 @@ from runner.core.escaping import one_line
 from runner.core.exit_codes import ExitCode
 from runner.core.options import backend_files, flag, paths, profile_option
 from runner.language.load import Suite, load
-from runner.report.console import wants_color
 from runner.run.machine_report import WorkerReport, ask_generators, ask_worker
 from runner.system import availability, output
 from runner.system.capabilities import Machine
 from runner.system.doctor import examine
-from runner.system.doctor.findings import NOTE, OK, PROBLEM, WARNING, Finding, Level, Scene
+from runner.system.doctor.findings import PROBLEM, WARNING, Finding, Scene
 from runner.system.installed_torch import InstalledTorch, installed_torch
 from runner.system.redaction import redacted
 
@@ -37,9 +35,8 @@ class DoctorOptions:
 FORMAT = 2
 """The number of the form of ``--json``."""
 
-_COLORS = {OK: "32", NOTE: "2", WARNING: "33", PROBLEM: "31"}
-_WORDS = {True: (OK, "runs"), None: (WARNING, "perhaps"), False: (NOTE, "cannot")}
-"""The level and the word of what the machine allows."""
+_WORDS = {True: "runs", None: "perhaps", False: "cannot"}
+"""What the machine allows."""
 _MOST_REASONS = 3
 
 
@@ -95,9 +92,7 @@ def main(options: DoctorOptions) -> ExitCode:
     if options.json:
         output.document(as_json(report, allows))
     else:
-        color = wants_color(output.stdout(), os.environ)
-        unread = f"the specs were not looked at: {_shown_text(torch_problem)}" if torch_problem else ""
-        output.paint(output.stdout(), "\n".join(lines(report, allows, unread, color=color)) + "\n")
+        output.lines(lines(report, allows, f"the specs were not looked at: {_shown_text(torch_problem)}" if torch_problem else ""))
     return ExitCode.OK if _is_healthy(report) else ExitCode.FAILED
 
 
@@ -175,20 +170,16 @@ def as_json(report: Report, allows: Mapping[str, Sequence[Row]]) -> dict[str, ob
     }
 
 
-def lines(report: Report, allows: Mapping[str, Sequence[Row]], unread: str, *, color: bool) -> Iterator[str]:
+def lines(report: Report, allows: Mapping[str, Sequence[Row]], unread: str) -> Iterator[str]:
     """Yield the report for people: findings by group, what the machine allows, and at the end what to do."""
-
-    def line(level: Level, word: str, text: str) -> str:
-        return f"  \x1b[{_COLORS[level]}m{word:8}\x1b[0m{text}" if color else f"  {word:8}{text}"
-
     for group, findings in groupby(report, key=lambda entry: entry[0]):
         yield group
-        yield from (line(finding.level, finding.level.value, finding.found) for _, finding in findings)
+        yield from (_line(finding) for _, finding in findings)
         yield ""
     for title, rows in ((title, rows) for title, rows in allows.items() if rows):
         yield title.capitalize()
         for row in rows:
-            yield line(*_WORDS[row.runs], f"{row.name}: {row.summary}")
+            yield f"  {_WORDS[row.runs]:8}{row.name}: {row.summary}"
             counts = [f"{row.can_run} of {row.cases} cases can run", *([f"{row.perhaps} perhaps"] if row.perhaps else [])]
             yield f"          {', '.join(counts)}{f'; {row.problem}' if row.problem else ''}"
             for reason, count in list(row.reasons.items())[:_MOST_REASONS]:
@@ -200,9 +191,13 @@ def lines(report: Report, allows: Mapping[str, Sequence[Row]], unread: str, *, c
         yield from (unread, "")
     by_level = {level: [finding for _, finding in report if finding.level is level] for level in (WARNING, PROBLEM)}
     for finding in (finding for findings in by_level.values() for finding in findings):
-        yield line(finding.level, finding.level.value, finding.found)
+        yield _line(finding)
         yield from (f"          {word}{text}" for word, text in (("because ", finding.cause), ("next: ", finding.remedy)) if text)
     yield ", ".join(f"{len(by_level[level])} {level.value}{'' if len(by_level[level]) == 1 else 's'}" for level in (PROBLEM, WARNING))
+
+
+def _line(finding: Finding) -> str:
+    return f"  {finding.level.value:8}{finding.found}"
 
 
 def shown(finding: Finding) -> Finding:
