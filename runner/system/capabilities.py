@@ -263,11 +263,6 @@ def _check_arch(argument: str) -> str | None:
     return None
 
 
-def _check_memory(argument: str) -> str | None:
-    fits = _MEMORY.fullmatch(argument.strip())
-    return None if fits else f"'{argument[:60]}' is not an amount of memory: write for example \">=64GiB\""
-
-
 def _check_device(argument: str) -> str | None:
     return None if devices.VendorDevice.fits(argument) else f"'{argument[:60]}' is not KIND=MODULE: write for example npu=torch_npu"
 
@@ -344,7 +339,11 @@ CAPABILITIES: Mapping[str, Capability] = {
     "torch": Capability(summary="torch is in a range of versions", probe=_torch, takes=">=2.12", check=_check_range),
     "gpus": Capability(summary="so many GPUs are visible", probe=_gpus, takes=">=2", check=_check_range, is_of_gpus=True),
     "gpu_memory": Capability(
-        summary="each GPU has so much memory", probe=_gpu_memory, takes=">=64GiB", check=_check_memory, is_of_gpus=True
+        summary="each GPU has so much memory",
+        probe=_gpu_memory,
+        takes=">=64GiB",
+        check=_of_form(rf"\s*{_MEMORY.pattern}\s*", 'is not an amount of memory: write for example ">=64GiB"'),
+        is_of_gpus=True,
     ),
     "arch": Capability(
         summary="the GPU is of this architecture, or of one in a range of sm_NN",

@@ -1,6 +1,5 @@
 """Writes the report: first into a new folder, which then replaces the former one, and last the page; and the listener that does so."""
 
-import os
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from runner.core.events import Listener, RunAbandoned, RunEnded, RunEvent
 from runner.core.header import RunFooter, RunHeader
 from runner.core.results import CaseResult
 from runner.record.run_folder import LATEST, REPORTS
+from runner.report.files import replace
 from runner.report.html import script, shown
 from runner.report.html.cases import chunks, sources_of
 from runner.report.html.overview import facts_of, head_of, index_of, timeline_of, totals_of
@@ -61,37 +61,30 @@ class HtmlReporter(Listener):
 
 def write_page(folder: Path, header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None) -> Path:
     """Write the report of a run into its folder; return the page. Raises ``OSError``; a former report then stays."""
-    token = secrets.token_hex(4)
     with naming(folder / PARTS):
-        new = folder / f".{PARTS}-{token}"
+        new = folder / f".{PARTS}-{secrets.token_hex(4)}"
         try:
             new.mkdir()
             for name, data in _parts(folder, header, results, footer):
                 with (new / name).open("xb") as stream:
                     stream.write(data)
-            former = folder / PARTS
-            # a worker may have made a link in its place, which is not followed
-            if former.is_dir() and not former.is_symlink():
-                aside = folder / f".{PARTS}-{token}-former"
-                former.rename(aside)
-                shutil.rmtree(aside, ignore_errors=True)
-            else:
-                former.unlink(missing_ok=True)
-            new.rename(former)
+            _remove(folder / PARTS)
+            new.rename(folder / PARTS)
         finally:
             shutil.rmtree(new, ignore_errors=True)
     page = folder / PAGE
-    with naming(page):
-        temporary = folder / f".{PAGE}-{token}"
-        try:
-            with temporary.open("xb") as stream:
-                stream.write(_page(header, results, footer).encode("utf-8"))
-            if page.is_dir() and not page.is_symlink():
-                shutil.rmtree(page)
-            os.replace(temporary, page)
-        finally:
-            temporary.unlink(missing_ok=True)
+    if page.is_symlink() or not page.is_file():
+        _remove(page)
+    replace(page, _page(header, results, footer).encode("utf-8"))
     return page
+
+
+def _remove(path: Path) -> None:
+    """Remove what is there; a worker may have made a link in its place, which is not followed."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _parts(folder: Path, header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None) -> Iterator[tuple[str, bytes]]:
