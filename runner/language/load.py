@@ -121,8 +121,8 @@ def inspect_specs(
             document = replace(document, data=data, marks={**document.marks, **place}, key_marks={**document.key_marks, **place})
         of_form = form_problems(document, SPEC)
         problems.extend(of_form)
-        if not of_form and inherited.is_sound:
-            anatomies.append(take_apart(document, spec.area, inherited.documents))
+        if not of_form and inherited is not None:
+            anatomies.append(take_apart(document, spec.area, inherited))
     problems.extend(defaults.problems)
     backends = read_backends(backend_files, problems)
     installed = torch or installed_torch()

@@ -1,6 +1,6 @@
 """Checks of ``targets``: what may stand beside it, that its expectations can be judged without the device, what no simulated GPU shows."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from runner.core.diagnostics import Diagnostic, one_of
@@ -113,16 +113,8 @@ def stage_of(raw: RawExpectation) -> Any:
 _STEPS = ("call", "backward")
 """What can be lowered without being executed."""
 
-_REFUSED: Mapping[str, str] = {
-    "source": "operators are judged by what they compute",
-    "let": "values are made by code that runs",
-    "spies": "a spy sees what runs",
-    "handlers": "they are for code that runs",
-    "services": "they are for caches, which are off",
-    "env": "the variables of Inductor are removed: write config",
-    "isolation": "each target has processes of its own",
-}
-"""Keys without a meaning for a simulated GPU, and why."""
+_REFUSED = ("source", "let", "spies", "handlers", "services", "env", "isolation")
+"""Keys without a meaning for a simulated GPU: nothing runs, and each target has processes of its own."""
 
 _COUNTED = ("compiled", "failed", "rendered", "tuned")
 """What is known of candidates that are not timed."""
@@ -141,9 +133,9 @@ def _simulated_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         if name not in PROPERTIES:
             hint = f"code is generated for {one_of(PROPERTIES)}"
             yield document.problem((KEY, index), f"the properties of '{name}' are not known", hint, code="target")
-    for key, why in _REFUSED.items():
+    for key in _REFUSED:
         if key in data:
-            yield document.problem((key,), f"'{key}' on a simulated GPU", why, key=True, code="target")
+            yield document.problem((key,), f"'{key}' on a simulated GPU", "nothing runs there: remove it", key=True, code="target")
     yield from _option_problems(anatomy)
     compile_ = data.get("compile", {})
     if (mode := str(compile_.get("mode"))) in REFUSED_MODES:

@@ -224,19 +224,14 @@ class NameTables:
             return f"'{space}' is a namespace: write {space}.NAME"
         if not bare and name in self.names(METRIC):
             return f"'{name}' is a metric"
-        names_of_all = {counter.partition(".")[2]: counter for counter in counters}
-        same = [counter for counter in counters if counter.partition(".")[2] == (bare or name)]
-        if same:
-            return did_you_mean(name, same, cutoff=0.0)
         near_space = next(iter(difflib.get_close_matches(space, patterns, n=1)), "") if bare else ""
         if near_space != space and matches(patterns, f"{near_space}.{bare}"):
             return f"did you mean '{near_space}.{bare}'?"
-        choices = names_of_space if space in patterns else names_of_all
+        same = [counter for counter in counters if counter.partition(".")[2] == (bare or name)]
+        choices = names_of_space if space in patterns and not same else {counter.partition(".")[2]: counter for counter in same or counters}
         if near := difflib.get_close_matches(bare or name, choices, n=1):
             return f"did you mean '{choices[near[0]]}'?"
-        if space in patterns:
-            return f"known in {space}: {one_of(names_of_space)}"
-        return f"namespaces: {one_of(patterns)}"
+        return f"known in {space}: {one_of(names_of_space)}" if space in patterns else f"namespaces: {one_of(patterns)}"
 
 
 _LOADED: dict[Path | None, NameTables] = {}

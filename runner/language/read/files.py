@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError, one_line, shown_path
 from runner.language.read.document import DEFAULTS as DEFAULTS_KIND
@@ -184,15 +183,6 @@ def _walk(directory: Path, above: tuple[Path, ...], tree: Path | None, problems:
             yield from _walk(path, (*above, real), tree, problems)
 
 
-class Inherited(NamedTuple):
-    """The defaults of a folder."""
-
-    documents: tuple[Document, ...]
-    """Outermost first."""
-    is_sound: bool
-    """Whether no file has a problem."""
-
-
 @dataclass(slots=True)
 class DefaultsReader:
     """Reads the defaults of specs, each file once."""
@@ -200,11 +190,11 @@ class DefaultsReader:
     problems: list[Diagnostic] = field(default_factory=list)
     _read: dict[str, Document | None] = field(default_factory=dict)
     """By real path; None for a file with a problem."""
-    _inherited: dict[Path, Inherited] = field(default_factory=dict)
+    _inherited: dict[Path, tuple[Document, ...] | None] = field(default_factory=dict)
     """By folder."""
 
-    def of(self, spec: SpecPath) -> Inherited:
-        """Return the defaults of a spec."""
+    def of(self, spec: SpecPath) -> tuple[Document, ...] | None:
+        """Return the defaults of a spec, outermost first; None where a file of them has a problem."""
         directory = spec.path.parent
         if directory not in self._inherited:
             documents: list[Document | None] = []
@@ -219,5 +209,6 @@ class DefaultsReader:
                 if real not in self._read:
                     self._read[real] = read_formed(path, DEFAULTS_KIND, self.problems)
                 documents.append(self._read[real])
-            self._inherited[directory] = Inherited(tuple(filter(None, documents)), None not in documents)
+            sound = tuple(filter(None, documents))
+            self._inherited[directory] = sound if len(sound) == len(documents) else None
         return self._inherited[directory]
