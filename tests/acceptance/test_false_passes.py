@@ -136,6 +136,7 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "views-with-gradients": (Outcome.PASS, ""),
     "quantized-output": (Outcome.PASS, ""),
     "state-in-closures-and-classes": (Outcome.PASS, ""),
+    "state-in-globals": (Outcome.PASS, ""),
     "zip-output": (Outcome.PASS, ""),
     "iterator-output": (Outcome.PASS, ""),
     "buffer-as-result": (Outcome.PASS, ""),

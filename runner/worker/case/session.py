@@ -196,10 +196,11 @@ class StepEffects:
         phases: Callable[[str], Any],
         additional: AdditionalCalls,
         holders: Callable[[], Sequence[Any]],
+        modules: Callable[[], Sequence[Any]],
         earlier: Callable[[], Mapping[str, Any]],
     ) -> None:
         self._additional = additional
-        self._holders = holders
+        self._holders, self._globals = holders, modules
         self._earlier = earlier
         self._settings = settings
         self._unseen = unseen
@@ -230,7 +231,7 @@ class StepEffects:
             holders = self._holders()
             self._running = Effects(self._tolerance, self._settings, is_package, holders, self._earlier(), self._twins)
             self._running.before(compiled, eager)
-            self._begun = Generators.now(), Modes(holders)
+            self._begun = Generators.now(), Modes([*holders, *self._globals()])
 
     def eager_done(self, eager: list[Any], result: Any = None) -> None:
         """Record what the eager side left, and restore generators and modes for the compiled side."""
@@ -296,7 +297,9 @@ class Session:
         self.reference = Reference(self.unseen, phases, self.device_api, self._is_of_a_call)
         self.names = Names(self.scope, self.reference, lambda: self.output, self.log_of_step)
         self.additional = AdditionalCalls(plan, self.scope, self.reference, self.unseen, phases)
-        self.effects = StepEffects(plan["body"]["compile"], self.unseen, phases, self.additional, self._holders, self._earlier_results)
+        self.effects = StepEffects(
+            plan["body"]["compile"], self.unseen, phases, self.additional, self._holders, self.module.globals, self._earlier_results
+        )
         self.repetitions = EachRepetition(self.names, self.reference, self.additional)
         self._closing = contextlib.ExitStack()
         self.maker = making.Maker(device=plan["device"], scope=self.scope, closing=self._closing)

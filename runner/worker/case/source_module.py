@@ -31,7 +31,7 @@ class SpecModule:
         vars(self.module).update(given)
         sys.modules[name] = self.module
         self._name_lines = name_lines
-        self._of_functions: list[dict[str, Any]] = []
+        self._of_functions: list[types.ModuleType] = []
         self._lines: dict[str, dict[int, str]] = {}
 
     @property
@@ -58,14 +58,20 @@ class SpecModule:
 
         Two functions of a spec may have the same name, and each may have helpers.
         """
-        names = dict(self.namespace)
+        copied = types.ModuleType(self.module.__name__)
+        names = vars(copied)
+        names.update(self.namespace)
         exec(self._compile(block), names)
-        self._of_functions.append(names)
+        self._of_functions.append(copied)
         return names[entry]
+
+    def globals(self) -> list[types.ModuleType]:
+        """Return the modules whose names are the globals of the spec's functions."""
+        return [self.module, *self._of_functions]
 
     def definitions(self) -> list[Any]:
         """Return the classes and functions that the spec's Python defines at the top level."""
-        values = (value for names in (self.namespace, *self._of_functions) for value in names.values())
+        values = (value for module in self.globals() for value in vars(module).values())
         mine = (one for one in values if isinstance(one, type | types.FunctionType) and one.__module__ == self.module.__name__)
         return list(dict.fromkeys(mine))
 

@@ -93,7 +93,7 @@ def draws_as_eager(settings: Mapping[str, Any]) -> bool:
 
 def _same(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor):
-        return bool(torch.equal(one, other))
+        return isinstance(other, torch.Tensor) and bool(torch.equal(one, other))
     return bool(one == other)
 
 
@@ -107,15 +107,20 @@ _ROUNDS = 3
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
+_MOST_ELEMENTS = 1 << 20
+
 
 def _is_data(value: Any) -> bool:
-    """Whether an attribute of a class or of a function is compared, and set again after the eager call: both sides share the class."""
+    """Whether an attribute of a class or of a function, or a global, is set again after the eager call: both sides share it."""
+    if type(value) is torch.Tensor:
+        return not value.requires_grad and value.layout is torch.strided and value.device.type != "meta" and value.numel() <= _MOST_ELEMENTS
     parts = [*value, *value.values()] if type(value) is dict else value if type(value) in (list, tuple, set) else [value]
     return all(isinstance(part, _PLAIN) for part in parts)
 
 
 def _data(holder: Any, name: str) -> Any:
-    return copy.copy(getattr(holder, name))
+    value = getattr(holder, name)
+    return value.detach().clone() if type(value) is torch.Tensor else copy.copy(value)
 
 
 def _set_data(holder: Any, name: str, value: Any) -> None:
@@ -123,13 +128,15 @@ def _set_data(holder: Any, name: str, value: Any) -> None:
     if type(current) is type(value) and isinstance(value, list | dict | set):
         current.clear()
         (current.extend if isinstance(value, list) else current.update)(value)
+    elif type(current) is type(value) is torch.Tensor and current.shape == value.shape:
+        current.data.copy_(value)  # no advance of its version counter
     else:
         setattr(holder, name, value)
 
 
 def _is_other(one: Any, other: Any) -> bool:
     is_near = isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, rel_tol=1.3e-6, abs_tol=1e-9)
-    return not is_near and bool(one != other)
+    return not is_near and not _same(one, other)
 
 
 def _default_device() -> Any:
@@ -211,12 +218,12 @@ class Modes:
     """The modes at one time."""
 
     def __init__(self, holders: Iterable[Any] = ()) -> None:
-        """Plain attributes of ``holders``, which are classes and functions, count as modes."""
+        """Plain attributes of ``holders``, which are classes, functions and modules, count as modes."""
         self._modes = dict(_MODES)
         for holder in holders:
             for name, value in vars(holder).items():
                 if _is_data(value) and not name.startswith(("__", "_torchdynamo", "_dynamo")):
-                    self._modes[f"{holder.__qualname__}.{name}"] = (
+                    self._modes[f"{getattr(holder, '__qualname__', id(holder))}.{name}"] = (
                         functools.partial(_data, holder, name),
                         functools.partial(_set_data, holder, name),
                     )
@@ -232,7 +239,7 @@ class Modes:
             for name, held in self._held.items():
                 with contextlib.suppress(Exception):  # a case may have broken the reader or the writer
                     read, write = self._modes[name]
-                    if read() != held:
+                    if not _same(read(), held):
                         write(held)
 
     def other_than(self, other: "Modes") -> list[dict[str, str]]:
@@ -240,5 +247,5 @@ class Modes:
         return [
             {"name": name, "eager": str(held)[:_MOST_TEXT], "compiled": str(other._held[name])[:_MOST_TEXT]}
             for name, held in self._held.items()
-            if name in other._held and _is_other(other._held[name], held)
+            if name in other._held and not isinstance(held, torch.Tensor) and _is_other(other._held[name], held)
         ]
