@@ -26,8 +26,8 @@ expect: [{claims}]
 GRAPHS = ("dynamo", "pre_grad", "joint", "post_grad")
 TARGETS = {"cuda:sm_90": "nvidia", "hip:gfx942": "amd"}
 FILE = ROOT / "runner" / "vocabulary" / "expectations" / "trivial_code.json"
-FUNCTIONS = (("x + 1", 64), ("x.flip(0)", 96))
-"""What differs in code: whether it is vectorized, and the order of its reads."""
+FUNCTIONS = (("x + 1", 65536), ("x.flip(0)", 96))
+"""What differs in code: whether it is vectorized and parallel, whether reads have masks, and their order."""
 OTHER = ("x.neg()", 96)
 """In place of the second for graphs: its operator is of ATen too."""
 
