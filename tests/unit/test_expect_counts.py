@@ -100,6 +100,7 @@ def test_where_no_condition_holds_nothing_is_claimed():
         ({"min": 0}, "is true for every count"),
         ({"value": 1, "min": 1}, "value together with min"),
         ({"any": [3]}, "any with one number"),
+        ({"any": [1, 2, 4, 5, 13]}, "any of so many small numbers could hardly fail"),
         ({"any": [1, 2], "min": 1}, "any together with min"),
         ({"any": [1, -2]}, "less than 0"),
         (-1, "less than 0"),
