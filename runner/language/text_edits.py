@@ -8,7 +8,6 @@ import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import yaml
@@ -36,56 +35,22 @@ _TABS = re.compile(r"(?<=[^ \t\n\r])[ \t]*\t[ \t]*")
 """White space with a tab after other text of a line; at the beginning of a line it may be the indentation of a text."""
 
 
-class Layout:
-    """Where the values of a file stand in its text."""
-
-    def __init__(self, document: Document) -> None:
-        self.document = document
-        self.text = document.content.decode("utf-8")
-        # the loader in Python: its marks count characters. It refuses tabs between words, unlike libyaml and YAML 1.2
-        self._root = yaml.compose(_TABS.sub(lambda found: " " * len(found[0]), self.text), Loader=yaml.SafeLoader)
-
-    def node(self, path: DataPath) -> Any:
-        """Return the node of a value; raise ``CannotEdit``."""
-        node: Any = self._root
-        for key in path:
-            if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
-                node = node.value[key]
-            else:
-                entries = node.value if isinstance(node, yaml.MappingNode) else []
-                node = next((value for name, value in entries if name.value == str(key)), None)
-            if node is None:
-                raise CannotEdit(f"there is no value at {key!r}")
-        return node
-
-    @cached_property
-    def _starts(self) -> list[int]:
-        return [0, *(index + 1 for index, character in enumerate(self.text) if character == "\n")]
-
-    def start_of_line(self, line: int) -> int:
-        """Return the index of the first character of a line, counted from 1."""
-        return self._starts[line - 1] if line <= len(self._starts) else len(self.text)
-
-    def line(self, line: int) -> str:
-        """Return a line, counted from 1, without its end."""
-        return self.text[self.start_of_line(line) : self.start_of_line(line + 1)].rstrip("\r\n")
-
-    # -- edits ----------------------------------------------------------------------------------------------------
-
-    def value(self, path: DataPath, value: object) -> Edit:
-        """Return the edit that writes another value, in flow style."""
-        node = self.node(path)
-        if isinstance(node, yaml.CollectionNode) and not node.flow_style:
-            raise CannotEdit("the value stands on several lines: change it by hand")
-        return Edit(node.start_mark.index, node.end_mark.index, flow(value))
-
-    def comment(self, path: DataPath, text: str) -> Edit:
-        """Return the edit that writes a comment on a line of its own, above the line on which a value stands."""
-        line = self.node(path).start_mark.line + 1
-        own = self.line(line)
-        indent = own[: len(own) - len(own.lstrip(" "))]
-        start = self.start_of_line(line)
-        return Edit(start, start, f"{indent}# {' '.join(text.split())}\n")
+def value_edit(document: Document, path: DataPath, value: object) -> Edit:
+    """Return the edit that writes another value, in flow style; raise ``CannotEdit`` for a value on several lines."""
+    # the loader in Python: its marks count characters. It refuses tabs between words, unlike libyaml and YAML 1.2
+    text = _TABS.sub(lambda tabs: " " * len(tabs[0]), document.content.decode("utf-8"))
+    node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    for key in path:
+        if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
+            node = node.value[key]
+        else:
+            entries = node.value if isinstance(node, yaml.MappingNode) else []
+            node = next((entry for name, entry in entries if name.value == str(key)), None)
+        if node is None:
+            raise CannotEdit(f"there is no value at {key!r}")
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style:
+        raise CannotEdit("the value stands on several lines: change it by hand")
+    return Edit(node.start_mark.index, node.end_mark.index, flow(value))
 
 
 # -- a changed file ---------------------------------------------------------------------------------------------------

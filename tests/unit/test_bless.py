@@ -164,13 +164,10 @@ def test_machines_get_the_smallest_condition_that_explains_them(runs: Runs, bles
     assert 'cache_miss: [{when: {torch: ">=2.13.0"}, value: 2}, {value: 1}]}' in applied(runs, patch)
 
 
-def test_what_varies_on_one_machine_is_a_range_with_a_comment(runs: Runs, bless: Bless) -> None:
+def test_what_varies_on_one_machine_is_a_range(runs: Runs, bless: Bless) -> None:
     runs.record("a", lambda _: misses(2))
     runs.record("b", lambda _: misses(4))
-    text = applied(runs, bless("a", "b")[1])
-    assert (
-        "  # unstable: 2 to 4 in 2 runs of one machine\n  - counter: {inductor.fxgraph_cache_miss: {min: 2, max: 4}}   # why one\n" in text
-    )
+    assert "  - counter: {inductor.fxgraph_cache_miss: {min: 2, max: 4}}   # why one\n" in applied(runs, bless("a", "b")[1])
 
 
 @pytest.mark.nightly(reason="it runs cases, as the other tests of patches do")

@@ -10,9 +10,9 @@ from runner.core.outcomes import PASSED
 from runner.language.backends import Backend
 from runner.language.load import Suite, inspect_specs, load_specs, surroundings_of
 from runner.language.read.anatomy import SOURCE
-from runner.language.read.document import DataPath, Document
+from runner.language.read.document import Document
 from runner.language.read.substitution import replaced
-from runner.language.text_edits import CannotEdit, Edit, Layout, changed
+from runner.language.text_edits import CannotEdit, changed, value_edit
 from runner.plan.selection import select, without_benches
 from runner.record.evidence import RecordedFiles
 from runner.run import rejudge
@@ -83,16 +83,10 @@ def bless(options: BlessOptions) -> Blessing:
 
 def edited(document: Document, changes: Sequence[Change]) -> Document:
     """Return a spec with changes; raise ``CannotEdit`` unless the text then means exactly them."""
-    layout = Layout(document)
     data: Any = document.data
-    edits: list[Edit] = []
-    commented: set[tuple[DataPath, str]] = set()
     for change in changes:
         data = replaced(data, change.path, change.value)
-        edits.append(layout.value(change.path, change.value))
-        if change.comment and (change.path[:-1], change.comment) not in commented:
-            commented.add((change.path[:-1], change.comment))
-            edits.append(layout.comment(change.path, change.comment))
+    edits = [value_edit(document, change.path, change.value) for change in changes]
     return changed(document, edits, data)
 
 

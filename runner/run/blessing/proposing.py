@@ -52,7 +52,6 @@ class Change:
 
     path: DataPath
     value: Any
-    comment: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +67,6 @@ class Row:
     value: Any
     is_recorded: bool
     """Whether a run has a case of this backend."""
-    comment: str = ""
 
     @property
     def entry(self) -> int | None:
@@ -174,8 +172,7 @@ def _of_leaf(facts: SpecFacts, leaf: Leaf) -> Iterator[Change]:
         value = expression(own)
         if entry is not None and is_conditional(value):
             raise NotBlessed("its value under a condition would need more conditions (change it by hand)")
-        comments = dict.fromkeys(row.comment for row in own if row.comment)
-        yield Change(path=(*raw.path, *path, *(() if entry is None else (entry, "value"))), value=value, comment="; ".join(comments))
+        yield Change(path=(*raw.path, *path, *(() if entry is None else (entry, "value"))), value=value)
 
 
 # -- the rows of a leaf -----------------------------------------------------------------------------------------------
@@ -199,17 +196,17 @@ def _rows(facts: SpecFacts, leaf: Leaf, path: DataPath) -> Iterator[Row]:
         if not case.steps[leaf.step].runs(here) or not holds(when if isinstance(when, Mapping) else None, here):
             continue
         old = _value_at(expected.body, path)
-        value, comment = _effective(old, here), ""
+        value = _effective(old, here)
         samples = by_place.get((str(case.id), here), [])
         used = [sample for sample in samples if sample.is_usable and sample.key not in facts.refused and leaf in facts.seen[sample.key]]
         seen = [(sample.source.machine, facts.seen[sample.key][leaf][1]) for sample in used if sample.case.id in facts.chosen]
         if any(judgement.status is Status.FAILED for _, judgement in seen):
             try:
-                value, comment = _needed(seen, value)
+                value = _needed(seen, value)
             except NotBlessed as why:
                 raise NotBlessed(str(why), str(case.id)) from why
         is_recorded = case.backend in places
-        yield Row(params=case.params, backend=case.backend, here=here, old=old, value=value, is_recorded=is_recorded, comment=comment)
+        yield Row(params=case.params, backend=case.backend, here=here, old=old, value=value, is_recorded=is_recorded)
 
 
 def _value_at(body: object, path: DataPath) -> Any:
@@ -233,8 +230,8 @@ def _effective(old: Any, here: Surroundings) -> Any:
     return None if (entry := _entry(old, here)) is None else old[entry]["value"]
 
 
-def _needed(seen: Sequence[tuple[object, Judgement]], now: object) -> tuple[Any, str]:
-    """Return the count that all runs in the same surroundings allow, and a comment where it is unstable."""
+def _needed(seen: Sequence[tuple[object, Judgement]], now: object) -> Any:
+    """Return the count that all runs in the same surroundings allow."""
     by_machine: dict[object, list[int]] = {}
     for machine, judgement in seen:
         try:
@@ -244,9 +241,7 @@ def _needed(seen: Sequence[tuple[object, Judgement]], now: object) -> tuple[Any,
     values = [counted(numbers, now) for numbers in by_machine.values()]
     if any(value != values[0] for value in values):
         raise NotBlessed("machines differ, and no condition of the language tells them apart")
-    numbers = next(iter(by_machine.values()))
-    is_unstable = isinstance(values[0], dict)
-    return values[0], f"unstable: {min(numbers)} to {max(numbers)} in {len(numbers)} runs of one machine" if is_unstable else ""
+    return values[0]
 
 
 def counted(numbers: Sequence[int], old: object) -> Any:
