@@ -5,7 +5,7 @@ The table ``durations.txt`` is for a machine without earlier runs. A line has se
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from runner.system.data_dirs import folder
@@ -64,13 +64,6 @@ def _root(path: Path, shipped: Path) -> Path:
     if path.is_relative_to(shipped):
         return shipped
     return path if path.is_dir() else path.parent
-
-
-def as_table(seconds: Mapping[str, float], comment: Iterable[str] = ()) -> str:
-    """Return the text of a table, the longest cases first."""
-    lines = [f"# {line}" for line in comment]
-    ordered = sorted(seconds.items(), key=lambda item: (-round(item[1], 1), item[0]))
-    return "".join(f"{line}\n" for line in [*lines, *(f"{max(value, 0.1):.1f} {case_id}" for case_id, value in ordered)])
 
 
 def _note(line: bytes, seconds_of: dict[str, float]) -> None:

@@ -5,15 +5,23 @@ journal has. The order of the cases depends on the table where a machine has no 
 """
 
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from runner.plan.durations import TABLE, as_table, seconds_of_run, seconds_of_tables
+from runner.plan.durations import TABLE, seconds_of_run, seconds_of_tables
 
 COMMENT = (
     "Seconds of cases, of runs on machines that are named in docs/guides/isolation-and-speed.md. A run without an earlier one starts the",
     "longest cases first by this table; nothing else depends on it. Printed by:",
     "python -m tools.benchmarks.durations specs/durations.txt JOURNAL",
 )
+
+
+def as_table(seconds: Mapping[str, float], comment: Iterable[str] = ()) -> str:
+    """Return the text of a table, the longest cases first."""
+    lines = [f"# {line}" for line in comment]
+    ordered = sorted(seconds.items(), key=lambda item: (-round(item[1], 1), item[0]))
+    return "".join(f"{line}\n" for line in [*lines, *(f"{max(value, 0.1):.1f} {case_id}" for case_id, value in ordered)])
 
 
 def main(files: list[str]) -> int:

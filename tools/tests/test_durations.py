@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from runner.plan.durations import TABLE, as_table, seconds_of_tables
+from runner.plan.durations import TABLE, seconds_of_tables
 from tests.fakes import shipped_suite
+from tools.benchmarks.durations import as_table
 
 
 def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
