@@ -105,9 +105,7 @@ def recorded_cases(
     results = {result.case_id: result for result in run.results if has_verdicts(result)}
     backends = backends or rejudge.files_of(run.header, "backends")
     suite = load_specs(rejudge.specs_of(results.values()), backends, surroundings_of(run.header.environment.get("torch"), None))
-    if changed := rejudge.other_files(suite.digests, run.header):
-        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-        raise UsageError(f"{changed[0]}{more}: not the file that the run {run.header.run_id} read; run it again, then audit")
+    rejudge.require_same(suite.digests, run.header)
     chosen = select(suite.cases, suite.backends, names=names, globs=globs, tags=tags, shard=shard)
     pairs = tuple((case, results[case.id]) for case in chosen if case.id in results)
     for case, result in pairs:

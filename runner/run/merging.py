@@ -1,4 +1,4 @@
-"""``merge``: joins the runs of shards into one; refuses missing, duplicate, incompatible and altered ones.
+"""``merge``: joins the runs of shards into one; refuses missing, duplicate, incompatible and altered ones, and judges every case again.
 
 The headers have the digest of the whole selection, so that a missing case is detected. The tables of ``compatibility`` list what may
 differ between the parts. Recorded files are untrusted: no link is followed, and special files are not copied.
@@ -12,22 +12,33 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import TypeAlias
 
-from runner.core.diagnostics import UsageError
+from runner import __version__
+from runner.core.case import Case
+from runner.core.diagnostics import InvalidSpecs, UsageError, one_line
 from runner.core.events import CaseFinished, HeaderCompleted, Listener, ResultsCompleted, RunEnded, RunStarted
 from runner.core.header import RunFooter
 from runner.core.options import MergeOptions
 from runner.core.results import Attempt, CaseResult
 from runner.judge.cross_checks import impossible_on_machine
+from runner.judge.waivers import Waivers
 from runner.language.backends import load_backends
+from runner.language.load import load_specs, surroundings_of
+from runner.language.waivers import load_waivers
+from runner.plan.worker_plan import digest_of
 from runner.record.compatibility import differences
 from runner.record.evidence import alterations
 from runner.record.journal import JournalError, Run, digest_of_selection, read_run
 from runner.record.journal import totals as totals  # the command prints them
 from runner.record.run_folder import JOURNAL, RunFolder, find_run, open_run, require_free_report, require_still
+from runner.run import rejudge
+from runner.run.machines_then import here_of, surroundings_then
+from runner.run.preparation import judging_files
 from runner.system import output
+from runner.system.installed_torch import installed_torch
 from runner.system.output import naming
 from runner.system.redaction import redacted
 from runner.system.safe_open import open_untrusted
@@ -83,7 +94,43 @@ def read_parts(names: Sequence[str]) -> tuple[list[Part], list[str]]:
             if problem := impossible_on_machine(part.run.results, part.run.header.environment, devices):
                 wrong.append(f"{part.folder / JOURNAL}: {problem}")
             wrong += [problem for result in part.run.results for problem in alterations(part.folder, result)]
+    unjudged: list[str] = []
+    if not wrong:
+        wrong = [f"{part.folder / JOURNAL}: {problem}; run it again" for part in parts for problem in _judged_otherwise(part, unjudged)]
+    if unjudged:
+        more = f", and {len(unjudged) - 1} more reasons" if len(unjudged) > 1 else ""
+        output.note(f"warning: merged as recorded, not judged again: {unjudged[0]}{more}")
     return parts, wrong
+
+
+def _judged_otherwise(part: Part, unjudged: list[str]) -> Iterator[str]:
+    """Yield how the recorded files of a run contradict its results; add to ``unjudged`` why results cannot be judged again here."""
+    header = part.run.header
+    ran = [result for result in part.run.results if result.folder]
+    if header.version != __version__:
+        unjudged.append(f"{part.name} is of version {header.version}, and this is {__version__}")
+        return
+    try:
+        torch = surroundings_of(header.environment.get("torch"), None)
+        suite = load_specs(rejudge.specs_of(ran), rejudge.files_of(header, "backends"), torch)
+        waivers = Waivers(load_waivers(rejudge.files_of(header, "waivers"), suite.backends), today=date.min)
+        rejudge.require_same({**suite.digests, **judging_files(suite, waivers)}, header)
+    except (InvalidSpecs, UsageError) as error:
+        unjudged.append(f"{part.name}: {one_line(str(error).splitlines()[0])}")
+        return
+    cases: dict[str, Case] = {case.id: case for case in suite.cases}
+    installed, known = installed_torch(), surroundings_then(header)
+    for result in ran:
+        case = cases.get(result.case_id)
+        if case is not None and digest_of(case) == result.digest:
+            backend = suite.backends.by_name[case.backend]
+            problem = rejudge.disagreement(case, backend, known, result, part.folder)
+            if problem := problem or rejudge.not_excused(case, result, here_of(case, backend, result, known), waivers):
+                yield problem
+        elif installed and installed.version == (result.node or header.environment).get("torch"):
+            yield f"{result.case_id} is not a case of {result.spec}"
+        else:
+            unjudged.append(f"{result.case_id} is another case with the torch that is installed here")
 
 
 def problems(parts: Sequence[Part]) -> list[str]:

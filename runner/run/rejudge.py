@@ -75,6 +75,10 @@ def judged_again(
 def _difference(case: Case, then: tuple[Verdict, ...], now: tuple[Verdict, ...]) -> str:
     if any("pattern too slow" in verdict.observed for verdict in now if verdict.status is Status.ERROR):
         return ""  # this machine was too slow for a verdict
+    outcomes = [fold(verdicts, case.target)[0] for verdicts in (then, now)]
+    if outcomes[0] is not outcomes[1]:
+        reason = next(verdict.message for verdict in (*now, *then) if verdict.status in (Status.FAILED, Status.ERROR))
+        return f"{case.id}: {outcomes[0].label} is recorded, and judging its files again gives {outcomes[1].label}: {reason}"
     if len(then) != len(now):
         return f"{case.id}: {len(then)} verdicts are recorded, and judging its files again gives {len(now)}"
     for old, new in zip(then, now, strict=True):
@@ -132,6 +136,8 @@ def specs_of(results: Iterable[CaseResult]) -> list[SpecPath]:
     return list(found.values())
 
 
-def other_files(read: Mapping[str, str], header: RunHeader) -> list[str]:
-    """Return the files, among those read now with their digests, that the run did not read with the same digest."""
-    return sorted(file for file, digest in read.items() if header.specs.get(file) != digest)
+def require_same(read: Mapping[str, str], header: RunHeader) -> None:
+    """Raise ``UsageError`` for files, of those read now with their digests, that the run did not read with the same digest."""
+    if other := sorted(file for file, digest in read.items() if header.specs.get(file) != digest):
+        more = f" and {len(other) - 1} more" if len(other) > 1 else ""
+        raise UsageError(f"{other[0]}{more}: not the file that the run {header.run_id} read; run it again")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from runner.core.exit_codes import exit_code
+from runner.core.outcomes import Outcome
 from runner.record.journal import read_run
 from tests.called import called
 from tests.fakes import ROOT, prestarted
@@ -90,6 +92,41 @@ def test_the_merged_run_says_what_the_whole_run_says(place: Path) -> None:
     for one in merged.results:
         if one.folder:
             assert json.loads((place / "merged" / one.folder / "plan.json").read_text())["id"] == one.case_id
+
+
+def forged(place: Path) -> str:
+    """Make the first failed case of a shard a PASS, everywhere in its journal; return the shard."""
+    for name in names(1, 2, 3):
+        journal = place / name / "run.jsonl"
+        lines = [json.loads(line) for line in journal.read_text().splitlines()]
+        for line in (line for line in lines if line.get("outcome") == "FAIL"):
+            line.update(outcome="PASS", reason="", failure_type="")
+            for verdict in line["verdicts"]:
+                if verdict["status"] == "failed":
+                    verdict.update(status="held", observed=verdict["expected"], detail="")
+            by_label = {outcome.label: outcome for outcome in Outcome}
+            lines[-1]["exit_code"] = int(exit_code([by_label[line["outcome"]] for line in lines if line["kind"] == "case"], 1))
+            journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            return name
+    raise AssertionError("no case failed")
+
+
+@pytest.mark.parametrize("has_specs", [True, False])
+def test_an_outcome_that_its_facts_contradict_is_refused_where_the_specs_are(place: Path, tmp_path: Path, has_specs: bool) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(place, copy, symlinks=True)
+    shard = forged(copy)
+    if not has_specs:
+        shutil.rmtree(copy / "specs")
+    done = called("merge", *names(1, 2, 3), "--out", "new", cwd=copy, env=prestarted())
+    if has_specs:
+        assert done.returncode == 2, done.stdout
+        assert done.stderr.startswith(f"{copy / shard}/run.jsonl: one[backend=")
+        assert ": PASS is recorded, and judging its files again gives FAIL: equals: " in done.stderr
+    else:
+        assert done.returncode == 1, done.stderr
+        assert done.stderr.startswith("warning: merged as recorded, not judged again: shard-1: specs/one.yaml of the run is not there")
+    assert (copy / "new").exists() == (not has_specs)
 
 
 NEEDS_GPUS = """
