@@ -176,7 +176,7 @@ def test_a_wrong_result_fails_and_names_its_sample(torch: Any, measured: Callabl
         calls.append(len(calls))
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            return function(*args, **kwargs) * (1.5 if wrong.sample == 2 else 1)  # type: ignore[attr-defined]  # set below
+            return function(*args, **kwargs) * (1.5 if wrong.sample else 1)  # type: ignore[attr-defined]  # set below
 
         wrong.sample = calls[-1]  # type: ignore[attr-defined]
         return call
@@ -185,8 +185,9 @@ def test_a_wrong_result_fails_and_names_its_sample(torch: Any, measured: Callabl
     case, entries = measured("mul")
     found = verdict(case, entries)
     assert found.status is Status.FAILED
-    assert found.expected.startswith(f"sample {entries[2]['index']}: output['result'] within")
-    assert "1 of 3 samples failed" in found.detail
+    assert found.expected.startswith(f"sample {entries[1]['index']}: output['result'] within")
+    assert "2 of 3 samples failed" in found.detail
+    assert len(found.wrong) == 6  # a waiver must cover the result and the gradients of both
 
 
 @pytest.mark.parametrize(("operator", "dtype"), [("mul", "int64"), ("mul", "float32"), ("add_", "float32")])

@@ -1,11 +1,12 @@
 """How an expectation of a spec with ``source: {opinfo: ...}`` is measured and judged: for each sample of an operator."""
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings
-from runner.core.expectation import Expectation, Judgement, Mutant, Status, StepFacts
+from runner.core.expectation import Expectation, Judgement, Mutant, Status, StepFacts, WrongValue
 from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.vocabulary.expectations.close import Close, told
@@ -70,7 +71,9 @@ class EachSample:
             lines += [f"sample {other['index']}: {one.observed[:200]}; {other['text'][:200]}" for other, one in wrong[1 : 1 + _MOST_NAMED]]
             if len(wrong) > 1 + _MOST_NAMED:
                 lines.append(f"and {len(wrong) - 1 - _MOST_NAMED} more")
-            return [replace(first, expected=f"sample {entry['index']}: {first.expected}", detail="\n".join(lines))]
+            # a waiver is compared with every wrong sample
+            values = tuple(itertools.chain.from_iterable(one.wrong or (_unlike(bad, one),) for bad, one in wrong))
+            return [replace(first, expected=f"sample {entry['index']}: {first.expected}", detail="\n".join(lines), wrong=values)]
         if all(one.status is Status.NOT_APPLICABLE for _, one in judged):
             return [Judgement.not_applicable()]
         others = {
@@ -122,6 +125,11 @@ class EachSample:
             else:
                 changed = [*entries[:index], {**entries[index], "value": mutant.facts.measured}, *entries[index + 1 :]]
                 yield replace(mutant, facts=facts.with_measured(samples=changed))
+
+
+def _unlike(entry: Mapping[str, Any], judged: Judgement) -> WrongValue:
+    """Return what a waiver sees of a sample that raised, or whose result has another form."""
+    return WrongValue(message=f"expected sample {entry['index']}: {judged.expected}, observed {judged.observed}")
 
 
 def _is_empty(measured: Mapping[str, Any] | None) -> bool:
