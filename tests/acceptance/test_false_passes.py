@@ -104,6 +104,7 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "layer-norm-large-mean": (Outcome.PASS, ""),
     "softmax-sum-gradient": (Outcome.PASS, ""),
     "residual-block-sgd": (Outcome.PASS, ""),
+    "bias-before-batch-norm": (Outcome.PASS, ""),
     "result-strides-differ": (Outcome.FAIL, "close: expected output of strides [6, 1], observed [1, 4]"),
     "results-share-memory": (Outcome.FAIL, "expected output[1] is memory of its own, observed the tensor output[0]"),
     "view-at-another-offset": (Outcome.FAIL, "16 bytes from its first element"),

@@ -42,9 +42,18 @@ LEAST_NEIGHBOURS = 64
 EXPLAINED = 16.0
 """How many times its movement with other roundings eager's error may be, so that rounding explains it."""
 
-ROUNDINGS = 32.0
-"""In wide formats, how many times farther than eager with one other rounding of each operator a right answer may be: a kernel rounds each
-of its additions."""
+ROUNDINGS = 128.0
+"""In wide formats, how many times farther than eager with one other rounding of each operator an element of a right answer may be: a kernel
+rounds each of its additions."""
+
+TYPICAL = 32.0
+"""The same for a quantile of the elements."""
+
+COMPUTED = 32.0
+"""In ulp. Where eager changes no element by more, its changes are rounding: so far may a right answer be from those that it left."""
+
+COHERENT = 8.0
+"""How many times farther a result may be that is 0 but for rounding: the errors of what is summed may have one sign."""
 
 _TRIED = 8
 """Of each kind, how many groups with the greatest means are compared with their bounds."""
@@ -417,15 +426,14 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: st
     if jittered and numel:
         # a nudged label or mask makes another function of it: where a nudge moves farther than rounding can, it says nothing of rounding
         moved = torch.minimum(moved, EXPLAINED * _in_block(by_rounding))
-    if form.nudges:
-        finer = limits.eps / torch.finfo(getattr(torch, through)).eps if through else 1.0  # as if all had been roundings to this format
-        moved = torch.maximum(moved, ROUNDINGS / form.nudges * finer * by_rounding)
-    moved = _beside_neighbours(moved)
+    finer = limits.eps / torch.finfo(getattr(torch, through)).eps if through else 1.0  # as if all had been roundings to this format
+    by_rounding_of_wide = by_rounding * (finer / form.nudges if form.nudges else 0.0)
+    typical, moved = (_beside_neighbours(torch.maximum(moved, times * by_rounding_of_wide)) for times in (TYPICAL, ROUNDINGS))
     runs = [*samples, Sample(answer, right.reshape(answer.shape))]
     # the runs in place of a float64 one are of float32; eager's own error counts too, where a part of it computes in a narrower dtype
     most = torch.maximum(torch.stack(errors).amax(0), own)
     if numel and is_zero(_greatest(_finite_sizes(right)), _greatest(most)):
-        moved = moved.amax().expand(numel)
+        moved = COHERENT * moved.amax().expand(numel)
 
     def greatest_ulp(form: Format) -> float:
         """Return the greatest error of all runs of eager, in ulp."""
@@ -468,7 +476,7 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: st
         most=_greatest(_finite_sizes(right)),
         runs=len(samples),
         eager_quantiles=eager_quantiles,
-        nudge_quantiles=quantiles_in(moved / units, shares),
+        nudge_quantiles=quantiles_in(typical / units, shares),
         unexplained=unexplained,
     )
     if math.isinf(form.bias_floor):
@@ -555,12 +563,12 @@ def compare(actual: Any, scale: Scale, *, equal_nan: bool = True, histogram: boo
     return facts
 
 
-def changed_elements(actual: Any, scale: Scale, unwritten: Any) -> dict[str, Json] | None:
+def changed_elements(actual: Any, scale: Scale, unwritten: Any, before: Any = None) -> dict[str, Json] | None:
     """Return the elements that eager does not write and that differ in an answer: their number, and the first; None without any.
 
     ``unwritten`` is a mask of the elements in which eager's number is that of before. Eager may have computed the same number: it did where
-    float64 has another. Where float64 has the same too, as of ``0.9 * x + 0.1 * x``, a right answer is at most 2 ulp from it. A result in
-    float64 has no more precise reference, and is not measured.
+    float64 has another. Where float64 has the same too, as of ``0.9 * x + 0.1 * x``, a right answer is at most 2 ulp from it, or
+    ``COMPUTED``. A few such elements are chance. A result in float64 has no more precise reference, and is not measured.
     """
     import torch
 
@@ -568,13 +576,15 @@ def changed_elements(actual: Any, scale: Scale, unwritten: Any) -> dict[str, Jso
     if form is None or actual.dtype in (torch.float64, torch.complex128) or not actual.numel():
         return None
     answer, mask = wide(actual).to(scale.eager.device), unwritten.reshape(-1).to(scale.eager.device)
-    is_near = (answer - scale.eager).abs() <= 2 * units_of(scale.eager, form)
+    units = units_of(scale.eager, form)
+    is_step_of_rounding = form.nudges and before is not None and bool((errors_of(scale.eager, wide(before)) <= COMPUTED * units).all())
+    is_near = (answer - scale.eager).abs() <= (COMPUTED if is_step_of_rounding else 2) * units
     changed = (answer != scale.eager) & ~is_near
     if not answer.is_complex():
         changed |= (answer == 0) & (scale.eager == 0) & (answer.signbit() != scale.eager.signbit())
         mask &= scale.precise.signbit() == scale.eager.signbit()
     changed &= mask & (scale.precise == scale.eager)
-    if not changed.any():
+    if int((mask & (scale.precise == scale.eager)).sum()) <= most_by_chance(len(mask)) or not changed.any():
         return None
     place = int(changed.nonzero()[0])
     index = [int(part) for part in torch.unravel_index(torch.tensor(place), actual.shape)]

@@ -225,8 +225,8 @@ def is_equal(value: Any, reference: Any, arguments: Mapping[str, Any]) -> bool:
         parts = ([one.real, one.imag] if isinstance(one, complex) else [one] for one in (value, reference))
         return all(ours.hex() == theirs.hex() for ours, theirs in zip(*parts, strict=True))
     if type(value) is float:
-        # the tolerance of float32, but no number near 0 equals 0: a loss of 5e-6 is one
-        rtol, atol = (arguments["rtol"], arguments["atol"]) if arguments["rtol"] is not None else (default_tolerance("float32")[0], 1e-9)
+        # the tolerance of float32, but no other number equals 0: a loss of 5e-6 is one
+        rtol, atol = (arguments["rtol"], arguments["atol"]) if arguments["rtol"] is not None else (default_tolerance("float32")[0], 0.0)
         both_nan = value != value and reference != reference
         return bool(both_nan or value == reference or abs(value - reference) <= atol + rtol * abs(reference))
     if not has_equality(value) and not isinstance(value, enum.Enum | type | types.FunctionType):
@@ -417,7 +417,8 @@ def add_reference(comparison: Comparison, answers: Callable[[], Answers]) -> Non
             if is_wrong:
                 leaf["calibrated"]["is_wrong"] = True
             if comparison.unwritten and comparison.unwritten[index] is not None:
-                changed = changed_elements(own["of"][index], scale, comparison.unwritten[index])
+                before = comparison.before[index] if comparison.before else None
+                changed = changed_elements(own["of"][index], scale, comparison.unwritten[index], before)
                 leaf["calibrated"].update({"unwritten": changed} if changed else {})
             if comparison.before and comparison.before[index] is not None:
                 leaf.pop("change", None)

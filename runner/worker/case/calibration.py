@@ -165,7 +165,7 @@ class EagerRuns:
         if any(leaf.numel() > MOST_ELEMENTS for leaf in leaves):
             raise NoReference(f"the result has more than {MOST_ELEMENTS} elements")
         inexact = [leaf for leaf in leaves if leaf.is_floating_point() or leaf.is_complex()]
-        if not inexact:
+        if not inexact and not any(isinstance(leaf, float) for leaf in leaves_of(eager)):
             dtypes = dict.fromkeys(str(leaf.dtype).removeprefix("torch.") for leaf in leaves)
             raise NoReference(f"values of dtype {', '.join(dtypes)} are exact" if dtypes else "no value is a tensor")
 
@@ -200,7 +200,9 @@ class EagerRuns:
         # of a float64 result the first pair is of the same inputs in float32; all others are of nudged inputs
         pairs = [] if has_double else [(again, wide, 0.0)]
         least = 0.0 if has_double else max((torch.finfo(getattr(torch, name)).eps for name in through if name), default=0.0)
-        smallest = min((leaf.numel() for leaf in inexact if leaf.numel()), default=1 << 20)  # an empty tensor needs no runs
+        smallest = min(
+            (leaf.numel() for leaf in inexact if leaf.numel()), default=1 << 20 if inexact else 1
+        )  # an empty tensor needs no runs
         generator = torch.Generator().manual_seed(0)
         while len(pairs) < runs_of(smallest):
             given = copied(inputs)

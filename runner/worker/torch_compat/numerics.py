@@ -74,22 +74,48 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
         if operands and isinstance(func, torch._ops.OpOverload) and not _takes_shapes_alone(func):
             for tensor in _written(func, args, kwargs, known, result):
                 if not _is_exact_copy(func, operands, _name(tensor)):
-                    tensor.copy_(jittered(tensor, self._generator))
+                    tensor.copy_(jittered(tensor, self._generator, times=_times(operands, tensor)))
         return result
 
 
-def jittered(tensor: torch.Tensor, generator: torch.Generator, least: float = 1.0) -> torch.Tensor:
+def _times(operands: Sequence[torch.Tensor], result: torch.Tensor) -> float:
+    """Return how many units a sum of many equal terms is moved by: each is rounded to the same side, as the gradients of a mean are."""
+    most = max(operand.numel() for operand in operands)
+    terms = most / max(result.numel(), 1)
+    if terms > _FEW_TERMS and torch.finfo(result.dtype).eps <= RESOLUTION:
+        for operand in operands:
+            if operand.numel() == most and not operand.is_nested and operand.layout is torch.strided and not operand.is_complex():
+                sample = operand.detach().reshape(-1)[:: -(-most // _MOST_COMPARED)].to(torch.float64)
+                if sample.unique().numel() * _ALIKE <= sample.numel():
+                    return float(min(terms / _FEW_TERMS, _MOST_TIMES))
+    return 1.0
+
+
+_MOST_COMPARED = 1 << 14
+"""How many terms are compared, evenly spread."""
+
+_FEW_TERMS = 2048
+"""So many terms are added with an error of one unit, a small part of what a right answer may have: kernels add in several lanes."""
+
+_MOST_TIMES = 64.0
+"""Longer sums are added in parts."""
+
+_ALIKE = 64
+"""How often a number occurs, at least and on average, among equal terms."""
+
+
+def jittered(tensor: torch.Tensor, generator: torch.Generator, least: float = 1.0, times: float = 1.0) -> torch.Tensor:
     """Return a tensor with each number moved by up to its resolution. A tensor of whole numbers remains: they are counts, or a mask.
 
-    A tensor whose resolution is coarser than ``least`` remains, too.
+    A tensor whose resolution is coarser than ``least`` remains, too. ``times`` multiplies the moves.
     """
     if tensor.is_complex():
-        return torch.view_as_complex(jittered(torch.view_as_real(tensor.detach().resolve_conj()).contiguous(), generator, least))
+        return torch.view_as_complex(jittered(torch.view_as_real(tensor.detach().resolve_conj()).contiguous(), generator, least, times))
     eps = torch.finfo(tensor.dtype).eps
     if eps > least:
         return tensor.detach()
     numbers = tensor.detach().to(torch.float64)
-    moves = (torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * 2 - 1).to(tensor.device) * eps
+    moves = (torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * 2 - 1).to(tensor.device) * (eps * times)
     is_whole = ((numbers == numbers.trunc()) & (numbers.abs() * eps < 1)) | ~numbers.isfinite()
     return tensor.detach() if bool(is_whole.all()) else (numbers * (1 + moves)).to(tensor.dtype)
 
