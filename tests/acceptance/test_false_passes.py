@@ -127,6 +127,7 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "hook-of-argument-differs": (Outcome.FAIL, "expected argument [0].hooks is"),
     "uncoalesced-result": (Outcome.FAIL, "[0] torch.sparse_coo uncoalesced, observed"),
     "strides-of-buffer-differ": (Outcome.FAIL, "expected function.w is strides [6, 1]"),
+    "attribute-of-result-differs": (Outcome.FAIL, "requires_grad False, scale 4, observed requires_grad False, scale 3"),
     "class-of-dict-differs": (Outcome.FAIL, "the value of class Out, observed"),
     "pytree-class-output": (Outcome.PASS, ""),
     "dict-subclass-output": (Outcome.PASS, ""),

@@ -12,7 +12,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from runner.vocabulary.expectations.calibrated_measure import other_change
 from runner.vocabulary.expectations.close_measure import dense, describe_leaf
-from runner.vocabulary.expectations.parts import opened
+from runner.vocabulary.expectations.parts import attributes_of, opened
 from runner.vocabulary.steps.gradients import gradient_leaves
 from runner.worker.case import state
 from runner.worker.case.copies import (
@@ -289,7 +289,8 @@ def _history(leaf: torch.Tensor) -> str:
     with torch._C.DisableTorchFunctionSubclass():
         by = "" if not leaf.requires_grad else ", a leaf" if leaf.is_leaf else ", with a grad_fn"
         kind = "" if type(leaf) is torch.Tensor else f"{type(leaf).__name__}, "
-        return f"{kind}requires_grad {leaf.requires_grad}{by}"
+        named = sorted((name, value) for name, value in attributes_of(leaf).items() if name[:1] != "_" and type(value) in (bool, int, str))
+        return f"{kind}requires_grad {leaf.requires_grad}{by}" + "".join(f", {name} {value!r}" for name, value in named)
 
 
 def _is_changed(tensor: torch.Tensor, before: Any) -> bool:
