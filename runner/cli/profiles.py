@@ -48,7 +48,7 @@ def prospect(profile: ProfileRecord, available: Mapping[str, tuple[Availability,
     """
     by_kind: dict[Availability, Counter[str]] = {kind: Counter() for kind in Availability}
     for case_id in profile.required:
-        kind, reason = available[case_id]
+        kind, reason = available.get(case_id, (Availability.NO, "lost: no spec has this case"))
         by_kind[kind][reason] += 1
     return Prospect(
         required=len(profile.required),

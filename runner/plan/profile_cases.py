@@ -19,6 +19,8 @@ from runner.language.load import Suite
 from runner.language.profiles import Entry, Profile, read_profile
 from runner.language.read.document import DataPath
 from runner.language.waivers import WaiverFiles
+from runner.plan.case_ledger import NAME, compare, read_ledger
+from runner.plan.durations import roots_of
 from runner.plan.selection import requested, unmatched
 from runner.system.installed_torch import installed_torch, release
 
@@ -37,12 +39,14 @@ class Resolved:
 def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
     """Return the cases and waivers of a profile; raise ``InvalidSpecs`` with a problem for each entry that names nothing.
 
-    What a level requires is optional in none; each case is in one level.
+    What a level requires is optional in none; each case is in one level. A lost case is named as it would be if it were there, so that
+    who deletes a spec does not make the profile easier.
     """
     document = profile.document
     problems: list[Diagnostic] = []
     usual = [case for case in suite.cases if not case.on_request]
     tags = frozenset(tag for case in suite.cases for tag in case.tags)
+    lost = _lost(profile, suite)
     named: dict[str, tuple[str, str]] = {}
     """Level and kind of each case, by its id."""
     for entry in profile.entries:
@@ -55,7 +59,7 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
                 if name not in known:
                     problems.append(document.problem(_place(profile, entry, key, index), *unknown(key, name, known)))
         for index, text in enumerate(entry.cases):
-            if own and not matched[text]:
+            if own and not matched[text] and not any(map(glob(text).fullmatch, lost)):
                 message, _, hint = unmatched([text], own)[0].partition(": ")
                 problems.append(document.problem(_place(profile, entry, "cases", index), message + of, hint))
         for index, text in enumerate(entry.left_out):
@@ -68,6 +72,12 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
         kept = [case for case in own if (not entry.cases or case.id in inside) and case.id not in outside]
         kept = [case for case in kept if not entry.tags or not set(entry.tags).isdisjoint(case.tags)]
         ids = [str(case.id) for case in requested(kept, usual, paths=(), globs=entry.cases, tags=entry.tags)]
+        for case_id, tags_then in lost.items():
+            is_inside, is_outside = (any(glob(text).fullmatch(case_id) for text in globs) for globs in (entry.cases, entry.left_out))
+            has_backend = any(re.search(rf"\[backend={re.escape(name)}[],]", case_id) for name in entry.backends)
+            has_tag = not tags_then.isdisjoint(entry.tags)
+            if (is_inside or not entry.cases) and not is_outside and (has_backend or not entry.backends) and (has_tag or not entry.tags):
+                ids.append(case_id)
         new = [case_id for case_id in ids if case_id not in named]
         if not ids:
             hint = "list --select GLOB --backend NAME shows which cases there are"
@@ -99,6 +109,25 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
     )
     cases = tuple(case for case in suite.cases if case.id in named)
     return Resolved(record=record, cases=cases, waivers=replace(waivers, waivers=permitted))
+
+
+def _lost(profile: Profile, suite: Suite) -> dict[str, frozenset[str]]:
+    """Return the ids that a ledger beside the profile's specs lists and no spec has any more, with the tags that each may have had.
+
+    They are those of its spec's other cases; where the spec is gone, those of its folder; where that is gone too, all.
+    """
+    lost: dict[str, frozenset[str]] = {}
+    paths = [path.resolve() for path in profile.specs]
+    for root in roots_of(profile.specs):
+        ledger = root / NAME
+        for case_id in compare(read_ledger(ledger), suite.cases).gone if ledger.is_file() else ():
+            spec = case_id.partition("[")[0]
+            if paths and not any(f"{root / spec}.yaml" == str(path) or (root / spec).is_relative_to(path) for path in paths):
+                continue  # the profile never named it
+            of_spec = [case for case in suite.cases if f"{case.area}/{case.name}".lstrip("/") == spec]
+            near = of_spec or [case for case in suite.cases if case.area == spec.rpartition("/")[0]] or suite.cases
+            lost[case_id] = frozenset(tag for case in near for tag in case.tags)
+    return lost
 
 
 def _matching(text: str, cases: Sequence[Case]) -> list[Case]:

@@ -256,6 +256,30 @@ def test_a_profile_in_which_everything_is_unavailable_is_incomplete(run: Run, fo
     assert '<property name="statement" value="INCOMPLETE"' in Path("out/junit.xml").read_text()
 
 
+@pytest.mark.parametrize(
+    ("deletes", "change", "gone"),
+    [
+        ("one case", lambda file: file.write_text(TWO.replace("[2, 3]", "[2]").replace("params.size", "2 + params.size")), IDS[3:]),
+        ("a spec", lambda file: file.rename(file.with_suffix(".txt")), IDS[2:]),
+    ],
+)
+def test_a_case_that_the_ledger_has_and_no_spec_has_any_more_stays_required(
+    run: Run, folder: Path, deletes: str, change: Callable[[Path], object], gone: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = folder / "specs" / "ledger.txt"
+    rare = folder / "specs" / "area" / "rare.yaml"
+    rare.write_text(rare.read_text().replace("tags: [rare]", "tags: [rare, second]"))
+    assert main(["list", "specs", "--update", str(ledger)]) == ExitCode.OK
+    assert run(PROFILE, out="whole")[0] == ExitCode.OK
+    change(folder / "specs" / "area" / "two.yaml")
+    code, statement = run(PROFILE)
+    assert (code, statement["conformance"], statement["executed"], statement["required"]) == (4, "INCOMPLETE", 6 - len(gone), 6), deletes
+    assert statement["levels"][1]["not_executed"] == dict.fromkeys(gone, "lost: it has no result")
+    assert "lost: it has no result\n      area/two[backend=cpu,size=" in capsys.readouterr().out
+    assert main(["list", "--profile", "ours.yaml"]) == ExitCode.OK
+    assert f"{len(gone)}  unavailable: lost: no spec has this case" in capsys.readouterr().out
+
+
 # -- waivers of a run -------------------------------------------------------------------------------------------------
 
 PERMITS = PROFILE + "waivers: [{file: known.yaml}]\n"
