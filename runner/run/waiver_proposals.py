@@ -1,4 +1,4 @@
-"""``waive``: a proposal of a waiver for each failure of recorded runs that none excuses, as an entry of a file of waivers.
+"""``waive``: a proposal of a waiver for each failure of recorded runs that none excuses, and the patch that removes void waivers.
 
 A condition explains failures if it holds where a case failed and does not hold where the same case passed. Conditions of one key come
 before those of two, and the keys in the order of ``KEYS``. Without a run in which the case passed, no condition is proposed, because
@@ -8,6 +8,7 @@ nothing shows where the defect is absent.
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -19,16 +20,19 @@ from runner.core.conditions import Surroundings, holds
 from runner.core.diagnostics import UsageError, one_line
 from runner.core.globs import glob
 from runner.core.matching.patterns import is_unspecific
-from runner.core.options import argument, option
+from runner.core.options import argument, flag, option
 from runner.core.outcomes import WAIVABLE, Outcome
 from runner.core.protocol import Json
-from runner.core.results import CaseResult
+from runner.core.results import CaseResult, WaiverEffect
 from runner.judge.waivers import Failure, failures_of
 from runner.language.flow import flow
-from runner.language.waivers import Signature
-from runner.record.journal import JournalError, read_run
+from runner.language.read.document import WAIVERS, Document
+from runner.language.text_edits import CannotEdit, Edit, changed, patch
+from runner.language.waivers import Signature, load_waivers
+from runner.record.journal import JournalError, Run, read_run
 from runner.record.run_folder import JOURNAL, find_run
 from runner.run.machines_then import surroundings_of_record
+from runner.run.rejudge import files_of, require_same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,7 @@ class WaiveOptions:
 
     targets: tuple[str, ...] = argument("RUN", "recorded runs: a folder, an id, or latest", nargs="+")
     to: Path | None = option("FILE", "add the waivers at the end of this file", reads=Path)
+    remove: bool = flag("print the patch that removes waivers which ended, or whose cases passed")
     issue: str = option("ID", "the issue that tracks the defect: a link or an id", "")
     reason: str = option("TEXT", "the defect, as a sentence", "")
     until: str = option("DATE", "the last day of the waivers (default: 90 days from now)", "")
@@ -65,17 +70,20 @@ def proposals(options: WaiveOptions) -> tuple[list[Draft], list[str]]:
     except ValueError as error:
         raise UsageError(f"--until '{one_line(options.until)}' is no date: write year, month and day: 2027-03-01") from error
     results: list[Seen] = []
-    for name in options.targets:
-        path = find_run(name) / JOURNAL
-        try:
-            run = read_run(path)
-        except JournalError as error:
-            raise UsageError(f"{path}:{error.line}: {one_line(error.reason)}") from error
-        except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}") from error
+    for run in map(_read, options.targets):
         here = surroundings_of_record(run.header.environment)
         results += [(run.header.run_id, surroundings_of_record(result.node) if result.node else here, result) for result in run.results]
     return propose(results, issue=options.issue or FILL_IN, reason=options.reason, until=until)
+
+
+def _read(name: str) -> Run:
+    path = find_run(name) / JOURNAL
+    try:
+        return read_run(path)
+    except JournalError as error:
+        raise UsageError(f"{path}:{error.line}: {one_line(error.reason)}") from error
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
 
 
 def propose(results: Sequence[Seen], *, until: date, issue: str = FILL_IN, reason: str = "") -> tuple[list[Draft], list[str]]:
@@ -229,3 +237,68 @@ def _globs(failing: Sequence[str], ids: Sequence[str]) -> list[str]:
     if len(failing) > 1 and {case_id for case_id in ids if matches(case_id)} == set(failing):
         return [pattern]
     return list(failing)
+
+
+# -- removal ----------------------------------------------------------------------------------------------------------
+
+
+def removals(options: WaiveOptions) -> tuple[str, list[str]]:
+    """Return the patch that removes the waivers which the runs show to be void, and a line for each of these and what stays in its way.
+
+    A waiver is void if it ended, or if it was for cases that passed and was held against no failure. Raise ``UsageError`` for a file that
+    is another than a run read.
+    """
+    runs = [_read(name) for name in options.targets]
+    files = load_waivers(list(dict.fromkeys(path for run in runs for path in files_of(run.header, "waivers"))), None)
+    for run in runs:
+        require_same({read.file: read.digest for read in files.documents if read.file in run.header.specs}, run.header)
+    effects = Counter(
+        (note.position, note.effect is WaiverEffect.PASSED and result.outcome is not Outcome.FLAKY)
+        for run in runs
+        for result in run.results
+        for note in result.waivers
+        if note.effect not in (WaiverEffect.EXPIRED, WaiverEffect.PART_PASSED)
+    )
+    patches, lines = "", []
+    for document in files.documents:
+        void: list[int] = []
+        for index, waiver in enumerate(waiver for waiver in files.waivers if waiver.position.file == document.file):
+            passed = effects[waiver.position, True]
+            is_over = waiver.until < datetime.now(UTC).date()
+            if is_over or (passed and not effects[waiver.position, False]):
+                void.append(index)
+                why = f"ended on {waiver.until}" if is_over else f"{passed} of its cases passed, and no failure matched"
+                lines.append(f"{waiver.position}: {why} ({waiver.issue})")
+        try:
+            patches += patch(document, without(document, void)) if void else ""
+        except CannotEdit as error:
+            lines.append(f"{document.file}: {error}")
+    return patches, lines
+
+
+def without(document: Document, indices: Sequence[int]) -> str:
+    """Return the text of a file of waivers without some of them; raise ``CannotEdit`` where one does not stand on lines of its own."""
+    text = document.content.decode("utf-8")
+    lines = text.splitlines(keepends=True)
+    removed: set[int] = set()
+    for index in indices:
+        position = document.position(("waivers", index))
+        first = position.line - 1
+        dash = re.fullmatch(r"( *)- +", lines[first][: position.column - 1])
+        if dash is None:
+            raise CannotEdit(f"the waiver of line {position.line} stands in brackets: remove it by hand")
+        end = first + 1
+        while end < len(lines) and (not lines[end].strip() or lines[end].startswith(f"{dash[1]} ")):
+            end += 1
+        while not lines[end - 1].strip():
+            end -= 1
+        # a comment above goes with its waiver, unless another waiver follows without a gap: it may be about both
+        if not lines[end : end + 1] or not lines[end].lstrip().startswith("-"):
+            while lines[first - 1].startswith(f"{dash[1]}#"):
+                first -= 1
+        removed.update(range(first, end))
+    kept = [entry for index, entry in enumerate(document.data["waivers"]) if index not in indices]
+    new = "".join(line for number, line in enumerate(lines) if number not in removed)
+    if not kept:
+        new = re.sub(r"^waivers:", "waivers: []", new, count=1, flags=re.MULTILINE)
+    return changed(document, [Edit(0, len(text), new)], {**document.data, "waivers": kept}, WAIVERS).content.decode("utf-8")

@@ -1,16 +1,27 @@
-"""``waive``: proposals of waivers from runs."""
+"""``waive``: proposals of waivers from runs, and the patch that removes void ones."""
 
-from runner.core.diagnostics import one_line
+from runner.core.diagnostics import UsageError, one_line
 from runner.core.exit_codes import ExitCode
 from runner.language.read.document import WAIVERS
 from runner.language.read.source import parse
 from runner.report.files import replace
-from runner.run.waiver_proposals import FILL_IN, WaiveOptions, document_of, proposals
+from runner.run.waiver_proposals import FILL_IN, WaiveOptions, document_of, proposals, removals
 from runner.system import output
 
 
 def main(options: WaiveOptions) -> ExitCode:
-    """Print a file with the drafts, or add them to ``--to``; raise ``InvalidSpecs`` for a file that they cannot follow."""
+    """Print a file with the drafts, or add them to ``--to``; raise ``InvalidSpecs`` for a file that they cannot follow.
+
+    With ``--remove``: print the patch.
+    """
+    if options.remove:
+        if options.to:
+            raise UsageError("--remove prints a patch: --to does not go with it")
+        patch, lines = removals(options)
+        for line in lines or ["no waiver is to be removed"]:
+            output.note(one_line(line))
+        output.raw(patch)
+        return ExitCode.OK
     drafts, notes = proposals(options)
     for note in notes:
         output.note(one_line(note))
