@@ -35,7 +35,7 @@ from runner.record.journal import JournalError, Run, digest_of_selection, read_r
 from runner.record.journal import totals as totals  # the command prints them
 from runner.record.run_folder import JOURNAL, RunFolder, find_run, open_run, require_free_report, require_still
 from runner.run import rejudge
-from runner.run.machines_then import here_of, surroundings_then
+from runner.run.machines_then import surroundings_then
 from runner.run.preparation import judging_files
 from runner.system import output
 from runner.system.installed_torch import installed_torch
@@ -115,7 +115,7 @@ def _judged_otherwise(part: Part, unjudged: list[str]) -> Iterator[str]:
         suite = load_specs(rejudge.specs_of(ran), rejudge.files_of(header, "backends"), torch)
         waivers = Waivers(load_waivers(rejudge.files_of(header, "waivers"), suite.backends), today=date.min)
         rejudge.require_same({**suite.digests, **judging_files(suite, waivers)}, header)
-    except (InvalidSpecs, UsageError) as error:
+    except (InvalidSpecs, UsageError, ValueError) as error:  # options of a forged header may not be split
         unjudged.append(f"{part.name}: {one_line(str(error).splitlines()[0])}")
         return
     cases: dict[str, Case] = {case.id: case for case in suite.cases}
@@ -124,8 +124,7 @@ def _judged_otherwise(part: Part, unjudged: list[str]) -> Iterator[str]:
         case = cases.get(result.case_id)
         if case is not None and digest_of(case) == result.digest:
             backend = suite.backends.by_name[case.backend]
-            problem = rejudge.disagreement(case, backend, known, result, part.folder)
-            if problem := problem or rejudge.not_excused(case, result, here_of(case, backend, result, known), waivers):
+            if problem := rejudge.contradiction(case, backend, known, result, part.folder, waivers):
                 yield problem
         elif installed and installed.version == (result.node or header.environment).get("torch"):
             yield f"{result.case_id} is not a case of {result.spec}"

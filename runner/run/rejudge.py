@@ -32,9 +32,17 @@ BY_FACTS = (*JUDGED_BY_FACTS, Outcome.XFAIL, Outcome.XPASS, Outcome.FLAKY)
 """The same with what waivers and retries make of them."""
 
 
-def problems(case: Case, backend: Backend, known: Surroundings, result: CaseResult, run: Path) -> list[str]:
-    """Return why a recorded result is not accepted: altered files, or verdicts that differ when judged again."""
-    return list(alterations(run, result)) or list(filter(None, [disagreement(case, backend, known, result, run)]))
+def problems(case: Case, backend: Backend, known: Surroundings, result: CaseResult, run: Path, waivers: Waivers | None = None) -> list[str]:
+    """Return why a recorded result is not accepted: altered files, or what ``contradiction`` returns."""
+    return list(alterations(run, result)) or list(filter(None, [contradiction(case, backend, known, result, run, waivers)]))
+
+
+def contradiction(case: Case, backend: Backend, known: Surroundings, result: CaseResult, run: Path, waivers: Waivers | None) -> str:
+    """Return the case, and how its recorded files give another result; empty if they do not. Without ``waivers``, none is looked at."""
+    why = disagreement(case, backend, known, result, run)
+    if not why and waivers is not None:
+        why = _not_excused(case, result, here_of(case, backend, result, known), waivers)
+    return f"{case.id}: {why}" if why else ""
 
 
 def disagreement(case: Case, backend: Backend, known: Surroundings, result: CaseResult, run: Path) -> str:
@@ -77,19 +85,19 @@ def _difference(case: Case, then: tuple[Verdict, ...], now: tuple[Verdict, ...])
         return ""  # this machine was too slow for a verdict
     outcomes = [fold(verdicts, case.target)[0] for verdicts in (then, now)]
     if outcomes[0] is not outcomes[1]:
-        reason = next(verdict.message for verdict in (*now, *then) if verdict.status in (Status.FAILED, Status.ERROR))
-        return f"{case.id}: {outcomes[0].label} is recorded, and judging its files again gives {outcomes[1].label}: {reason}"
+        why = next((f": {verdict.message}" for verdict in now if verdict.status in (Status.FAILED, Status.ERROR)), "")
+        return f"{outcomes[0].label} is recorded, and judging its files again gives {outcomes[1].label}{why}"
     if len(then) != len(now):
-        return f"{case.id}: {len(then)} verdicts are recorded, and judging its files again gives {len(now)}"
+        return f"{len(then)} verdicts are recorded, and judging its files again gives {len(now)}"
     for old, new in zip(then, now, strict=True):
         recorded, again = ((part.kind, part.status, part.position.line, part.position.column) for part in (old, new))
         if recorded != again:
             gives = f"judging its files again gives {new.kind} {new.status.value}: {new.message}"
-            return f"{case.id}: {old.position}: {old.kind} {old.status.value} is recorded, and {gives}"
+            return f"{old.position}: {old.kind} {old.status.value} is recorded, and {gives}"
     return ""
 
 
-def not_excused(case: Case, result: CaseResult, here: Surroundings, waivers: Waivers) -> str:
+def _not_excused(case: Case, result: CaseResult, here: Surroundings, waivers: Waivers) -> str:
     """Return why no waiver makes this an XFAIL or XPASS; empty if one does, expired or not, and for any other outcome."""
     texts = [verdict.message for verdict in result.verdicts]
     if result.outcome not in (Outcome.XFAIL, Outcome.XPASS) or any(MASK in text for text in texts):
@@ -97,7 +105,7 @@ def not_excused(case: Case, result: CaseResult, here: Surroundings, waivers: Wai
     outcome, failure_type, _ = fold(result.verdicts, result.target)
     judged = replace(result, outcome=outcome, failure_type=failure_type, waivers=())
     found = apply(judged, case, here, replace(waivers, today=date.min)).outcome
-    return "" if found is result.outcome else f"{case.id}: {result.outcome.label} is recorded, and no waiver gives this outcome"
+    return "" if found is result.outcome else f"{result.outcome.label} is recorded, and no waiver gives this outcome"
 
 
 def is_text(recorded: str, now: str) -> bool:

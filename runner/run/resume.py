@@ -15,7 +15,6 @@ from runner.record.compatibility import Difference, machine_differences, option_
 from runner.record.journal import JournalError, Run, read_run
 from runner.record.run_folder import JOURNAL, RunFolder, find_run, lock_folder
 from runner.run import rejudge
-from runner.run.machines_then import here_of
 from runner.run.preparation import Prepared, Selection, judging_files
 from runner.system import availability
 from runner.system.capabilities import Machine
@@ -110,7 +109,6 @@ def check_executions(
         if missing.availability is Availability.NO and not result.node:  # a node of a fleet may have what this machine lacks
             problem = f"{case.id}: {result.outcome.label} is recorded, and it cannot run here: {missing.reason}"
         else:
-            problem = next(iter(rejudge.problems(case, backend, known, result, folder.path)), "")
-            problem = problem or rejudge.not_excused(case, result, here_of(case, backend, result, known), selection.waivers)
+            problem = next(iter(rejudge.problems(case, backend, known, result, folder.path, selection.waivers)), "")
         if problem:
             raise UsageError(f"--resume {name}: {problem}; begin a new run")
