@@ -47,5 +47,8 @@ WAIVABLE = (Outcome.FAIL, Outcome.FELL_BACK, Outcome.CRASH, Outcome.TIMEOUT, Out
 PASSED = (Outcome.PASS, Outcome.OFFLINE_PASS)
 """Outcomes in which every expectation held."""
 
+JUDGED_BY_FACTS = (*PASSED, Outcome.FAIL, Outcome.FELL_BACK, Outcome.OFFLINE_FAIL)
+"""Outcomes that only what a worker sent can give; after a crash there may be no facts."""
+
 RETRIED = (Outcome.FAIL, Outcome.FELL_BACK, Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT)
 """Failures that are retried, because another attempt may pass."""

@@ -34,7 +34,7 @@ from runner.core.exit_codes import ExitCode
 from runner.core.expectation import Status
 from runner.core.folding import fold
 from runner.core.header import COMPUTED, RunFooter, RunHeader
-from runner.core.outcomes import PASSED, WAIVABLE, Outcome
+from runner.core.outcomes import JUDGED_BY_FACTS, PASSED, WAIVABLE, Outcome
 from runner.core.protocol import Json
 from runner.core.results import NODE_LOST, AppliedWaiver, Attempt, CaseResult, WaiverEffect
 from runner.record.evidence import OBSERVATION
@@ -299,8 +299,6 @@ def open_plain(path: Path) -> BinaryIO:
 _FOLDER = re.compile(r"cases/[0-9]{5,9}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _BACKEND = re.compile(r"\[backend=([^,\]]*)")
-_BY_FACTS = (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK, Outcome.OFFLINE_PASS, Outcome.OFFLINE_FAIL)
-"""Outcomes that only what a worker sent can give."""
 
 
 def _problem_of_header(header: RunHeader) -> str:
@@ -377,7 +375,7 @@ def _problem_of_outcome(part: Attempt, target: str, waivers: Sequence[AppliedWai
     failure_type = "xpass" if outcome is Outcome.XPASS else failure_type
     if (part.outcome, part.failure_type) != (outcome, failure_type):
         return f"{label} ({part.failure_type}), though its verdicts and waivers give {outcome.label} ({failure_type})"
-    if not part.folder or (waivers is not None and judged in _BY_FACTS and OBSERVATION not in part.evidence):
+    if not part.folder or (waivers is not None and judged in JUDGED_BY_FACTS and OBSERVATION not in part.evidence):
         return f"{label} without the folder or the digest of what it was judged by"
     return ""
 

@@ -12,7 +12,7 @@ from runner.core.conditions import Surroundings
 from runner.core.diagnostics import UsageError
 from runner.core.folding import COULD_NOT_HAVE_FAILED
 from runner.core.options import ExecutionOptions, argument, backend_files, backends_chosen, flag, globs, shard_option, tags
-from runner.core.outcomes import PASSED, Outcome
+from runner.core.outcomes import JUDGED_BY_FACTS, PASSED, Outcome
 from runner.core.results import CaseResult
 from runner.judge.audit import Audit, ControlResult, Trial, audit, judge_control, try_case, with_control
 from runner.judge.cross_checks import impossible_on_machine
@@ -49,13 +49,9 @@ class AuditOptions(ExecutionOptions):
     shard: str | None = shard_option()
 
 
-JUDGED = (*PASSED, Outcome.FAIL, Outcome.FELL_BACK, Outcome.OFFLINE_FAIL, Outcome.XFAIL, Outcome.XPASS)
-"""Outcomes with verdicts: some expectation may have passed."""
-
-
 def has_verdicts(result: CaseResult) -> bool:
     """Whether the expectations of a case were judged."""
-    return result.outcome in JUDGED or result.failure_type == COULD_NOT_HAVE_FAILED
+    return result.outcome in (*JUDGED_BY_FACTS, Outcome.XFAIL, Outcome.XPASS) or result.failure_type == COULD_NOT_HAVE_FAILED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from runner.core.expectation import Status
 from runner.core.folding import fold
 from runner.core.header import RunHeader
 from runner.core.observation import Ending
-from runner.core.outcomes import Outcome
+from runner.core.outcomes import JUDGED_BY_FACTS, Outcome
 from runner.core.results import CaseResult, Verdict
 from runner.judge.evidence import Evidence, read_observation
 from runner.judge.judge import judge
@@ -25,11 +25,8 @@ from runner.record.evidence import EvidenceAltered, RecordedFiles, alterations
 from runner.run.machines_then import here_of
 from runner.system.redaction import MASK, redacted
 
-JUDGED_BY_FACTS = (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK, Outcome.OFFLINE_PASS, Outcome.OFFLINE_FAIL)
-"""Outcomes that follow from the worker's facts; after a crash there may be no facts."""
-
 BY_FACTS = (*JUDGED_BY_FACTS, Outcome.XFAIL, Outcome.XPASS, Outcome.FLAKY)
-"""The same with what waivers and retries make of them."""
+"""Outcomes that follow from facts, with what waivers and retries make of them."""
 
 
 def problems(case: Case, backend: Backend, known: Surroundings, result: CaseResult, run: Path, waivers: Waivers | None = None) -> list[str]:
@@ -80,9 +77,14 @@ def judged_again(
         return f"{folder}: not what a run leaves: {error}"
 
 
+def is_too_slow(verdicts: Iterable[Verdict]) -> bool:
+    """Whether this machine was too slow for a pattern of a verdict; nothing follows from the others then."""
+    return any("pattern too slow" in verdict.observed for verdict in verdicts if verdict.status is Status.ERROR)
+
+
 def _difference(case: Case, then: tuple[Verdict, ...], now: tuple[Verdict, ...]) -> str:
-    if any("pattern too slow" in verdict.observed for verdict in now if verdict.status is Status.ERROR):
-        return ""  # this machine was too slow for a verdict
+    if is_too_slow(now):
+        return ""
     outcomes = [fold(verdicts, case.target)[0] for verdicts in (then, now)]
     if outcomes[0] is not outcomes[1]:
         why = next((f": {verdict.message}" for verdict in now if verdict.status in (Status.FAILED, Status.ERROR)), "")

@@ -19,7 +19,6 @@ from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.conformance import ProfileRecord
 from runner.core.diagnostics import InvalidSpecs, Position, UsageError, one_line, shown_path
-from runner.core.expectation import Status
 from runner.core.header import RunHeader
 from runner.core.observation import Observation
 from runner.core.options import argument, flag, option, profile_option, several
@@ -56,7 +55,6 @@ from runner.record.submission.archive import (
 from runner.run import rejudge
 from runner.run.machines_then import here_of, surroundings_then
 from runner.run.preparation import option_text
-from runner.run.rejudge import files_of
 from runner.run.results import phases_of
 from runner.run.verification_report import Finding, Verification, claims_of
 from runner.system.data_dirs import folder
@@ -315,8 +313,8 @@ def loaded(header: RunHeader, results: Sequence[CaseResult], place: Path) -> The
         if depth >= len(path.parents):
             raise NotOfTheRun(f"'{result.spec}' does not lie in the folder '{result.area}', which the run names")
         specs[result.spec] = SpecPath(path=path, root=path.parents[depth])
-    backends = [_file(header, str(path), place) for path in files_of(header, "backends")]
-    waivers = [_file(header, str(path), place) for path in files_of(header, "waivers")]
+    backends = [_file(header, str(path), place) for path in rejudge.files_of(header, "backends")]
+    waivers = [_file(header, str(path), place) for path in rejudge.files_of(header, "waivers")]
     suite = load_specs(list(specs.values()), backends, surroundings_of(header.environment.get("torch"), None))
     found = load_waivers(waivers, suite.backends)
     documents = [*suite.documents, *(one.document for one in suite.backends.by_name.values()), *found.documents]
@@ -419,8 +417,8 @@ def _differences(case: Case, old: CaseResult, then: Then, files: RecordedFiles, 
         yield judged
         return
     new = apply(judged, case, here, then.waivers)
-    if any("pattern too slow" in verdict.observed for verdict in new.verdicts if verdict.status is Status.ERROR):
-        return  # this machine was too slow for a verdict
+    if rejudge.is_too_slow(new.verdicts):
+        return
     if (old.outcome, old.failure_type, old.level) != (new.outcome, new.failure_type, new.level):
         yield f"{old.outcome.label} is recorded, and judging it again gives {new.outcome.label}{f': {new.reason}' if new.reason else ''}"
         return
@@ -466,7 +464,7 @@ def _of_profile(name: str, header: RunHeader, said: ProfileRecord, results: Sequ
     if more := set(said.waivers) - set(mine.waivers):
         problems.append(f"the run's profile permits {len(more)} waivers that yours does not: {min(waiver.cases for waiver in more)}")
     permitted = {document.digest for document in waivers.documents}
-    for file in map(str, files_of(header, "waivers")):
+    for file in map(str, rejudge.files_of(header, "waivers")):
         if header.specs.get(file) not in permitted:
             problems.append(f"the run read the waivers of '{file}', which the profile does not permit")
     yield from (Finding("profile", problem) for problem in problems)
