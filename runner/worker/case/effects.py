@@ -373,7 +373,7 @@ class Effects:
     is_package: bool = False
     """A package compiled ahead of time has its own parameters and buffers, and returns new tensors."""
     holders: Sequence[Any] = ()
-    """The classes and functions of the spec, whose attributes both sides share."""
+    """The classes, functions and modules of the spec, whose attributes both sides share."""
     earlier: Mapping[str, Any] = field(default_factory=dict)
     """The results of earlier calls that are alive, by name."""
     twins: MutableMapping[torch.Tensor, torch.Tensor] = field(default_factory=WeakIdKeyDictionary)
@@ -383,7 +383,8 @@ class Effects:
     _apart: set[str] = field(default_factory=set)
     _untouched: Untouched = field(default_factory=Untouched)
     _versions: tuple[Versions, Versions] = field(default=({}, {}))
-    _begun: Generators | None = None
+    begun: tuple[Generators, Modes] | None = None
+    """The generators and modes before the call."""
     _earlier: dict[str, tuple[torch.Tensor, Any]] = field(default_factory=dict)
     """Tensors of earlier results with copies of them."""
     _eager_earlier: dict[str, tuple[torch.Tensor, Any]] = field(default_factory=dict)
@@ -402,7 +403,7 @@ class Effects:
         self._versions = _versions(ours), _versions(theirs)
         readable = {path: leaf for path, leaf in ours.items() if path not in self._apart and not compiling.is_erased(leaf)}
         self._untouched.before(readable, theirs)
-        self._begun = Generators.now()
+        self.begun = Generators.now(), Modes(self.holders)
         own = {storage_of(leaf) for leaf in changeable(compiled, parameters=True).values() if isinstance(leaf, torch.Tensor)}
         tensors = {path: leaf for name, result in self.earlier.items() for path, leaf in _tensors_of(result, name)}
         self._earlier = {}
@@ -453,11 +454,11 @@ class Effects:
         self._earlier, self._eager_earlier, self._of_call = {}, {}, {}
         self._versions = {}, {}  # they hold the tensors: 'dead' may claim that these are freed
         counted = {"compared": len(paths), "apart": sorted(self._apart)[:MOST], "leaves": differing}
-        if self._begun is None or self._eager is None:
+        if self.begun is None or self._eager is None:
             return counted
         generators, modes, _, _ = self._eager
-        drawn = state.compared(self._begun, generators, now, self.settings)
-        return {**counted, "generators": drawn, "modes": modes.other_than(left)}
+        drawn = state.compared(self.begun[0], generators, now, self.settings)
+        return {**counted, "generators": drawn, "modes": modes.other_than(left, self.begun[1])}
 
     def _leaves(self, called: Sequence[Any]) -> Leaves:
         found = changeable(called, parameters=not self.is_package)

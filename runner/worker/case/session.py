@@ -28,7 +28,6 @@ from runner.worker.case.phases import Phases
 from runner.worker.case.scope import Scope, follow
 from runner.worker.case.sides import Compiled, Enter, Reference, Side, Unseen, entering
 from runner.worker.case.source_module import SpecModule
-from runner.worker.case.state import Generators, Modes
 from runner.worker.torch_compat import compiling, for_steps
 from runner.worker.torch_compat.devices import DeviceApi
 
@@ -208,7 +207,6 @@ class StepEffects:
         self._tolerance: Mapping[str, Any] | None = None
         self._running: Effects | None = None
         self._twins: MutableMapping[torch.Tensor, torch.Tensor] = WeakIdKeyDictionary()
-        self._begun: tuple[Generators, Modes] | None = None
         self.facts: dict[str, Any] | None = None
         """The side effects of the current step; None where they were not compared."""
 
@@ -228,18 +226,17 @@ class StepEffects:
         if self._tolerance is None:
             return
         with self._comparing():
-            holders = self._holders()
+            holders = [*reversed(self._globals()), *self._holders()]
             self._running = Effects(self._tolerance, self._settings, is_package, holders, self._earlier(), self._twins)
             self._running.before(compiled, eager)
-            self._begun = Generators.now(), Modes([*holders, *self._globals()])
 
     def eager_done(self, eager: list[Any], result: Any = None) -> None:
         """Record what the eager side left, and restore generators and modes for the compiled side."""
-        if self._running is None or self._begun is None:
+        if self._running is None or self._running.begun is None:
             return
         with self._comparing():
             self._running.after_eager(eager, result)
-            for state in self._begun:
+            for state in self._running.begun:
                 state.restore()
 
     def finish(self, compiled: list[Any], eager: Side | None, result: Any = None) -> None:

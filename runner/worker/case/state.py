@@ -9,6 +9,7 @@ import random
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -105,6 +106,11 @@ _MOST_TEXT = 200
 
 _ROUNDS = 3
 
+_PART_OF_CHANGE = 1 / 16
+
+_MOST_SHOWN = 8
+"""Elements of a tensor in a message."""
+
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 _MOST_ELEMENTS = 1 << 20
@@ -134,9 +140,18 @@ def _set_data(holder: Any, name: str, value: Any) -> None:
         setattr(holder, name, value)
 
 
-def _is_other(one: Any, other: Any) -> bool:
+def _is_other(one: Any, other: Any, before: Any) -> bool:
+    """Whether two calls left two values. Tensors may differ by a small part of the change since ``before`` of ``other``."""
+    tensors = [value for value in (one, other, before) if isinstance(value, torch.Tensor) and value.is_floating_point()]
+    if len(tensors) == len((one, other, before)) and one.shape == other.shape == before.shape:
+        ours, theirs, begun = (tensor.double() for tensor in tensors)
+        return bool((ours - theirs).norm() > _PART_OF_CHANGE * (theirs - begun).norm())
     is_near = isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, rel_tol=1.3e-6, abs_tol=1e-9)
     return not is_near and not _same(one, other)
+
+
+def _text(value: Any) -> str:
+    return str(value.flatten()[:_MOST_SHOWN].tolist() if isinstance(value, torch.Tensor) else value)[:_MOST_TEXT]
 
 
 def _default_device() -> Any:
@@ -171,6 +186,9 @@ def _sdp(name: str) -> Mode:
 
 _HALF = 0.5
 """A name, so that Python does not compute the product when it compiles the code."""
+
+_GLOBAL = "global "
+"""How the names of globals of the spec's Python begin."""
 
 _MODES: Mapping[str, Mode] = {
     "grad mode": (torch.is_grad_enabled, torch.set_grad_enabled),
@@ -218,12 +236,18 @@ class Modes:
     """The modes at one time."""
 
     def __init__(self, holders: Iterable[Any] = ()) -> None:
-        """Plain attributes of ``holders``, which are classes, functions and modules, count as modes."""
+        """Plain attributes of ``holders``, which are classes, functions and modules (of their globals), count as modes."""
         self._modes = dict(_MODES)
-        for holder in holders:
+        self._names: list[tuple[ModuleType, set[str]]] = []
+        for number, holder in enumerate(holders):
+            is_module = isinstance(holder, ModuleType)
+            if is_module:
+                self._names.append((holder, set(vars(holder))))
             for name, value in vars(holder).items():
                 if _is_data(value) and not name.startswith(("__", "_torchdynamo", "_dynamo")):
-                    self._modes[f"{getattr(holder, '__qualname__', id(holder))}.{name}"] = (
+                    # each function of a spec has globals of its own
+                    key = f"{_GLOBAL}{name}{f' ({number})' if number else ''}" if is_module else f"{holder.__qualname__}.{name}"
+                    self._modes[key] = (
                         functools.partial(_data, holder, name),
                         functools.partial(_set_data, holder, name),
                     )
@@ -234,6 +258,9 @@ class Modes:
 
     def restore(self) -> None:
         """Set every mode to its value of that time; one that torch cannot set, such as the inference mode, stays."""
+        for module, names in self._names:
+            for name in [name for name in vars(module) if name not in names and not name.startswith("__")]:  # those are torch's
+                delattr(module, name)
         # several rounds: writing one mode of torch can change the value of another
         for _ in range(_ROUNDS):
             for name, held in self._held.items():
@@ -242,10 +269,18 @@ class Modes:
                     if not _same(read(), held):
                         write(held)
 
-    def other_than(self, other: "Modes") -> list[dict[str, str]]:
-        """Return the modes that two calls left otherwise, each with both values: those of this one are the eager ones."""
+    def other_than(self, other: "Modes", before: "Modes | None" = None) -> list[dict[str, str]]:
+        """Return the modes that two calls left otherwise, each with both values: those of this one are the eager ones.
+
+        Globals are compared only where eager changed their value of ``before``: a backend, a pass or a hook of the compiler, which eager
+        does not call, may count in others.
+        """
+        names = [name for name in self._held if name in other._held and not (name.startswith(_GLOBAL) and self._is_as(before, name))]
         return [
-            {"name": name, "eager": str(held)[:_MOST_TEXT], "compiled": str(other._held[name])[:_MOST_TEXT]}
-            for name, held in self._held.items()
-            if name in other._held and not isinstance(held, torch.Tensor) and _is_other(other._held[name], held)
+            {"name": name, "eager": _text(self._held[name]), "compiled": _text(other._held[name])}
+            for name in names
+            if _is_other(other._held[name], self._held[name], None if before is None else before._held.get(name))
         ]
+
+    def _is_as(self, before: "Modes | None", name: str) -> bool:
+        return before is None or name not in before._held or _same(before._held[name], self._held[name])
