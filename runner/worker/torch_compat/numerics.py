@@ -73,9 +73,18 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
         result = func(*args, **kwargs)
         if operands and isinstance(func, torch._ops.OpOverload) and not _takes_shapes_alone(func):
             for tensor in _written(func, args, kwargs, known, result):
-                if not _is_exact_copy(func, operands, _name(tensor)):
+                if not (_is_exact_copy(func, operands, _name(tensor)) or _is_selection(operands, tensor)):
                     tensor.copy_(jittered(tensor, self._generator, times=_times(operands, tensor)))
         return result
+
+
+def _is_selection(operands: Sequence[torch.Tensor], result: torch.Tensor) -> bool:
+    """Whether each number of a result is one of an operand, as a maximum is. Nothing was rounded, and the backward looks for equal ones."""
+    largest = max(operands, key=torch.Tensor.numel)
+    if largest.dtype != result.dtype or largest.numel() > _MOST_COMPARED or result.is_complex():
+        return False
+    is_strided = all(part.layout is torch.strided and not part.is_nested for part in (largest, result))
+    return is_strided and bool(torch.isin(result.double(), largest.double()).all())
 
 
 def _times(operands: Sequence[torch.Tensor], result: torch.Tensor) -> float:
@@ -92,7 +101,7 @@ def _times(operands: Sequence[torch.Tensor], result: torch.Tensor) -> float:
 
 
 _MOST_COMPARED = 1 << 14
-"""How many terms are compared, evenly spread."""
+"""How many numbers are compared; of terms, evenly spread."""
 
 _FEW_TERMS = 2048
 """So many terms are added with an error of one unit, a small part of what a right answer may have: kernels add in several lanes."""
