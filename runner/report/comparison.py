@@ -31,7 +31,7 @@ def lines_of(comparison: Comparison, *, with_code: bool = False) -> Iterator[str
     for change in Change:
         cases = comparison.listed(change)
         if cases:
-            yield f"\n{change.word} ({len(cases)}): {change.meaning}"
+            yield from ("", f"{change.word} ({len(cases)}): {change.meaning}")
         alone = [case for case in cases if case.words == (SPEC_CHANGED,)]
         for remark, count in Counter(remark for case in alone for remark in case.remarks).items():
             yield f"  {count} case{'' if count == 1 else 's'} [{SPEC_CHANGED}]: {one_line(remark)}"
@@ -47,7 +47,7 @@ def lines_of(comparison: Comparison, *, with_code: bool = False) -> Iterator[str
         if len(cases) > LISTED:
             yield f"  and {len(cases) - LISTED} more (--json lists all)"
     counts = ", ".join(f"{count} {word}" for word, count in comparison.counts.items() if count)
-    yield f"\n{counts or 'no case'}; {comparison.both} cases have a result in both runs"
+    yield from ("", f"{counts or 'no case'}; {comparison.both} cases have a result in both runs")
 
 
 def _side_line(word: str, side: Side) -> str:

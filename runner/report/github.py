@@ -21,7 +21,7 @@ from runner.core.exit_codes import ExitCode
 from runner.core.header import RunFooter, RunHeader
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, executed
-from runner.report import clip, one_line, plain, slug, verdict_text, visible_name
+from runner.report import clip, one_line, plain, slug, verdict_text, visible_name, weak_lines
 from runner.report.junit import NAME, TRUNCATED, cached_file, failure_type
 from runner.report.setup import ReportSetup
 from runner.report.terminal import why_no_success
@@ -215,11 +215,13 @@ def _head(report: RunReport) -> Iterator[str]:
     folder = visible_name(cached_file(str(report.folder))) if report.folder is not None else ""
     yield f"{_inline(facts)} run {_inline(report.header.run_id)}, folder {_inline(folder)}"
     yield ""
-    reasons = Counter(one_line(result.reason, 300) for result in report.results if result.outcome is Outcome.UNAVAILABLE)
-    rows = [(_inline(reason), count) for reason, count in reasons.most_common(_REASONS)]
-    if len(reasons) > _REASONS:
-        rows.append((f"{len(reasons) - _REASONS} more reasons", reasons.total() - sum(count for _, count in rows)))
-    yield from _table("unavailable because", rows)
+    unavailable = Counter(one_line(result.reason, 300) for result in report.results if result.outcome is Outcome.UNAVAILABLE)
+    weak = Counter(line for result in report.results for line in weak_lines(result))
+    for title, reasons in (("unavailable because", unavailable), ("could not have failed", weak)):
+        rows = [(_inline(reason), count) for reason, count in reasons.most_common(_REASONS)]
+        if len(reasons) > _REASONS:
+            rows.append((f"{len(reasons) - _REASONS} more reasons", reasons.total() - sum(count for _, count in rows)))
+        yield from _table(title, rows)
 
 
 def _table(title: str, rows: Sequence[tuple[str, int]]) -> Iterator[str]:

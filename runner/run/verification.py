@@ -19,6 +19,7 @@ from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.conformance import ProfileRecord
 from runner.core.diagnostics import InvalidSpecs, Position, UsageError, one_line, shown_path
+from runner.core.folding import WEAK
 from runner.core.header import RunHeader
 from runner.core.observation import Observation
 from runner.core.options import argument, flag, option, profile_option, several
@@ -216,6 +217,7 @@ def _judged_again(
     return Verification(
         follows=follows,
         words=words,
+        weak=tuple(dict.fromkeys(f"{one.position}: {one.observed}" for case in run.results for one in case.verdicts if one.kind == WEAK)),
         run=header.run_id,
         signer=signer,
         totals=totals(run.results),

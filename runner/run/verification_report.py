@@ -48,6 +48,8 @@ class Verification:
     """Claims that follow from the evidence in the archive and the published files."""
     words: tuple[str, ...] = ()
     """Claims for which the archive has no evidence."""
+    weak: tuple[str, ...] = ()
+    """The expectations that could not have failed, each with its place and the reason that its spec writes."""
     run: str = ""
     signer: str = ""
     totals: Mapping[str, int] = field(default_factory=dict)
@@ -82,6 +84,7 @@ def as_json(found: Verification) -> dict[str, object]:
         "unjudged": list(found.unjudged),
         "follows": list(found.follows),
         "words": list(found.words),
+        "weak": list(found.weak),
         "totals": dict(found.totals),
         "statement": encode(found.statement) if found.statement else None,
     }

@@ -12,6 +12,8 @@ from runner.core.case import CaseId
 from runner.core.diagnostics import Position
 from runner.core.events import RunAbandoned
 from runner.core.exit_codes import ExitCode
+from runner.core.expectation import Status
+from runner.core.folding import WEAK
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.record.run_folder import RunFolder
@@ -36,8 +38,9 @@ def read(report: RunReport) -> list[Command]:
 
 def hostile(text: str) -> CaseResult:
     verdict = replace(COUNTER, expected=text, observed=text, detail=text)
+    weak = replace(COUNTER, kind=WEAK, status=Status.HELD, observed=text)
     changes = {name: text for name in TEXTS if name not in ("case_id", "spec", "reason")}
-    made = result(1, verdicts=(verdict,), reason=text, options=(text,), notes=(text,), **changes)
+    made = result(1, verdicts=(verdict, weak), reason=text, options=(text,), notes=(text,), **changes)
     return replace(made, case_id=CaseId(text), spec=text, position=Position(file=text, line=3, column=5))
 
 

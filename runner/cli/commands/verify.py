@@ -34,7 +34,8 @@ def _lines(found: Verification) -> Iterator[str]:
             yield f"{check}: NOT so: {meaning}"
             yield from (f"  {_shown(message)}" for message in wrong[:_SHOWN])
             yield from [f"  and {len(wrong) - _SHOWN} more"] if len(wrong) > _SHOWN else []
-    for title, claims in (("not judged:", found.unjudged), ("follows from evidence:", found.follows), ("the author's word:", found.words)):
+    parts = {"not judged:": found.unjudged, "follows from evidence:": found.follows, "the author's word:": found.words}
+    for title, claims in {**parts, "weak: could not have failed, as the specs say": found.weak}.items():
         if claims:
             yield title
             yield from (f"  {_shown(claim)}" for claim in claims)

@@ -130,7 +130,7 @@ DEFAULTS = Kind(
     article="a file of defaults",
     keys=_DEFAULTS,
     marks=_DEFAULTS - {"tags", "context"},
-    mistaken=SPEC.marks | {"matrix", "requires"},
+    mistaken=SPEC.keys - _DEFAULTS,
     file_name="_defaults.yaml",
     form="defaults are a map with keys such as config, tags, context and prelude",
 )
