@@ -137,6 +137,9 @@ _QUERY = re.compile(r"(?P<sign>\?)[^\s].*|(?P<other>#)(?=[^=]*=).*", re.DOTALL)
 
 _TRAILING = re.compile(r"['()\[\]{},.;:!]*\Z")
 
+_ENCODED_URL = re.compile(r"(?<=%3A%2F%2F)(?:(?!%2F)[^\s\"'<>`&]){1,512}(?=%40)", re.IGNORECASE)
+"""User and password of a URL that is a value in another URL: all of it is percent-encoded."""
+
 _BARE_USERINFO = re.compile(r"(?<![\w./@:*-])[\w.+%-]{1,64}:(?!//)[^\s\"<>]{1,256}@(?=[\w\[])")
 """User and password without a scheme: the text from a colon to the last @ of a word."""
 
@@ -182,6 +185,7 @@ def redacted(text: str) -> str:
         text = _PRIVATE_KEY.sub(MASK, text)
     if "://" in text:
         text = _URL.sub(_masked_url, text)
+    text = _ENCODED_URL.sub(MASK, text)
     text = _HEADER.sub(rf"\g<name>{MASK}", text)
     text = _ASSIGNED.sub(_masked_value, text)
     if "@" in text:

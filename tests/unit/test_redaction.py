@@ -61,6 +61,8 @@ def test_the_value_of_a_harmless_name_is_masked_too() -> None:
         ("https://host/x#Access_Token=s3cret", "https://host/x#***"),
         ("see 'https://bucket/x?X-Amz-Signature=s3cret', then", "see 'https://bucket/x?***', then"),
         ("bob:s3cret@host", "***@host"),
+        ("https://user:s3cret%40x%2Fy@host/x", "https://***@host/x"),
+        ("next=https%3A%2F%2Fuser%3As3cret%2540x%40host%2Fa%40b", "next=https%3A%2F%2F***%40host%2Fa%40b"),
         ("(bob:s3cret@db.internal:5432)", "(***@db.internal:5432)"),
         ("git+ssh://git:s3cret@[::1]:22/x", "git+ssh://***@[::1]:22/x"),
         ("--token=s3cret", "--token=***"),
