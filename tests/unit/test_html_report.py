@@ -164,6 +164,12 @@ def test_the_page_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     assert addresses == ["report/app.css", "report/app.js", "report/index.js"]
 
 
+def test_the_view_of_the_run_reads_what_is_written(tmp_path: Path) -> None:
+    write(tmp_path / "run", hostile_run())
+    reads = set(re.findall(r"\brun\.([a-z_]+)", (ROOT / "templates/report/app/70-run.js").read_text("utf-8")))
+    assert reads <= handed_over(tmp_path / "run/report/run.js").keys()
+
+
 def test_scripts_of_data_end_nothing_and_begin_nothing(tmp_path: Path) -> None:
     write(tmp_path / "run", hostile_run())
     files = sorted((tmp_path / "run" / "report").glob("*.js"))

@@ -6,7 +6,7 @@ T.runView = () => {
   T.keys = { Escape: () => T.go({ view: "summary" }) };
   T.part("run").then((run) => {
     if (!view.isConnected) return;
-    T.clear(view).append(T.el("div", { class: "wide" }, T.el("h1", { tabindex: "-1" }, `Run ${D.head.run}`), timeline(run.timeline), slowest(), profile(run.statement), audit(run.audit), coverage("Upstream tests that cases restate", "test", run.coverage), coverage("Operators", "operator", run.operators), machine(run)));
+    T.clear(view).append(T.el("div", { class: "wide" }, T.el("h1", { tabindex: "-1" }, `Run ${D.head.run}`), timeline(run.timeline), slowest(), profile(run.statement), coverage("Upstream tests that cases restate", "test", run.coverage), coverage("Operators", "operator", run.operators), machine(run)));
   }).catch((error) => view.append(T.el("p", { class: "failed" }, error.message)));
   return { nodes: [view], ready: () => {} };
 };
@@ -19,19 +19,6 @@ const slowest = () => T.el("section", {}, T.el("h2", {}, "Slowest cases"), table
 const profile = ([found]) => (found ? T.el("section", {}, T.el("h2", {}, `Profile ${found.profile} ${found.version}: ${found.conformance}`),
   table(["level", "", "required", "executed", "passed", "waived", "failed", "not executed"], found.levels, [2, 3, 4, 5, 6, 7]), found.problems.map((problem) => T.el("p", {}, problem)),
   found.waivers.length ? T.el("div", { style: { marginTop: "10px" } }, table(["waiver", "issue", "until", "cases"], found.waivers.map(([reason, issue, until, count]) => [reason, T.link(issue), until, count]), [3])) : null) : null);
-
-// Whether what passed could have failed. Parts of older runs have no score.
-const audit = ([found]) => {
-  if (!found) return null;
-  const share = found.applicable ? `${Math.floor((1000 * found.killed) / found.applicable) / 10} %` : "none";
-  const tile = (value, text) => T.el("div", { class: "tile" }, T.el("b", {}, value), T.el("span", {}, text));
-  const rows = Object.entries(found.listed).map(([name, mutant]) => [T.el("span", { class: "mono" }, name), mutant]);
-  return T.el("section", {}, T.el("h2", {}, "Audit: could the cases that passed have failed?"),
-    T.el("p", { class: "dim" }, `What ${T.count(found.cases, "case")} observed was changed in ${T.count(found.applicable, "way")} under which ${T.count(found.expectations, "expectation")} must fail.`),
-    T.el("div", { class: "tiles" }, tile(share, "of the changes were noticed"), tile(T.number(found.excused), "held, with a reason in the spec"), tile(T.number(found.weak), "weak expectations")),
-    rows.length ? table(["weak expectation", "a change under which it held"], rows) : null,
-    found.weak > rows.length ? T.el("p", { class: "dim" }, `${T.number(found.weak - rows.length)} more; torch-conformance audit prints them all`) : null);
-};
 
 const coverage = (title, what, rows) => (rows.length ? T.el("section", {}, T.el("h2", {}, `${title}: ${rows.length}`), T.el("div", { class: "card" }, T.el("details", { class: "fold" }, T.el("summary", {}, `all ${T.count(rows.length, what)}`),
   table([what, "cases"], rows.slice(0, 3000).map(([name, totals]) => [T.to({ view: "cases", q: what === "operator" ? `op=${name}` : "" }, {}, name), Object.entries(totals).map(([outcome, count]) => [T.chip(outcome), ` ${count}  `])]))))) : null);
