@@ -24,6 +24,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from runner.vocabulary.expectations.parts import attributes_of, is_keyless, items_of, opened
+from runner.worker.case.shared import OF_TORCH
 from runner.worker.case.source_module import PREFIX
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -239,7 +240,7 @@ def _state_of(function: types.FunctionType, memo: Mapping[int, Any], seen: set[i
     defaults = function.__defaults__ or ()
     parts = [*zip((f"({name}=)" for name in names[len(names) - len(defaults) :]), defaults, strict=True)]
     parts += [(f"({name}=)", part) for name, part in (function.__kwdefaults__ or {}).items()]
-    parts += [(f".{name}", part) for name, part in vars(function).items() if name != "__wrapped__" and not name.startswith(_OF_TORCH)]
+    parts += [(f".{name}", part) for name, part in vars(function).items() if name != "__wrapped__" and not name.startswith(OF_TORCH)]
     is_of_spec = str(function.__module__).startswith(PREFIX)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # an empty cell
@@ -441,9 +442,6 @@ _NAMED = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
 """Attributes in which torch keeps parameters, buffers, modules and hooks."""
 
-_OF_TORCH = ("_dynamo", "_torchdynamo", "_compiled_call_impl", "_is_torch_compile", "_orig_mod", "_is_fsdp")
-"""Prefixes of attributes that torch's compiler sets on modules."""
-
 
 def _name(function: Any) -> str:
     return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
@@ -573,7 +571,7 @@ class _Walk:
                 counts = [len(getattr(tensor, kind) or ()) for kind in _TENSOR_HOOKS]
             if any(counts):
                 self.found[f"{name}.hooks"] = Form(f"{counts[0]} of its gradient, {counts[1]} after it")
-            theirs = (*_OF_TORCH, "erased_name", "owning_mod_ref", "_is_", "_specialize_on", *([] if type(tensor) in _PLAIN else ["_"]))
+            theirs = (*OF_TORCH, "erased_name", "owning_mod_ref", "_is_", "_specialize_on", *([] if type(tensor) in _PLAIN else ["_"]))
             for attribute, value in attributes_of(tensor).items():
                 if not attribute.startswith(theirs):  # torch sets them
                     self.add_below(f"{name}.{attribute}", value, 1)
@@ -589,5 +587,5 @@ class _Walk:
                 for kind in (kind for kind in vars(part) if kind.endswith("_hooks") and vars(part)[kind]):
                     self.found[f"{prefix}.{kind}"] = Form(", ".join(_name(hook) for hook in vars(part)[kind].values()))
                 for attribute, value in vars(part).items():
-                    if attribute not in _OF_EVERY_MODULE and not attribute.startswith(_OF_TORCH):
+                    if attribute not in _OF_EVERY_MODULE and not attribute.startswith(OF_TORCH):
                         self.add_below(f"{prefix}.{attribute}", value, depth + 1)

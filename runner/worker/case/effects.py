@@ -456,9 +456,10 @@ class Effects:
         counted = {"compared": len(paths), "apart": sorted(self._apart)[:MOST], "leaves": differing}
         if self.begun is None or self._eager is None:
             return counted
-        generators, modes, _, _ = self._eager
-        drawn = state.compared(self.begun[0], generators, now, self.settings)
-        return {**counted, "generators": drawn, "modes": modes.other_than(left, self.begun[1])}
+        (begun, begun_modes), (generators, modes, _, _) = self.begun, self._eager
+        self.begun = self._eager = None  # as above
+        drawn = state.compared(begun, generators, now, self.settings)
+        return {**counted, "generators": drawn, "modes": modes.other_than(left, begun_modes)}
 
     def _leaves(self, called: Sequence[Any]) -> Leaves:
         found = changeable(called, parameters=not self.is_package)

@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import functools
-import math
 import pickle
 import random
 import sys
@@ -16,6 +15,7 @@ import torch
 import torch._dynamo
 
 from runner.core.devices import ACCELERATORS, CPU
+from runner.worker.case.shared import OF_TORCH, Held
 from runner.worker.torch_compat import compiling, devices
 
 PYTHON = "python"
@@ -93,6 +93,8 @@ def draws_as_eager(settings: Mapping[str, Any]) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, Held):
+        return isinstance(other, Held) and one.is_same(other)
     if isinstance(one, torch.Tensor):
         return isinstance(other, torch.Tensor) and bool(torch.equal(one, other))
     return bool(one == other)
@@ -106,52 +108,19 @@ _MOST_TEXT = 200
 
 _ROUNDS = 3
 
-_PART_OF_CHANGE = 1 / 16
 
-_MOST_SHOWN = 8
-"""Elements of a tensor in a message."""
-
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
-
-_MOST_ELEMENTS = 1 << 20
+def _held(holder: Any, name: str) -> Held:
+    return Held(getattr(holder, name), {})
 
 
-def _is_data(value: Any) -> bool:
-    """Whether an attribute of a class or of a function, or a global, is set again after the eager call: both sides share it."""
-    if type(value) is torch.Tensor:
-        return not value.requires_grad and value.layout is torch.strided and value.device.type != "meta" and value.numel() <= _MOST_ELEMENTS
-    parts = [*value, *value.values()] if type(value) is dict else value if type(value) in (list, tuple, set) else [value]
-    return all(isinstance(part, _PLAIN) for part in parts)
-
-
-def _data(holder: Any, name: str) -> Any:
-    value = getattr(holder, name)
-    return value.detach().clone() if type(value) is torch.Tensor else copy.copy(value)
-
-
-def _set_data(holder: Any, name: str, value: Any) -> None:
-    current = getattr(holder, name)
-    if type(current) is type(value) and isinstance(value, list | dict | set):
-        current.clear()
-        (current.extend if isinstance(value, list) else current.update)(value)
-    elif type(current) is type(value) is torch.Tensor and current.shape == value.shape:
-        current.data.copy_(value)  # no advance of its version counter
-    else:
-        setattr(holder, name, value)
+def _write_held(holder: Any, name: str, held: Held) -> None:
+    held.restore()
+    if getattr(holder, name, None) is not held.value:
+        setattr(holder, name, held.value)
 
 
 def _is_other(one: Any, other: Any, before: Any) -> bool:
-    """Whether two calls left two values. Tensors may differ by a small part of the change since ``before`` of ``other``."""
-    tensors = [value for value in (one, other, before) if isinstance(value, torch.Tensor) and value.is_floating_point()]
-    if len(tensors) == len((one, other, before)) and one.shape == other.shape == before.shape:
-        ours, theirs, begun = (tensor.double() for tensor in tensors)
-        return bool((ours - theirs).norm() > _PART_OF_CHANGE * (theirs - begun).norm())
-    is_near = isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, rel_tol=1.3e-6, abs_tol=1e-9)
-    return not is_near and not _same(one, other)
-
-
-def _text(value: Any) -> str:
-    return str(value.flatten()[:_MOST_SHOWN].tolist() if isinstance(value, torch.Tensor) else value)[:_MOST_TEXT]
+    return one.is_other(other, before) if isinstance(one, Held) else not _same(one, other)
 
 
 def _default_device() -> Any:
@@ -236,7 +205,7 @@ class Modes:
     """The modes at one time."""
 
     def __init__(self, holders: Iterable[Any] = ()) -> None:
-        """Plain attributes of ``holders``, which are classes, functions and modules (of their globals), count as modes."""
+        """Attributes of ``holders``, which are classes, functions and modules (of their globals), count as modes."""
         self._modes = dict(_MODES)
         self._names: list[tuple[ModuleType, set[str]]] = []
         for number, holder in enumerate(holders):
@@ -244,12 +213,12 @@ class Modes:
             if is_module:
                 self._names.append((holder, set(vars(holder))))
             for name, value in vars(holder).items():
-                if _is_data(value) and not name.startswith(("__", "_torchdynamo", "_dynamo")):
+                if not name.startswith(("__", *OF_TORCH)) and Held(value, {}).is_known:
                     # each function of a spec has globals of its own
                     key = f"{_GLOBAL}{name}{f' ({number})' if number else ''}" if is_module else f"{holder.__qualname__}.{name}"
                     self._modes[key] = (
-                        functools.partial(_data, holder, name),
-                        functools.partial(_set_data, holder, name),
+                        functools.partial(_held, holder, name),
+                        functools.partial(_write_held, holder, name),
                     )
         self._held: dict[str, Any] = {}
         for name, (read, _) in self._modes.items():
@@ -277,7 +246,7 @@ class Modes:
         """
         names = [name for name in self._held if name in other._held and not (name.startswith(_GLOBAL) and self._is_as(before, name))]
         return [
-            {"name": name, "eager": _text(self._held[name]), "compiled": _text(other._held[name])}
+            {"name": name, "eager": str(self._held[name])[:_MOST_TEXT], "compiled": str(other._held[name])[:_MOST_TEXT]}
             for name in names
             if _is_other(other._held[name], self._held[name], None if before is None else before._held.get(name))
         ]
