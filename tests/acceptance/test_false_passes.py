@@ -83,6 +83,7 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "gradient-of-buffer-differs": (Outcome.FAIL, "side-effects: expected function.scale.grad within"),
     "replaced-state": (Outcome.PASS, ""),
     "optimizer-in-argument": (Outcome.PASS, ""),
+    "scheduler-in-argument": (Outcome.PASS, ""),
     "dict-order-differs": (Outcome.FAIL, "observed \"dict('b': *, 'a': *)\""),
     "nan-only-in-eager": (Outcome.FAIL, "observed eager has NaN in 64 of 64 elements, compiled in none"),
     "layout-other-than-eager": (Outcome.FAIL, "strides [1, 8]"),

@@ -552,7 +552,7 @@ class _Walk:
     def parts(self, leaf: Any) -> Iterator[tuple[str, Any]]:
         """Yield the items and the attributes of an object of a class that pytree does not know."""
         yield from ((f"[{self._key(key)}]", value) for key, value in items_of(leaf))
-        yield from ((f".{name}", value) for name, value in attributes_of(leaf).items())
+        yield from ((f".{name}", value) for name, value in attributes_of(leaf).items() if not name.startswith(OF_TORCH))
 
     def _is_new(self, leaf: Any) -> bool:
         known = id(leaf) in self._seen

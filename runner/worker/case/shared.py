@@ -23,8 +23,8 @@ _DEPTH = 30
 _PART_OF_CHANGE = 1 / 16
 """How far the two sides may differ in a tensor, as a part of its change by eager."""
 
-OF_TORCH = ("_dynamo", "_torchdynamo", "_compiled_call_impl", "_is_torch_compile", "_orig_mod", "_is_fsdp")
-"""Prefixes of attributes that torch's compiler sets on modules and functions."""
+OF_TORCH = ("_dynamo", "_torchdynamo", "_compiled_call_impl", "_is_torch_compile", "_orig_mod", "_is_fsdp", "_opt_called")
+"""Prefixes of attributes that torch's compiler sets on modules and functions, and a scheduler on an optimizer, of which a copy has none."""
 
 _OF_MODULES = ("_parameters", "_buffers", "_modules")
 
