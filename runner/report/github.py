@@ -21,7 +21,7 @@ from runner.core.exit_codes import ExitCode
 from runner.core.header import RunFooter, RunHeader
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, executed
-from runner.report import clip, one_line, plain, slug, verdict_text, visible_name, weak_lines
+from runner.report import clip, one_line, plain, slug, statement, verdict_text, visible_name, weak_lines
 from runner.report.junit import NAME, TRUNCATED, cached_file, failure_type
 from runner.report.setup import ReportSetup
 from runner.report.terminal import why_no_success
@@ -209,6 +209,8 @@ def _head(report: RunReport) -> Iterator[str]:
     yield from (f"- {_inline(problem)}" for problem in report.problems)
     yield ""
     counts = Counter(result.outcome for result in report.results)
+    for stated in report.footer.statement if report.footer else ():
+        yield f"{_inline(f'profile {stated.profile} {stated.version}: {statement.in_words(stated)}')}\n"
     yield from _table("outcome", [(outcome.label, counts[outcome]) for outcome in Outcome if counts[outcome]])
     machine = {name: report.header.environment.get(name, "") for name in ("torch", "python", "device", "arch")}
     facts = ", ".join(f"{name} {value}" for name, value in machine.items() if value)

@@ -1,5 +1,6 @@
 """``pytest --conformance`` with real workers: a library call, and a function that is compiled."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,11 +30,14 @@ def test_real_cases(tmp_path: Path) -> None:
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "compiled.yaml").write_text(GOOD)
     (tmp_path / "specs" / "call.yaml").write_text(CALL)
+    weak = GOOD.replace("{to: eager}", "{to: eager, atol: 1.0e+30, rtol: 1}, weak: the reason of its author")
+    (tmp_path / "specs" / "weak.yaml").write_text(weak)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     environment = prestarted(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", PYTEST_ADDOPTS="")
     command = [sys.executable, "-m", "pytest", "-p", "runner.cli.pytest_plugin", "-rA", "--conformance", "specs"]
     found = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert "PASSED specs/compiled.yaml::compiled[backend=cpu]" in found.stdout, found.stdout + found.stderr
+    assert re.search("(?m)^weak: .*: the reason of its author$", found.stdout)
     assert "PASSED specs/call.yaml::call[backend=host,want=1]" in found.stdout
     assert "FAILED specs/call.yaml::call[backend=host,want=2] - FAIL: equals" in found.stdout
     assert found.returncode == pytest.ExitCode.TESTS_FAILED

@@ -9,6 +9,7 @@ from markdown_it import MarkdownIt
 
 from runner.cli.parser import main
 from runner.core.case import CaseId
+from runner.core.conformance import Conformance
 from runner.core.diagnostics import Position
 from runner.core.events import RunAbandoned
 from runner.core.exit_codes import ExitCode
@@ -20,7 +21,7 @@ from runner.record.run_folder import RunFolder
 from runner.report.github import SUMMARY_LIMIT, GitHubReporter, RunReport, annotations, summary
 from runner.report.setup import ReportSetup
 from runner.system import output
-from tests.ended_runs import NOT_GREEN, PASSES, TEXTS, run
+from tests.ended_runs import NOT_GREEN, PASSES, TEXTS, profile_of, run
 from tests.fakes import ROOT
 from tests.hostile import HOSTILE
 from tests.readers import Command, github_commands
@@ -130,6 +131,13 @@ def test_the_summary_says_how_the_run_ended() -> None:
     assert "FAIL area/sub/one[backend=cpu,n=1]" in text
     assert "expected: hit 1" in text
     assert "/somewhere/run" in text
+
+
+def test_the_summary_has_the_statement_and_what_could_not_have_failed() -> None:
+    weak = replace(COUNTER, kind=WEAK, status=Status.HELD, observed="the reason of its author")
+    text = shown(profile_of(run(PASSES, replace(PASSES, verdicts=(weak,))), Conformance.CONFORMANT)).text
+    assert "CONFORMANT: 1 passed" in text
+    assert "the reason of its author" in text
 
 
 @pytest.mark.parametrize("report", NOT_GREEN.values(), ids=NOT_GREEN)

@@ -23,10 +23,12 @@ from runner.core.results import CaseResult
 from runner.language.load import inspect_specs
 from runner.language.read.files import SpecPath, discover, is_spec_file
 from runner.plan.selection import requested, select, without_benches
-from runner.report import one_line, plain, verdict_text
+from runner.report import one_line, plain, verdict_text, weak_lines
 
 if TYPE_CHECKING:
     from _pytest._code.code import TracebackStyle
+
+_WEAK = "Weak expectation of the case"
 
 _UNFIT = ("paths", "resume", "shard", "profile", "repeat")
 """Options of ``run`` that select or compare whole runs: pytest selects, and reports each case once."""
@@ -201,10 +203,14 @@ class Session:
             for name in ("stdout", "stderr"):
                 if text := plain(getattr(item.result, name)).strip("\n"):
                     report.sections.append((f"Captured {name} of the case", text))
+            report.sections += [(_WEAK, line) for line in weak_lines(item.result)]
         return report
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Name the folder of the run."""
+        """Name the folder of the run, and the expectations that could not have failed: pytest shows no section of a passed case."""
+        weak = (text for report in terminalreporter.getreports("passed") for title, text in report.sections if title == _WEAK)
+        for line in dict.fromkeys(weak):
+            terminalreporter.write_line(line)
         if (folder := self.run.folder) is not None:
             terminalreporter.write_line(f"torch-conformance: the run is in {folder}")
 
