@@ -82,6 +82,6 @@ def taken(paths: Sequence[Path], count: int) -> str:
     """Return which specs a command takes, on one line."""
     if not paths:
         return f"specs: the {count:,} shipped cases; name a path, or write {SETTINGS.file_name}, for your own"
-    shown = [shown_path(path) if path.is_absolute() or path == Path() else f"./{path}" for path in paths]
+    shown = [shown_path(path) if path.is_absolute() or path.parts[:1] in ((), ("..",)) else f"./{path}" for path in paths]
     more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
     return f"specs: {count:,} case{'' if count == 1 else 's'} of {', '.join(shown[:3])}{more}"

@@ -1,4 +1,4 @@
-"""The HTML report without a browser: what is written, and that nothing hostile in it is markup. ``test_html_browser.py`` has the rest."""
+"""The HTML report without a browser: what is written, and that nothing hostile in it is markup."""
 
 import errno
 import json

@@ -16,6 +16,7 @@ SHIPPED = "shipped cases; name a path, or write conformance.yaml, for your own"
         ({}, [], SHIPPED),
         ({"docker-compose.yaml": "services: {web: {image: x}}\n"}, [], SHIPPED),
         ({"specs/good.yaml": GOOD}, [], "specs: 1 case of ./specs"),
+        ({"specs/good.yaml": GOOD}, ["."], "specs: 1 case of ."),
         ({"good.yaml": GOOD, "docker-compose.yaml": "services: {web: {image: x}}\n"}, [], "specs: 1 case of ./good.yaml"),
         ({"specs/good.yaml": GOOD, "mine/a.yaml": GOOD, "mine/b.yaml": GOOD, "conformance.yaml": "paths: mine\n"}, [], "2 cases of ./mine"),
         ({"specs/good.yaml": GOOD, "mine/a.yaml": GOOD, "conformance.yaml": "paths: [mine]\n"}, ["specs"], "specs: 1 case of ./specs"),

@@ -312,6 +312,8 @@ def _unknown_key(key: str, value: Mapping[str, Any], node: Any, path: DataPath) 
     meant = next(iter(difflib.get_close_matches(key, [name for name in allowed if name not in value], n=1, cutoff=NEAR)), "")
     of = f" in {title}" if what == "key" and title != "spec" else ""
     problem = _unknown_word(key, allowed, what + of, (*path, key))
+    if key == "weak" and path[-3:-2] == ("expect",):  # the reason of an expectation is a key of its entry
+        problem = problem._replace(hint=f"write it beside {title}")
     return problem._replace(code="unknown-key", at_key=True, meant=meant)
 
 
