@@ -22,7 +22,7 @@ from runner.vocabulary.expectations.calibrated_measure import (
     wide,
 )
 from runner.worker.case.calibration import MOST_JITTERED
-from runner.worker.torch_compat.numerics import RESOLUTION, Jittered, Roundings, jittered
+from runner.worker.torch_compat.numerics import AMPLITUDE, RESOLUTION, Jittered, Roundings, jittered
 from tests.judge.families import Cell, Tensor
 
 Judge = Callable[[Tensor], bool]
@@ -52,10 +52,11 @@ def calibration_of(cell: Cell) -> tuple[list[Sample], Scale]:
         through = mode.narrowest(cell.family.eager(*cell.inputs))
     samples = samples_of(cell.family.eager, cell.inputs, cell.eager, through)
     generator, moved = torch.Generator().manual_seed(1), []
+    times = 1.0 if through or torch.finfo(cell.eager.dtype).eps > RESOLUTION else AMPLITUDE
     for _ in range(min(len(samples) - 1, MOST_JITTERED)):
-        with Jittered(generator):
-            moved.append(cell.family.eager(*(jittered(part, generator, RESOLUTION) for part in cell.inputs)))
-    return samples, scale_of(samples, cell.eager, cell.reference, through, moved)
+        with Jittered(generator, times):
+            moved.append(cell.family.eager(*(jittered(part, generator, RESOLUTION, times) for part in cell.inputs)))
+    return samples, scale_of(samples, cell.eager, cell.reference, through, moved, times)
 
 
 def calibrated_judge(cell: Cell) -> Judge:

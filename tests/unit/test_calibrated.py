@@ -30,6 +30,7 @@ def facts(numel: int = 256, *, worst: Any = None, **changes: Any) -> dict[str, A
 
 def leaf(found: dict[str, Any], dtype: str = "bfloat16", **changes: Any) -> dict[str, Any]:
     shape = {"shape": [found["numel"]], "reference_shape": [found["numel"]], "numel": found["numel"]}
+    changes = {"mismatches": 1, "max_abs": changes["excess"], **changes} if changes.get("excess") else changes
     return close_leaf(dtype=dtype, reference_dtype=dtype, **shape, **{"calibrated": found, **changes})
 
 
@@ -178,7 +179,7 @@ def test_without_a_reference_the_tolerance_judges_and_says_why() -> None:
     why = {"why_not": "the function draws random numbers"}
     judgement = one(EAGER, close_leaf(calibrated=why))
     assert judgement.observed == "1 values within tolerance (no float64 reference: the function draws random numbers)"
-    assert one(EAGER, close_leaf(calibrated=why, excess=2e-5, mismatches=1)).status is Status.FAILED
+    assert one(EAGER, close_leaf(calibrated=why, excess=2e-5, max_abs=2e-5, mismatches=1)).status is Status.FAILED
 
 
 def test_nonfinite_numbers() -> None:

@@ -372,7 +372,9 @@ def test_eager_that_is_wrong_on_its_device_alone_is_named(on_cpu: float, words: 
     arguments = {"of": "output", "to": "eager", "rtol": None, "atol": None, "equal_nan": True, "judge": "calibrated"}
     facts: Any = close_measure.measure(arguments, {"output": eager, "eager": eager}.__getitem__)
     facts["leaves"][0].update(device="npu", reference_device="npu")
-    runs = close_measure.Answers(eager, right.double(), [(eager, right.double(), 0.0)], (), [eager], lambda way: right * (on_cpu or 1 // 0))
+    runs = close_measure.Answers(
+        eager, right.double(), [(eager, right.double(), 0.0)], (), [eager], otherwise=lambda way: right * (on_cpu or 1 // 0)
+    )
     close_measure.add_reference(close_measure.Comparison(facts, arguments, {"of": eager, "to": eager}, {}), lambda: runs)
     judgement = EXPECTATIONS["close"].parse({"to": "eager"}).problem(facts["leaves"][0])
     assert words in judgement.observed if words else judgement is None

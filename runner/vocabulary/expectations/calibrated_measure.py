@@ -262,12 +262,12 @@ def _unexplained(own: Any, eager: Any, right: Any, moved: Any, form: Format) -> 
     return count if count > most_by_chance(len(own)) else 0
 
 
-def is_explained(eager: Any, reference: Any, jittered: Sequence[Any]) -> bool:
+def is_explained(eager: Any, reference: Any, jittered: Sequence[Any], amplitude: float = 1.0) -> bool:
     """Whether rounding explains how far an answer of eager is from the reference. It may be on another device than the other runs."""
     import torch
 
     ours, right = wide(eager), wide(reference).cpu()
-    moved = torch.stack([errors_of(wide(other), wide(jittered[0])) for other in jittered]).amax(0).cpu()
+    moved = torch.stack([errors_of(wide(other), wide(jittered[0])) for other in jittered]).amax(0).cpu() / amplitude
     form = format_of(str(eager.dtype).removeprefix("torch."))
     return form is not None and not _unexplained(errors_of(ours.cpu(), right), ours.cpu(), right, moved, form)
 
@@ -386,10 +386,12 @@ def _bias_facts(answer: Any, shape: tuple[int, ...], scale: Scale) -> list[dict[
 # -- eager's error, and an answer's ---------------------------------------------------------------------------------
 
 
-def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: str = "", jittered: Sequence[Any] = ()) -> Scale:
+def scale_of(
+    samples: Sequence[Sample], answer: Any, reference: Any, through: str = "", jittered: Sequence[Any] = (), amplitude: float = 1.0
+) -> Scale:
     """Return eager's error by its samples; ``answer`` and ``reference`` are those of the case's own inputs. Raise ``NoReference``.
 
-    ``jittered`` are answers of eager to these inputs with other roundings.
+    ``jittered`` are answers of eager to these inputs with other roundings, each of up to ``amplitude`` units.
 
     The first sample is of those inputs, the others are of nudged ones. The samples of float64 are runs of float32, whose errors are scaled.
     ``through`` is the narrowest format that eager rounded the values to on their way.
@@ -416,13 +418,14 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: st
     own, unexplained, by_rounding = errors_of(eager, right), 0, torch.zeros_like(eager.abs())
     errors, moved = _drawn(samples, answer.dtype)
     if jittered:
-        by_rounding = torch.stack([errors_of(wide(other), eager) for other in jittered]).amax(0)
+        by_rounding = torch.stack([errors_of(wide(other), eager) for other in jittered]).amax(0) / amplitude
         unexplained = _unexplained(torch.maximum(own, errors[0]), eager, right, by_rounding, form)
     if unexplained:  # the reference is another function, or of another state: eager's distance from it is no error of rounding
         right = precise = eager
         own = torch.zeros_like(own)
         samples = [Sample(other, answer) for other in jittered]
         errors, moved = _drawn(samples, answer.dtype)
+        errors = [error / amplitude for error in errors]
     if jittered and numel:
         # a nudged label or mask makes another function of it: where a nudge moves farther than rounding can, it says nothing of rounding
         moved = torch.minimum(moved, EXPLAINED * _in_block(by_rounding))

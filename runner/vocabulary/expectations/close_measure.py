@@ -353,6 +353,8 @@ class Answers:
     """For each leaf of the answer the narrowest format that eager rounded its values to on their way; empty where there is none."""
     jittered: Sequence[Any] = ()
     """Answers of eager to the same inputs with other roundings; empty where it refused."""
+    amplitude: float = 1.0
+    """How many units these roundings move a number by, at most."""
     otherwise: Callable[[str], Any] | None = None
     """Makes the call of eager "on the CPU" or "without TF32"."""
 
@@ -395,7 +397,7 @@ def add_reference(comparison: Comparison, answers: Callable[[], Answers]) -> Non
     for index, leaf in enumerate(leaves):
         if leaf["type"] == leaf["reference_type"] == "float" and not leaf["equal"]:
             ours, theirs = (own[word][index] for word in ("of", "to"))
-            movement = max((abs(answer[index] - theirs) for answer in jittered), default=0.0)
+            movement = max((abs(answer[index] - theirs) for answer in jittered), default=0.0) / eager_runs.amplitude
             leaf.update({"distance": abs(ours - theirs), "movement": movement} if math.isfinite(abs(ours - theirs) + movement) else {})
         if leaf["type"] != "tensor" or leaf["reference_type"] != "tensor" or leaf["shape"] != leaf["reference_shape"]:
             continue
@@ -403,16 +405,17 @@ def add_reference(comparison: Comparison, answers: Callable[[], Answers]) -> Non
             samples = [Sample(answer[index], right[index], step) for answer, right, step in pairs]
             through = eager_runs.through[index] if eager_runs.through else ""
             moved = [answer[index] for answer in jittered]
-            judged = functools.partial(_scale, leaf, own["to"][index], again[index], reference[index], samples, through)
+            amplitude = eager_runs.amplitude
+            judged = functools.partial(_scale, leaf, own["to"][index], again[index], reference[index], samples, through, amplitude)
             scale, is_wrong = judged(moved), False
             if scale.unexplained and leaf["reference_device"] not in ("cpu", "meta") and eager_runs.otherwise is not None:
                 with contextlib.suppress(Exception):  # a function may need its device
                     if leaf["reference_device"] == "cuda" and is_explained(
-                        leaves_of(eager_runs.otherwise("without TF32"))[index], reference[index], moved
+                        leaves_of(eager_runs.otherwise("without TF32"))[index], reference[index], moved, amplitude
                     ):
                         scale = judged([])  # the settings allow TF32; jittered inputs have no such error
                     else:
-                        is_wrong = is_explained(leaves_of(eager_runs.otherwise("on the CPU"))[index], reference[index], moved)
+                        is_wrong = is_explained(leaves_of(eager_runs.otherwise("on the CPU"))[index], reference[index], moved, amplitude)
             _add(comparison, leaf, own["of"][index], scale)
             if is_wrong:
                 leaf["calibrated"]["is_wrong"] = True
@@ -433,11 +436,18 @@ def _why(error: Exception) -> str:
 
 
 def _scale(
-    leaf: Mapping[str, Any], eager: Any, again: Any, right: Any, samples: Sequence[Sample], through: str, jittered: Sequence[Any]
+    leaf: Mapping[str, Any],
+    eager: Any,
+    again: Any,
+    right: Any,
+    samples: Sequence[Sample],
+    through: str,
+    amplitude: float,
+    moved: Sequence[Any],
 ) -> Scale:
     if leaf["dtype"] != leaf["reference_dtype"]:
         raise NoReference("the dtypes differ")
-    everything = [again, right, *jittered, *(part for sample in samples for part in (sample.answer, sample.reference))]
+    everything = [again, right, *moved, *(part for sample in samples for part in (sample.answer, sample.reference))]
     if any(getattr(part, "shape", None) != eager.shape for part in everything):
         raise NoReference("another run of eager gives another shape")
     if not (eager.is_floating_point() or eager.is_complex()):
@@ -448,7 +458,7 @@ def _scale(
     apart = differences(again, eager, rtol=rtol, atol=atol)
     if apart["nan_mismatches"] or apart["inf_mismatches"] or (apart["mismatches"] and not is_reordered([eager, again], right)):
         raise NoReference("a second run of eager gives another answer")
-    return scale_of(samples, eager, right, through, jittered)
+    return scale_of(samples, eager, right, through, moved, amplitude)
 
 
 def _add(comparison: Comparison, leaf: dict[str, Any], actual: Any, scale: Scale) -> None:

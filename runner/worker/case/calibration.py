@@ -19,6 +19,7 @@ from runner.worker.case.sides import ReferenceCall, Unseen
 from runner.worker.case.state import Generators
 from runner.worker.torch_compat import compiling
 from runner.worker.torch_compat.numerics import (
+    AMPLITUDE,
     RESOLUTION,
     Jittered,
     Reported,
@@ -217,7 +218,10 @@ class EagerRuns:
                 if pairs:
                     break
                 raise NoReference(f"the function refuses float32: {type(error).__name__}") from error
-        return Answers(again, wide, pairs, through, self._jittered(inputs, runs_of(smallest)), functools.partial(self._otherwise, inputs))
+        # a step that rounding turns around, as Adam's for a gradient that is 0 but for rounding, moves no farther for larger roundings
+        amplitude = 1.0 if any(through) or any(torch.finfo(leaf.dtype).eps > RESOLUTION for leaf in inexact) else AMPLITUDE
+        answers = self._jittered(inputs, runs_of(smallest), amplitude)
+        return Answers(again, wide, pairs, through, answers, amplitude, functools.partial(self._otherwise, inputs))
 
     def _otherwise(self, inputs: list[Any], way: str) -> Any:
         """Return eager's answer in the same dtypes "on the CPU" or "without TF32"; what the function raises there, it raises."""
@@ -236,15 +240,15 @@ class EagerRuns:
             tensor.data = tensor.data.cpu()
         return self.run(called)
 
-    def _jittered(self, inputs: list[Any], runs: int) -> list[Any]:
+    def _jittered(self, inputs: list[Any], runs: int, amplitude: float) -> list[Any]:
         """Return answers of eager with other roundings of its inputs and of each operator; none where an operator refuses the mode."""
         generator = torch.Generator().manual_seed(1)
         answers = []
         for _ in range(min(runs - 1, MOST_JITTERED)):
             called = copied(inputs)
-            change(_changeable(called), functools.partial(jittered, generator=generator, least=RESOLUTION))
+            change(_changeable(called), functools.partial(jittered, generator=generator, least=RESOLUTION, times=amplitude))
             try:
-                with Jittered(generator):
+                with Jittered(generator, amplitude):
                     answers.append(self.run(called))
             except Exception:  # operators of higher order refuse a mode; the function may refuse other numbers
                 break

@@ -242,13 +242,16 @@ def _state_of(function: types.FunctionType, memo: Mapping[int, Any], seen: set[i
     parts += [(f"({name}=)", part) for name, part in (function.__kwdefaults__ or {}).items()]
     parts += [(f".{name}", part) for name, part in vars(function).items() if name != "__wrapped__" and not name.startswith(OF_TORCH)]
     is_of_spec = str(function.__module__).startswith(PREFIX)
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):  # an empty cell
+    cells = [(f"<{name}>", cell) for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)]
+    for name, cell in cells:
+        try:
             part = cell.cell_contents
-            if is_of_spec and isinstance(part, _DATA):  # another function of the closure may bind the name again
-                yield f"<{name}>", part
-            else:
-                parts.append((f"<{name}>", part))
+        except ValueError:  # an empty cell
+            continue
+        if is_of_spec and isinstance(part, _DATA):  # another function of the closure may bind the name again
+            yield name, part
+        else:
+            parts.append((name, part))
     yield from ((name, part) for name, part in parts if _can_change(part, memo, seen))
 
 

@@ -28,6 +28,7 @@ from runner.worker.case.phases import Phases
 from runner.worker.case.scope import Scope, follow
 from runner.worker.case.sides import Compiled, Enter, Reference, Side, Unseen, entering
 from runner.worker.case.source_module import SpecModule
+from runner.worker.case.state import GLOBAL
 from runner.worker.torch_compat import compiling, for_steps
 from runner.worker.torch_compat.devices import DeviceApi
 
@@ -190,7 +191,7 @@ class StepEffects:
 
     def __init__(
         self,
-        settings: Mapping[str, Any],
+        body: Mapping[str, Any],
         unseen: Callable[[], Any],
         phases: Callable[[str], Any],
         additional: AdditionalCalls,
@@ -201,7 +202,8 @@ class StepEffects:
         self._additional = additional
         self._holders, self._globals = holders, modules
         self._earlier = earlier
-        self._settings = settings
+        self._settings = body["compile"]
+        self._is_hooked = "'ref': " in str([body.get(section) for section in ("compile", "config", "dynamo_config")])
         self._unseen = unseen
         self._phases = phases
         self._tolerance: Mapping[str, Any] | None = None
@@ -244,7 +246,10 @@ class StepEffects:
         if self._running is None or eager is None:
             return
         with self._comparing(), self._unseen():
-            self.facts = with_repetition(self.facts, self._running.after(compiled, eager.called, result))
+            facts = self._running.after(compiled, eager.called, result)
+            if self._is_hooked:  # a pass, or a backend, of the spec runs in the compiled call alone, and may change what eager changes
+                facts["modes"] = [mode for mode in facts["modes"] if not mode["name"].startswith(GLOBAL)]
+            self.facts = with_repetition(self.facts, facts)
             self._additional.calibrate_effects(self.facts, self._running.inexact, parameters=not self._running.is_package)
 
     def unwanted_write(self, ours: torch.Tensor, theirs: torch.Tensor, before: torch.Tensor) -> dict[str, str] | None:
@@ -295,7 +300,7 @@ class Session:
         self.names = Names(self.scope, self.reference, lambda: self.output, self.log_of_step)
         self.additional = AdditionalCalls(plan, self.scope, self.reference, self.unseen, phases)
         self.effects = StepEffects(
-            plan["body"]["compile"], self.unseen, phases, self.additional, self._holders, self.module.globals, self._earlier_results
+            plan["body"], self.unseen, phases, self.additional, self._holders, self.module.globals, self._earlier_results
         )
         self.repetitions = EachRepetition(self.names, self.reference, self.additional)
         self._closing = contextlib.ExitStack()

@@ -156,7 +156,7 @@ def _sdp(name: str) -> Mode:
 _HALF = 0.5
 """A name, so that Python does not compute the product when it compiles the code."""
 
-_GLOBAL = "global "
+GLOBAL = "global "
 """How the names of globals of the spec's Python begin."""
 
 _MODES: Mapping[str, Mode] = {
@@ -215,7 +215,7 @@ class Modes:
             for name, value in vars(holder).items():
                 if not name.startswith(("__", *OF_TORCH)) and Held(value, {}).is_known:
                     # each function of a spec has globals of its own
-                    key = f"{_GLOBAL}{name}{f' ({number})' if number else ''}" if is_module else f"{holder.__qualname__}.{name}"
+                    key = f"{GLOBAL}{name}{f' ({number})' if number else ''}" if is_module else f"{holder.__qualname__}.{name}"
                     self._modes[key] = (
                         functools.partial(_held, holder, name),
                         functools.partial(_write_held, holder, name),
@@ -241,10 +241,10 @@ class Modes:
     def other_than(self, other: "Modes", before: "Modes | None" = None) -> list[dict[str, str]]:
         """Return the modes that two calls left otherwise, each with both values: those of this one are the eager ones.
 
-        Globals are compared only where eager changed their value of ``before``: a backend, a pass or a hook of the compiler, which eager
-        does not call, may count in others.
+        Globals and attributes of classes are compared only where eager changed their value of ``before``: a backend, a pass or a hook of
+        the compiler, which eager does not call, may count in others.
         """
-        names = [name for name in self._held if name in other._held and not (name.startswith(_GLOBAL) and self._is_as(before, name))]
+        names = [name for name in self._held if name in other._held and (name in _MODES or not self._is_as(before, name))]
         return [
             {"name": name, "eager": str(self._held[name])[:_MOST_TEXT], "compiled": str(other._held[name])[:_MOST_TEXT]}
             for name in names

@@ -56,14 +56,14 @@ class Roundings(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follo
 
 
 class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch: this base class has the type Any
-    """Moves what each operator rounds by about one unit in the last place, with random signs: eager, rounded otherwise.
+    """Moves what each operator rounds by up to ``amplitude`` units in the last place, with random signs: eager, rounded otherwise.
 
     How far the answer moves is what rounding explains of eager's error, whatever the function is. Numbers from the generator alone.
     """
 
-    def __init__(self, generator: torch.Generator) -> None:
+    def __init__(self, generator: torch.Generator, amplitude: float = 1.0) -> None:
         super().__init__()
-        self._generator = generator
+        self._generator, self._amplitude = generator, amplitude
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call the operator, then move its floating-point results."""
@@ -74,7 +74,7 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
         if operands and isinstance(func, torch._ops.OpOverload) and not _takes_shapes_alone(func):
             for tensor in _written(func, args, kwargs, known, result):
                 if not (_is_exact_copy(func, operands, _name(tensor)) or _is_selection(operands, tensor)):
-                    tensor.copy_(jittered(tensor, self._generator, times=_times(operands, tensor)))
+                    tensor.copy_(jittered(tensor, self._generator, times=self._amplitude * _times(operands, tensor)))
         return result
 
 
@@ -131,6 +131,11 @@ def jittered(tensor: torch.Tensor, generator: torch.Generator, least: float = 1.
 
 RESOLUTION = torch.finfo(torch.float32).eps
 """The coarsest resolution of inputs that are jittered. Their jitter stands for what an operator rounds within: it adds in float32."""
+
+
+AMPLITUDE = 16.0
+"""In units. Wide formats are rounded as coarsely, and the movement is divided by it. Where it does not grow with the roundings, as that of
+a sign, a right answer is not as far away as many roundings of one unit would be."""
 
 
 def min_of(*names: str) -> str:
