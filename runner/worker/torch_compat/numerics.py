@@ -14,6 +14,9 @@ from runner.vocabulary.expectations.calibrated import FORMATS
 _COPIES = (torch.ops.aten.clone, torch.ops.aten._to_copy, torch.ops.aten.copy_)
 """Operators that round only where they change the dtype."""
 
+_SELECTIONS = (torch.ops.aten.segment_reduce,)
+"""Operators whose backward looks for numbers that equal the result, which may be another operand's: an initial value."""
+
 _NARROW = ("bfloat16", "float16")
 """The formats that are recorded. The float64 reference rounds to float8 too: that is a part of the function."""
 
@@ -73,7 +76,8 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
         result = func(*args, **kwargs)
         if operands and isinstance(func, torch._ops.OpOverload) and not _takes_shapes_alone(func):
             for tensor in _written(func, args, kwargs, known, result):
-                if not (_is_exact_copy(func, operands, _name(tensor)) or _is_selection(operands, tensor)):
+                is_selected = func._overloadpacket in _SELECTIONS or _is_selection(operands, tensor)
+                if not (_is_exact_copy(func, operands, _name(tensor)) or is_selected):
                     tensor.copy_(jittered(tensor, self._generator, times=self._amplitude * _times(operands, tensor)))
         return result
 
