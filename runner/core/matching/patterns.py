@@ -52,21 +52,24 @@ def check_pattern(pattern: str) -> str | None:
 
 
 @functools.cache
+def _filled(frames: tuple[str, ...]) -> list[list[str]]:
+    """Return each frame with unrelated texts of one length in its variable parts, for each length."""
+    fillings = [[(characters * length)[:length] for characters in _UNRELATED] for length in _LENGTHS]
+    return [[frame.replace("{0}", text).replace("{1}", text) for text in group] for frame in frames for group in fillings]
+
+
+@functools.cache
 def is_unspecific(pattern: str, frames: Iterable[str] = ("{0}",)) -> bool:
     """Whether a pattern matches two texts of one frame and length without a common character, so that it describes no particular text.
 
     Each of ``frames``, a tuple, is a text with ``{0}`` and ``{1}`` in place of the two variable parts. A pattern that matches only the
     fixed text of a frame is unspecific too. A pattern that exceeds its time limit counts as specific.
     """
-    fillings = [[(characters * length)[:length] for characters in _UNRELATED] for length in _LENGTHS]
+    compiled = re.compile(pattern)
     try:
         # one time limit covers all searches: to set and restore a timer costs more than such a search
         with time_limit(_ALL_SEARCHES):
-            return any(
-                sum(re.search(pattern, frame.replace("{0}", filling).replace("{1}", filling)) is not None for filling in group) > 1
-                for frame in frames
-                for group in fillings
-            )
+            return any(sum(compiled.search(text) is not None for text in texts) > 1 for texts in _filled(tuple(frames)))
     except PatternTooSlow:
         return False
 
