@@ -27,7 +27,7 @@ class Prospect:
     possible: int
     """How many required cases can run here."""
     missing: Mapping[str, int] = field(default_factory=dict)
-    """Why others cannot run here: how many cases have each reason."""
+    """How many required cases this machine cannot run, by reason."""
     uncertain: Mapping[str, int] = field(default_factory=dict)
     """Why only the run can decide: how many cases have each reason."""
     problem: str = ""

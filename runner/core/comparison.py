@@ -31,7 +31,7 @@ class Change(Enum):
 
 
 SPEC_CHANGED = "spec-changed"
-"""The word of a case that is another one in the second run: its spec or its expansion changed. It stands beside a change."""
+"""The word of a case whose spec or expansion differs between the two runs. It stands beside a change."""
 
 FAIL_ON: tuple[str, ...] = (*(change.word for change in Change if change is not Change.SAME), SPEC_CHANGED)
 """The words of ``--fail-on``."""

@@ -55,7 +55,7 @@ class Profile:
 
     @property
     def waivers(self) -> tuple[Path, ...]:
-        """The permitted files without the shipped one, which every run reads."""
+        """The permitted files of waivers. The shipped file is left out: every run reads it already."""
         shipped = os.path.realpath(_shipped_waivers())
         return tuple(dict.fromkeys(file for file in self.permitted if os.path.realpath(file) != shipped))
 

@@ -59,8 +59,8 @@ def _show(options: SubmitOptions, made: Submission, path: Path) -> None:
         return
     for why in made.verification.unjudged:
         output.note(f"warning: not verified: {redacted(why)}")
-    for one in made.verification.weak:
-        output.note(redacted(f"weak: {one}"))
+    for reason in made.verification.weak:
+        output.note(redacted(f"weak: {reason}"))
     signed = f"signed with the key {made.signer[:16]}" if made.signer else "not signed"
     output.note(f"{made.files} files, {len(made.data)} bytes, {signed}{counted}")
     output.raw(f"{shown_path(path)}\n")

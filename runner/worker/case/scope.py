@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 
 from runner.core.diagnostics import did_you_mean, one_of
+from runner.vocabulary.expectations.base import is_reference
 from runner.worker.case.kinds import STEPS
 from runner.worker.torch_compat import imports
 
@@ -56,11 +57,6 @@ def _described(found: Any, part: str) -> str:
     return f"a {type(found).__name__}" + (f" ({hint})" if hint else f" with the attributes {one_of(names)}" if names else "")
 
 
-def is_reference(value: Any) -> bool:
-    """Whether a value is ``{ref: NAME}``."""
-    return isinstance(value, Mapping) and set(value) == {"ref"}
-
-
 def resolved(value: Any, named: Callable[[str], Any]) -> Any:
     """Return a value of an option or a context with each ``{ref: NAME}`` replaced by the named value."""
     if is_reference(value):
@@ -70,10 +66,11 @@ def resolved(value: Any, named: Callable[[str], Any]) -> Any:
     return [resolved(item, named) for item in value] if isinstance(value, list) else value
 
 
-def _names_something(value: Any) -> bool:
+def names_something(value: Any) -> bool:
+    """Whether a value of an option is, or holds, ``{ref: NAME}``: an object of the spec."""
     if isinstance(value, Mapping):
-        return is_reference(value) or any(map(_names_something, value.values()))
-    return isinstance(value, list) and any(map(_names_something, value))
+        return is_reference(value) or any(map(names_something, value.values()))
+    return isinstance(value, list) and any(map(names_something, value))
 
 
 def differentiated(plan: Mapping[str, Any]) -> set[str]:
@@ -89,7 +86,7 @@ def parted(sections: Sections) -> tuple[Sections, Sections]:
     """Split options into plain data and those with a ``{ref: NAME}``. The latter can be set only after the value is made."""
     plain, naming = (
         {
-            section: {name: value for name, value in options.items() if _names_something(value) is wanted}
+            section: {name: value for name, value in options.items() if names_something(value) is wanted}
             for section, options in sections.items()
         }
         for wanted in (False, True)

@@ -203,7 +203,7 @@ class StepEffects:
         self._holders, self._globals = holders, modules
         self._earlier = earlier
         self._settings = body["compile"]
-        self._is_hooked = "'ref': " in str([body.get(section) for section in ("compile", "config", "dynamo_config")])
+        self._is_hooked = any(scope.names_something(body.get(section)) for section in ("compile", "config", "dynamo_config"))
         self._unseen = unseen
         self._phases = phases
         self._tolerance: Mapping[str, Any] | None = None
