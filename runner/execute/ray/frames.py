@@ -80,7 +80,7 @@ class Inlet:
         self._selector.register(descriptor, selectors.EVENT_READ)
 
     def messages(self, seconds: float | None) -> list[Message]:
-        """Return the messages that arrived, or wait up to ``seconds`` for the first (None: without a limit). Raise ``Ended`` at end of file."""
+        """Return the messages that arrived; wait up to ``seconds`` for the first, None without a limit. Raise ``Ended`` at end of file."""
         messages: list[Message] = []
         while self._selector.select(0 if messages else seconds):
             data = os.read(self.descriptor, CHUNK)

@@ -45,9 +45,7 @@ class HtmlReporter(Listener):
                     folder.page = shown_path((REPORTS / LATEST if folder.is_latest else folder.path) / PAGE)
                 except OSError as error:
                     why = f"cannot write{f' {error.filename}' if error.filename else ''}: {error.strerror or error}"
-                except (
-                    Exception
-                ) as error:  # templates raise any class: the results are recorded already, and a page must not change the exit code
+                except Exception as error:  # templates raise any class, and a page decides no exit code
                     why = f"{type(error).__name__}: {error}; this is a bug of torch-conformance, please report it"
                 else:
                     return
