@@ -9,9 +9,8 @@ from runner.system.search_path import leave_out_working_folder
 def main() -> int:
     """Run the program without the working folder on the search path."""
     leave_out_working_folder()
-    gc.set_threshold(
-        100_000
-    )  # cases live as long as the program: the scans of the usual threshold take a seventh of the time of 'validate'
+    # cases live as long as the program: the scans of the usual threshold take a seventh of the time of 'validate'
+    gc.set_threshold(100_000)
     from runner.cli.parser import main as program
 
     return program()

@@ -294,9 +294,8 @@ def _history(leaf: torch.Tensor) -> str:
 
 
 def _is_changed(tensor: torch.Tensor, before: Any) -> bool:
-    with contextlib.suppress(
-        RuntimeError
-    ):  # torch raises for a result that a CUDA graph has overwritten, so no wrong value can be read from it
+    # torch raises for a result that a CUDA graph has overwritten, so no wrong value can be read from it
+    with contextlib.suppress(RuntimeError):
         return isinstance(before, torch.Tensor) and changed(plain(tensor), plain(before)) is not None
     return False
 
