@@ -173,13 +173,19 @@ def content(descriptor: int) -> bytes:
     return os.pread(descriptor, 1 << 24, 0)
 
 
-def test_of_a_flood_the_end_is_left(file):
+def test_of_a_flood_the_disk_is_given_back_and_no_byte_of_the_end_is_lost(file):
     os.write(file, b"first" * (1 << 20) + b"the end")
-    assert workers.cut(file)
+    os.fsync(file)
+    assert workers.bound(file)
+    assert os.fstat(file).st_blocks * 512 < workers.MOST
     os.write(file, b", and more")
-    assert content(file).startswith(workers.LOST)
     assert content(file).endswith(b"firstthe end, and more")
-    assert len(content(file)) == len(workers.LOST) + workers.END + len(b", and more")
+    assert not workers.bound(file)
+    assert workers.cut(file)
+    assert content(file).startswith(workers.LOST)
+    assert b"\0" not in content(file)
+    assert content(file).endswith(b"firstthe end, and more")
+    assert len(content(file)) == len(workers.LOST) + workers.END
     assert not workers.cut(file)
 
 

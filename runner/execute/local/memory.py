@@ -3,15 +3,22 @@
 RSS is cheap to read, but counts shared pages in each process: sixteen forks of a process of 300 MiB have 4.8 GiB RSS and take
 a few. So RSS is read first; PSS is read only for workers whose RSS is above their limit, because the kernel walks over
 all its pages.
+
+A scan of all processes of a machine takes milliseconds, a descent from a worker to its children microseconds. A worker adopts its
+orphans, so only a process that escapes on purpose is missed by the descent; a scan once a second finds that too.
 """
 
+import contextlib
 import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-INTERVAL = 0.25
+INTERVAL = 0.1
 """The minimum seconds between two measurements."""
+
+SCAN_INTERVAL = 1.0
+"""The minimum seconds between two scans of all processes."""
 
 MOST_SHARE = 0.05
 """The maximum share of time for measurements: with many processes, they are less frequent."""
@@ -26,27 +33,35 @@ _PROPORTIONAL = (b"Pss_Anon:", b"Pss_Shmem:", b"SwapPss:")
 class MemoryWatch:
     """Measures the memory use of workers periodically."""
 
-    due = 0.0
-    """When the next measurement is due."""
+    def __init__(self) -> None:
+        self._shows_children = (_PROC / "self" / "task" / str(os.getpid()) / "children").exists()
+        """Some kernels are built without the list of a process's children."""
+        self._scan_due = 0.0
+        self.due = 0.0
+        """When the next measurement is due."""
 
     def look(self, limits: Mapping[int, int]) -> dict[int, int]:
         """Return the memory use of workers above their limit, by the leader of their session; empty if no measurement is due."""
         begun = time.monotonic()
         if not limits or begun < self.due:
             return {}
-        over = above(limits)
+        scans = begun >= self._scan_due or not self._shows_children
+        over = above(limits, scans=scans)
         ended = time.monotonic()
+        if scans:
+            self._scan_due = ended + SCAN_INTERVAL
         self.due = ended + max(INTERVAL, (ended - begun) / MOST_SHARE)
         return over
 
 
-def above(limits: Mapping[int, int], proc: Path = _PROC) -> dict[int, int]:
+def above(limits: Mapping[int, int], proc: Path = _PROC, *, scans: bool = True) -> dict[int, int]:
     """Return the bytes of workers above their limit, by the leader of their session.
 
-    A worker's processes are its session, their descendants, and the sessions that these started.
+    A worker's processes are its session, their descendants, and the sessions that these started. Without ``scans`` only the leaders and
+    their descendants are measured: no other process is read.
     """
     following: dict[int, list[int]] = {}
-    for entry in os.listdir(proc):
+    for entry in os.listdir(proc) if scans and limits else ():
         if entry.isdecimal():
             # the name of a process is in parentheses and may contain parentheses
             fields = _read(f"{proc}/{entry}/stat").rpartition(b")")[2].split()
@@ -62,7 +77,12 @@ def above(limits: Mapping[int, int], proc: Path = _PROC) -> dict[int, int]:
             if pid in pids:
                 continue
             pids.add(pid)
-            waiting += following.get(pid, ())
+            if scans:
+                waiting += following.get(pid, ())
+            else:
+                with contextlib.suppress(OSError):  # it has ended
+                    for thread in os.listdir(f"{proc}/{pid}/task"):
+                        waiting += map(int, _read(f"{proc}/{pid}/task/{thread}/children").split())
         if sum(_amount(f"{proc}/{pid}/status", _RESIDENT) for pid in pids) > limit:
             # a process whose pages cannot be read counts with all of them
             used = sum(_amount(f"{proc}/{pid}/smaps_rollup", _PROPORTIONAL) or _amount(f"{proc}/{pid}/status", _RESIDENT) for pid in pids)

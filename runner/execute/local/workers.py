@@ -1,6 +1,7 @@
 """The runner's end of a worker, and of the case that it runs: its pipe, its control socket, its output files, its deadline, its end."""
 
 import contextlib
+import ctypes
 import dataclasses
 import json
 import os
@@ -29,6 +30,10 @@ END = 1 << 20
 LOST = f"[more than {MOST >> 20} MiB were printed: what stood here is lost]\n".encode("ascii")
 
 _OUTPUT_FLAGS = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
 _CUT = "the worker's last message was cut off"
 
 
@@ -156,7 +161,7 @@ class Running:
     def bound_output(self) -> None:
         """Limit the size of its output files."""
         for descriptor in self.outputs:
-            self.is_cut |= cut(descriptor)
+            self.is_cut |= bound(descriptor)
 
     def close(self) -> None:
         """Close the descriptors."""
@@ -345,8 +350,21 @@ class Worker:
             self.running.close()
 
 
+def bound(descriptor: int) -> bool:
+    """Punch a hole into an open output file, up to its end, to free disk space; return whether data was removed."""
+    status = os.fstat(descriptor)
+    # a file system may set more aside than there is, and less where there is a hole already
+    if min(status.st_blocks * 512, status.st_size) <= MOST:
+        return False
+    # a hole, because between reading the end and cutting the file off the last line may come
+    begin, length = ctypes.c_int64(0), ctypes.c_int64(status.st_size - END)
+    if _libc.fallocate(descriptor, _KEEP_SIZE | _PUNCH_HOLE, begin, length) != 0:
+        cut(descriptor)  # not every file system knows holes
+    return True
+
+
 def cut(descriptor: int) -> bool:
-    """Cut an output file to its end if it is too long; return whether it was. What is printed meanwhile may be lost too."""
+    """Cut the output file of a finished case to its end if it is too long; return whether it was."""
     size = os.fstat(descriptor).st_size
     if size <= MOST:
         return False
