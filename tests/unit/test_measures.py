@@ -306,6 +306,32 @@ def test_equality_is_exact(torch):
         assert differs.status is (Status.FAILED if expected else Status.HELD), (left, right)
 
 
+def test_what_differs_in_form_could_not_have_failed(torch):
+    one, size = torch.ones(3), torch.Size([2])
+    rows = [
+        (one, {"ref": "b"}, one * 2, ""),
+        (one, {"ref": "b"}, one[:2], "shape [3], torch.float32 against shape [2], torch.float32"),
+        (one, {"ref": "b"}, one.double(), "shape [3], torch.float32 against shape [3], torch.float64"),
+        ([one, 1], {"ref": "b"}, [one, 1.5], ""),
+        ([one, 1], {"ref": "b"}, [one], "2 elements against 1"),
+        ([one], {"ref": "b"}, (one,), "list against tuple"),
+        ({"k": [1]}, {"ref": "b"}, {"k": []}, "1 elements against 0"),
+        ({"k": 1}, {"ref": "b"}, {"l": 1}, "other keys"),
+        (1, {"ref": "b"}, None, ""),
+        (size, [3], None, ""),
+        (size, [2, 1], None, "1 elements against 2"),
+        ([1], [], None, ""),  # it may be empty, and a tensor of a shape may not
+        (one, [], None, "3 elements against 0"),
+        (one, [1.0, 2.0, 3], None, ""),
+        (torch.tensor(1), 2.5, None, ""),
+        ({"k": (1, "a")}, {"k": [1, 2]}, None, "str against number"),
+    ]
+    for left, other, right, form in rows:
+        measured = MEASURES["differs"]({"pairs": {"a": other}}, {"a": left, "b": right}.__getitem__)
+        mutants = EXPECTATIONS["differs"].parse({"a": other}).mutants(StepFacts(measured=measured), HERE)
+        assert [one.where for one in mutants if one.name == "any value of its form"] == ([f"a: {form}"] if form else []), (left, other)
+
+
 def test_two_empty_values_cannot_be_compared(torch):
     assert equal([], []).status is Status.ERROR
     assert equal({}, {}).status is Status.ERROR

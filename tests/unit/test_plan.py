@@ -149,8 +149,8 @@ def test_facts_are_filled_in_and_one_that_is_missing_is_told():
 
 PLANS = ROOT / "tests" / "data" / "plan"
 DIGESTS = {
-    2: "c96cce3ff36ce19355ae23419516c56f1b9c3722e74bdd359ba32d56378b9757",
-    3: "d48e72a5e7e1ad434f522e36098b1955f04d81b85f3492e262adc14cb122772b",
+    2: "f1c6a5f81daa2da4c686ec50f6a9401785a0b04b1ed27cabd92110e24393d33d",
+    3: "ddaee6407bb5ebce24698a286cc90cb0e912320ad9b552834997d754c5777d5d",
 }
 
 

@@ -102,6 +102,15 @@ def test_an_excerpt_of_a_text_with_a_folder_is_that_of_the_cut_text(tmp_path: Pa
         assert main(["verify", "a.tar.zst", "--profile", "ours.yaml"]) == ExitCode.OK
 
 
+def test_the_reasons_of_weak_claims_are_in_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with a_run(tmp_path, more="  - {filecheck: {code: 0, checks: 'CHECK: def call('}, weak: all code has it}\n"):
+        capsys.readouterr()
+        assert main(["submit", "out", "--json"]) == ExitCode.OK
+        said = json.loads(capsys.readouterr().out)
+    assert not list(Draft202012Validator(schema.load("submit")).iter_errors(said))
+    assert said["weak"] == ["files/own/specs/area/one.yaml:12:6: filecheck also holds with the code of a trivial function: all code has it"]
+
+
 def test_an_edited_excerpt_is_not_replaced_by_the_right_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with a_run_with_a_long_text(tmp_path):
         write(tmp_path, [line.replace(" characters: nvcc", " characters: gcc") for line in lines(tmp_path)])

@@ -54,6 +54,7 @@ def _show(options: SubmitOptions, made: Submission, path: Path) -> None:
                 "signer": made.signer,
                 "statement": words,
                 "unjudged": list(made.verification.unjudged),
+                "weak": list(map(redacted, made.verification.weak)),
             }
         )
         return

@@ -71,11 +71,6 @@ class Close(Conditional):
     strides: str | None = None
     """``any`` where the layout may be another than eager's; else a result has eager's strides."""
 
-    def __repr__(self) -> str:
-        """Return its text for digests of cases: without ``strides`` it is what it was before ``strides`` existed."""
-        words = {name: getattr(self, name) for name in ("when", "of", "to", "atol", "rtol", "exact", "equal_nan", "strides")}
-        return f"Close({', '.join(f'{name}={value!r}' for name, value in words.items() if name != 'strides' or value is not None)})"
-
     @classmethod
     def parse(cls, body: Any) -> "Close":
         """Read the arguments; raise ``BadExpectation`` for a comparison that cannot fail, and for words that exclude each other."""

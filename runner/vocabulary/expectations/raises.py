@@ -66,12 +66,6 @@ class Raises(Conditional):
     before: str | None = None
     """``backend``: dynamo raised it before the backend got a graph."""
 
-    def __repr__(self) -> str:
-        """Return its text for digests of cases: without a cause and ``before`` it is what it was before these existed."""
-        cause = ("" if self.cause is None else f", cause={self.cause!r}") + (", as_eager=True" if self.as_eager else "")
-        cause += "" if self.before is None else f", before={self.before!r}"
-        return f"Raises(type={self.type!r}, match={self.match!r}{cause}, when={self.when!r})"
-
     @property
     def names(self) -> tuple[str, ...]:
         """Eager, where its exception is compared."""

@@ -11,7 +11,7 @@ from runner.vocabulary.expectations.base import OUTPUT, BadExpectation, Kind, Of
 
 _CHANGED = "changed"
 _MADE_EQUAL = "made equal"
-_ANY_OF_TYPE = "any value of its type"
+_ANY_OF_FORM = "any value of its form"
 
 
 def _others(value: Any) -> Iterator[tuple[str, Any]]:
@@ -99,9 +99,8 @@ class _Pairs(Kind):
                     yield Mutant(name=mutation, facts=facts.with_measured(**{name: {"value": encode(value)}}), leaf=name)
             else:
                 yield Mutant(name=_MADE_EQUAL, facts=facts.with_measured(**{name: {"value": encode(other)}}), leaf=name)
-                value = decode(fact["value"])
-                if _class_of(value) != _class_of(other) and value is not None and other is not None:
-                    yield Mutant(name=_ANY_OF_TYPE, facts=facts, leaf=name, where=f"{name}, a {_class_of(value)}")
+            if not self.expects_equal and fact.get("form"):
+                yield Mutant(name=_ANY_OF_FORM, facts=facts, leaf=name, where=f"{name}: {fact['form']}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +117,7 @@ class Differs(_Pairs):
     """``differs: {first: {ref: second}}``."""
 
     kind: ClassVar[str] = "differs"
-    mutations: ClassVar[tuple[str, ...]] = (_MADE_EQUAL, _ANY_OF_TYPE)
+    mutations: ClassVar[tuple[str, ...]] = (_MADE_EQUAL, _ANY_OF_FORM)
     expects_equal: ClassVar[bool] = False
 
 
@@ -134,16 +133,48 @@ def same(value: Any, expected: Any) -> bool:
 
 
 def _class_of(value: Any) -> str:
-    """Return the class of a plain value; whole numbers and others may be equal."""
+    """Return the class of a value; whole numbers and others may be equal."""
     return "number" if isinstance(value, int | float) and not isinstance(value, bool) else type(value).__name__
+
+
+def _other_form(value: Any, other: Any, *, may_be_empty: bool) -> str:
+    """Return how the forms of two values differ, whatever their numbers are; empty where they do not, and where one is None.
+
+    With ``may_be_empty`` a list or map has also the form of an empty one.
+    """
+    import torch
+
+    if value is None or other is None:
+        return ""
+    if _class_of(value) != _class_of(other):
+        return f"{_class_of(value)} against {_class_of(other)}"
+    if isinstance(value, torch.Tensor):
+        ours, theirs = (f"shape {list(tensor.shape)}, {tensor.dtype}" for tensor in (value, other))
+        return "" if ours == theirs else f"{ours} against {theirs}"
+    if not isinstance(value, list | tuple | dict) or (may_be_empty and not other):
+        return ""
+    if len(value) != len(other):
+        return f"{len(value)} elements against {len(other)}"
+    if isinstance(value, dict) and value.keys() != other.keys():
+        return "other keys"
+    pairs = ((value[key], other[key]) for key in value) if isinstance(value, dict) else zip(value, other, strict=True)
+    return next(filter(None, (_other_form(*pair, may_be_empty=may_be_empty) for pair in pairs)), "")
 
 
 def measure_equality(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
     """Measure in the worker: plain values as they are, tensors as nested lists, and the comparison of two named values."""
+    import torch
+
     facts: dict[str, Any] = {}
     for name, other in arguments["pairs"].items():
         left = value(name)
-        facts[name] = _compare(left, value(other["ref"])) if is_reference(other) else {"value": encode(_as_plain(left))}
+        if is_reference(other):
+            right = value(other["ref"])
+            facts[name] = {**_compare(left, right), "form": _other_form(left, right, may_be_empty=False)}
+        else:
+            plain = _as_plain(left)
+            form = _other_form(plain, other, may_be_empty=not isinstance(left, torch.Tensor))
+            facts[name] = {"value": encode(plain), "form": form}
     return facts
 
 
@@ -218,11 +249,6 @@ class Strides(OfValue):
     contiguous: bool | str | None = None
     to: str | None = None
     """The value whose tensors have the strides."""
-
-    def __repr__(self) -> str:
-        """Return its text for digests of cases: without ``to`` it is what it was before ``to`` existed."""
-        words = {name: getattr(self, name) for name in ("when", "of", "output", "equals", "contiguous", "to")}
-        return f"Strides({', '.join(f'{name}={value!r}' for name, value in words.items() if name != 'to' or value is not None)})"
 
     @classmethod
     def check(cls, body: Any) -> None:
