@@ -55,7 +55,7 @@ class WrongValue:
     message: str
     """What was expected of it, and what was observed."""
     numbers: Mapping[str, float] = field(default_factory=dict)
-    """What is known of a tensor of the right form: ``error``, ``share``, ``nonfinite``, ``size`` and ``likeness``, as in a waiver."""
+    """What is known of a tensor of the right form: what a waiver says of its ``error`` and ``answer``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ class Signature:
     phases: tuple[str, ...] = ()
     """The phases in which the failure may have happened; empty for any."""
     numbers: Mapping[str, float] = field(default_factory=dict)
-    """What is known of the wrong numbers: ``error`` or ``most``, ``share``, ``nonfinite``, ``size``, ``likeness``; empty for any."""
+    """What is known of the wrong numbers: ``error`` or ``most``, and the words of ``answer``; empty for any."""
 
     def covers(self, seen: Mapping[str, float]) -> bool:
         """Whether these are the numbers of a failure, about; those without numbers are of another failure."""
@@ -39,11 +39,11 @@ class Signature:
             return True
         known = {"nonfinite": 0.0, **self.numbers}
         most = known.pop("most", math.inf)
-        return bool(seen) and seen["error"] <= most and all(_is_about(word, seen[word], number) for word, number in known.items())
+        return bool(seen) and seen["error"] <= most and all(_is_about(word, seen.get(word, 0.0), number) for word, number in known.items())
 
 
 def _is_about(word: str, seen: float, known: float) -> bool:
-    if word == "likeness":
+    if word in ("likeness", "bias", "outward"):
         return abs(seen - known) <= LIKENESS
     if word == "nonfinite" and not known:
         return seen == 0
@@ -53,7 +53,7 @@ def _is_about(word: str, seen: float, known: float) -> bool:
 
 ERROR, SIZE, SHARE, LIKENESS = 4.0, 2.0, 0.05, 0.5
 """The same defect on other inputs: its error, and the share of wrong elements, within a factor of 4 (or 0.05 of a share); the size within
-one of 2; the likeness within 0.5."""
+one of 2; the likeness, and which way errors go, within 0.5."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

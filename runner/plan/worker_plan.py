@@ -34,7 +34,12 @@ def digest_of(case: Case) -> str:
     preludes = [block.text for block in case.body.preludes]
     functions = {name: one.block.text if isinstance(one, WrittenFunction) else one for name, one in case.body.functions.items()}
     judged = [
-        [step.kind, _arguments(step), [(one.kind, _claim(one.check), *filter(None, [one.weak])) for one in step.expectations], *_beside(step)]
+        [
+            step.kind,
+            _arguments(step),
+            [(one.kind, _claim(one.check), *filter(None, [one.weak])) for one in step.expectations],
+            *_beside(step),
+        ]
         for step in (*case.steps, *case.left_out)
     ]
     whole: list[Any] = [body, preludes, functions, judged, dict(case.params), case.backend]

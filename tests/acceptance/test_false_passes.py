@@ -173,8 +173,14 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "subclass-without-deepcopy": (Outcome.PASS, ""),
     "bound-far-above": (Outcome.ERROR, "kernels could not have failed: it also holds with far more than observed of launched"),
     "misspelt-name-raises": (Outcome.ERROR, "raises could not have failed: it also holds with another text"),
-    "differs-from-another-class": (Outcome.ERROR, "differs could not have failed: it also holds with any value of its form of output: list against number"),
-    "differs-in-length": (Outcome.ERROR, "differs could not have failed: it also holds with any value of its form of first: 4 elements against 3"),
+    "differs-from-another-class": (
+        Outcome.ERROR,
+        "differs could not have failed: it also holds with any value of its form of output: list against number",
+    ),
+    "differs-in-length": (
+        Outcome.ERROR,
+        "differs could not have failed: it also holds with any value of its form of first: 4 elements against 3",
+    ),
     "child-exits-early": (Outcome.ERROR, "the child exited with code 0 before its function returned"),
     "lock-in-a-module": (Outcome.ERROR, ".l.lock cannot be copied for the eager side"),
 }

@@ -9,6 +9,9 @@ import pytest
 
 from runner.core.expectation import Status, StepFacts
 from runner.core.protocol import decode, dumps, encode, loads
+from runner.judge.waivers import Failure
+from runner.language.waivers import Signature
+from runner.run.waiver_proposals import signature_of
 from runner.vocabulary.expectations import EXPECTATIONS, close_measure
 from runner.vocabulary.expectations.close import default_tolerance
 from runner.vocabulary.expectations.measures import MEASURES
@@ -254,6 +257,28 @@ def test_the_stated_tolerance_is_the_one_that_is_used(torch):
     assert close(a, b, atol=0, rtol=0.34).status is Status.HELD
     assert close(a, b, atol=0, rtol=0.33).status is Status.FAILED
     assert close(a, b, atol=1e300, rtol=0).status is Status.HELD
+
+
+def test_a_waiver_of_errors_that_go_one_way_is_for_no_others(torch):
+    right = torch.linspace(-3, 3, 64).sin()
+
+    def numbers(wrong: Any) -> Any:
+        return close(wrong, right, atol=1e-6, rtol=0).wrong[0].numbers
+
+    def covers(waived: Any, other: Any) -> bool:
+        proposed: Any = signature_of(Failure("close", "a", "", numbers(waived)))
+        signature = Signature("close", "a", numbers={"error": proposed["error"], **proposed["answer"]})
+        return signature.covers(numbers(other))
+
+    for wrong in (lambda part: right + part, lambda part: right * (1 + part), lambda part: right + part * right.sgn()):
+        assert covers(wrong(1e-3), wrong(3e-3))
+        assert not covers(wrong(1e-3), wrong(-1e-3))
+        assert not covers(wrong(-1e-3), wrong(1e-3))
+    both_ways = torch.linspace(0, 1000, 64).sin() / 1000
+    assert set(numbers(right + both_ways)) == {"error", "share", "nonfinite", "size", "likeness"}
+    assert covers(right + both_ways, right - both_ways)
+    assert covers(right - both_ways, right + 1e-3)  # an earlier file of waivers names no direction either
+    assert "bias" not in close(torch.tensor([1.0, 2.0, 2.9]), torch.tensor([1.0, 2.0, 3.0])).wrong[0].numbers
 
 
 # -- equality -------------------------------------------------------------------------------------------------------

@@ -245,7 +245,13 @@ def numbers_of(leaf: Mapping[str, Any]) -> dict[str, float]:
     nonfinite = leaf["nan_mismatches"] + leaf["inf_mismatches"]
     shares = {"share": differing / numel, "nonfinite": nonfinite / numel}
     error = float(leaf["max_abs"]) if differing or not nonfinite else 0.0  # else the other elements are right
-    return {"error": error, **shares, "size": float(leaf["size"]), "likeness": float(leaf["likeness"])}
+    # of few errors the mean is far from zero by chance
+    ways = {word: float(leaf[word]) for word in WAYS if abs(leaf.get(word, 0.0)) >= max(0.5, 2 / math.sqrt(max(differing, 1)))}
+    return {"error": error, **shares, "size": float(leaf["size"]), "likeness": float(leaf["likeness"]), **ways}
+
+
+WAYS = ("bias", "outward")
+"""What is known of a wrong tensor where most of its errors go one way: up or down, away from zero or towards it."""
 
 
 def _by_rounding(name: str, measured: Mapping[str, Any], zeros: Mapping[str, Any], most: float) -> str:

@@ -294,11 +294,12 @@ def differences(actual: Any, reference: Any, *, rtol: float, atol: float, equal_
 def resemblance(actual: Any, reference: Any) -> dict[str, float]:
     """Return the length of an answer in those of its reference, as vectors, and the cosine of their angle; without what is not finite.
 
-    Both tell wrong answers of about one error apart: zeros have the size 0, a negated answer the likeness -1.
+    Both tell wrong answers of about one error apart: zeros have the size 0, a negated answer the likeness -1. ``bias`` and ``outward`` say
+    which way small errors go: the mean error, and the mean error away from zero, in mean absolute errors.
     """
     import torch
 
-    squares = products = expected = 0.0
+    squares = products = expected = error = above = outward = 0.0
     numbers, right = actual.detach().reshape(-1), reference.detach().to(actual.device).reshape(-1)
     for start in range(0, actual.numel(), _CHUNK):
         a, b = (wide(part[start : start + _CHUNK]) for part in (numbers, right))
@@ -307,11 +308,15 @@ def resemblance(actual: Any, reference: Any) -> dict[str, float]:
         squares += float(torch.vdot(a, a).real)
         expected += float(torch.vdot(b, b).real)
         products += float(torch.vdot(a, b).real)
+        apart = a - b
+        error, above = error + float(apart.abs().sum()), above + float(apart.real.sum())
+        outward += float((apart * b.sgn().conj()).real.sum())
+    ways = {"bias": above / error, "outward": outward / error} if 0 < error < math.inf else {}
     if not math.isfinite(squares + expected):
-        return {"size": 1.0, "likeness": 0.0}
+        return {"size": 1.0, "likeness": 0.0, **ways}
     lengths = math.sqrt(squares) * math.sqrt(expected)
     size = math.sqrt(squares / expected) if expected else float(squares == 0)
-    return {"size": size, "likeness": products / lengths if lengths else 0.0}
+    return {"size": size, "likeness": products / lengths if lengths else 0.0, **ways}
 
 
 def _shown(element: Any) -> float | int | str:
