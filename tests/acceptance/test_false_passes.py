@@ -177,6 +177,7 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
         Outcome.ERROR,
         "differs could not have failed: it also holds with any value of its form of output: list against number",
     ),
+    "forbidden-word-misspelt": (Outcome.ERROR, "the word cpp_fused_sqrtt (name what only"),
     "differs-in-length": (
         Outcome.ERROR,
         "differs could not have failed: it also holds with any value of its form of first: 4 elements against 3",

@@ -245,6 +245,16 @@ def test_a_filecheck_is_tried_line_by_line() -> None:
     ]
 
 
+def test_a_forbidden_word_that_nothing_emits_could_not_have_failed() -> None:
+    checks = expected("filecheck", "CHECK: convolution\nCHECK-NOT: at::sqrtt(\nCHECK-NOT: {{re}}lu_gluu\n", line=20)
+    assert checks.check.measurement() == {"words": ["sqrtt", "lu_gluu"]}
+    facts = seen(code=1, measured={"0": {"unknown": ["sqrtt", "lu_gluu"]}})
+    found = tried(case(step(checks)), facts, code={(0, 0): "lu_gluu = 1\nx = convolution(y)\nreturn x\n"})
+    assert [trial.where[:27] for trial in found if trial.fate is Fate.SURVIVED] == ["line 2: CHECK-NOT: at::sqrt"]
+    assert expected("filecheck", {"stage": "wrapper", "checks": "CHECK: a_b\nCHECK-NOT: sqrt"}).check.measurement() == {"words": ["sqrt"]}
+    assert expected("filecheck", {"stage": "amdgcn", "checks": "CHECK: a_b\nCHECK-NOT: sqrt"}).check.measurement() is None
+
+
 def test_what_looks_at_comments_needs_a_reason() -> None:
     """A directive for the whole text holds for text that computes nothing."""
     code = {(0, 0): "import torch\n# Original ATen: [aten.mm]\nx = convolution(y)\n"}

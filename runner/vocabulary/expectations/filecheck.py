@@ -1,23 +1,24 @@
 """``filecheck``: LLVM FileCheck directives on the generated code of a step, or on one stage of a kernel that was compiled for a target."""
 
 import contextlib
-import functools
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
+
+from filecheck.ops import Literal
 
 from runner.core.conditions import Surroundings, holds
 from runner.core.expectation import Judgement, Mutant, StepFacts
-from runner.core.matching.filecheck import CheckFile, ChecksError, EmptyText, parse, run
+from runner.core.matching.filecheck import CheckFile, ChecksError, Directive, EmptyText, parse, run
 from runner.core.matching.filecheck import Kind as Kinds
 from runner.core.matching.filecheck.mutation import Change, changes
 from runner.core.matching.generated_code import Code, code_of, commented_out, joined, whole
 from runner.core.matching.time_limit import PatternTooSlow
+from runner.core.protocol import Json
 from runner.core.targets import STAGES_OF_VENDOR, WRAPPER
 from runner.vocabulary import offline
 from runner.vocabulary.expectations.base import BadExpectation, Kind
+from runner.vocabulary.expectations.emitted import trivial_code, words_of
 from runner.vocabulary.expectations.texts import check_specific_checks
 
 ALL = "all"
@@ -30,6 +31,8 @@ COMMENTED_OUT = "all code commented out"
 
 TRIVIAL = "the code of a trivial function"
 
+ANY_CODE = "any code"
+
 IN_THE_REST = (
     "the directives match the whole text: the match of this one is in a comment or in boilerplate, which is not code"
     " (text: whole includes both)"
@@ -38,13 +41,6 @@ IN_THE_REST = (
 
 _INDEX = {WRAPPER: -1, **{stage: index for stages in STAGES_OF_VENDOR.values() for index, stage in enumerate(stages)}}
 """The piece of code of each stage. The wrapper is the last."""
-
-
-@functools.cache
-def trivial_code() -> Mapping[str, list[str]]:
-    """Return the code of two trivial functions by device, or by vendor and stage, and two graphs by stage (``tools/trivial_code.py``)."""
-    known: Mapping[str, list[str]] = json.loads(Path(__file__).with_name("trivial_code.json").read_text(encoding="utf-8"))
-    return known
 
 
 class _CodeOnly(str):
@@ -58,7 +54,7 @@ class FileCheck(Kind):
     """``filecheck: {code: 0, checks: "CHECK: conv"}``, or the directives alone."""
 
     kind: ClassVar[str] = "filecheck"
-    mutations: ClassVar[tuple[str, ...]] = (*(change.value for change in Change), COMMENTED_OUT, TRIVIAL)
+    mutations: ClassVar[tuple[str, ...]] = (*(change.value for change in Change), COMMENTED_OUT, TRIVIAL, ANY_CODE)
     checks: CheckFile
     code: int | str | None = None
     text: str = "code"
@@ -83,6 +79,11 @@ class FileCheck(Kind):
         if stage is not None and "code" in options:
             raise BadExpectation("stage together with code", "a stage is one text: remove code", path=("code",))
         return cls(checks=checks, code=options.get("code"), text=options.get("text", "code"), stage=stage, when=options.get("when"))
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker says which of the forbidden words nothing emits. Instructions are words of compilers that it cannot read."""
+        words = [word for one in self.checks for word in _forbidden_words(one)]
+        return {"words": words} if words and self.stage in (None, WRAPPER) else None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Match the directives against the selected code."""
@@ -127,6 +128,11 @@ class FileCheck(Kind):
                 # an inserted line may not be code; the rest of a line after a removal must not be parsed again
                 text = change.text if change.kind is Change.FORBIDDEN else _CodeOnly(change.text)
                 yield Mutant(name=change.kind.value, facts=replace(facts, code=self._with(facts.code, text)), where=where)
+        for directive in self.checks:
+            never = [word for word in _forbidden_words(directive) if word in (facts.measured or {}).get("unknown", ())]
+            if never := [word for word in never if not any(word in piece for piece in facts.code)]:
+                where = f"line {directive.line}: {directive}: neither torch nor the spec nor a loaded package has the word {never[0]}"
+                yield Mutant(name=ANY_CODE, facts=facts, where=where)
         is_python = self.stage in (None, WRAPPER)
         code = [commented_out(piece) if is_python else offline.commented_out(piece, str(self.stage)) for piece in facts.code]
         yield Mutant(name=COMMENTED_OUT, facts=replace(facts, code=tuple(code)))
@@ -178,3 +184,9 @@ class FileCheck(Kind):
         if text == WHOLE or isinstance(piece, _CodeOnly):
             return whole(piece)
         return code_of(piece) if self.stage in (None, WRAPPER) else offline.code_of_stage(piece, self.stage)
+
+
+def _forbidden_words(directive: Directive) -> list[str]:
+    """Return the words of the fixed text of a ``CHECK-NOT``; none of other directives."""
+    parts = directive.parts if directive.kind is Kinds.NOT else ()
+    return [word for part in parts if isinstance(part, Literal) for word in words_of(part.content)]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from runner.core.protocol import Json
-from runner.vocabulary.expectations import again, close_measure, compilation, compiled_kernels, raises, samples, texts, values
+from runner.vocabulary.expectations import again, close_measure, compilation, compiled_kernels, emitted, raises, samples, texts, values
 from runner.vocabulary.expectations.again import Repeat
 from runner.vocabulary.expectations.compilation import COMPILATION
 
@@ -14,6 +14,7 @@ MEASURES: Mapping[str, Callable[[Mapping[str, Any], Callable[[str], Any]], Json]
     "differs": values.measure_equality,
     "raises": raises.measure,
     "strides": values.measure_strides,
+    "filecheck": emitted.measure_words,
     "text": texts.measure_text,
     "log": texts.measure_log,
     "dead": values.measure_dead,
@@ -36,5 +37,5 @@ REPEATS: Mapping[str, Repeat] = {
 }
 """Measurements in the worker that call the function of the step again, by kind. They run after the last step."""
 
-ALWAYS_MEASURED = ("raises", "log", "dead", "kernels", "graph", "guards", "recompiles", "graph_breaks")
+ALWAYS_MEASURED = ("raises", "filecheck", "log", "dead", "kernels", "graph", "guards", "recompiles", "graph_breaks")
 """Kinds that need no result and are measured after an exception too."""
