@@ -40,6 +40,8 @@ class StepFacts:
     """What dynamo did with the case's functions; None where it was not recorded."""
     exit: ChildExit | None = None
     """How the child of a spawn step ended."""
+    changes: int = 0
+    """How many values beside its result the eager call changed; 0 where these are not compared."""
     measured: Json = None
     """What this expectation's own ``measure`` wrote, and no other module reads; None when there was nothing."""
 

@@ -103,6 +103,8 @@ class Effects:
     """The generators of random numbers; empty where the eager call raised."""
     modes: tuple[Mode, ...] = ()
     """The modes of torch that the two calls left otherwise."""
+    changes: int = 0
+    """How many values beside its result the eager call changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

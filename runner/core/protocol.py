@@ -45,7 +45,7 @@ def encode(value: Any) -> Any:
         case bool() | None | str():
             return value
         case int():
-            return value if abs(value) < 1 << 63 else {"$type": "builtins.int", "$repr": hex(value)[:200]}
+            return value if -(1 << 63) <= value < 1 << 64 else {"$type": "builtins.int", "$repr": hex(value)[:200]}
         case float():
             return value if math.isfinite(value) else {"$float": repr(value)}
         case bytes() | bytearray():

@@ -71,6 +71,7 @@ def carried_out(case: Case, observation: Observation, code: Callable[[int, int],
             tunings=observed.tunings,
             dynamo=observed.dynamo,
             exit=observed.exit,
+            changes=observed.effects.changes if observed.effects else 0,
         )
         yield CarriedOut(step=step, observed=observed, facts=facts)
 
@@ -149,6 +150,7 @@ def _step(sent: Mapping[str, Any]) -> ObservedStep:
             leaves=tuple(effects["leaves"]),
             generators=tuple(Generator(**generator) for generator in effects.get("generators", ())),
             modes=tuple(Mode(**mode) for mode in effects.get("modes", ())),
+            changes=effects.get("changes", 0),
         ),
         calls={name: SpyCalls(count=seen["count"], entries=tuple(seen["entries"])) for name, seen in sent.get("calls", {}).items()},
         exit=ChildExit(**sent["exit"]) if "exit" in sent else None,

@@ -114,6 +114,8 @@ class Close(Conditional):
         measured = facts.measured
         if measured["structure"] != measured["reference_structure"]:
             return [Judgement.failed(expected=f"{self.of} is {measured['reference_structure']}", observed=measured["structure"])]
+        if not measured["leaves"] and facts.changes and is_eager(self.to):
+            return [Judgement.passed(expected=expected, observed=f"no number; {facts.changes} values that eager changed are compared")]
         if not measured["leaves"]:
             return [Judgement.error("nothing to compare: the value holds no tensor and no number", expected=expected)]
         if problem := self.first_problem(measured["leaves"]):
@@ -140,6 +142,8 @@ class Close(Conditional):
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """One mutant for each leaf and each stand-in that the worker measured for it."""
         leaves = facts.measured["leaves"]
+        if not leaves:
+            yield Mutant(name="nothing changed", facts=replace(facts, changes=0))
         most = max((leaf.get("stand_ins", {}).get("zeros", {}).get("excess", 0.0) for leaf in leaves), default=0.0)
         for index, leaf in enumerate(leaves):
             where = f"{self.of}{leaf['path']}"

@@ -1,12 +1,14 @@
 """The measurements of ``close``, in the worker: leaves of values, differences, bits, and what needs a float64 reference of eager."""
 
 import contextlib
+import decimal
 import enum
 import functools
 import hashlib
 import math
 import re
 import types
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -162,6 +164,9 @@ def _with_shape(leaf: Any, where: str, notes: list[str]) -> Any:
 
     if not isinstance(leaf, torch.Tensor):
         kind = getattr(getattr(leaf, "dtype", None), "kind", "")
+        if kind and kind not in "biufc" and getattr(leaf, "shape", ()):
+            notes.append(f"{where} an array of {leaf.dtype}")
+            return leaf.tolist()  # objects and texts, which == compares by element
         return torch.as_tensor(leaf) if kind and kind in "biufc" else leaf
     if leaf.is_nested:
         is_jagged = leaf.layout is torch.jagged
@@ -227,10 +232,14 @@ def is_equal(value: Any, reference: Any, arguments: Mapping[str, Any]) -> bool:
     if type(value) is float:
         # the tolerance of float32, but no other number equals 0: a loss of 5e-6 is one
         rtol, atol = (arguments["rtol"], arguments["atol"]) if arguments["rtol"] is not None else (default_tolerance("float32")[0], 0.0)
-        both_nan = value != value and reference != reference
-        return bool(both_nan or value == reference or abs(value - reference) <= atol + rtol * abs(reference))
+        both_nan, is_finite = value != value and reference != reference, math.isfinite(value) and math.isfinite(reference)
+        return bool(both_nan or value == reference or (is_finite and abs(value - reference) <= atol + rtol * abs(reference)))
     if not has_equality(value) and not isinstance(value, enum.Enum | type | types.FunctionType):
         raise TypeError(f"two objects of type {type(value).__name__} cannot be compared; name their parts (of: output.NAME)")
+    if isinstance(value, range | decimal.Decimal):
+        return repr(value) == repr(reference)  # 1.10 and 1.1 are equal, and two numbers
+    if isinstance(value, set | frozenset):
+        return bool(value == reference and Counter(map(type, value)) == Counter(map(type, reference)))
     return bool(value == reference or (value != value and reference != reference))
 
 

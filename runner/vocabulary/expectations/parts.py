@@ -11,6 +11,9 @@ from typing import Any
 
 _ATOMS = (*(type(None), bool, int, float, complex, str, bytes, bytearray, range, slice, set, frozenset, type), enum.Enum, types.ModuleType)
 
+_BASES = (int, float, complex, str, bytes)
+"""Atoms; one of a subclass may have attributes."""
+
 _ITEMS = (Mapping, list, tuple, deque)
 
 _ITERATORS: tuple[type, ...] = (type(iter([])), type(iter(())), type(iter(range(0))), type(reversed([])))
@@ -57,6 +60,8 @@ def parts_of(value: Any) -> dict[Any, Any] | None:
     from torch.utils import _pytree as pytree
 
     kind = type(value)
+    if isinstance(value, _BASES) and kind not in _BASES and not isinstance(value, enum.Enum) and (attributes := attributes_of(value)):
+        return {"value": next(base(value) for base in _BASES if isinstance(value, base)), **dict(sorted(attributes.items()))}
     if isinstance(value, (*_ATOMS, torch.Tensor)) or kind.__module__ == "numpy":
         return None
     if is_keyless(value):
@@ -73,10 +78,18 @@ def parts_of(value: Any) -> dict[Any, Any] | None:
     if isinstance(value, (zip, map, filter, enumerate)):
         made_of: Any = value.__reduce__()[1]
         return dict(enumerate(made_of))
+    if isinstance(value, torch.Generator):
+        return {"device": value.device, "state": value.get_state()}
+    if isinstance(value, torch.optim.Optimizer):  # a copy has other attributes beside it
+        return dict(value.state_dict())
     if isinstance(value, torch.nn.Module):
         return {**dict(value.named_parameters()), **dict(value.named_buffers()), "training": value.training}
     has_own_equality = has_equality(value)
-    attributes = {} if has_own_equality and kind.__module__.partition(".")[0] in _EQUAL_BY_VALUE else attributes_of(value)
+    attributes = (
+        {} if has_own_equality and kind.__module__.partition(".")[0] in _EQUAL_BY_VALUE else dict(sorted(attributes_of(value).items()))
+    )
+    if isinstance(value, BaseException):
+        attributes["args"] = value.args
     items = items_of(value)
     if not (items or attributes or isinstance(value, _ITEMS)):
         return {} if not has_own_equality and kind.__dictoffset__ else None

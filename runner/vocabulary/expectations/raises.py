@@ -23,6 +23,8 @@ _OF_A_TYPO = {
     "builtins.ModuleNotFoundError": "No module named 'other'",
 }
 """What an exception of a type says where a name is misspelt."""
+_OF_ALMOST_ALL = ("torch._dynamo.exc.TorchDynamoException", "torch._dynamo.exc.TorchRuntimeError")
+"""Types that Dynamo raises for failures of many causes, a misspelt name among them."""
 _EVERY_EXCEPTION = ("builtins.Exception", "builtins.BaseException", "builtins.object")
 
 
@@ -186,13 +188,13 @@ def _why_not_before(facts: StepFacts) -> str:
 
 
 def is_general(body: Any) -> bool:
-    """Whether almost any failure fits: the type is a base class of all exceptions, or a builtin one and no ``match`` is specific."""
+    """Whether almost any failure fits: the type is a base class of all exceptions, or a wide one and no ``match`` is specific."""
     name, patterns = body.get("type", "").removeprefix("builtins."), [body.get("match"), (body.get("cause") or {}).get("match")]
     is_specific = any(
         pattern and (check_pattern(pattern) or search(pattern, "") or not is_general_pattern(pattern)) for pattern in patterns
     )
-    is_builtin = isinstance(getattr(builtins, name, None), type) and not is_specific
-    return is_builtin or f"builtins.{name}" in _EVERY_EXCEPTION
+    is_wide = (isinstance(getattr(builtins, name, None), type) or name in _OF_ALMOST_ALL) and not is_specific
+    return is_wide or f"builtins.{name}" in _EVERY_EXCEPTION
 
 
 def _in_words(type_: str, pattern: str | None) -> str:

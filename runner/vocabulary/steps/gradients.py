@@ -10,6 +10,7 @@ from runner.core.diagnostics import Diagnostic, did_you_mean
 from runner.core.protocol import Json, encode
 from runner.core.template_form import is_template
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
+from runner.vocabulary.expectations.parts import opened
 from runner.vocabulary.steps.base import Around, Callee, StepKind, Traits
 from runner.vocabulary.steps.call import Calling
 from runner.vocabulary.steps.session import Session, Side, needed, values_of
@@ -39,12 +40,18 @@ def forget_gradients(called: Sequence[Any]) -> None:
         leaf.grad = None
 
 
-def _tensors_of(result: Any) -> "list[torch.Tensor]":
-    """Return the tensors of a result that have a history; raise ``RuntimeError`` if there is none."""
+def differentiable(result: Any) -> "list[torch.Tensor]":
+    """Return the tensors of a result, also those of objects in it, that require a gradient."""
     import torch
     from torch.utils import _pytree as pytree
 
-    tensors = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    leaves = pytree.tree_leaves(opened(result, lambda tensor, _: tensor, []))
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+
+
+def _tensors_of(result: Any) -> "list[torch.Tensor]":
+    """Return the tensors of a result that require a gradient; raise ``RuntimeError`` if there is none."""
+    tensors = differentiable(result)
     if not tensors:
         raise RuntimeError("nothing to run backward on: no tensor of the result requires a gradient")
     return tensors
@@ -99,7 +106,9 @@ def run_backward(session: Session, arguments: "Backward") -> None:
         result = session.compiled.result if of is None else session.scope.named(of)
         differentiate = differentiation(arguments.loss, arguments.gradient, session.scope)
     compiled, eager = session.compiled.called, session.reference.side
+    session.compiled.is_differentiated = True
     if eager is not None:
+        eager.is_differentiated = True
         session.effects.begin(compiled, eager.called)
     session.reference.backward(of, differentiate)
     if eager is not None:

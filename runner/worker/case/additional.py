@@ -17,7 +17,7 @@ from runner.vocabulary.expectations.close import Close, Judge
 from runner.vocabulary.expectations.close_measure import Comparison, add_reference
 from runner.vocabulary.expectations.measures import REPEATS
 from runner.vocabulary.expectations.stand_ins import Comparer
-from runner.vocabulary.steps.gradients import Differentiate, differentiation, forget_gradients, gradients_of
+from runner.vocabulary.steps.gradients import Differentiate, differentiation, gradient_leaves, gradients_of
 from runner.vocabulary.steps.samples import Done
 from runner.worker.case import calibration, copies
 from runner.worker.case.calibration import MOST_BYTES, MOST_BYTES_OF_CASE, EagerRuns, bytes_of, why_observed
@@ -43,6 +43,8 @@ class RepeatableCall:
     """The function that is not compiled, and copies of the arguments. Modules are not copied: a compiled function is bound to them."""
     state: list[tuple[torch.Tensor, torch.Tensor]]
     """The parameters and buffers with copies of their values."""
+    gradients: list[torch.Tensor | None]
+    """Copies of the gradients of parameters and arguments."""
     generators: Generators
     enter: Enter
     unseen: Unseen
@@ -77,7 +79,8 @@ class RepeatableCall:
                 for tensor, value in self.state:
                     if not compiling.is_erased(tensor):
                         tensor.copy_(value)
-            forget_gradients(called)
+            for leaf, gradient in zip(gradient_leaves(called), self.gradients, strict=False):
+                leaf.grad = None if gradient is None else gradient.clone()
             self.generators.restore()
             with self.enter():
                 result = self.target(*called[1:])
@@ -274,8 +277,9 @@ class AdditionalCalls:
                 return
             state = [(tensor, tensor.detach().clone()) for tensor in _state(called) if not compiling.is_erased(tensor)]
             copied = [called[0], *map(_copied, called[1:])]
+            gradients = [None if leaf.grad is None else leaf.grad.clone() for leaf in gradient_leaves(called)]
             runs = EagerRuns.of(self._unseen, None)
-            self._latest = RepeatableCall(target, copied, state, Generators.now(), enter, self._unseen, runs)
+            self._latest = RepeatableCall(target, copied, state, gradients, Generators.now(), enter, self._unseen, runs)
         except Exception as error:  # copying arguments of a spec may raise anything
             self._latest = f"the call cannot be repeated: {error}"[:_WORDS]
 

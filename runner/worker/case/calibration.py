@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 from runner.vocabulary.expectations.base import EAGER
 from runner.vocabulary.expectations.calibrated_measure import NoReference, nudged, runs_of
 from runner.vocabulary.expectations.close_measure import Answers, leaves_of
-from runner.vocabulary.steps.gradients import forget_gradients, gradients_of
+from runner.vocabulary.steps.gradients import gradients_of
 from runner.worker.case import copies
 from runner.worker.case.scope import follow
 from runner.worker.case.sides import ReferenceCall, Unseen
@@ -110,7 +110,6 @@ MOST_ELEMENTS = 1 << 24
 
 def result_of(call: ReferenceCall, called: list[Any], around: AbstractContextManager[Any]) -> Any:
     """Make the reference call of a step again, with its backward and the optimizer's steps; ``around`` is entered for the call alone."""
-    forget_gradients(called)
     with call.enter(), around:
         result = called[0](*called[1:])
     if call.differentiate:

@@ -170,7 +170,11 @@ def _deep_copies() -> Iterator[None]:
 
     def copy_of_tensor(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
         with torch._C.DisableTorchFunctionSubclass():
-            is_leaf = tensor.is_leaf
+            is_leaf, is_jagged = tensor.is_leaf, tensor.layout is torch.jagged
+        if is_jagged and is_leaf:  # torch's own copy has new offsets under the old symbol of its size
+            made = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+            made.grad = None if tensor.grad is None else tensor.grad.clone()
+            return made
         if is_leaf:
             try:
                 return of_tensor(tensor, memo)

@@ -189,10 +189,12 @@ class Untouched:
         """By path, the values of before of tensors of numbers that eager wrote, and that had the same bits on both sides."""
         self.alike: set[str] = set()
         """The paths of tensors that eager wrote, and that had the same bits on both sides before the step."""
+        self.changed: list[str] = []
+        """The paths of tensors that eager gave other values or another form."""
 
     def before(self, ours: Leaves, theirs: Leaves) -> None:
         """Record the values of both sides before the step."""
-        self._kept, self.elements, self.values, self.alike = {}, {}, {}, set()
+        self._kept, self.elements, self.values, self.alike, self.changed = {}, {}, {}, set(), []
         self._begun = {}
         for path, our, their in ((path, leaf, theirs[path]) for path, leaf in ours.items() if path in theirs):
             if isinstance(our, float | complex) and isinstance(their, float | complex):  # otherwise compared with a tolerance
@@ -217,6 +219,8 @@ class Untouched:
             if place(here) == begun.place and tensor_version(now) == begun.version and is_same(here, before):
                 self._kept[path] = begun.our_value
                 continue
+            if not is_same(here, before):
+                self.changed.append(path)
             pair = _only_pair(here, before)
             if pair is not None and here.numel():
                 ours, bits = (_bytes(_dense(part)).view(-1, part.element_size()) for part in pair)
@@ -317,7 +321,7 @@ def with_repetition(before: Mapping[str, Any] | None, after: Mapping[str, Any]) 
     differed = {leaf["path"] for leaf in before["leaves"] if not is_near(leaf)}
     found = {
         **after,
-        "compared": max(before["compared"], after["compared"]),
+        **{name: max(before[name], after[name]) for name in ("compared", "changes")},
         "apart": [path for path in after["apart"] if path not in differed],
         "leaves": [*before["leaves"], *(leaf for leaf in after["leaves"] if leaf["path"] not in differed)],
     }
@@ -361,6 +365,11 @@ Versions = Mapping[str, _Version]
 """By path."""
 
 
+def _texts(leaves: Leaves) -> dict[str, str]:
+    """Return values that are no tensors as text; of tensors, which are compared by their bits, that they are there."""
+    return {path: "a tensor" if isinstance(leaf, torch.Tensor) else repr(leaf) for path, leaf in leaves.items()}
+
+
 @dataclass
 class Effects:
     """Compares the side effects of one call: ``before`` the calls, ``after_eager``, and ``after`` the compiled call."""
@@ -382,6 +391,10 @@ class Effects:
     _apart: set[str] = field(default_factory=set)
     _untouched: Untouched = field(default_factory=Untouched)
     _versions: tuple[Versions, Versions] = field(default=({}, {}))
+    _texts: dict[str, str] = field(default_factory=dict)
+    """The values of eager before the call that are no tensors, as text."""
+    _changes: int = 0
+    """How many values eager changed."""
     begun: tuple[Generators, Modes] | None = None
     """The generators and modes before the call."""
     _earlier: dict[str, tuple[torch.Tensor, Any]] = field(default_factory=dict)
@@ -399,7 +412,7 @@ class Effects:
         """Record the state before the call. Each sequence is the target followed by its arguments."""
         ours, theirs = self._leaves(compiled), self._leaves(eager)
         self._apart = {path for path in ours if path not in theirs or self._problem(path, ours[path], theirs[path]) is not None}
-        self._versions = _versions(ours), _versions(theirs)
+        self._versions, self._texts = (_versions(ours), _versions(theirs)), _texts(theirs)
         readable = {path: leaf for path, leaf in ours.items() if path not in self._apart and not compiling.is_erased(leaf)}
         self._untouched.before(readable, theirs)
         self.begun = Generators.now(), Modes(self.holders)
@@ -425,9 +438,11 @@ class Effects:
         given = {storage_of(leaf) for leaf in theirs.values() if isinstance(leaf, torch.Tensor)} - {None}
         self._of_call = {path: plain(leaf).data for path, leaf in _tensors_of(result) if storage_of(leaf) in given}
         self._untouched.after_eager(theirs)
+        changes = {path for path, _ in _texts(theirs).items() ^ self._texts.items()}.union(self._untouched.changed)
+        self._changes = len(changes) + (0 if self.begun is None else len(self._eager[1].changed_since(self.begun[1])))
 
     def after(self, compiled: Sequence[Any], eager: Sequence[Any], result: Any) -> dict[str, Any]:
-        """Return ``compared`` (a count), ``apart`` (paths), ``leaves`` (facts of what differs), ``generators`` and ``modes``."""
+        """Return the counts ``compared`` and ``changes``, ``apart`` (paths), ``leaves`` (what differs), ``generators`` and ``modes``."""
         now, left = Generators.now(), Modes(self.holders)  # before the comparison
         ours, theirs = self._leaves(compiled), self._leaves(eager)
         differing = []
@@ -452,7 +467,7 @@ class Effects:
         self.twins.update((leaf, self._of_call[path]) for path, leaf in _tensors_of(result) if path in self._of_call)
         self._earlier, self._eager_earlier, self._of_call = {}, {}, {}
         self._versions = {}, {}  # they hold the tensors: 'dead' may claim that these are freed
-        counted = {"compared": len(paths), "apart": sorted(self._apart)[:MOST], "leaves": differing}
+        counted = {"compared": len(paths), "changes": self._changes, "apart": sorted(self._apart)[:MOST], "leaves": differing}
         if self.begun is None or self._eager is None:
             return counted
         (begun, begun_modes), (generators, modes, _, _) = self.begun, self._eager

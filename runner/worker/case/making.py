@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,14 +50,13 @@ def value(entry: Json, maker: Maker) -> Any:
 def _finished(tensor: torch.Tensor, entry: Entry, maker: Maker) -> torch.Tensor:
     """Set strides, device, memory format, ``requires_grad`` and dynamic dimensions of a new tensor."""
     if "strides" in entry:
-        laid_out = torch.empty_strided(tuple(tensor.shape), tuple(entry["strides"]), dtype=tensor.dtype, device=tensor.device)
-        tensor = laid_out.copy_(tensor)
+        tensor = _laid_out(tensor, entry["strides"], tensor.device)
     device = entry.get("device", maker.device)
     if torch.device(device) != tensor.device:
         if tensor.is_nested:
             tensor = tensor.to(device)
         else:  # Tensor.to may pack strides with holes: the layout is part of the claim
-            tensor = torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device=device).copy_(tensor)
+            tensor = _laid_out(tensor, tensor.stride(), device)
     if "memory_format" in entry:
         tensor = tensor.to(memory_format=getattr(torch, entry["memory_format"]))
     tensor.requires_grad_(bool(entry.get("requires_grad", False)))
@@ -65,6 +64,14 @@ def _finished(tensor: torch.Tensor, entry: Entry, maker: Maker) -> torch.Tensor:
         marked = dimension if isinstance(dimension, Mapping) else {"dim": dimension}
         mark_dynamic(tensor, marked["dim"], min=marked.get("min"), max=marked.get("max"))
     return tensor
+
+
+def _laid_out(tensor: torch.Tensor, strides: Sequence[int], device: torch.device | str) -> torch.Tensor:
+    """Return a tensor with these strides; of a dimension with stride 0 it has the first element."""
+    shape = tensor.shape
+    for dim, stride in enumerate(strides):
+        tensor = tensor if stride else tensor[(slice(None),) * dim + (slice(1),)]
+    return torch.empty_strided(tuple(tensor.shape), tuple(strides), dtype=tensor.dtype, device=device).copy_(tensor).expand(shape)
 
 
 # -- tensors --------------------------------------------------------------------------------------------------------

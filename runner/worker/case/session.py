@@ -360,6 +360,9 @@ class Session:
         """Call a function and set ``output``. Its reference runs first, from the same state of the generators."""
         with needed("the context"):
             enter = self.entered(wanted.context)
+        for side in (self.compiled, self.eager):
+            if side is not None:
+                side.forget_gradients()
         with self.phases("inputs"), needed("the arguments"):
             given = None if wanted.inputs is None else self.inputs(wanted.inputs)
         called = self.compiled.calling(wanted.function, given)

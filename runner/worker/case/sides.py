@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
-from runner.vocabulary.steps.gradients import Differentiate, forget_gradients, gradients_of
+from runner.vocabulary.steps.gradients import Differentiate, differentiable, gradient_leaves, gradients_of
 from runner.vocabulary.steps.session import NotCarriedOut, needed
 from runner.worker.case import copies, hooks, scope, spies
 from runner.worker.case.hooks import Witness
@@ -34,15 +33,22 @@ class Side:
     result: Any = None
     called: list[Any] = field(default_factory=list)
     """The target and the arguments of the last call, for its gradients."""
+    is_differentiated: bool = False
+    """Whether a step ran backward on a result of the last call."""
 
     def calling(self, name: str, given: list[Any] | None) -> list[Any]:
         """Return a function followed by its arguments: the given ones, else those of the spec."""
         return [self.targets[name], *(self.arguments if given is None else given)]
 
+    def forget_gradients(self) -> None:
+        """Delete the gradients that a backward step left. Those that the spec's own Python made are state of the case."""
+        for leaf in gradient_leaves(self.called) if self.is_differentiated else ():
+            leaf.grad = None
+        self.is_differentiated = False
+
     def run(self, target: Any, called: list[Any], enter: Enter) -> Any:
         """Call ``target``, which is ``called[0]`` or was compiled of it, with the other values of ``called``, and return the result."""
         self.called = called
-        forget_gradients(called)
         with enter():
             self.result = target(*called[1:])
         return self.result
@@ -246,7 +252,7 @@ class Reference:
             done(side.called, result)
         state.restore()
         modes.restore()
-        if not any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in pytree.tree_leaves(result)):
+        if not differentiable(result):
             side.result = None  # no backward can use it, and the copy is sufficient
 
     def backward(self, of: str | None, differentiate: Differentiate) -> None:

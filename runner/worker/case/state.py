@@ -2,13 +2,14 @@
 
 import contextlib
 import copy
+import enum
 import functools
 import pickle
 import random
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -107,6 +108,9 @@ _MOST_TEXT = 200
 """Characters of a value in a message."""
 
 _ROUNDS = 3
+
+_CONTENTS = "cell_contents"
+"""The attribute of a cell that holds the value of a variable of a closure."""
 
 
 def _held(holder: Any, name: str) -> Held:
@@ -207,11 +211,11 @@ class Modes:
     def __init__(self, holders: Iterable[Any] = ()) -> None:
         """Attributes of ``holders``, which are classes, functions and modules (of their globals), count as modes."""
         self._modes = dict(_MODES)
-        self._names: list[tuple[ModuleType, set[str]]] = []
-        for number, holder in enumerate(holders):
+        self._names: list[tuple[Any, set[str]]] = []
+        # an enumeration keeps the members that calls make
+        for number, holder in enumerate(one for one in holders if not isinstance(one, enum.EnumMeta)):
             is_module = isinstance(holder, ModuleType)
-            if is_module:
-                self._names.append((holder, set(vars(holder))))
+            self._names.append((holder, set(vars(holder))))
             for name, value in vars(holder).items():
                 if not name.startswith(("__", *OF_TORCH)) and Held(value, {}).is_known:
                     # each function of a spec has globals of its own
@@ -220,6 +224,14 @@ class Modes:
                         functools.partial(_held, holder, name),
                         functools.partial(_write_held, holder, name),
                     )
+            is_own = isinstance(holder, FunctionType) and holder.__globals__.get("__name__") == holder.__module__  # no decorator of torch
+            for name, cell in zip(holder.__code__.co_freevars, holder.__closure__ or (), strict=True) if is_own else ():
+                with contextlib.suppress(ValueError):  # a cell that is not filled yet
+                    if Held(cell.cell_contents, {}).is_known:
+                        self._modes[f"{holder.__qualname__}<{name}>"] = (
+                            functools.partial(_held, cell, _CONTENTS),
+                            functools.partial(_write_held, cell, _CONTENTS),
+                        )
         self._held: dict[str, Any] = {}
         for name, (read, _) in self._modes.items():
             with contextlib.suppress(AttributeError, ImportError, RuntimeError):  # this torch does not have it
@@ -227,9 +239,10 @@ class Modes:
 
     def restore(self) -> None:
         """Set every mode to its value of that time; one that torch cannot set, such as the inference mode, stays."""
-        for module, names in self._names:
-            for name in [name for name in vars(module) if name not in names and not name.startswith("__")]:  # those are torch's
-                delattr(module, name)
+        for holder, names in self._names:
+            new = [name for name in vars(holder) if name not in names]
+            for name in [name for name in new if not name.startswith(("__", *OF_TORCH))]:  # those are torch's
+                delattr(holder, name)
         # several rounds: writing one mode of torch can change the value of another
         for _ in range(_ROUNDS):
             for name, held in self._held.items():
@@ -244,12 +257,17 @@ class Modes:
         Globals and attributes of classes are compared only where eager changed their value of ``before``: a backend, a pass or a hook of
         the compiler, which eager does not call, may count in others.
         """
+        made = [name for name in self._held if before is not None and name not in before._held and name not in _MODES]
         names = [name for name in self._held if name in other._held and (name in _MODES or not self._is_as(before, name))]
         return [
-            {"name": name, "eager": str(self._held[name])[:_MOST_TEXT], "compiled": str(other._held[name])[:_MOST_TEXT]}
-            for name in names
-            if _is_other(other._held[name], self._held[name], None if before is None else before._held.get(name))
+            {"name": name, "eager": str(self._held[name])[:_MOST_TEXT], "compiled": str(other._held.get(name, "absent"))[:_MOST_TEXT]}
+            for name in [*(name for name in made if name not in other._held), *names]
+            if name not in other._held or _is_other(other._held[name], self._held[name], None if before is None else before._held.get(name))
         ]
+
+    def changed_since(self, before: "Modes") -> list[str]:
+        """Return the names of the modes that were otherwise before."""
+        return [name for name in self._held if name not in before._held or not self._is_as(before, name)]
 
     def _is_as(self, before: "Modes | None", name: str) -> bool:
         return before is None or name not in before._held or _same(before._held[name], self._held[name])
