@@ -11,7 +11,7 @@ from typing import Any
 
 _ATOMS = (*(type(None), bool, int, float, complex, str, bytes, bytearray, range, slice, set, frozenset, type), enum.Enum, types.ModuleType)
 
-_BASES = (int, float, complex, str, bytes)
+_BASES: tuple[Any, ...] = (int, float, complex, str, bytes)
 """Atoms; one of a subclass may have attributes."""
 
 _ITEMS = (Mapping, list, tuple, deque)
