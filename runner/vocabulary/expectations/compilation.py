@@ -328,7 +328,7 @@ class GraphOfStage(Conditional):
                 ops = {**graph["ops"], name: graph["ops"].get(name, 0) + int(number) - observed}
                 return facts.with_measured(graphs=[*before, {**graph, "ops": ops}, *after])
 
-            yield from count_mutants(count, observed, here, with_operator, leaf=f"ops {name}")
+            yield from count_mutants(count, observed, here, with_operator, leaf=f"ops {name}", trivial=1 if name == "placeholder" else None)
         if self.checks is not None:
 
             def with_text(text: str) -> StepFacts:

@@ -1,5 +1,6 @@
 """Values that a step binds: ``equals`` and ``differs``, ``strides``, ``dead``."""
 
+import enum
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -8,6 +9,7 @@ from runner.core.conditions import Surroundings
 from runner.core.expectation import Judgement, Mutant, Status, StepFacts
 from runner.core.protocol import Json, decode, encode
 from runner.vocabulary.expectations.base import OUTPUT, BadExpectation, Kind, OfValue, is_reference, text_of
+from runner.vocabulary.expectations.parts import has_equality
 
 _CHANGED = "changed"
 _MADE_EQUAL = "made equal"
@@ -151,6 +153,8 @@ def _other_form(value: Any, other: Any, *, may_be_empty: bool) -> str:
     if isinstance(value, torch.Tensor):
         ours, theirs = (f"shape {list(tensor.shape)}, {tensor.dtype}" for tensor in (value, other))
         return "" if ours == theirs else f"{ours} against {theirs}"
+    if value is not other and not (callable(value) or isinstance(value, enum.Enum) or has_equality(value)):
+        return f"two objects of class {_class_of(value)}, which has no __eq__"
     if not isinstance(value, list | tuple | dict) or (may_be_empty and not other):
         return ""
     if len(value) != len(other):
