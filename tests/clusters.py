@@ -36,6 +36,9 @@ EXPECTED = ["FAIL"] + 12 * ["PASS"]
 _TRIES = 4
 _RAY = "from ray.scripts.scripts import main; main()"
 
+_OF_RAY = {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
+"""Without a mode, a head requires the token of a user who has one, and nothing that is given an address sends it."""
+
 
 class _TooSlow(Exception):
     """Ray ended a part of a cluster that took longer to start than Ray allows."""
@@ -95,7 +98,7 @@ class Cluster:
     def _start_once(self, name: str, command: Sequence[str], **variables: str) -> None:
         log = self._folder / f"{name}-{len(list(self._folder.glob('*.log')))}.log"
         with log.open("wb") as stream:
-            environ = environment(RAY_worker_niceness="0", RAY_USAGE_STATS_ENABLED="0", **variables)
+            environ = environment(**_OF_RAY, **variables)
             process = subprocess.Popen(command, stdout=stream, stderr=stream, env=environ, start_new_session=True, cwd=self._folder)
         self._processes[name] = process
         until = time.monotonic() + LONGEST
@@ -153,7 +156,7 @@ def send_signal(pid: int, number: int) -> None:
 def start_run(cluster: Cluster, folder: Path, *more: str, specs: Sequence[str] = ("spec.yaml",)) -> "subprocess.Popen[str]":
     words = ["run", *specs, "--executor", "ray", "--address", cluster.address, *more]
     command = [sys.executable, "-m", "runner", *words]
-    return subprocess.Popen(command, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(command, cwd=folder, env=environment(**_OF_RAY), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def printed_by(process: "subprocess.Popen[str]") -> str:
