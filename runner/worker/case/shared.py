@@ -80,23 +80,26 @@ class Held:
         for _, part in self.parts:
             part.restore(done)
 
-    def is_other(self, eager: "Held", before: "Held | None", done: set[tuple[int, int]] | None = None) -> bool:
+    def is_other(self, eager: "Held", before: "Held | None", done: set[tuple[int, int]] | None = None, *, is_exact: bool = False) -> bool:
         """Whether the compiled side left another value than eager, which changed ``before``.
 
-        Tensors may differ by a small part of that change; of an object whose content is unknown, the class alone counts.
+        Unless ``is_exact``, tensors may differ by a part of that change. Of an object whose content is unknown, the class alone counts.
         """
         done = set() if done is None else done
         if (id(self), id(eager)) in done:
             return False
         done.add((id(self), id(eager)))
         ours, theirs = self.value, eager.value
-        if isinstance(ours, float) and isinstance(theirs, float):
+        if isinstance(ours, float) and isinstance(theirs, float) and not is_exact:
             is_near = math.isclose(ours, theirs, rel_tol=1.3e-6, abs_tol=1e-9)
             return not is_near and not (math.isnan(ours) and math.isnan(theirs))
         if type(ours) is not type(theirs):
             return True
         if isinstance(ours, _PLAIN):
             return bool(ours != theirs)
+        if isinstance(ours, torch.Tensor) and is_exact:
+            is_known = self.copy is not None and eager.copy is not None
+            return not torch.equal(self.copy, eager.copy) if is_known else ours is not theirs
         if isinstance(ours, torch.Tensor):
             return _are_other(self.copy, eager.copy, None if before is None else before.copy)
         if isinstance(ours, set):
@@ -105,25 +108,13 @@ class Held:
             return True
         begun = {} if before is None else {id(key) if isinstance(key, torch.Tensor) else key: part for key, part in before.parts}
         return any(
-            part.is_other(their, begun.get(id(key) if isinstance(key, torch.Tensor) else key), done)
+            part.is_other(their, begun.get(id(key) if isinstance(key, torch.Tensor) else key), done, is_exact=is_exact)
             for (key, part), (_, their) in zip(self.parts, eager.parts, strict=True)
         )
 
-    def is_same(self, other: "Held", done: set[tuple[int, int]] | None = None) -> bool:
+    def is_same(self, other: "Held") -> bool:
         """Whether both hold the same, bit for bit."""
-        done = set() if done is None else done
-        if (id(self), id(other)) in done:
-            return True
-        done.add((id(self), id(other)))
-        if type(self.value) is not type(other.value) or len(self.parts) != len(other.parts):
-            return False
-        if isinstance(self.value, torch.Tensor):
-            mine, theirs = self.copy, other.copy
-            return self.value is other.value if mine is None or theirs is None else bool(torch.equal(mine, theirs))
-        if isinstance(self.value, (*_PLAIN, set)):
-            return bool(self.value == other.value if self.copy is None else self.copy == other.copy)
-        pairs = zip(self.parts, other.parts, strict=True)
-        return all(not _is_key_other(key, their_key) and part.is_same(their, done) for (key, part), (their_key, their) in pairs)
+        return not self.is_other(other, None, is_exact=True)
 
     def __str__(self) -> str:
         if isinstance(self.value, torch.Tensor):
