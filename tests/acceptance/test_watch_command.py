@@ -47,7 +47,7 @@ class Session:
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
-    def until(self, words: str = "waiting for a change", seconds: float = 60) -> str:
+    def until(self, words: str = "waiting for a change", seconds: float = 300) -> str:
         """Return the output up to a line with these words."""
         assert self.process.stdout is not None
         bound = threading.Timer(seconds, self.process.kill)

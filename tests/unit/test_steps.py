@@ -1,30 +1,11 @@
-"""Kinds of steps: what their arguments say, and that every stage asks the kind, so that a planted one is known everywhere."""
+"""Kinds of steps: what their arguments say."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
-from runner.vocabulary import steps
-from runner.vocabulary.steps import STEPS, StepKind, Traits, parsed
+from runner.vocabulary.steps import STEPS, StepKind, parsed
 from tests.fakes import step
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rest(StepKind):
-    """``rest: {until: {ref: NAME}, code: PYTHON}``: a kind that no spec has."""
-
-    kind: ClassVar[str] = "rest"
-    traits: ClassVar[Traits] = Traits(is_optional=True, is_last=True, is_exclusive=True, children=2, python="code", has_result=True)
-    until: Any = None
-    code: Any = None
-
-
-@pytest.fixture
-def planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mapping[str, type[StepKind]]]:
-    monkeypatch.setitem(steps.STEPS, "rest", Rest)  # type: ignore[arg-type]  # the table is a dict
-    return STEPS
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Checks functions, inputs, named values, spies and dotted paths: what is compiled, its arguments, and names that can be resolved."""
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -99,8 +100,10 @@ def input_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
             yield anatomy.document.problem((*path, key), f"'{key}' does not go with '{kind}'", hint, key=True, code="misplaced-key")
 
 
-def input_values(anatomy: Anatomy) -> Iterator[tuple[DataPath, Any]]:
-    """Yield every map that describes an input, at any depth of inputs, let and arguments."""
+@functools.lru_cache(maxsize=4)
+def input_values(anatomy: Anatomy) -> Sequence[tuple[DataPath, Any]]:
+    """Return every map that describes an input, at any depth of inputs, let and arguments."""
+    values: list[tuple[DataPath, Any]] = []
     remaining: list[tuple[DataPath, Any]] = [(("inputs",), anatomy.data.get("inputs", []))]
     remaining.extend(((*step.path, *place), inputs) for step in anatomy.steps for place, inputs in step.parsed.input_lists)
     remaining.extend((("let", name), entry) for name, entry in anatomy.data.get("let", {}).items())
@@ -116,9 +119,10 @@ def input_values(anatomy: Anatomy) -> Iterator[tuple[DataPath, Any]]:
         elif isinstance(value, dict):
             is_input = kind_of(value) is not None
             if is_input:
-                yield path, value
+                values.append((path, value))
             # numbers, shapes and data contain no inputs
             remaining.extend(((*path, key), item) for key, item in reversed(value.items()) if not is_input or key in OF_CALLS)
+    return values
 
 
 def path_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:

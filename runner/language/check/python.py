@@ -54,7 +54,7 @@ def python_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
             elif python.is_installed(name):
                 hint = "import it"
             else:
-                hint = did_you_mean(name, [*sorted(nearby), *sorted(own - {name}), *sorted(ALWAYS)])
+                hint = did_you_mean(name, [*sorted(set().union(*nearby) - {name}), *sorted(own - {name}), *sorted(ALWAYS)])
             problems.append((node, f"undefined name '{name}'", hint or "define it here or in prelude:, or import it"))
         for use, form, word in uses_of_params(tree):
             if form == "attribute" and word not in keys and document is anatomy.document:
@@ -108,16 +108,16 @@ _Scope = tuple[set[str], set[str], bool]
 
 
 @lru_cache(maxsize=16)
-def free_names(tree: ast.Module) -> tuple[tuple[ast.Name, set[str]], ...]:
-    """Return every use of a name that no enclosing function binds, in the order of the text, with the local names around it."""
-    free: list[tuple[ast.Name, set[str]]] = []
+def free_names(tree: ast.Module) -> tuple[tuple[ast.Name, tuple[set[str], ...]], ...]:
+    """Return every use of a name that no enclosing function binds, in the order of the text, with the names of each scope around it."""
+    free: list[tuple[ast.Name, tuple[set[str], ...]]] = []
 
     def visit(node: ast.AST, around: tuple[_Scope, ...]) -> None:
         if isinstance(node, ast.Name):
             readable = (scope for scope in reversed(around) if scope is around[-1] or not scope[2])
-            nearest = next((scope for scope in readable if node.id in scope[0] | scope[1]), None)
+            nearest = next((scope for scope in readable if node.id in scope[0] or node.id in scope[1]), None)
             if isinstance(node.ctx, ast.Load) and (nearest is None or node.id in nearest[1]):
-                free.append((node, set().union(*(bound for bound, _, _ in around)) - {node.id}))
+                free.append((node, tuple(bound for bound, _, _ in around)))
             return
         outside: list[ast.AST]
         inside: list[ast.AST]
@@ -193,6 +193,7 @@ def binds_dynamically(tree: ast.Module) -> bool:
     return False
 
 
+@lru_cache(maxsize=16)
 def bound_anywhere(tree: ast.Module) -> set[str]:
     """Return the names that the top binds in any way, and those that functions declare ``global``."""
     return _bindings(tree.body)[0].union(*(node.names for node in nodes(tree) if isinstance(node, ast.Global)))

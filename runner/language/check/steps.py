@@ -117,7 +117,7 @@ def _result_problems(anatomy: Anatomy, index: int, expectation: RawExpectation) 
     """Yield values that an expectation names and that are not defined after its step."""
     document, step = anatomy.document, anatomy.steps[index]
     try:
-        names = list(dict.fromkeys(EXPECTATIONS[expectation.kind].parse(expectation.body).names))
+        names = list(dict.fromkeys(expectation.parsed.names))
     except BadExpectation:
         return
     firsts = [name.split(".")[0] for name in names]
@@ -155,7 +155,7 @@ def expectation_problems(document: Document, expectation: RawExpectation) -> Ite
         if expectation.kind == "counter" and "." not in next(iter(body)) and not is_unlisted(*body.values()):
             continue  # ``name_problems`` reports a counter without a namespace, and knows which it may be
         try:
-            EXPECTATIONS[expectation.kind].parse(body)
+            _ = EXPECTATIONS[expectation.kind].parse(body) if counted else expectation.parsed
         except BadExpectation as error:
             path = (*expectation.path, *error.path)
             position = document.position(path)

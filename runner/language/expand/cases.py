@@ -191,7 +191,7 @@ def _step(step: RawStep, filled: Anatomy, expected: dict[str, Expected]) -> Step
         key = f"{raw.path}{json.dumps(substitution.as_text(body), sort_keys=True)}"
         if key not in expected:
             leaves = {name: document.position((*raw.path, name), key=True) for name in body} if isinstance(body, dict) else {}
-            check = EXPECTATIONS[raw.kind].parse(body)
+            check = raw.parsed if body is raw.body else EXPECTATIONS[raw.kind].parse(body)
             if isinstance(check, FileCheck) and (path := raw.path if isinstance(body, str) else (*raw.path, "checks")) in document.marks:
                 block = python.block_at(document, path, raw.kind)
                 lines = {directive.line for directive in check.checks}

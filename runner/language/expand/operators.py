@@ -116,15 +116,15 @@ class Table:
     minor: str
     operators: tuple[Operator, ...]
 
-    def rows(self, device: str, dtypes: Sequence[str], calls: Sequence[str]) -> Iterator[tuple[Operator, str, str]]:
-        """Yield operator, call and dtype of each case on a device, in the order of the table."""
+    def rows(self, device: str, dtypes: Sequence[str], calls: Sequence[str]) -> Iterator[tuple[Operator, str, list[str]]]:
+        """Yield each operator with each call, and the dtypes of its cases on a device, in the order of the table."""
         kind = kind_of(device)
         for operator in self.operators:
             supported = operator.dtypes.get(kind, frozenset())
             for call in calls:
                 if call in operator.calls:
                     wanted = (dtype for dtype in dtypes if dtype in supported)
-                    yield from ((operator, call, dtype) for dtype in wanted if not operator.is_refused(call, dtype, device))
+                    yield operator, call, [dtype for dtype in wanted if not operator.is_refused(call, dtype, device)]
 
 
 @functools.cache
@@ -186,7 +186,7 @@ def with_operators(anatomy: Anatomy, cases: Sequence[Case], known: Surroundings)
         # the constructor takes a third of the time of dataclasses.replace
         as_is = {field.name: getattr(case, field.name) for field in fields(Case) if field.name not in own}
         missing = (*case.missing_names, *([why_not] if why_not else []))
-        for operator, call, dtype in table.rows(case.device, source["dtypes"], source["calls"]):
+        for operator, call, dtypes in table.rows(case.device, source["dtypes"], source["calls"]):
             judged = JUDGED.get(operator.op)
             key = (id(step.expectations), judged)  # the cases hold the tuple
             if key not in expected:
@@ -196,24 +196,25 @@ def with_operators(anatomy: Anatomy, cases: Sequence[Case], known: Surroundings)
                     for raw in step.expectations
                 )
             label = operator.label(call)
-            arguments = {"op": operator.op, "variant": operator.variant, "call": call, "dtype": dtype, "samples": source["samples"]}
+            arguments = {"op": operator.op, "variant": operator.variant, "call": call, "dtype": "", "samples": source["samples"]}
             rule = {} if judged is None else {"rule": judged.rule, "reason": judged.reason}
-            of_operator = Step(
-                kind=step.kind,
-                position=step.position,
-                repeat=step.repeat,
-                when=step.when,
-                arguments={**arguments, "gradients": source["gradients"], **rule},
-                expectations=expected[key],
-            )
-            of_operators.append(
-                Case(
-                    **as_is,
-                    id=CaseId(f"{begin}[backend={case.backend},op={label},dtype={dtype}{end}"),
-                    params={"op": label, "dtype": dtype, **case.params},
-                    seed_key=f"{case.seed_key} {label} {dtype}",
-                    steps=(of_operator,),
-                    missing_names=missing,
+            for dtype in dtypes:
+                of_operator = Step(
+                    kind=step.kind,
+                    position=step.position,
+                    repeat=step.repeat,
+                    when=step.when,
+                    arguments={**arguments, "dtype": dtype, "gradients": source["gradients"], **rule},
+                    expectations=expected[key],
                 )
-            )
+                of_operators.append(
+                    Case(
+                        **as_is,
+                        id=CaseId(f"{begin}[backend={case.backend},op={label},dtype={dtype}{end}"),
+                        params={"op": label, "dtype": dtype, **case.params},
+                        seed_key=f"{case.seed_key} {label} {dtype}",
+                        steps=(of_operator,),
+                        missing_names=missing,
+                    )
+                )
     return of_operators

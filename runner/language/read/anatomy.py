@@ -1,14 +1,17 @@
 """The parts of a spec: its blocks of Python, its functions, and its steps with their expectations. Nothing is checked here."""
 
 import ast
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from runner.core.case import CodeBlock
 from runner.core.diagnostics import Diagnostic
+from runner.core.expectation import Expectation
 from runner.language.read import python
 from runner.language.read.document import BESIDE_KIND, DataPath, Document
+from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.steps import ONLY, SAMPLES, SHORT_FORM, STEPS, TRITON, StepKind, Traits
 
 SOURCE = "source"
@@ -18,7 +21,7 @@ KEYS_OF_SOURCE = ("op", "dtype")
 """The keys that the source adds to an id, after the backend."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RawExpectation:
     """One expectation as written."""
 
@@ -28,12 +31,17 @@ class RawExpectation:
     weak: str = ""
     """Why it may also hold for changed facts."""
 
+    @functools.cached_property
+    def parsed(self) -> Expectation:
+        """Its arguments, as its kind reads them; raises ``BadExpectation``."""
+        return EXPECTATIONS[self.kind].parse(self.body)
+
 
 WEAK = "weak"
 """The key of an expectation beside its kind."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RawStep:
     """One step as written. A spec in the short form has one call."""
 
@@ -48,7 +56,7 @@ class RawStep:
         """The traits of its kind."""
         return STEPS[self.kind].traits
 
-    @property
+    @functools.cached_property
     def parsed(self) -> StepKind:
         """Its arguments, as its kind reads them."""
         return STEPS[self.kind].parse(self.arguments)

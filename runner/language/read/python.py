@@ -127,7 +127,8 @@ def top_level_functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
     return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-def top_level_names(tree: ast.Module) -> set[str]:
+@functools.lru_cache(maxsize=64)
+def top_level_names(tree: ast.Module) -> frozenset[str]:
     """Return all names that a module binds at the top, also inside ``if``, ``for``, ``try``; ``*`` for a star import."""
     names: set[str] = set()
     nodes: list[ast.AST] = [*tree.body]
@@ -143,7 +144,7 @@ def top_level_names(tree: ast.Module) -> set[str]:
                 pass  # a scope of its own
             case _:
                 nodes.extend(ast.iter_child_nodes(node))
-    return names
+    return frozenset(names)
 
 
 def module_arity(tree: ast.Module, name: str) -> Arity | None:

@@ -179,6 +179,8 @@ def _accepts(value: Any, node: Any) -> bool:
     """Whether a part of a schema accepts a value. Most parts that are tried only require a key."""
     if len(node) == 1 and "required" in node:
         return not isinstance(value, dict) or all(key in value for key in node["required"])
+    if "enum" in node and value not in node["enum"]:
+        return False  # without the hint, which compares the word with all others
     return not _check(value, node, ())
 
 

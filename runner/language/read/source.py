@@ -187,9 +187,9 @@ class _Builder:
             tag = event.tag.replace("tag:yaml.org,2002:", "!!")
             self._problem(event, f"the tag '{tag}' is not part of the language", "write the plain value")
         start = event.start_mark
-        mark = Mark(start.line + 1, start.column + 1)
+        written = (event.value, event.style) if kind is yaml.ScalarEvent else ()
+        mark = Mark(start.line + 1, start.column + 1, *written)
         if kind is yaml.ScalarEvent:
-            mark = Mark(start.line + 1, start.column + 1, event.value, event.style)
             value = None if has_tag else event.value
             if not event.style and event.tag is None:  # a plain scalar is "" in libyaml and None in the pure parser
                 try:
