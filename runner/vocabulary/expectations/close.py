@@ -154,7 +154,7 @@ class Close(Conditional):
             else:
                 stand_ins = {"another value": {"equal": False, "value": "another", "movement": None}}
             for name, measured in stand_ins.items():
-                if why_not := measured.get("why_not") or _by_rounding(name, measured, stand_ins.get("zeros", {}), most):
+                if why_not := measured.get("why_not") or _by_rounding(name, leaf["dtype"], measured, stand_ins.get("zeros", {}), most):
                     yield Mutant.not_applicable(name, why_not, where=where)
                 else:
                     changed = [*leaves[:index], {**leaf, **measured}, *leaves[index + 1 :]]
@@ -258,7 +258,7 @@ WAYS = ("bias", "outward")
 """What is known of a wrong tensor where most of its errors go one way: up or down, away from zero or towards it."""
 
 
-def _by_rounding(name: str, measured: Mapping[str, Any], zeros: Mapping[str, Any], most: float) -> str:
+def _by_rounding(name: str, dtype: str, measured: Mapping[str, Any], zeros: Mapping[str, Any], most: float) -> str:
     """Return why a stand-in need not fail: rounding explains what it differs by; empty where it does not.
 
     A gradient that is 0 but for rounding is as near to zeros as to itself. ``most`` is the magnitude of the greatest value beside it.
@@ -266,9 +266,17 @@ def _by_rounding(name: str, measured: Mapping[str, Any], zeros: Mapping[str, Any
     if (known := measured.get("calibrated")) is not None and "whole_error" in known:
         factor = _COARSE if name == "lower precision" else calibrated.FACTOR
         is_near = known["max_error"] <= factor * known["whole_error"] and not known["nonfinite"]
-        return "it is no farther from float64 than eager" if is_near else ""
+        if is_near:
+            return "it is no farther from float64 than eager"
+        # as the gradient of a scale that a later norm removes; greater values of the result carry the claim
+        form = calibrated.form_of(dtype, known) if 0 < zeros.get("excess", 0.0) <= most * _SMALL else None
+        is_moved = form is not None and not known["outside"] and known["worst"]["error"] <= form.nudges * known["worst"]["nudge"]
+        return "rounding moves it as far, and it is small beside the other values" if is_moved else ""
     return "it is nothing but rounding beside the other values" if 0 < zeros.get("excess", 0.0) <= most * 2.0**-20 else ""
 
+
+_SMALL = 2.0**-10
+"""Values that are smaller, beside the greatest of the result, may be mostly rounding."""
 
 _COARSE = 16.0
 """In eager's errors. An answer in lower precision with an error up to this is as right as answers for nudged inputs."""
