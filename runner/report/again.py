@@ -28,13 +28,5 @@ def write_again(name: str, junit: Path | None = None, flavour: str = "default") 
     except PermissionError as error:
         raise UsageError(f"{name}: cannot write to {folder}: {error.strerror}; copy the run to a folder that you may write to") from error
     if junit is not None:
-        write_junit(
-            junit,
-            run.header,
-            run.results,
-            truncated=run.footer is None,
-            folder=folder,
-            flavour=flavour,
-            page=page.name,
-        )
+        write_junit(junit, run.header, run.results, truncated=run.footer is None, folder=folder, flavour=flavour, page=page.name)
     return page, report

@@ -5,16 +5,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from runner.core.events import (
-    AttemptFinished,
-    CaseFinished,
-    ExecutionEnded,
-    HeaderCompleted,
-    Listener,
-    RunAbandoned,
-    RunEnded,
-    RunEvent,
-)
+from runner.core.events import AttemptFinished, CaseFinished, ExecutionEnded, HeaderCompleted, Listener, RunAbandoned, RunEnded, RunEvent
 from runner.core.options import MergeOptions, RunOptions
 from runner.record.journal_writer import JournalWriter
 from runner.record.run_folder import RunFolder

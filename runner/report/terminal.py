@@ -7,17 +7,7 @@ from pathlib import Path
 
 from runner.core.conformance import Conformance
 from runner.core.diagnostics import shown_path
-from runner.core.events import (
-    Activity,
-    AttemptFinished,
-    CaseFinished,
-    ExecutionEnded,
-    Note,
-    RunAbandoned,
-    RunEnded,
-    RunEvent,
-    RunStarted,
-)
+from runner.core.events import Activity, AttemptFinished, CaseFinished, ExecutionEnded, Note, RunAbandoned, RunEnded, RunEvent, RunStarted
 from runner.core.exit_codes import ExitCode
 from runner.core.header import RunFooter, RunHeader
 from runner.core.results import CaseResult, executed

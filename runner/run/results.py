@@ -67,13 +67,7 @@ def result_of_execution(
     observation = sent if isinstance(sent, Observation) else None
     files.sent = [step.code_digests for step in observation.steps] if observation else ()
     evidence = Evidence(
-        ending=ending,
-        observation=sent,
-        code=files.code,
-        note=execution.note,
-        problem=problem,
-        services=execution.services,
-        stderr=stack,
+        ending=ending, observation=sent, code=files.code, note=execution.note, problem=problem, services=execution.services, stderr=stack
     )
     judged = judge(case, backend, here, evidence)
     if judged.outcome not in PASSED and not problem and execution.space is not None:

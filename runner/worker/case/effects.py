@@ -15,19 +15,7 @@ from runner.vocabulary.expectations.close_measure import dense, describe_leaf
 from runner.vocabulary.expectations.parts import attributes_of, opened
 from runner.vocabulary.steps.gradients import gradient_leaves
 from runner.worker.case import state
-from runner.worker.case.copies import (
-    FUNCTION,
-    GRAD,
-    Absent,
-    Form,
-    Leaves,
-    changeable,
-    extent,
-    frozen,
-    plain,
-    storage_of,
-    tensor_version,
-)
+from runner.worker.case.copies import FUNCTION, GRAD, Absent, Form, Leaves, changeable, extent, frozen, plain, storage_of, tensor_version
 from runner.worker.case.state import Generators, Modes
 from runner.worker.torch_compat import compiling
 

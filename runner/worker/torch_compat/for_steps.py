@@ -2,20 +2,6 @@
 
 from runner.worker.torch_compat.operators import announce_sample
 from runner.worker.torch_compat.operators import find as find_operator
-from runner.worker.torch_compat.torch_state import (
-    RESETS,
-    clear_counters,
-    clear_metrics,
-    delete_generated_files,
-    use_cache_dir,
-)
+from runner.worker.torch_compat.torch_state import RESETS, clear_counters, clear_metrics, delete_generated_files, use_cache_dir
 
-__all__ = [
-    "RESETS",
-    "announce_sample",
-    "clear_counters",
-    "clear_metrics",
-    "delete_generated_files",
-    "find_operator",
-    "use_cache_dir",
-]
+__all__ = ["RESETS", "announce_sample", "clear_counters", "clear_metrics", "delete_generated_files", "find_operator", "use_cache_dir"]
