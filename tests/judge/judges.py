@@ -14,6 +14,7 @@ from runner.vocabulary.expectations.calibrated_measure import (
     bounds_of,
     compare,
     errors_of,
+    fine_runs_of,
     nudged,
     quantiles_in,
     runs_of,
@@ -56,7 +57,11 @@ def calibration_of(cell: Cell) -> tuple[list[Sample], Scale]:
     for _ in range(min(len(samples) - 1, MOST_JITTERED)):
         with Jittered(generator, times):
             moved.append(cell.family.eager(*(jittered(part, generator, RESOLUTION, times) for part in cell.inputs)))
-    return samples, scale_of(samples, cell.eager, cell.reference, through, moved, times)
+    fine = []
+    for _ in range(0 if through else fine_runs_of(cell.eager.numel())):
+        with Jittered(generator, is_fine=True):
+            fine.append(cell.family.eager(*(jittered(part, generator, RESOLUTION) for part in cell.inputs)))
+    return samples, scale_of(samples, cell.eager, cell.reference, through, moved, times, fine)
 
 
 def calibrated_judge(cell: Cell) -> Judge:
@@ -94,7 +99,8 @@ def _shown(answer: Tensor, scale: Scale, *, wider: bool = False) -> list[float]:
     errors = errors_of(wide(answer), scale.reference)
     count = len(errors)
     ratio = float((errors / bounds_of(scale)).max())
-    shares = [share + (3 * math.sqrt(share * (1 - share) / count) if wider else 0.0) for share in quantiles_of(count)]
+    judged = quantiles_of(count, has_fine_runs=scale.has_fine_runs)
+    shares = [share + (3 * math.sqrt(share * (1 - share) / count) if wider else 0.0) for share in judged]
     quantiles = quantiles_in(errors / scale.units, [min(share, 1.0) for share in shares])
     biases = [abs(one["mean"]) + wider / math.sqrt(one["distinct"]) for one in facts.get("bias", [])]
     return [float(facts["nonfinite"]), ratio, *quantiles, *biases]

@@ -102,3 +102,28 @@ def test_other_judges_are_mistaken_where_they_are_known_to_be() -> None:
     assert counted["same"]["wrong accepted"] > 0
     assert counted["cosine"]["wrong accepted"] > 0
     assert set(FAMILIES) > set(SMALL)
+
+
+UPDATES = {
+    "a small update": (lambda w, g: w - 3e-6 * g, lambda w, g: w.clone()),
+    "a decay beside an update": (lambda w, g: w * (1 - 1e-6) - 1e-2 * g, lambda w, g: w - 1e-2 * g),
+    "an average": (lambda w, g: w * (1 - 2e-6) + 2e-6 * g, lambda w, g: w.clone()),
+    "a decay after a product": (lambda w, g: (w @ g.mT) * (1 - 1e-4), lambda w, g: w @ g.mT),
+}
+"""Functions, and what is left of each where a small update is lost."""
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (64, 96)], ids=["few", "many"])
+@pytest.mark.parametrize("name", UPDATES)
+def test_a_small_update_that_is_lost_is_refused(name: str, shape: tuple[int, int]) -> None:
+    from tests.judge.families import Family, cell, fused, normal
+    from tests.judge.judges import calibrated_judge
+
+    function, lost = UPDATES[name]
+    right = {"fused": fused(function), "in float64": lambda *inputs: function(*(part.double() for part in inputs)).float()}
+    one = cell(Family(name, normal(shape, shape), function, right, {"lost": lost}), "float32", 1.0)
+    accepts = calibrated_judge(one)
+    assert all(accepts(answer) for answer in (one.eager, *one.right.values()))
+    # one unit more or less in each element, as devices compute
+    assert accepts(torch.nextafter(one.eager, torch.zeros(())))
+    assert not accepts(one.wrong["lost"])

@@ -206,12 +206,18 @@ def element_bound(facts: Mapping[str, Any], form: Format) -> float:
 def quantile_bounds(facts: Mapping[str, Any], form: Format) -> list[float]:
     """Return the bounds of the answer's quantiles, in ulp."""
     pairs = zip(facts["eager_quantiles"], facts["nudge_quantiles"], strict=True)
-    return [max(FACTOR * float(error), form.nudges * float(nudge), form.quantile_floor) for error, nudge in pairs]
+    floors = [MEDIAN_FLOOR if facts.get("has_fine_runs") else form.quantile_floor, form.quantile_floor, form.quantile_floor]
+    return [max(FACTOR * float(error), form.nudges * float(nudge), floor) for (error, nudge), floor in zip(pairs, floors, strict=False)]
 
 
-def quantiles_of(numel: int) -> tuple[float, ...]:
+MEDIAN_FLOOR = 4.0
+"""In ulp. Pointwise operators of devices have errors of up to 2 ulp in most elements: a median of so many is right in wide formats, where
+runs with fine roundings say what additions do."""
+
+
+def quantiles_of(numel: int, *, has_fine_runs: bool = False) -> tuple[float, ...]:
     """Return the quantiles that are judged of so many elements."""
-    return tuple(share for share, least in QUANTILES if numel >= least)
+    return tuple(share for share, least in QUANTILES if numel >= (LEAST_OF_SLICE if has_fine_runs and share == QUANTILES[0][0] else least))
 
 
 LEAST_DRAWS = 16
@@ -237,7 +243,7 @@ def problems(facts: Mapping[str, Any], form: Format, *, is_near: bool = False) -
     bound = element_bound(facts, form)
     if not worst["error"] <= bound:
         found.append(_outside(facts, worst, bound, form))
-    shares = quantiles_of(numel)
+    shares = quantiles_of(numel, has_fine_runs=bool(facts.get("has_fine_runs")))
     is_noise = is_zero(float(facts["most"]), float(facts["whole_error"]))
     rows = zip(shares, facts["quantiles"], facts["eager_quantiles"], quantile_bounds(facts, form), strict=True)
     for share, error, own, most in rows:

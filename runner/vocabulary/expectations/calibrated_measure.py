@@ -49,6 +49,9 @@ rounds each of its additions."""
 TYPICAL = 32.0
 """The same for a quantile of the elements."""
 
+MEDIAN = 3.0
+"""In wide formats, how many times farther than eager with fine roundings the median of a right answer may be."""
+
 COMPUTED = 32.0
 """In ulp. Where eager changes no element by more, its changes are rounding: so far may a right answer be from those that it left."""
 
@@ -110,6 +113,8 @@ class Scale:
     nudge_quantiles: list[float]
     unexplained: int
     """Where not 0, eager itself is the reference: in so many elements float64 is farther from it than rounding explains."""
+    has_fine_runs: bool
+    """Whether the median is judged by eager with fine roundings."""
 
 
 # -- numbers of tensors ---------------------------------------------------------------------------------------------
@@ -181,6 +186,11 @@ def _plain(element: Any) -> float | str:
 def runs_of(numel: int) -> int:
     """Return how many runs of eager are measured: more where there are few elements, because a few errors may all be small by chance."""
     return min(12, max(3, math.ceil(1024 / max(numel, 1))))
+
+
+def fine_runs_of(numel: int) -> int:
+    """Return how many runs with fine roundings are measured: the median of many elements needs one."""
+    return math.ceil(256 / max(numel, 32))
 
 
 def nudged(tensor: Any, generator: Any, least: float = 0.0) -> Any:
@@ -387,11 +397,17 @@ def _bias_facts(answer: Any, shape: tuple[int, ...], scale: Scale) -> list[dict[
 
 
 def scale_of(
-    samples: Sequence[Sample], answer: Any, reference: Any, through: str = "", jittered: Sequence[Any] = (), amplitude: float = 1.0
+    samples: Sequence[Sample],
+    answer: Any,
+    reference: Any,
+    through: str = "",
+    jittered: Sequence[Any] = (),
+    amplitude: float = 1.0,
+    fine: Sequence[Any] = (),
 ) -> Scale:
     """Return eager's error by its samples; ``answer`` and ``reference`` are those of the case's own inputs. Raise ``NoReference``.
 
-    ``jittered`` are answers of eager to these inputs with other roundings, each of up to ``amplitude`` units.
+    ``jittered`` are answers of eager to these inputs with other roundings, each of up to ``amplitude`` units, or fine ones.
 
     The first sample is of those inputs, the others are of nudged ones. The samples of float64 are runs of float32, whose errors are scaled.
     ``through`` is the narrowest format that eager rounded the values to on their way.
@@ -415,6 +431,7 @@ def scale_of(
         raise NoReference(f"the float64 reference is not finite in {count} of {numel} elements where eager is")
     right = torch.where(is_by_rounding, eager, precise)
 
+    has_fine_runs = bool(fine and form.nudges and not through)
     own, unexplained, by_rounding = errors_of(eager, right), 0, torch.zeros_like(eager.abs())
     errors, moved = _drawn(samples, answer.dtype)
     if jittered:
@@ -426,6 +443,10 @@ def scale_of(
         samples = [Sample(other, answer) for other in jittered]
         errors, moved = _drawn(samples, answer.dtype)
         errors = [error / amplitude for error in errors]
+    is_whole = bool(right.abs().isfinite().all())
+    if jittered and is_whole and form is FORMATS["float64"] and _greatest(right.abs()) <= EXPLAINED * _greatest(by_rounding):
+        right = precise = torch.zeros_like(right)  # eager is no more precise than a run of float64: all of its digits are rounding
+        own = errors_of(eager, right)
     if jittered and numel:
         # a nudged label or mask makes another function of it: where a nudge moves farther than rounding can, it says nothing of rounding
         moved = torch.minimum(moved, EXPLAINED * _in_block(by_rounding))
@@ -453,13 +474,17 @@ def scale_of(
         most = torch.maximum(most, by_rounding / 2)
     units = units_of(right, form)
     whole_ulp = greatest_ulp(form) if form.nudges == 0 or through else 0.0
-    shares = quantiles_of(numel)
+    shares = quantiles_of(numel, has_fine_runs=has_fine_runs)
     # of the errors of all samples, or of eager's own error where that is greater
     of_samples = quantiles_in(torch.cat([error / units for error in errors]), shares)
     eager_quantiles = list(map(max, of_samples, quantiles_in(own / units, shares)))
     if through and not is_rounded:
         form = between(form, FORMATS[through], eager_quantiles, whole_ulp)
     group_error, draws, group_bound = _grouped(most, right.abs(), tuple(answer.shape), len(samples), form, whole_ulp)
+    nudge_quantiles = quantiles_in(typical / units, shares)
+    if has_fine_runs and shares:
+        finely = torch.cat([_beside_neighbours(errors_of(wide(other), eager)) / units for other in fine])
+        nudge_quantiles[0] = MEDIAN / form.nudges * quantiles_in(finely, shares[:1])[0]
     scale = Scale(
         dtype=dtype,
         form=form,
@@ -479,7 +504,8 @@ def scale_of(
         most=_greatest(_finite_sizes(right)),
         runs=len(samples),
         eager_quantiles=eager_quantiles,
-        nudge_quantiles=quantiles_in(typical / units, shares),
+        nudge_quantiles=nudge_quantiles,
+        has_fine_runs=has_fine_runs,
         unexplained=unexplained,
     )
     if math.isinf(form.bias_floor):
@@ -531,6 +557,8 @@ def compare(actual: Any, scale: Scale, *, equal_nan: bool = True, histogram: boo
         return {**facts, "outside": 0, "worst": None, "quantiles": [], "eager_quantiles": []}
     if scale.through:
         facts.update(through=scale.through, is_rounded=scale.is_rounded)
+    if scale.has_fine_runs:
+        facts["has_fine_runs"] = True
     if scale.unexplained:
         facts["unexplained"] = scale.unexplained
     errors = torch.where(judged, errors_of(answer, right), 0.0)
@@ -553,7 +581,9 @@ def compare(actual: Any, scale: Scale, *, equal_nan: bool = True, histogram: boo
     facts.update(whole_error=scale.whole_error, whole_ulp=scale.whole_ulp, most=scale.most)
     facts.update(bias=_bias_facts(answer, tuple(actual.shape), scale))
     facts.update(max_error=float(errors.max()), max_ulp=float(ulps.max()))
-    facts.update(quantiles=quantiles_in(ulps, quantiles_of(numel)), eager_quantiles=scale.eager_quantiles)
+    facts.update(
+        quantiles=quantiles_in(ulps, quantiles_of(numel, has_fine_runs=scale.has_fine_runs)), eager_quantiles=scale.eager_quantiles
+    )
     facts.update(nudge_quantiles=scale.nudge_quantiles)
     eager_errors = errors_of(eager, right)
     eager_ulps = eager_errors / scale.units
@@ -604,10 +634,11 @@ MOST_NOISE = 1 / 16
 """Which share of eager's change its distance from float64 may have: of a greater one another right answer may differ by as much."""
 
 
-def other_change(ours: Any, theirs: Any, before: Any, precise: Any = None) -> dict[str, Json] | None:
+def other_change(ours: Any, theirs: Any, before: Any, precise: Any = None, movement: Any = None) -> dict[str, Json] | None:
     """Return how the compiled side changed a tensor, or 64 neighbours of it, otherwise than eager; None where it did not.
 
     ``precise`` is the float64 reference; without it only values that the compiled side left as they were are another change.
+    ``movement`` is that of a result without a more precise reference: what exceeds the roundings of the values themselves is noise.
     All figures are root mean squares: ``eager`` and ``compiled`` are the changes, ``apart`` is the distance of the sides.
     """
     import torch
@@ -624,6 +655,8 @@ def other_change(ours: Any, theirs: Any, before: Any, precise: Any = None) -> di
     }
     if precise is not None:
         parts["noise"] = eager - wide(precise)
+        if movement is not None:
+            parts["noise"] = torch.maximum(parts["noise"].abs(), (movement - LEAST_CHANGE * parts["units"]).clamp(min=0.0))
     count = eager.numel() // LEAST_NEIGHBOURS
     worst: dict[str, Json] | None = None
     for rows in ((1, -1), (count, LEAST_NEIGHBOURS))[: 2 if count > 1 else 1]:

@@ -15,17 +15,22 @@ from typing import Any
 
 from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
+from runner.vocabulary.expectations.calibrated import FORMATS, LEAST_OF_SLICE, MEDIAN_FLOOR, format_of
 from runner.vocabulary.expectations.calibrated_measure import (
+    ROUNDINGS,
     NoReference,
     Sample,
     Scale,
     bounds_of,
     changed_elements,
     compare,
+    errors_of,
     is_explained,
     is_reordered,
     other_change,
+    quantiles_in,
     scale_of,
+    units_of,
     wide,
 )
 from runner.vocabulary.expectations.close import Judge, default_tolerance, is_eager
@@ -369,6 +374,8 @@ class Answers:
     """Answers of eager to the same inputs with other roundings; empty where it refused."""
     amplitude: float = 1.0
     """How many units these roundings move a number by, at most."""
+    fine: Callable[[], Sequence[Any]] | None = None
+    """Makes the same with fine roundings: of one unit, but of operators that add. None where the two sides began with other numbers."""
     otherwise: Callable[[str], Any] | None = None
     """Makes the call of eager "on the CPU" or "without TF32"."""
 
@@ -420,7 +427,9 @@ def add_reference(comparison: Comparison, answers: Callable[[], Answers]) -> Non
             through = eager_runs.through[index] if eager_runs.through else ""
             moved = [answer[index] for answer in jittered]
             amplitude = eager_runs.amplitude
-            judged = functools.partial(_scale, leaf, own["to"][index], again[index], reference[index], samples, through, amplitude)
+            is_suspect = eager_runs.fine is not None and _is_suspect(own["of"][index], own["to"][index], reference[index])
+            finely = [leaves_of(answer)[index] for answer in eager_runs.fine()] if is_suspect and eager_runs.fine is not None else []
+            judged = functools.partial(_scale, leaf, own["to"][index], again[index], reference[index], samples, through, amplitude, finely)
             scale, is_wrong = judged(moved), False
             if scale.unexplained and leaf["reference_device"] not in ("cpu", "meta") and eager_runs.otherwise is not None:
                 with contextlib.suppress(Exception):  # a function may need its device
@@ -439,10 +448,21 @@ def add_reference(comparison: Comparison, answers: Callable[[], Answers]) -> Non
                 leaf["calibrated"].update({"unwritten": changed} if changed else {})
             if comparison.before and comparison.before[index] is not None:
                 leaf.pop("change", None)
-                change = other_change(own["of"][index], own["to"][index], comparison.before[index], scale.precise)
+                moved_by_one = scale.nudge * (scale.form.nudges / ROUNDINGS) if scale.form is FORMATS["float64"] else None
+                change = other_change(own["of"][index], own["to"][index], comparison.before[index], scale.precise, moved_by_one)
                 leaf.update({"change": change} if change else {})
         except Exception as error:  # an operation that this leaf's dtype or layout lacks: the other leaves are judged
             leaf["calibrated"] = {"why_not": _why(error)}
+
+
+def _is_suspect(answer: Any, eager: Any, reference: Any) -> bool:
+    """Whether the median of an answer is so far from eager or float64 that runs with fine roundings decide on it."""
+    form = format_of(str(eager.dtype).removeprefix("torch."))
+    if form is None or not form.nudges or eager.numel() < LEAST_OF_SLICE or answer.shape != eager.shape or answer.dtype != eager.dtype:
+        return False
+    ours, right = wide(answer), wide(reference).to(answer.device)
+    units = units_of(right, form)
+    return any(quantiles_in(errors_of(ours, other) / units, (0.5,))[0] > MEDIAN_FLOOR for other in (right, wide(eager).to(answer.device)))
 
 
 def _why(error: Exception) -> str:
@@ -457,11 +477,12 @@ def _scale(
     samples: Sequence[Sample],
     through: str,
     amplitude: float,
+    fine: Sequence[Any],
     moved: Sequence[Any],
 ) -> Scale:
     if leaf["dtype"] != leaf["reference_dtype"]:
         raise NoReference("the dtypes differ")
-    everything = [again, right, *moved, *(part for sample in samples for part in (sample.answer, sample.reference))]
+    everything = [again, right, *moved, *fine, *(part for sample in samples for part in (sample.answer, sample.reference))]
     if any(getattr(part, "shape", None) != eager.shape for part in everything):
         raise NoReference("another run of eager gives another shape")
     if not (eager.is_floating_point() or eager.is_complex()):
@@ -472,7 +493,7 @@ def _scale(
     apart = differences(again, eager, rtol=rtol, atol=atol)
     if apart["nan_mismatches"] or apart["inf_mismatches"] or (apart["mismatches"] and not is_reordered([eager, again], right)):
         raise NoReference("a second run of eager gives another answer")
-    return scale_of(samples, eager, right, through, moved, amplitude)
+    return scale_of(samples, eager, right, through, moved, amplitude, fine)
 
 
 def _add(comparison: Comparison, leaf: dict[str, Any], actual: Any, scale: Scale) -> None:

@@ -8,7 +8,7 @@ step's ``close: {to: eager}``, else that of another step's, else the dtype's. Gr
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from runner.core.case import Step
@@ -46,8 +46,10 @@ class SideEffects:
         if facts is None:
             return Judgement.error("nothing was measured", expected=_EXPECTED)
         rule = Close(of="", rtol=self.rtol, atol=self.atol, equal_nan=self.equal_nan)
-        first = rule.first_problem(facts.leaves) or next(filter(None, map(_other_change, facts.leaves)), None)
-        problems = [first] if first else []
+        first, change = rule.first_problem(facts.leaves), next(filter(None, map(_other_change, facts.leaves)), None)
+        if first and change:
+            first = replace(first, detail=f"{first.detail}\n{change.expected}: {change.observed}")
+        problems = [found for found in (first or change,) if found]
         # Inductor draws random numbers otherwise than eager, unless ``fallback_random`` is set; but a generator that eager does not use
         # must not change. The opposite is allowed without ``fallback_random``: torch then removes random operators whose result is unused.
         for one in facts.generators:

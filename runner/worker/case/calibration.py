@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from runner.vocabulary.expectations.base import EAGER
-from runner.vocabulary.expectations.calibrated_measure import NoReference, nudged, runs_of
+from runner.vocabulary.expectations.calibrated_measure import NoReference, fine_runs_of, nudged, runs_of
 from runner.vocabulary.expectations.close_measure import Answers, leaves_of
 from runner.vocabulary.steps.gradients import gradients_of
 from runner.worker.case import copies
@@ -130,6 +130,8 @@ class EagerRuns:
     """The generators before the call."""
     call: Callable[[list[Any], AbstractContextManager[Any]], Any]
     """Receives copies of the inputs and a context, in which it makes the call (not the backward); returns what is compared."""
+    is_apart: bool = False
+    """Whether the two sides may have begun the call with other numbers: then the compiled answer has more errors than those of the call."""
     _known: list[Answers | NoReference] = field(default_factory=list)
 
     @classmethod
@@ -144,7 +146,7 @@ class EagerRuns:
             result = result_of(call, called, around)
             return follow(result, part, EAGER) if changed is None else changed(called)
 
-        return cls(unseen, call.inputs, call.generators, again)
+        return cls(unseen, call.inputs, call.generators, again, call.is_apart)
 
     def answers(self, eager: Any) -> Answers:
         """Return the reference of the case's own inputs and pairs of eager and reference; raise ``NoReference``. They are made once."""
@@ -186,12 +188,14 @@ class EagerRuns:
         wide = self._wide(copied(inputs))
         has_double = any(leaf.dtype in (torch.float64, torch.complex128) for leaf in leaves)
         dtypes_of_inputs = narrow_dtypes(tensors_of(inputs))
+        is_hidden = "" not in through  # or every result was rounded to a narrower format
         for narrow in dict.fromkeys([*dtypes_of_inputs, torch.float32] if has_double else dtypes_of_inputs):
             reported = Reported(narrow)
             try:
                 other = self._wide(copied(inputs), reported)
             except NoReference:  # the function refuses operands that it takes for other ones
                 continue
+            is_hidden |= reported.is_left
             if not reported.was_read:
                 break
             if not is_same_function(wide, other, narrow):
@@ -219,8 +223,10 @@ class EagerRuns:
                 raise NoReference(f"the function refuses float32: {type(error).__name__}") from error
         # a step that rounding turns around, as Adam's for a gradient that is 0 but for rounding, moves no farther for larger roundings
         amplitude = 1.0 if any(through) or any(torch.finfo(leaf.dtype).eps > RESOLUTION for leaf in inexact) else AMPLITUDE
-        answers = self._jittered(inputs, runs_of(smallest), amplitude)
-        return Answers(again, wide, pairs, through, answers, amplitude, functools.partial(self._otherwise, inputs))
+        answers = self._jittered(inputs, runs_of(smallest) - 1, amplitude)
+        fine = functools.cache(functools.partial(self._jittered, inputs, fine_runs_of(smallest), 1.0, is_fine=True))
+        otherwise = functools.partial(self._otherwise, inputs)
+        return Answers(again, wide, pairs, through, answers, amplitude, None if self.is_apart or is_hidden else fine, otherwise)
 
     def _otherwise(self, inputs: list[Any], way: str) -> Any:
         """Return eager's answer in the same dtypes "on the CPU" or "without TF32"; what the function raises there, it raises."""
@@ -239,15 +245,15 @@ class EagerRuns:
             tensor.data = tensor.data.cpu()
         return self.run(called)
 
-    def _jittered(self, inputs: list[Any], runs: int, amplitude: float) -> list[Any]:
+    def _jittered(self, inputs: list[Any], runs: int, amplitude: float, *, is_fine: bool = False) -> list[Any]:
         """Return answers of eager with other roundings of its inputs and of each operator; none where an operator refuses the mode."""
         generator = torch.Generator().manual_seed(1)
-        answers = []
-        for _ in range(min(runs - 1, MOST_JITTERED)):
+        answers: list[Any] = []
+        for _ in range(min(runs, MOST_JITTERED)):
             called = copied(inputs)
             change(_changeable(called), functools.partial(jittered, generator=generator, least=RESOLUTION, times=amplitude))
             try:
-                with Jittered(generator, amplitude):
+                with Jittered(generator, amplitude, is_fine=is_fine):
                     answers.append(self.run(called))
             except Exception:  # operators of higher order refuse a mode; the function may refuse other numbers
                 break

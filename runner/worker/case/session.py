@@ -371,6 +371,7 @@ class Session:
             with needed("the eager reference"):
                 theirs = self.eager.calling(wanted.function, self._given_to_eager(wanted.inputs, given))
             self.effects.begin(called, theirs, is_package=wanted.is_package)
+            self.reference.is_apart |= wanted.is_package
             self.reference.call(self.eager, theirs, enter, done=self.effects.eager_done)
         target = wanted.target()
         self.additional.record(target, called, enter, is_package=wanted.is_package)
@@ -378,6 +379,7 @@ class Session:
             self.output = self.compiled.run(target, called, enter)
             self.device_api.synchronize()
         self.effects.finish(self.compiled.called, self.eager, self.output)
+        self.reference.is_apart |= self.effects.facts is None
 
     def _given_to_eager(self, entries: Sequence[Any] | None, given: list[Any] | None) -> list[Any] | None:
         """Bring the eager side to the compiled side's state, and return copies of a call's arguments for it; None for those of the spec."""
@@ -387,6 +389,7 @@ class Session:
         if self._were_compared or self.effects.facts is not None:
             # what was judged in an earlier step is not judged again: both sides go on from one value
             self._twins.adopt(compiling.is_erased, judged_alone=True)
+            self.reference.is_apart = False
         copied: list[Any] | None = copies.apart(given, self._twins)
         return copied
 

@@ -153,6 +153,8 @@ class ReferenceCall:
     """Copies of the target and its arguments before the call, or why there are none."""
     then: tuple[Callable[[list[Any]], Any], ...] = ()
     """The optimizer's steps after the backward: each receives the target and its arguments, and returns the result of the step."""
+    is_apart: bool = False
+    """Whether the two sides may have begun the call with other numbers, because an earlier call was not compared."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +189,8 @@ class Reference:
         """The exception of the eager side in this step, as an observation has it."""
         self._may_raise = False
         self.latest_call: ReferenceCall | None = None
+        self.is_apart = False
+        """Whether the two sides may have other numbers: those that an earlier call left were not compared."""
         self.copied: Callable[[Sequence[Any]], list[Any] | str] | None = None
         """Copies a target and its arguments before a call; None where no call is repeated with the same inputs."""
         self._named: dict[str, Any] = {}
@@ -241,7 +245,7 @@ class Reference:
     def call(self, side: Side, called: list[Any], enter: Enter, *, done: Done) -> None:
         """Call a function of the eager side, then restore generators and modes. ``done`` receives what was called and the result."""
         state, modes = Generators.now(), Modes()
-        self.latest_call = ReferenceCall(state, enter)
+        self.latest_call = ReferenceCall(state, enter, is_apart=self.is_apart)
         if self.copied is not None:
             self.latest_call = replace(self.latest_call, inputs=self.copied(called))
         result = None

@@ -17,6 +17,9 @@ _COPIES = (torch.ops.aten.clone, torch.ops.aten._to_copy, torch.ops.aten.copy_)
 _SELECTIONS = (torch.ops.aten.segment_reduce,)
 """Operators whose backward looks for numbers that equal the result, which may be another operand's: an initial value."""
 
+_MOVES = frozenset("amax amin cat constant_pad_nd embedding flip gather index index_select max min roll stack take".split())
+"""Operators whose results have numbers of their operands: no implementation rounds any."""
+
 _NARROW = ("bfloat16", "float16")
 """The formats that are recorded. The float64 reference rounds to float8 too: that is a part of the function."""
 
@@ -62,24 +65,58 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
     """Moves what each operator rounds by up to ``amplitude`` units in the last place, with random signs: eager, rounded otherwise.
 
     How far the answer moves is what rounding explains of eager's error, whatever the function is. Numbers from the generator alone.
+    ``is_fine``: an operator that is not pointwise rounds each of its additions, so its operands and results move by ``AMPLITUDE`` units.
     """
 
-    def __init__(self, generator: torch.Generator, amplitude: float = 1.0) -> None:
+    def __init__(self, generator: torch.Generator, amplitude: float = 1.0, *, is_fine: bool = False) -> None:
         super().__init__()
-        self._generator, self._amplitude = generator, amplitude
+        self._generator, self._amplitude, self._is_fine = generator, amplitude, is_fine
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call the operator, then move its floating-point results."""
         kwargs = kwargs or {}
         operands = _tensors((args, kwargs))
         known = _storages_of(operands)
-        result = func(*args, **kwargs)
-        if operands and isinstance(func, torch._ops.OpOverload) and not _takes_shapes_alone(func):
+        is_moved = bool(operands) and isinstance(func, torch._ops.OpOverload) and not _takes_shapes_alone(func)
+        adds = is_moved and self._is_fine and not _is_pointwise(func)
+        result = self._of_moved(func, args, kwargs) if adds else func(*args, **kwargs)
+        if is_moved:
             for tensor in _written(func, args, kwargs, known, result):
                 is_selected = func._overloadpacket in _SELECTIONS or _is_selection(operands, tensor)
                 if not (_is_exact_copy(func, operands, _name(tensor)) or is_selected):
-                    tensor.copy_(jittered(tensor, self._generator, times=self._amplitude * _times(operands, tensor)))
+                    times = AMPLITUDE if adds and _is_wide(tensor) else self._amplitude
+                    tensor.copy_(jittered(tensor, self._generator, times=times * _times(operands, tensor)))
         return result
+
+    def _of_moved(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Call an operator with operands that are moved; with its own where it writes or views them, or chooses among their numbers."""
+
+        def move(leaf: torch.Tensor) -> torch.Tensor:
+            is_plain = bool(_tensors(leaf)) and leaf.layout is torch.strided and not leaf.is_nested
+            return jittered(leaf, self._generator, times=AMPLITUDE) if is_plain and _is_wide(leaf) else leaf
+
+        if not any(argument.alias_info is not None or argument.name in _WRITTEN for argument in func._schema.arguments):
+            moved = pytree.tree_map_only(torch.Tensor, move, (args, kwargs))
+            result = func(*moved[0], **moved[1])
+            leaves = pytree.tree_leaves(result)
+            if len(leaves) == len(_tensors(result)) and not any(_is_selection(_tensors(moved), leaf) for leaf in leaves):
+                return result
+        return func(*args, **kwargs)
+
+
+def _is_pointwise(func: Any) -> bool:
+    """Whether each number of the results is one of an operand, or is computed of one number of each."""
+    operator = func._schema.name.rpartition("::")[2]
+    if torch.Tag.pointwise in func.tags or func._overloadpacket in _COPIES or operator in _MOVES:
+        return True
+    if operator.startswith("_foreach_"):
+        single = getattr(torch.ops.aten, operator.removeprefix("_foreach_").removesuffix("_"), None)
+        return single is not None and any(torch.Tag.pointwise in getattr(single, name).tags for name in single.overloads())
+    return bool(operator.startswith("_fused_") and operator.endswith("_"))  # the steps of optimizers
+
+
+def _is_wide(tensor: torch.Tensor) -> bool:
+    return bool(torch.finfo(tensor.dtype).eps <= RESOLUTION)
 
 
 def _is_selection(operands: Sequence[torch.Tensor], result: torch.Tensor) -> bool:
@@ -233,9 +270,12 @@ class Reported(TorchFunctionMode):  # type: ignore[misc]  # mypy does not follow
         self._reported = {torch.float64: narrow, torch.complex128: torch.complex32 if narrow is torch.float16 else torch.complex64}
         self.was_read = False
         """Whether the function read a dtype at all."""
+        self.is_left = False
+        """Whether the function computed with numpy, whose operators no mode sees."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Replace the result of ``tensor.dtype``."""
+        self.is_left |= func in (torch.Tensor.numpy, torch.Tensor.__array__)
         result = func(*args, **(kwargs or {}))
         if func == torch.Tensor.dtype.__get__:
             self.was_read = True
