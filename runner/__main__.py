@@ -3,7 +3,7 @@
 import gc
 import sys
 
-from runner.system.search_path import leave_out_working_folder
+from runner.machine.search_path import leave_out_working_folder
 
 
 def main() -> int:

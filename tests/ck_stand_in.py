@@ -7,7 +7,7 @@ import functools
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from runner.system.doctor import composable_kernel
+from runner.tools.vendor.doctor import composable_kernel
 
 PACKAGE = "ck4inductor"
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from runner.core.results import CaseResult
+from runner.model.results import CaseResult
 from runner.record.journal import Run, read_run
 from tests.fakes import environment
 
@@ -63,7 +63,7 @@ class Cluster:
 
     def join(self, name: str, *more: str, python: str = sys.executable, **variables: str) -> None:
         words = ["--address", self.address, "--as", name, "--once", *more]
-        self._start(name, [python, "-m", "runner.cli.node", *words], **variables)
+        self._start(name, [python, "-m", "runner.tools.fleet.node", *words], **variables)
 
     def group(self, name: str) -> int:
         return self._processes[name].pid

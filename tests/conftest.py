@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from runner.core.diagnostics import Diagnostic, InvalidSpecs
 from runner.language import load as load_module
 from runner.language.load import Suite, load
-from runner.language.read.files import SpecPath
+from runner.language.read.spec_files import SpecPath
+from runner.model.diagnostics import Diagnostic, InvalidSpecs
 from tests import compiler_cache, prestart
 from tests.timeouts import pytest_timeout_cancel_timer, pytest_timeout_set_timer  # noqa: F401 - hooks of pytest-timeout
 

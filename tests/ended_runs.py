@@ -4,10 +4,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from runner.core.conformance import Conformance, LevelStatement, ProfileRecord, Statement
-from runner.core.exit_codes import ExitCode
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
+from runner.model.conformance import Conformance, LevelStatement, ProfileRecord, Statement
+from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
 from runner.report.github import RunReport
 from tests.results import footer_of
 from tests.unit.test_junit import HEADER, result

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from runner.cli.answering import answered
-from runner.cli.pytest_plugin import session_run
-from runner.core.observation import Ending
-from runner.execute.base import Execution, Job
+from runner.execute.executor_protocol import Execution, Job
+from runner.model.observation import Ending
+from runner.tools.pytest_plugin import session_run
 from tests.fakes import ENDED, FakeExecutor, close_facts, close_leaf, observation, seen, use_executor
 
 EXECUTOR: list[FakeExecutor] = []

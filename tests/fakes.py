@@ -14,21 +14,21 @@ from typing import Any, Self
 
 import pytest
 
-from runner.core.case import Case, CaseBody, CaseId, Expected, Requirement, Settings, Step
-from runner.core.conditions import Surroundings
-from runner.core.diagnostics import Position
-from runner.core.events import Activity
-from runner.core.expectation import Judgement, StepFacts
-from runner.core.observation import Ending, Observation, ObservedStep, ServiceReport
-from runner.core.results import CaseResult
-from runner.execute.base import Execution, ExecutorSettings, Job
+from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
 from runner.judge.evidence import Evidence, read_observation
 from runner.judge.judge import judge
 from runner.language.backends import Backend, Proof, load_backends
 from runner.language.load import Suite, load
+from runner.machine.availability import ANSWERS
+from runner.machine.capabilities import HOLDS
+from runner.model.case import Case, CaseBody, CaseId, Expected, Requirement, Settings, Step
+from runner.model.conditions import Surroundings
+from runner.model.diagnostics import Position
+from runner.model.events import Activity
+from runner.model.expectation import Judgement, StepFacts
+from runner.model.observation import Ending, Observation, ObservedStep, ServiceReport
+from runner.model.results import CaseResult
 from runner.plan.resources import Capacity
-from runner.system.availability import ANSWERS
-from runner.system.capabilities import HOLDS
 from runner.vocabulary.expectations import EXPECTATIONS
 from tests import prestart
 
@@ -260,7 +260,7 @@ def import_torch() -> Any:
         import torch._functorch.config
         import torch._inductor.config
 
-        import runner.worker.case.session  # noqa: F401 - imported for its effect
+        import runner.worker.case.case_session  # noqa: F401 - imported for its effect
     return torch
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from runner.execute.base import Execution, Job
-from runner.execute.ray import source as own_source
-from runner.execute.ray.frames import FrameReader, Message, pack
-from runner.execute.ray.link import Came, Event, Lost, Node, Opened
-from runner.run.fleet import options as fleet_options
-from runner.run.fleet import runner as fleet_runner
-from runner.system import availability
-from runner.system.installed_torch import installed_torch, release
+from runner.execute.executor_protocol import Execution, Job
+from runner.machine import availability
+from runner.machine.installed_torch import installed_torch, release
+from runner.tools.fleet import fleet_options as fleet_options
+from runner.tools.fleet import runner as fleet_runner
+from runner.tools.fleet.ray import shipped_source as own_source
+from runner.tools.fleet.ray.frames import FrameReader, Message, pack
+from runner.tools.fleet.ray.link import Came, Event, Lost, Node, Opened
 from tests.fakes import ENDED, FACTS, close_facts, close_leaf, observation, seen
 
 Answer = Callable[[Job], Execution | None]

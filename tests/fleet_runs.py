@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from runner.cli.parser import main
-from runner.core.results import CaseResult
+from runner.model.results import CaseResult
 from runner.record.journal import read_run
 from tests.fleet import RAY
 

@@ -8,7 +8,7 @@ from typing import Any
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend
 
-from runner.language.read import schema
+from runner.language.read import spec_schema
 
 
 def _pattern(validator: Any, written: str, instance: Any, part: Any) -> Iterator[ValidationError]:
@@ -28,4 +28,4 @@ def validator_of(part: Any) -> Any:
 @functools.cache
 def validator(name: str) -> Any:
     """Return the validator of a schema."""
-    return _STRICT(schema.resolved(name))
+    return _STRICT(spec_schema.resolved(name))

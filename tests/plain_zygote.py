@@ -2,7 +2,7 @@
 
 import os
 
-from runner.core import protocol
+from runner.model import protocol
 from runner.worker.process import zygote
 
 

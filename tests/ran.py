@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
 from runner.record.journal import Run, read_run
 
 

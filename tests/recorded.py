@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runner.core.case import CaseId
-from runner.core.diagnostics import Position
-from runner.core.header import RunHeader
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
+from runner.model.case import CaseId
+from runner.model.diagnostics import Position
+from runner.model.header import RunHeader
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
 from runner.record.journal import Run
 from runner.record.journal_writer import JournalWriter
 from tests.results import as_outcome, footer_of

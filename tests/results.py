@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from runner.core.diagnostics import Position
-from runner.core.exit_codes import ExitCode, exit_code
-from runner.core.expectation import Status
-from runner.core.header import RunFooter
-from runner.core.outcomes import Outcome
-from runner.core.results import AppliedWaiver, CaseResult, Verdict, WaiverEffect, executed
+from runner.model.diagnostics import Position
+from runner.model.exit_codes import ExitCode, exit_code
+from runner.model.expectation import Status
+from runner.model.header import RunFooter
+from runner.model.outcomes import Outcome
+from runner.model.results import AppliedWaiver, CaseResult, Verdict, WaiverEffect, executed
 
 EVIDENCE = {"observation.json": "e" * 64}
 _STATUS = {

@@ -5,18 +5,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from runner.core.protocol import decode
 from runner.language.expand.cases import surroundings
 from runner.language.load import load
+from runner.model.protocol import decode
 from runner.plan.worker_plan import make_plan, with_paths
 from tests.fakes import HERE, shipped
 
 
 def prepared(folder: Path, text: str, *, compile_with: str = "eager", **changes: Any) -> tuple[Any, Any]:
     """Return the session and the plan of the one case of a spec; ``changes`` replace parts of the plan."""
+    from runner.worker.case.case_session import Session
     from runner.worker.case.phases import Phases
     from runner.worker.case.preparing import prepare
-    from runner.worker.case.session import Session
 
     path = folder / "spec.yaml"
     path.write_text(f"summary: A case of one session\nbackends: [cpu]\ncompile: {{backend: {compile_with}}}\n{text}")

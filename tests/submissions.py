@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from runner.cli.parser import main
-from runner.execute.base import Execution, Job
-from runner.record.evidence import digest
+from runner.execute.executor_protocol import Execution, Job
+from runner.record.case_files import digest
 from runner.record.journal import JournalError, Run, encode, read_run, totals
-from runner.record.submission import archive
-from runner.record.submission.archive import ATTESTATION, ENVELOPE, JOURNAL, JUNIT, MANIFEST
 from runner.report.junit import document_of
+from runner.tools.vendor.submission import archive
+from runner.tools.vendor.submission.archive import ATTESTATION, ENVELOPE, JOURNAL, JUNIT, MANIFEST
 from runner.worker.case.own_files import keep_code
 from tests.fakes import ENDED, observation, seen, use_executor
 

@@ -10,7 +10,7 @@ IN_WHEEL = (
     "runner/py.typed",
     "runner/_data/specs/backends.yaml",
     "runner/_data/schemas/spec.schema.json",
-    "runner/system/data/variables.txt",
+    "runner/machine/data/variables.txt",
 )
 IN_SDIST = (
     "pyproject.toml",

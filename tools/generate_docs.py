@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from runner.cli.command_table import PROGRAM, commands
 from runner.cli.parser import parser
-from runner.cli.table import COMMANDS, PROGRAM
-from runner.core.case import Case
 from runner.language.backends import load_backends
-from runner.language.lint.rules import RULES, Rule
 from runner.language.load import load
-from runner.language.read import schema
-from runner.system.capabilities import CAPABILITIES
+from runner.language.read import spec_schema
+from runner.machine.capabilities import CAPABILITIES
+from runner.model.case import Case
+from runner.tools.author.lint.rules import RULES, Rule
 from tools.faults import corpus
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -90,7 +90,7 @@ def _table(path: str) -> Iterator[str]:
 
 def _node(path: str) -> Any:
     file, *keys = path.split("/")
-    node = schema.resolved(file, f"$defs/{keys[1]}") if keys[:1] == ["$defs"] else schema.resolved(file)
+    node = spec_schema.resolved(file, f"$defs/{keys[1]}") if keys[:1] == ["$defs"] else spec_schema.resolved(file)
     for key in keys[2:] if keys[:1] == ["$defs"] else keys:
         node = node[key]
     return node
@@ -104,7 +104,7 @@ def _type(node: Any) -> str:
         return f"`{json.dumps(node['const'])}`"
     kinds = node.get("type", "any")
     words = [kinds] if isinstance(kinds, str) else list(kinds)
-    if node.get("pattern") == schema.TEMPLATE_PATTERN and len(words) > 1:
+    if node.get("pattern") == spec_schema.TEMPLATE_PATTERN and len(words) > 1:
         words.remove("string")  # the string is a template, whose value may have any type
     return " or ".join(words)
 
@@ -115,14 +115,14 @@ _MOST_WORDS = 6
 
 def _kinds(file: str, member: str) -> Iterator[str]:
     """``kinds FILE MEMBER``: a section for each kind of step or expectation."""
-    raw = schema.load(file)["$defs"]
+    raw = spec_schema.load(file)["$defs"]
     for name in raw[member]["properties"]:
         if name in raw:
             yield from _kind(file, name, raw[name])
 
 
 def _kind(file: str, name: str, raw: Any) -> Iterator[str]:
-    node = schema.resolved(file, f"$defs/{name}")
+    node = spec_schema.resolved(file, f"$defs/{name}")
     yield f"### `{name}`"
     yield ""
     yield node["description"]
@@ -139,7 +139,7 @@ def _inputs() -> Iterator[str]:
     """``inputs``: the keys of an input, and examples."""
     yield from _table("inputs/$defs/input")
     yield ""
-    yield from _examples("inputs", "input", schema.load("inputs")["$defs"]["input"]["examples"])
+    yield from _examples("inputs", "input", spec_schema.load("inputs")["$defs"]["input"]["examples"])
 
 
 def _examples(file: str, name: str, entries: list[Any]) -> Iterator[str]:
@@ -244,11 +244,11 @@ def _command(name: str, command: argparse.ArgumentParser) -> Iterator[str]:
     for action in command._actions:
         if action.dest != "help":
             yield f"| {_argument(action)} | {_escaped(action.help or '')} |"
-    if name in COMMANDS:
+    if name in commands():
         yield ""
         yield "| example | does |"
         yield "|---|---|"
-        yield from (f"| `{PROGRAM} {_escaped(arguments)}` | {does} |" for arguments, does in COMMANDS[name].examples)
+        yield from (f"| `{PROGRAM} {_escaped(arguments)}` | {does} |" for arguments, does in commands()[name].examples)
 
 
 def _argument(action: argparse.Action) -> str:

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from runner.core.diagnostics import UsageError
 from runner.language.names.scan import CONFIG_FILES, COUNTER, METRIC, Names, scan
+from runner.model.diagnostics import UsageError
 
 
 def table_text(table: Names) -> str:

@@ -64,7 +64,7 @@ def operators() -> Iterator[tuple[str, Lines]]:
     import torch
     from torch._inductor import async_compile, config
 
-    from runner.worker.torch_compat.operators import database
+    from runner.worker.torch_compat.opinfo import database
 
     files = {str(importlib.import_module(module).__file__): module for module in MODULES}
     config.force_disable_caches = True

@@ -8,7 +8,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-RUNS_CASES = "runner.worker.case.case"
+RUNS_CASES = "runner.worker.case.run_case"
 
 Run = Callable[..., None]
 

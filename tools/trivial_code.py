@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from runner.core.targets import STAGES_OF_VENDOR
+from runner.model.targets import STAGES_OF_VENDOR
 
 ROOT = Path(__file__).resolve().parents[1]
 

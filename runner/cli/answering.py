@@ -3,11 +3,11 @@
 import os
 from collections.abc import Callable, Sequence
 
-from runner.core.diagnostics import InvalidSpecs, JournalAltered, UsageError
-from runner.core.exit_codes import ExitCode
-from runner.system import output
-from runner.system.output import OUT_OF_SPACE
-from runner.system.redaction import KNOWN
+from runner.machine import output
+from runner.machine.output import OUT_OF_SPACE
+from runner.machine.redaction import KNOWN
+from runner.model.diagnostics import InvalidSpecs, JournalAltered, UsageError
+from runner.model.exit_codes import ExitCode
 
 
 def answered(command: Callable[[], ExitCode], argv: Sequence[str]) -> int:

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from runner import __version__
-from runner.cli.table import COMMANDS, PROGRAM, Command, examples_of
-from runner.core.diagnostics import did_you_mean
-from runner.core.escaping import line
-from runner.core.exit_codes import ExitCode
-from runner.core.options import Reads, written
-from runner.system import output
-from runner.system.output import guarded
+from runner.cli.command_table import COMMANDS, PROGRAM, Command, commands, examples_of
+from runner.machine import output
+from runner.machine.output import guarded
+from runner.model.diagnostics import did_you_mean
+from runner.model.escaping import line
+from runner.model.exit_codes import ExitCode
+from runner.model.options import Reads, written
 
 _EPILOG = """conformance.yaml in the working folder has the paths, backends, waivers and profile that a command line leaves out.
 exit codes: 0 passed; 1 some case failed; 2 wrong usage or an invalid spec; 3 a bug of this program;
@@ -48,12 +48,13 @@ class Parser(argparse.ArgumentParser):
 
 def parser(only: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of all commands, of the one that ``only`` names, or for the empty text of their names without options."""
+    known = COMMANDS if only in COMMANDS else commands()  # a command of the core loads no tool
     top = Parser(prog=PROGRAM, description="Conformance tests of torch.compile, written in YAML.", epilog=f"{examples_of()}\n\n{_EPILOG}")
     top.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands", required=True, parser_class=Parser)
-    for name, command in COMMANDS.items():
+    subparsers = top.add_subparsers(dest="command", metavar="COMMAND", title="commands", required=True, parser_class=Parser)
+    for name, command in known.items():
         if only in (None, "", name):
-            subparser = commands.add_parser(name, help=command.does, description=command.text, epilog=examples_of(name))
+            subparser = subparsers.add_parser(name, help=command.does, description=command.text, epilog=examples_of(name))
             if only != "":
                 add_options(subparser, command.options)
     return top
@@ -91,10 +92,12 @@ def values_of(arguments: argparse.Namespace) -> dict[str, Any]:
 def parse(argv: Sequence[str] | None = None) -> tuple[str, Any]:
     """Return the name of the command and its options; raise ``SystemExit`` for ``--help`` and for wrong usage."""
     words = sys.argv[1:] if argv is None else argv
-    reader = parser(words[0] if words and words[0] in COMMANDS else "")
+    first = words[0] if words else ""
+    known = COMMANDS if first in COMMANDS else commands()
+    reader = parser(first if first in known else "")
     arguments, unknown = reader.parse_known_args(words)
     values = values_of(arguments)
-    command: Command = COMMANDS[name := values.pop("command")]
+    command: Command = known[name := values.pop("command")]
     if unknown:
         names = [
             f"--{how.get('word', field.replace('_', '-'))}" for field, how in written(command.options).items() if not how.get("positional")
@@ -126,7 +129,8 @@ def guarded_code(answer: Callable[[], int]) -> int:
 def _answer(argv: Sequence[str] | None) -> int:
     name, options = parse(argv)
     # imported by name: the table has the only list of commands
-    command = importlib.import_module(f"runner.cli.commands.{name}")
+    package = (COMMANDS if name in COMMANDS else commands())[name].package
+    command = importlib.import_module(f"runner.{package}.{name}")
     from runner.cli.answering import answered
 
     def run() -> ExitCode:

@@ -7,13 +7,13 @@ every case that torch really compiled and ran.
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from runner.core.devices import CPU, WITHOUT_MODULE, kind_of
-from runner.core.matching.generated_code import code_of
-from runner.core.observation import Observation
-from runner.core.results import CaseResult
-from runner.core.tuning import Tuning
 from runner.judge.evidence import CarriedOut
 from runner.language.backends import Backend
+from runner.model.devices import CPU, WITHOUT_MODULE, kind_of
+from runner.model.matching.generated_code import code_of
+from runner.model.observation import Observation
+from runner.model.results import CaseResult
+from runner.model.tuning import Tuning
 
 _CACHE = ("fxgraph_cache_miss", "fxgraph_cache_hit", "fxgraph_cache_bypass")
 """Counters of which each compiled graph that inductor looks up adds one."""

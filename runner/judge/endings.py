@@ -9,14 +9,14 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from runner.core.case import Case
-from runner.core.conditions import Surroundings
-from runner.core.diagnostics import Position
-from runner.core.expectation import Status
-from runner.core.observation import Observation, Raised
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult, Verdict, result_of
 from runner.judge.evidence import Evidence, first_line
+from runner.model.case import Case
+from runner.model.conditions import Surroundings
+from runner.model.diagnostics import Position
+from runner.model.expectation import Status
+from runner.model.observation import Observation, Raised
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult, Verdict, result_of
 from runner.plan.worker_plan import expects_raise, python_of
 
 _HEAD = re.compile(r"(?P<name>Current thread|Thread) (?P<id>0x[0-9a-f]{1,16})(?: \[.{0,100}\])? \(most recent call first\):\Z")

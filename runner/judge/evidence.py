@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runner.core.case import Case, Expected, Step
-from runner.core.conditions import Surroundings
-from runner.core.expectation import Judgement, StepFacts
-from runner.core.observation import (
+from runner.model.case import Case, Expected, Step
+from runner.model.conditions import Surroundings
+from runner.model.expectation import Judgement, StepFacts
+from runner.model.observation import (
     Bench,
     Cause,
     ChildExit,
@@ -26,7 +26,7 @@ from runner.core.observation import (
     Timing,
     Traced,
 )
-from runner.core.tuning import Tally, Tuning, Tunings
+from runner.model.tuning import Tally, Tuning, Tunings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ def read_observation(sent: object) -> Observation | str | None:
     """Return the observation of a worker's message, which is untrusted, or why it is none; None if there is no message."""
     if sent is None:
         return None
-    from runner.language.read.schema import misfit  # reads the schemas
+    from runner.language.read.spec_schema import misfit  # reads the schemas
 
     problem = misfit(sent, "observation")
     if problem is not None:

@@ -16,20 +16,21 @@ The ending of the process is judged first, then the validity of the observation,
 | ended                | facts           | all passed   | passed | PASS      |
 """
 
-from runner.core.case import Case
-from runner.core.conditions import Surroundings
-from runner.core.folding import fold
-from runner.core.observation import Observation
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult, result_of
-from runner.judge.audit import verdicts_of_audit
 from runner.judge.endings import by_ending, ended_by_code, error_of, folded, place_of_error
 from runner.judge.evidence import Evidence, carried_out, first_line
+from runner.judge.mutants import verdicts_of_audit
 from runner.judge.proof import own_names, proof
 from runner.judge.verdicts import verdicts_of, verdicts_of_services
 from runner.language.backends import Backend
+from runner.model.case import Case
+from runner.model.conditions import Surroundings
+from runner.model.folding import fold
+from runner.model.observation import Observation
+from runner.model.optional import hooks
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult, result_of
 
-_OWN_EXCEPTIONS = ("runner.vocabulary.steps.session.NotCarriedOut", "runner.worker.process.seal.Broken")
+_OWN_EXCEPTIONS = ("runner.vocabulary.steps.step_session.NotCarriedOut", "runner.worker.process.seal.Broken")
 """Exceptions that the worker itself raises: their text needs neither type nor traceback."""
 
 
@@ -67,9 +68,7 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
     if not has_raised:
         verdicts.extend(verdicts_of_services(case, evidence.services, steps, here))
     if case.target:
-        from runner.judge import offline
-
-        verdicts.append(offline.proof(case, backend, steps))
+        verdicts.append(hooks("offline").proof(case, backend, steps))
     elif backend.compiles and not has_raised:
         verdicts.append(proof(backend, here, steps, own_names(case) if backend.proof.code else frozenset()))
     outcome, failure_type, first = fold(verdicts, case.target)
@@ -78,7 +77,7 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
         outcome, failure_type, first = fold(verdicts, case.target)
     if first is None:
         passed = result_of(case, outcome, verdicts=tuple(verdicts))
-        return offline.with_level(case, passed) if case.target else passed
+        return hooks("offline").with_level(case, passed) if case.target else passed
     return result_of(
         case,
         outcome,

@@ -5,21 +5,21 @@ import functools
 import re
 from collections.abc import Sequence
 
-from runner.core.case import Case, Expected
-from runner.core.conditions import Surroundings, holds
-from runner.core.devices import kind_of
-from runner.core.expectation import Status
-from runner.core.matching.filecheck import EmptyText, passes, run
-from runner.core.matching.generated_code import code_of, joined
-from runner.core.matching.patterns import search
-from runner.core.matching.time_limit import PatternTooSlow, time_limit
-from runner.core.results import Verdict
 from runner.judge.evidence import CarriedOut, first_line
 from runner.language.backends import Backend, Serves
+from runner.model.case import Case, Expected
+from runner.model.conditions import Surroundings, holds
+from runner.model.devices import kind_of
+from runner.model.expectation import Status
+from runner.model.matching.filecheck import EmptyText, passes, run
+from runner.model.matching.generated_code import code_of, joined
+from runner.model.matching.patterns import search
+from runner.model.matching.time_limit import PatternTooSlow, time_limit
+from runner.model.results import Verdict
 from runner.plan.worker_plan import expects_raise
-from runner.vocabulary.expectations.base import allows_zero
 from runner.vocabulary.expectations.compilation import GraphBreaks
 from runner.vocabulary.expectations.counters import Counter
+from runner.vocabulary.expectations.expectation_base import allows_zero
 from runner.vocabulary.expectations.raises import Raises
 from runner.vocabulary.steps import parsed, traits_of
 from runner.vocabulary.steps.call import Call

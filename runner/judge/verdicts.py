@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from runner.core.case import Case, Expected, Step
-from runner.core.conditions import Surroundings, asks_for_code, holds
-from runner.core.diagnostics import Position
-from runner.core.expectation import Judgement, Status, StepFacts
-from runner.core.matching.generated_code import code_of, joined
-from runner.core.matching.time_limit import PatternTooSlow
-from runner.core.observation import ObservedStep, ServiceReport
-from runner.core.protocol import Json, decode
-from runner.core.results import Verdict
 from runner.judge.endings import folded
 from runner.judge.evidence import ANOTHER_FORM, CarriedOut, headline, judge_expectation, nonsense
+from runner.model.case import Case, Expected, Step
+from runner.model.conditions import Surroundings, asks_for_code, holds
+from runner.model.diagnostics import Position
+from runner.model.expectation import Judgement, Status, StepFacts
+from runner.model.matching.generated_code import code_of, joined
+from runner.model.matching.time_limit import PatternTooSlow
+from runner.model.observation import ObservedStep, ServiceReport
+from runner.model.protocol import Json, decode
+from runner.model.results import Verdict
 from runner.plan.worker_plan import expects_raise, needs_eager
 from runner.vocabulary.expectations import side_effects
 from runner.vocabulary.expectations.close import Close, contradiction, is_eager

@@ -5,21 +5,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner.core import devices
-from runner.core.case import Requirement
-from runner.core.conditions import as_list
-from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, one_of, unknown
-from runner.core.matching.filecheck import CheckFile, ChecksError
-from runner.core.matching.filecheck import parse as parse_checks
-from runner.core.matching.patterns import check_pattern
-from runner.core.template_form import is_template
 from runner.language.read.document import BACKENDS, DataPath, Document, Kind
-from runner.language.read.files import link_problem
-from runner.language.read.python import missing_module
-from runner.language.read.schema import read_formed
-from runner.system.capabilities import CAPABILITIES
-from runner.system.data_dirs import folder
-from runner.vocabulary.expectations.base import BadExpectation, Count, parse_count
+from runner.language.read.python_source import missing_module
+from runner.language.read.spec_files import link_problem
+from runner.language.read.spec_schema import read_formed
+from runner.machine.capabilities import CAPABILITIES
+from runner.machine.data_dirs import folder
+from runner.model import devices
+from runner.model.case import Requirement
+from runner.model.conditions import as_list
+from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, one_of, unknown
+from runner.model.matching.filecheck import CheckFile, ChecksError
+from runner.model.matching.filecheck import parse as parse_checks
+from runner.model.matching.patterns import check_pattern
+from runner.model.template_form import is_template
+from runner.vocabulary.expectations.expectation_base import BadExpectation, Count, parse_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Serves:
     """The inductor backends that must have won each operation of a group, and at least one."""
 
     group: str
-    """A key of ``core.tuning.GROUPS``."""
+    """A key of ``model.tuning.GROUPS``."""
     by: tuple[str, ...]
 
     def __str__(self) -> str:

@@ -5,24 +5,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from runner.core.case import Case
-from runner.core.conditions import BadRange, Surroundings
-from runner.core.diagnostics import Diagnostic, InvalidSpecs, errors
-from runner.core.targets import BACKEND, SIMULATED
 from runner.language.backends import Backends, read_backends
 from runner.language.check.spec import check, clashing_keys, covers_problems, matrix_problems, named_backends, unused_key_problems
-from runner.language.check.templates import as_first_case, check_backends, check_templates
+from runner.language.check.template_checks import as_first_case, check_backends, check_templates
 from runner.language.expand.cases import expand
 from runner.language.names.tables import NameTables
 from runner.language.read.anatomy import Anatomy, take_apart
 from runner.language.read.document import SPEC, Document
-from runner.language.read.files import DefaultsReader, SpecPath, discover, link_problem
 from runner.language.read.matrix import TARGETS
-from runner.language.read.schema import form_problems
-from runner.language.read.source import read_partly
+from runner.language.read.spec_files import DefaultsReader, SpecPath, discover, link_problem
+from runner.language.read.spec_schema import form_problems
 from runner.language.read.templates import TemplateError
-from runner.system.capabilities import Machine
-from runner.system.installed_torch import InstalledTorch, installed_torch, release
+from runner.language.read.yaml_source import read_partly
+from runner.machine.capabilities import Machine
+from runner.machine.installed_torch import InstalledTorch, installed_torch, release
+from runner.model.case import Case
+from runner.model.conditions import BadRange, Surroundings
+from runner.model.diagnostics import Diagnostic, InvalidSpecs, errors
+from runner.model.targets import BACKEND, SIMULATED
 from runner.vocabulary.steps import TRITON
 
 _AS_IT_IS: Mapping[Path, bytes] = {}

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from runner.core.case import Case
-from runner.core.diagnostics import one_of, unknown
+from runner.model.case import Case
+from runner.model.diagnostics import one_of, unknown
 
 LIST = Path(__file__).parent / "data" / "upstream.json"
 

@@ -9,13 +9,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from runner.core.conditions import as_list
-from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, unknown
-from runner.core.matching.patterns import check_pattern, is_unspecific
 from runner.language.backends import Backends, read_named
 from runner.language.check.spec import condition_problems
 from runner.language.read.document import WAIVERS, DataPath, Document
-from runner.system.data_dirs import folder
+from runner.machine.data_dirs import folder
+from runner.model.conditions import as_list
+from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, unknown
+from runner.model.matching.patterns import check_pattern, is_unspecific
 from runner.vocabulary.expectations import EXPECTATIONS
 
 OUTSIDE_OF_EXPECTATIONS = ("raised", "side-effects", "fell-back", "crash", "timeout")

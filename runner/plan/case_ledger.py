@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runner.core.case import Case
-from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError, shown_path
-from runner.core.folded_ids import fold, unfold
+from runner.model.case import Case
+from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError, shown_path
+from runner.model.folded_ids import fold, unfold
 from runner.plan.operator_script import is_of_operator
 
 NAME = "ledger.txt"

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from runner.system.data_dirs import folder
-from runner.system.safe_open import open_untrusted
+from runner.machine.data_dirs import folder
+from runner.machine.safe_open import open_untrusted
 
 TABLE = "durations.txt"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from runner.core.case import Case
+from runner.model.case import Case
 from runner.plan.worker_plan import seed_of
 from runner.vocabulary.steps import SAMPLES
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from runner.core import devices
-from runner.core.protocol import SIMULATED, TARGET
-from runner.core.targets import simulated
+from runner.model import devices
+from runner.model.protocol import SIMULATED, TARGET
+from runner.model.targets import simulated
 
 MOST_OVERTAKES = 16
 """How many later jobs may overtake a job that waits for room; after that, nothing starts until that job has room."""

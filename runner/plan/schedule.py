@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from runner.core import devices, targets
-from runner.core.case import Case
-from runner.core.conditions import VersionRange
-from runner.core.diagnostics import UsageError, one_line
-from runner.core.protocol import SIMULATED, TARGET
+from runner.machine import hardware
+from runner.machine.capabilities import CAPABILITIES, Machine, memory_of
+from runner.model import devices, targets
+from runner.model.case import Case
+from runner.model.conditions import VersionRange
+from runner.model.diagnostics import UsageError, one_line
+from runner.model.protocol import SIMULATED, TARGET
 from runner.plan.resources import Capacity, Environment, Needs
-from runner.system import hardware
-from runner.system.capabilities import CAPABILITIES, Machine, memory_of
 from runner.vocabulary.steps import traits_of
 
 _MIB = 1 << 20

@@ -12,19 +12,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runner.core.case import Case, Expected, Step
-from runner.core.conditions import Surroundings, asks_for_code, choose, holds, without_code
-from runner.core.devices import CPU, kind_of
-from runner.core.escaping import line
-from runner.core.protocol import decode
 from runner.language.flow import flow
 from runner.language.read.substitution import as_text
+from runner.machine import data_dirs
+from runner.machine.redaction import KNOWN, is_secret_name, redacted
+from runner.model.case import Case, Expected, Step
+from runner.model.conditions import Surroundings, asks_for_code, choose, holds, without_code
+from runner.model.devices import CPU, kind_of
+from runner.model.escaping import line
+from runner.model.protocol import decode
 from runner.plan.operator_script import MODULES
 from runner.plan.worker_plan import make_plan
-from runner.system import data_dirs
-from runner.system.redaction import KNOWN, is_secret_name, redacted
 from runner.vocabulary import inputs
-from runner.vocabulary.expectations.base import parse_count
+from runner.vocabulary.expectations.expectation_base import parse_count
 from runner.vocabulary.steps import SAMPLES
 
 _TORCH = {

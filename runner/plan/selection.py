@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from runner.core.case import Case, Step
-from runner.core.diagnostics import UsageError, one_line, unknown
-from runner.core.globs import glob as glob
 from runner.language.backends import Backends
+from runner.model.case import Case, Step
+from runner.model.diagnostics import UsageError, one_line, unknown
+from runner.model.globs import glob as glob
 
 NOT = "!"
 """Stands before a tag that excludes cases."""
@@ -161,7 +161,7 @@ def cases_not_requested(count: int) -> str:
 
 def check_names(names: Sequence[str], backends: Backends) -> None:
     """Raise ``UsageError`` for a name that is neither a backend nor a capability."""
-    from runner.system.capabilities import CAPABILITIES  # ``list`` needs none of them
+    from runner.machine.capabilities import CAPABILITIES  # ``list`` needs none of them
 
     for name in names:
         if name not in backends.by_name and name not in CAPABILITIES:

@@ -14,14 +14,14 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from runner.core.conditions import as_list
-from runner.core.diagnostics import Diagnostic, InvalidSpecs, shown_path
 from runner.language.backends import read_named
 from runner.language.read.document import SETTINGS, SPEC, DataPath
-from runner.language.read.files import discover, is_spec_file
-from runner.language.read.source import read_bytes
-from runner.plan.profile_cases import REFUSED
-from runner.system.data_dirs import folder
+from runner.language.read.spec_files import discover, is_spec_file
+from runner.language.read.yaml_source import read_bytes
+from runner.machine.data_dirs import folder
+from runner.model.conditions import as_list
+from runner.model.diagnostics import Diagnostic, InvalidSpecs, shown_path
+from runner.model.options import REFUSED
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -7,12 +7,12 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from runner.core.case import Case, Step, WrittenFunction
-from runner.core.conditions import Surroundings, holds
-from runner.core.protocol import Json, encode
 from runner.language.read.substitution import as_text, resolve_facts
+from runner.model.case import Case, Step, WrittenFunction
+from runner.model.conditions import Surroundings, holds
+from runner.model.protocol import Json, encode
 from runner.vocabulary.expectations import side_effects
-from runner.vocabulary.expectations.base import EAGER
+from runner.vocabulary.expectations.expectation_base import EAGER
 from runner.vocabulary.steps import STEPS, parsed, traits_of
 
 

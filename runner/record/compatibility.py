@@ -6,8 +6,8 @@ Everything else must be equal: a new option, fact or variable is compared until 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from runner.core import devices
-from runner.core.header import RunHeader
+from runner.model import devices
+from runner.model.header import RunHeader
 
 FREE_OPTIONS: Mapping[str, str] = {
     "github": "annotations and summaries for GitHub change no outcome",

@@ -26,18 +26,18 @@ from pathlib import Path
 from typing import Any, BinaryIO, NewType, NoReturn, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
 
-from runner.core.attempts import attempt_of, outcome_of
-from runner.core.case import CaseId
-from runner.core.conditions import BadRange, VersionRange
-from runner.core.conformance import LEVELS
-from runner.core.exit_codes import ExitCode
-from runner.core.expectation import Status
-from runner.core.folding import fold
-from runner.core.header import COMPUTED, RunFooter, RunHeader
-from runner.core.outcomes import JUDGED_BY_FACTS, PASSED, WAIVABLE, Outcome
-from runner.core.protocol import Json
-from runner.core.results import NODE_LOST, AppliedWaiver, Attempt, CaseResult, WaiverEffect
-from runner.record.evidence import OBSERVATION
+from runner.model.attempts import attempt_of, outcome_of
+from runner.model.case import CaseId
+from runner.model.conditions import BadRange, VersionRange
+from runner.model.conformance import LEVELS
+from runner.model.exit_codes import ExitCode
+from runner.model.expectation import Status
+from runner.model.folding import fold
+from runner.model.header import COMPUTED, RunFooter, RunHeader
+from runner.model.outcomes import JUDGED_BY_FACTS, PASSED, WAIVABLE, Outcome
+from runner.model.protocol import Json
+from runner.model.results import NODE_LOST, AppliedWaiver, Attempt, CaseResult, WaiverEffect
+from runner.record.case_files import OBSERVATION
 
 FORMAT = 1
 """The journal's format; a reader refuses any other."""

@@ -11,12 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from runner.core.diagnostics import JournalAltered, UsageError
-from runner.core.header import RunFooter, RunHeader
-from runner.core.protocol import Json
-from runner.core.results import CaseResult
+from runner.machine.output import naming
+from runner.model.diagnostics import JournalAltered, UsageError
+from runner.model.header import RunFooter, RunHeader
+from runner.model.protocol import Json
+from runner.model.results import CaseResult
 from runner.record.journal import FORMAT, JournalError, Run, encode, open_plain, read_run, standing_lines
-from runner.system.output import naming
 
 
 class JournalWriter:

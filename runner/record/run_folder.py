@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from runner.core.case import CaseId
-from runner.core.diagnostics import UsageError, shown_path
-from runner.core.header import RunHeader
-from runner.core.results import CaseResult
+from runner.model.case import CaseId
+from runner.model.diagnostics import UsageError, shown_path
+from runner.model.header import RunHeader
+from runner.model.results import CaseResult
 
 REPORTS = Path("reports")
 JOURNAL = "run.jsonl"

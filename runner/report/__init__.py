@@ -8,11 +8,11 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from runner.core.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
-from runner.core.folding import WEAK
-from runner.core.observation import Timing
-from runner.core.outcomes import Outcome
-from runner.core.results import Attempt, CaseResult, Verdict
+from runner.model.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
+from runner.model.folding import WEAK
+from runner.model.observation import Timing
+from runner.model.outcomes import Outcome
+from runner.model.results import Attempt, CaseResult, Verdict
 from runner.report.excerpts import Source, no_source
 
 __all__ = ["MESSAGE_LIMIT", "one_line", "plain", "visible_name"]  # re-exported from escaping

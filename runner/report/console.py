@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from runner.core.outcomes import JUnitTag, Outcome
-from runner.core.results import UNAVAILABLE, CaseResult
-from runner.core.targets import evidence_of
+from runner.machine.output import paint
+from runner.model.outcomes import JUnitTag, Outcome
+from runner.model.results import UNAVAILABLE, CaseResult
+from runner.model.targets import evidence_of
 from runner.report import MESSAGE_LIMIT, note_lines, one_line, plain, timing_lines, verdict_text
 from runner.report.excerpts import Source, no_source
-from runner.system.output import paint
 
 BLOCK_LIMIT = 6_000
 """Bytes of one case's block; the JUnit report and the run's folder have the rest."""

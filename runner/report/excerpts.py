@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from runner.core.diagnostics import Position
-from runner.core.escaping import line as escaped
-from runner.system.redaction import redacted
-from runner.system.safe_open import open_untrusted
+from runner.machine.redaction import redacted
+from runner.machine.safe_open import open_untrusted
+from runner.model.diagnostics import Position
+from runner.model.escaping import line as escaped
 
 Source: TypeAlias = Callable[[Position], Sequence[str]]
 """Returns the lines to show for a position; none where there is nothing to show."""

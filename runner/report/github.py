@@ -15,17 +15,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.core.escaping import line
-from runner.core.events import RunAbandoned, RunEnded, RunEvent
-from runner.core.exit_codes import ExitCode
-from runner.core.header import RunFooter, RunHeader
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult, executed
+from runner.machine import output
+from runner.model.escaping import line
+from runner.model.events import RunAbandoned, RunEnded, RunEvent
+from runner.model.exit_codes import ExitCode
+from runner.model.header import RunFooter, RunHeader
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult, executed
 from runner.report import clip, one_line, plain, slug, statement, verdict_text, visible_name, weak_lines
 from runner.report.junit import NAME, TRUNCATED, cached_file, failure_type
 from runner.report.setup import ReportSetup
 from runner.report.terminal import why_no_success
-from runner.system import output
 
 MOST_ANNOTATIONS = 10
 """GitHub shows ten errors and ten warnings of a step, and 50 annotations of a job; it drops others silently."""

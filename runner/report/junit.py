@@ -19,11 +19,11 @@ from urllib.parse import quote
 
 from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # junit-xml ships no annotations (no py.typed), and no stub package exists for it
 
-from runner.core.events import HeaderCompleted, Listener, ResultsCompleted, RunAbandoned, RunEvent, RunStarted
-from runner.core.header import RunHeader
-from runner.core.outcomes import RETRIED, JUnitTag, Outcome
-from runner.core.results import Attempt, CaseResult
-from runner.core.targets import evidence_of
+from runner.model.events import HeaderCompleted, Listener, ResultsCompleted, RunAbandoned, RunEvent, RunStarted
+from runner.model.header import RunHeader
+from runner.model.outcomes import RETRIED, JUnitTag, Outcome
+from runner.model.results import Attempt, CaseResult
+from runner.model.targets import evidence_of
 from runner.report import (
     MESSAGE_LIMIT,
     TEXT_LIMIT,
@@ -39,7 +39,7 @@ from runner.report import (
     visible_name,
     weak_lines,
 )
-from runner.report.files import is_special, replace
+from runner.report.report_files import is_special, replace
 from runner.report.setup import ReportSetup
 from runner.report.statement import statement_properties
 

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TextIO
 
-from runner.core.events import Activity
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
+from runner.machine import output
+from runner.model.events import Activity
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
 from runner.report import one_line
 from runner.report.console import color_of, painted, shown_id
 from runner.report.excerpts import columns, cut_to
-from runner.system import output
 
 FIRST_HEARTBEAT = 30.0
 """Seconds without a line after which a stream that is no terminal gets a heartbeat: a line with what the run waits for."""

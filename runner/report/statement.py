@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from runner.core.conformance import Conformance, LevelStatement, Statement
-from runner.core.folded_ids import folded_by_reason
-from runner.core.header import RunHeader
-from runner.core.results import CaseResult
+from runner.model.conformance import Conformance, LevelStatement, Statement
+from runner.model.folded_ids import folded_by_reason
+from runner.model.header import RunHeader
+from runner.model.results import CaseResult
 from runner.report import one_line
 
 _SHOWN = 3

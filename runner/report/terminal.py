@@ -5,19 +5,29 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from runner.core.conformance import Conformance
-from runner.core.diagnostics import shown_path
-from runner.core.events import Activity, AttemptFinished, CaseFinished, ExecutionEnded, Note, RunAbandoned, RunEnded, RunEvent, RunStarted
-from runner.core.exit_codes import ExitCode
-from runner.core.header import RunFooter, RunHeader
-from runner.core.results import CaseResult, executed
+from runner.machine import output
+from runner.model.conformance import Conformance
+from runner.model.diagnostics import shown_path
+from runner.model.events import (
+    Activity,
+    AttemptFinished,
+    CaseFinished,
+    ExecutionEnded,
+    Note,
+    RunAbandoned,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+)
+from runner.model.exit_codes import ExitCode
+from runner.model.header import RunFooter, RunHeader
+from runner.model.results import CaseResult, executed
 from runner.record.run_folder import RunFolder
 from runner.report import one_line, statement
 from runner.report.console import print_report, wants_bar, wants_color, why_nothing
 from runner.report.excerpts import Excerpts
 from runner.report.progress import Progress
 from runner.report.setup import ReportSetup
-from runner.system import output
 
 _LONGEST_WARNING = 2_000
 """Characters."""

@@ -7,30 +7,30 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from runner.core.case import Case
-from runner.core.conditions import Surroundings
-from runner.core.diagnostics import UsageError
-from runner.core.folding import COULD_NOT_HAVE_FAILED
-from runner.core.options import ExecutionOptions, argument, backend_files, backends_chosen, flag, globs, shard_option, tags
-from runner.core.outcomes import JUDGED_BY_FACTS, PASSED, Outcome
-from runner.core.results import CaseResult
-from runner.judge.audit import Audit, ControlResult, Trial, audit, judge_control, try_case, with_control
 from runner.judge.cross_checks import impossible_on_machine
 from runner.judge.evidence import carried_out, recorded_observation
-from runner.judge.waivers import Waivers
+from runner.judge.mutants import Audit, ControlResult, Trial, audit, judge_control, try_case, with_control
+from runner.judge.waiving import Waivers
 from runner.language.load import Suite, load, load_specs, surroundings_of
 from runner.language.waivers import WaiverFiles
+from runner.machine import availability, output
+from runner.machine.installed_torch import installed_torch
+from runner.model.case import Case
+from runner.model.conditions import Surroundings
+from runner.model.diagnostics import UsageError
+from runner.model.folding import COULD_NOT_HAVE_FAILED
+from runner.model.options import ExecutionOptions, argument, backend_files, backends_chosen, flag, globs, shard_option, tags
+from runner.model.outcomes import JUDGED_BY_FACTS, PASSED, Outcome
+from runner.model.results import CaseResult
 from runner.plan import schedule
 from runner.plan.selection import Shard, requested, select, without_benches
 from runner.plan.worker_plan import digest_of
-from runner.record.evidence import OBSERVATION, EvidenceAltered, RecordedFiles
+from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
 from runner.record.journal import JournalError, read_run
 from runner.record.run_folder import JOURNAL, LATEST, RunFolder, find_run, require_still
 from runner.run import rejudge
 from runner.run.machines_then import here_of, surroundings_then
 from runner.run.pipeline import CaseRunner
-from runner.system import availability, output
-from runner.system.installed_torch import installed_torch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

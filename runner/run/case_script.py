@@ -4,13 +4,13 @@ import contextlib
 import os
 from pathlib import Path
 
-from runner.core.case import Case
-from runner.core.conditions import Surroundings
-from runner.core.outcomes import RETRIED
-from runner.core.results import CaseResult
 from runner.language.read.templates import TemplateError
+from runner.machine.capabilities import Machine
+from runner.model.case import Case
+from runner.model.conditions import Surroundings
+from runner.model.outcomes import RETRIED
+from runner.model.results import CaseResult
 from runner.plan.selection import without_benches
-from runner.system.capabilities import Machine
 
 NAME = "repro.py"
 

@@ -7,12 +7,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from runner.core import required
-from runner.core.attempts import Policy
-from runner.core.case import Case, CaseId
-from runner.core.conditions import Surroundings
-from runner.core.diagnostics import JournalAltered
-from runner.core.events import (
+from runner.judge.waiving import remarks
+from runner.language.load import surroundings_of
+from runner.machine import availability, output
+from runner.machine.installed_torch import installed_torch
+from runner.machine.redaction import redacted_texts
+from runner.machine.signals import Interrupts
+from runner.model import required
+from runner.model.attempts import Policy
+from runner.model.case import Case, CaseId
+from runner.model.conditions import Surroundings
+from runner.model.diagnostics import JournalAltered
+from runner.model.events import (
     AttemptFinished,
     CaseFinished,
     ExecutionEnded,
@@ -25,22 +31,17 @@ from runner.core.events import (
     RunEvent,
     RunStarted,
 )
-from runner.core.exit_codes import ExitCode, exit_code
-from runner.core.header import RunFooter, RunHeader
-from runner.core.options import RunOptions
-from runner.core.results import NODE_LOST, CaseResult, executed
-from runner.judge.waivers import remarks
-from runner.language.load import surroundings_of
-from runner.record.evidence import alterations
+from runner.model.exit_codes import ExitCode, exit_code
+from runner.model.header import RunFooter, RunHeader
+from runner.model.optional import hooks
+from runner.model.options import RunOptions
+from runner.model.results import NODE_LOST, CaseResult, executed
+from runner.record.case_files import alterations
 from runner.record.run_folder import RunFolder, open_run, require_free_report
+from runner.run.case_results import repro, result_of_unavailable, result_of_unrun
 from runner.run.earlier_runs import remember
 from runner.run.pipeline import CaseRunner
 from runner.run.preparation import Prepared, check, choose, now, prepare
-from runner.run.results import repro, result_of_unavailable, result_of_unrun
-from runner.system import availability, output
-from runner.system.installed_torch import installed_torch
-from runner.system.redaction import redacted_texts
-from runner.system.signals import Interrupts
 
 OpenReporters: TypeAlias = Callable[[RunOptions, RunFolder], Listener]
 
@@ -144,9 +145,7 @@ class Controller:
         prepared, suite, waivers = self._prepared, selection.suite, selection.waivers
         runner: CaseRunner
         if options.executor == "ray":
-            from runner.run.fleet.runner import FleetRunner
-
-            runner = FleetRunner(prepared, self._folder, waiting, recorded, glance)
+            runner = hooks("fleet").FleetRunner(prepared, self._folder, waiting, recorded, glance)
         else:
             scheduling, make, workers = prepared.scheduling, prepared.make_executor, prepared.workers
             runner = CaseRunner(options, suite, waivers, waiting, self._folder, workers, glance, scheduling, recorded, make)

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from runner.core.case import Case
-from runner.core.diagnostics import UsageError, one_line, shown_path
-from runner.core.options import RunOptions
-from runner.core.outcomes import Outcome
+from runner.machine import cache_dirs, output
+from runner.machine.safe_open import open_untrusted
+from runner.model.case import Case
+from runner.model.diagnostics import UsageError, one_line, shown_path
+from runner.model.options import RunOptions
+from runner.model.outcomes import Outcome
 from runner.record.journal import JournalError, read_run
 from runner.record.run_folder import JOURNAL, LATEST, find_run, require_still
-from runner.system import cache_dirs, output
-from runner.system.safe_open import open_untrusted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from runner.core.results import CaseResult
+from runner.model.results import CaseResult
 from runner.record.journal import decode, parse
 from runner.record.run_folder import JOURNAL
 

@@ -4,15 +4,15 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 
-from runner.core import devices
-from runner.core.case import Case
-from runner.core.conditions import Surroundings
-from runner.core.header import RunHeader
-from runner.core.results import Attempt
 from runner.language.backends import Backend
 from runner.language.expand.cases import surroundings
 from runner.language.load import surroundings_of
-from runner.system.capabilities import Machine
+from runner.machine.capabilities import Machine
+from runner.model import devices
+from runner.model.case import Case
+from runner.model.conditions import Surroundings
+from runner.model.header import RunHeader
+from runner.model.results import Attempt
 
 
 def surroundings_then(header: RunHeader) -> Surroundings:

@@ -17,31 +17,31 @@ from pathlib import Path
 from typing import TypeAlias
 
 from runner import __version__
-from runner.core.case import Case
-from runner.core.diagnostics import InvalidSpecs, UsageError, one_line
-from runner.core.events import CaseFinished, HeaderCompleted, Listener, ResultsCompleted, RunEnded, RunStarted
-from runner.core.header import RunFooter
-from runner.core.options import MergeOptions
-from runner.core.results import Attempt, CaseResult
 from runner.judge.cross_checks import impossible_on_machine
-from runner.judge.waivers import Waivers
+from runner.judge.waiving import Waivers
 from runner.language.backends import load_backends
 from runner.language.load import load_specs, surroundings_of
 from runner.language.waivers import load_waivers
+from runner.machine import output
+from runner.machine.installed_torch import installed_torch
+from runner.machine.output import naming
+from runner.machine.redaction import redacted
+from runner.machine.safe_open import open_untrusted
+from runner.model.case import Case
+from runner.model.diagnostics import InvalidSpecs, UsageError, one_line
+from runner.model.events import CaseFinished, HeaderCompleted, Listener, ResultsCompleted, RunEnded, RunStarted
+from runner.model.header import RunFooter
+from runner.model.options import MergeOptions
+from runner.model.results import Attempt, CaseResult
 from runner.plan.worker_plan import digest_of
+from runner.record.case_files import alterations
 from runner.record.compatibility import differences
-from runner.record.evidence import alterations
 from runner.record.journal import JournalError, Run, digest_of_selection, read_run
 from runner.record.journal import totals as totals  # the command prints them
 from runner.record.run_folder import JOURNAL, RunFolder, find_run, open_run, require_free_report, require_still
 from runner.run import rejudge
 from runner.run.machines_then import surroundings_then
 from runner.run.preparation import judging_files
-from runner.system import output
-from runner.system.installed_torch import installed_torch
-from runner.system.output import naming
-from runner.system.redaction import redacted
-from runner.system.safe_open import open_untrusted
 
 OpenReporters: TypeAlias = Callable[[MergeOptions, RunFolder], Listener]
 

@@ -5,31 +5,31 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from runner.core.case import Availability, Case
-from runner.core.conditions import Surroundings
-from runner.core.diagnostics import UsageError
-from runner.core.events import Activity
-from runner.core.options import ExecutionOptions
-from runner.core.results import CaseResult
-from runner.execute.base import Execution, ExecutorSettings, Job
+from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
 from runner.execute.local.executor import LocalExecutor
-from runner.judge.waivers import Waivers
+from runner.judge.waiving import Waivers
 from runner.language.backends import Backend
 from runner.language.expand.cases import surroundings
 from runner.language.load import Suite
 from runner.language.read.templates import TemplateError
+from runner.machine import availability, cache_dirs
+from runner.machine.availability import Verdict
+from runner.machine.capabilities import Machine
+from runner.machine.installed_torch import facts_of_files, installed_torch
+from runner.machine.redaction import KNOWN, redacted_result
+from runner.machine.signals import STOP_NOW, Interrupts
+from runner.model.case import Availability, Case
+from runner.model.conditions import Surroundings
+from runner.model.diagnostics import UsageError
+from runner.model.events import Activity
+from runner.model.options import ExecutionOptions
+from runner.model.results import CaseResult
 from runner.plan import schedule
 from runner.plan.resources import compiler_of
 from runner.plan.worker_plan import make_plan
 from runner.record.run_folder import RunFolder
+from runner.run.case_results import result_of_execution, result_of_unavailable
 from runner.run.case_script import write_script
-from runner.run.results import result_of_execution, result_of_unavailable
-from runner.system import availability, cache_dirs
-from runner.system.availability import Verdict
-from runner.system.capabilities import Machine
-from runner.system.installed_torch import facts_of_files, installed_torch
-from runner.system.redaction import KNOWN, redacted_result
-from runner.system.signals import STOP_NOW, Interrupts
 
 FACTS = "facts"
 """The name of the job that reports the facts of the machine."""

@@ -7,19 +7,23 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runner import __version__
-from runner.core.attempts import Policy
-from runner.core.case import Case
-from runner.core.conformance import ProfileRecord
-from runner.core.header import RunHeader
-from runner.core.options import RunOptions
-from runner.execute.base import ExecutorSettings
+from runner.execute.executor_protocol import ExecutorSettings
 from runner.execute.local.executor import LocalExecutor
-from runner.judge.waivers import Waivers
+from runner.judge.waiving import Waivers
 from runner.language.load import Suite, load
 from runner.language.waivers import load_waivers
+from runner.machine import cache_dirs, output, scratch
+from runner.machine.installed_torch import facts_of_files, installed_torch
+from runner.machine.redaction import environment_variables, redacted, redacted_result, redacted_texts
+from runner.model.attempts import Policy
+from runner.model.case import Case
+from runner.model.conformance import ProfileRecord
+from runner.model.header import RunHeader
+from runner.model.optional import hooks
+from runner.model.options import RunOptions
 from runner.plan import schedule, selection
 from runner.plan.durations import roots_of, seconds_of_run, seconds_of_tables
 from runner.plan.selection import Shard, cases_not_requested, requested, select, unmatched, why_nothing_selected, without_benches
@@ -27,12 +31,8 @@ from runner.plan.settings import taken
 from runner.plan.worker_plan import digest_of
 from runner.record.journal import digest_of_selection
 from runner.record.run_folder import JOURNAL, LATEST, REPORTS
-from runner.system import cache_dirs, output, scratch
-from runner.system.installed_torch import facts_of_files, installed_torch
-from runner.system.redaction import environment_variables, redacted, redacted_result, redacted_texts
 
 if TYPE_CHECKING:
-    from runner.language.profiles import Profile
     from runner.run.earlier_runs import Failed
 
 
@@ -44,7 +44,7 @@ class Checked:
     workers: int
     policy: Policy
     memory_limit: int | None
-    profile: "Profile | None" = None
+    profile: Any = None
     """The profile of ``--profile``; ``options`` has its files."""
     failed: "Failed | None" = None
     """The failed cases of the run of ``--failed-in``, which ``options`` names by its id."""
@@ -83,14 +83,10 @@ class Prepared:
 def check(options: RunOptions) -> Checked:
     """Return the options with those of the profile; raise ``UsageError`` for impossible options."""
     if options.executor != "local" or options.address or options.lab:
-        from runner.run.fleet.options import check_fleet
-
-        check_fleet(options)
+        hooks("fleet").check_fleet(options)
     profile = None
     if options.profile is not None:
-        from runner.plan.profile_cases import with_profile
-
-        options, profile = with_profile(options, options.profile)
+        options, profile = hooks("vendor").with_profile(options, options.profile)
     workers = schedule.workers(options.jobs)
     policy = Policy.of(retries=options.retries, repeat=options.repeat, fail_fast=options.fail_fast)
     memory_limit = schedule.memory_limit(options.memory_limit)
@@ -104,7 +100,7 @@ def check(options: RunOptions) -> Checked:
     return Checked(options=options, workers=workers, policy=policy, memory_limit=memory_limit, profile=profile, failed=failed)
 
 
-def choose(options: RunOptions, profile: "Profile | None" = None, failed: "Failed | None" = None, suite: Suite | None = None) -> Selection:
+def choose(options: RunOptions, profile: Any = None, failed: "Failed | None" = None, suite: Suite | None = None) -> Selection:
     """Load the specs and select the cases: those of the profile, which has given the options its files, or those that the options name.
 
     ``suite`` has the specs if they are loaded already. Print a hint for each glob without a match.
@@ -117,9 +113,7 @@ def choose(options: RunOptions, profile: "Profile | None" = None, failed: "Faile
     left, record = 0, None
     whole: Sequence[Case]
     if profile is not None:
-        from runner.plan.profile_cases import cases_of
-
-        resolved = cases_of(profile, suite, files)
+        resolved = hooks("vendor").cases_of(profile, suite, files)
         files, whole, record = resolved.waivers, resolved.cases, resolved.record
     else:
         matching = select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag)

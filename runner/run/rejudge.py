@@ -6,24 +6,24 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from runner.core.case import Case
-from runner.core.conditions import Surroundings
-from runner.core.diagnostics import UsageError
-from runner.core.expectation import Status
-from runner.core.folding import fold
-from runner.core.header import RunHeader
-from runner.core.observation import Ending
-from runner.core.outcomes import JUDGED_BY_FACTS, Outcome
-from runner.core.results import CaseResult, Verdict
 from runner.judge.evidence import Evidence, read_observation
 from runner.judge.judge import judge
-from runner.judge.waivers import Waivers, apply
+from runner.judge.waiving import Waivers, apply
 from runner.language.backends import Backend
-from runner.language.read.files import SpecPath
+from runner.language.read.spec_files import SpecPath
+from runner.machine.redaction import MASK, redacted
+from runner.model.case import Case
+from runner.model.conditions import Surroundings
+from runner.model.diagnostics import UsageError
+from runner.model.expectation import Status
+from runner.model.folding import fold
+from runner.model.header import RunHeader
+from runner.model.observation import Ending
+from runner.model.outcomes import JUDGED_BY_FACTS, Outcome
+from runner.model.results import CaseResult, Verdict
 from runner.plan.selection import without_benches
-from runner.record.evidence import EvidenceAltered, RecordedFiles, alterations
+from runner.record.case_files import EvidenceAltered, RecordedFiles, alterations
 from runner.run.machines_then import here_of
-from runner.system.redaction import MASK, redacted
 
 BY_FACTS = (*JUDGED_BY_FACTS, Outcome.XFAIL, Outcome.XPASS, Outcome.FLAKY)
 """Outcomes that follow from facts, with what waivers and retries make of them."""

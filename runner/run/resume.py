@@ -5,19 +5,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from runner.core.case import Availability, Case
-from runner.core.conditions import Surroundings
-from runner.core.diagnostics import UsageError, shown_path
-from runner.core.header import RunHeader
-from runner.core.results import CaseResult
+from runner.machine import availability
+from runner.machine.capabilities import Machine
+from runner.model.case import Availability, Case
+from runner.model.conditions import Surroundings
+from runner.model.diagnostics import UsageError, shown_path
+from runner.model.header import RunHeader
+from runner.model.results import CaseResult
 from runner.plan.worker_plan import digest_of
 from runner.record.compatibility import Difference, machine_differences, option_differences, variable_differences
 from runner.record.journal import JournalError, Run, read_run
 from runner.record.run_folder import JOURNAL, RunFolder, find_run, lock_folder
 from runner.run import rejudge
 from runner.run.preparation import Prepared, Selection, judging_files
-from runner.system import availability
-from runner.system.capabilities import Machine
 
 
 def open_folder(prepared: Prepared) -> RunFolder:

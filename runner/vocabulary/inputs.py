@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from runner.core.protocol import Json
+from runner.model.protocol import Json
 
 Entry = Mapping[str, Json]
 """A map of a spec that describes an input."""

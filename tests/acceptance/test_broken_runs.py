@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from junitparser import JUnitXml
 
-from runner.core.outcomes import Outcome
+from runner.model.outcomes import Outcome
 from runner.record.journal import Run, read_run
 from tests.called import called
 from tests.fakes import ROOT, line_with, prestarted, prestarted_program

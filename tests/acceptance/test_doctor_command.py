@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from runner.cli.commands import doctor
-from runner.cli.commands.doctor import DoctorOptions
-from runner.core.exit_codes import ExitCode
-from runner.language.read import schema
+from runner.language.read import spec_schema
+from runner.machine.installed_torch import installed_torch
+from runner.model.exit_codes import ExitCode
 from runner.run.machine_report import WorkerReport
-from runner.system.installed_torch import installed_torch
-from runner.worker.torch_compat import ck_generators
+from runner.tools.vendor import ck_generators
+from runner.tools.vendor.commands import doctor
+from runner.tools.vendor.commands.doctor import DoctorOptions
 from tests import ck_stand_in
 from tests.json_schemas import validator_of
 
@@ -47,7 +47,7 @@ def answered(
     options = DoctorOptions(paths=paths, backends=backends, json=True, profile=str(profile) if profile else None)
     assert doctor.main(options) == code
     found = json.loads(capsys.readouterr().out)
-    validator_of(schema.resolved("doctor")).validate(found)
+    validator_of(spec_schema.resolved("doctor")).validate(found)
     return dict(found)
 
 

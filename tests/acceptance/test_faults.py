@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
+from runner.machine.safe_open import open_untrusted
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
 from runner.record.journal import read_run
-from runner.system.safe_open import open_untrusted
 from tests.fakes import ROOT, prestarted, prestarted_program
 
 pytestmark = pytest.mark.torch

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from junitparser import xunit2
 
-from runner.core.outcomes import Outcome
+from runner.model.outcomes import Outcome
 from runner.record.journal import read_run
 from tests.called import called
 from tests.fakes import ROOT, prestarted

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
 from runner.record.journal import read_run
 from tests.fakes import ROOT, prestarted_program
 

@@ -17,10 +17,10 @@ import pytest
 from junitparser import JUnitXml
 from lxml import etree  # type: ignore[import-untyped]  # lxml has no py.typed, and lxml-stubs are not a dependency of the tests
 
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
 from runner.record.journal import read_run
-from runner.run.results import phases_of
+from runner.run.case_results import phases_of
 from tests.fakes import ROOT, environment, observation, observed, prestarted, program
 
 pytestmark = pytest.mark.torch
@@ -234,7 +234,7 @@ def test_nothing_is_read_through_what_was_put_in_its_place(ran):
 
 
 def test_code_that_is_a_link_too_long_or_rewritten_is_missing_rather_than_read(tmp_path, monkeypatch):
-    import runner.record.evidence as module
+    import runner.record.case_files as module
 
     (tmp_path / "code-0-0.txt").symlink_to("/etc/hostname")
     os.mkfifo(tmp_path / "code-0-1.txt")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.exit_codes import exit_code
-from runner.core.outcomes import Outcome
+from runner.model.exit_codes import exit_code
+from runner.model.outcomes import Outcome
 from runner.record.journal import read_run
 from tests.called import called
 from tests.fakes import ROOT, prestarted

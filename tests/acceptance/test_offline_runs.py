@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.exit_codes import ExitCode
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
+from runner.machine.capabilities import CAPABILITIES
+from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
 from runner.record.journal import Run, read_run
-from runner.system.capabilities import CAPABILITIES
 from tests.fakes import ROOT, environment, program
 from tests.fences import every_fence
 
@@ -55,7 +55,7 @@ SPECS = {
     "raises": harmful("raise ValueError('prelude')"),
     "hangs": "timeout: 3\n" + harmful("import time; time.sleep(600)"),
     "leaves": harmful("os._exit(0)"),
-    "forges": harmful("import runner.worker.offline.kernels as k; k.compiled = print"),
+    "forges": harmful("import runner.tools.offline.worker.kernels as k; k.compiled = print"),
     "replaces": harmful("import triton.compiler as c; c.compile = print"),
     "floods": harmful("print('x' * (1 << 20))"),
 }
@@ -92,7 +92,7 @@ EXPECTED = {
     "raises": (Outcome.ERROR, "ValueError: prelude"),
     "hangs": (Outcome.TIMEOUT, "outlived its deadline"),
     "leaves": (Outcome.CRASH, "ended without an answer"),
-    "forges": (Outcome.ERROR, "code of the case replaced runner.worker.offline.kernels.compiled"),
+    "forges": (Outcome.ERROR, "code of the case replaced runner.tools.offline.worker.kernels.compiled"),
     "replaces": (Outcome.ERROR, "code of the case replaced triton.compiler.compile"),
     "floods": (Outcome.OFFLINE_PASS, "evidence O3 instructions"),
 }

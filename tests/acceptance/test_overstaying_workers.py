@@ -2,7 +2,7 @@
 
 import pytest
 
-from runner.core.outcomes import Outcome
+from runner.model.outcomes import Outcome
 from runner.record.journal import read_run
 from tests.fakes import prestarted_program
 

@@ -34,7 +34,7 @@ def test_real_cases(tmp_path: Path) -> None:
     (tmp_path / "specs" / "weak.yaml").write_text(weak)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     environment = prestarted(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", PYTEST_ADDOPTS="")
-    command = [sys.executable, "-m", "pytest", "-p", "runner.cli.pytest_plugin", "-rA", "--conformance", "specs"]
+    command = [sys.executable, "-m", "pytest", "-p", "runner.tools.pytest_plugin", "-rA", "--conformance", "specs"]
     found = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert "PASSED specs/compiled.yaml::compiled[backend=cpu]" in found.stdout, found.stdout + found.stderr
     assert re.search("(?m)^weak: .*: the reason of its author$", found.stdout)

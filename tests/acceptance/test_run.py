@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from junitparser import Error, Failure, JUnitXml, Skipped
 
-from runner.core.outcomes import JUnitTag, Outcome
+from runner.model.outcomes import JUnitTag, Outcome
 from runner.record.journal import read_run, totals
 from tests.called import called
 from tests.fakes import ROOT, environment, line_with, prestarted, prestarted_program

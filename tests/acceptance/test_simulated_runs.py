@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.exit_codes import ExitCode
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
+from runner.machine.capabilities import CAPABILITIES
+from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
 from runner.record.journal import Run, read_run
-from runner.system.capabilities import CAPABILITIES
-from runner.worker.torch_compat import simulated_shim
+from runner.tools.offline.worker import simulated_shim
 from tests import ck_stand_in
 from tests.fakes import ROOT, environment, program
 
@@ -37,7 +37,10 @@ SPECS = {
     "no-backward": HEAD + SUM + f"steps:\n  - call: {{}}\n  - backward: {{}}\n    {SPILLS}",
     "dies": HEAD + "prelude: |\n  import os\n  os.abort()\n" + SUM + SPILLS,
     "replaces": HEAD + "prelude: |\n  import triton.compiler\n  triton.compiler.compile = print\n" + SUM + SPILLS,
-    "forges": HEAD + "prelude: |\n  import runner.worker.offline.simulated as kernels\n  kernels.compiled = print\n" + SUM + SPILLS,
+    "forges": HEAD
+    + "prelude: |\n  import runner.tools.offline.worker.simulated_kernels as kernels\n  kernels.compiled = print\n"
+    + SUM
+    + SPILLS,
 }
 EXPECTED = {
     "good": (Outcome.OFFLINE_PASS, "evidence O2 compiled"),
@@ -53,7 +56,7 @@ EXPECTED = {
     "no-backward": (Outcome.ERROR, "no backward graph was compiled with the call"),
     "dies": (Outcome.CRASH, "SIGABRT"),
     "replaces": (Outcome.ERROR, "code of the case replaced triton.compiler.compile"),
-    "forges": (Outcome.ERROR, "code of the case replaced runner.worker.offline.simulated.compiled"),
+    "forges": (Outcome.ERROR, "code of the case replaced runner.tools.offline.worker.simulated_kernels.compiled"),
 }
 
 pytestmark = [

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from runner.core.exit_codes import ExitCode
-from runner.language.read import schema
+from runner.language.read import spec_schema
+from runner.model.exit_codes import ExitCode
 from tests.called import called
 from tests.conftest import GOOD
 from tests.json_schemas import validator_of
@@ -141,7 +141,7 @@ def test_json_of_list(program: Program) -> None:
     done = called("list", "good", "--json", cwd=program.folder)
     found = strict(done.stdout)
     assert done.returncode == ExitCode.OK
-    validator_of(schema.resolved("list")).validate(found)
+    validator_of(spec_schema.resolved("list")).validate(found)
     assert [case["id"] for case in found] == ["product[backend=cpu,repeat=1]", "product[backend=cpu,repeat=.nan]"]
     first = found[0]
     assert {key: first[key] for key in ("spec", "line", "area", "name", "backend", "covers", "tags")} == {
@@ -163,7 +163,7 @@ def test_json_of_validate(folder: str, valid: bool, counts: tuple[int, int, int]
     done = called("validate", folder, "--json", cwd=program.folder)
     found = strict(done.stdout)
     assert done.returncode == (ExitCode.OK if valid else ExitCode.USAGE)
-    validator_of(schema.resolved("validate")).validate(found)
+    validator_of(spec_schema.resolved("validate")).validate(found)
     assert found["format"] == 1
     assert found["valid"] is valid
     assert (found["specs"], found["cases"], len(found["problems"])) == counts

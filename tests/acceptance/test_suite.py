@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
-from runner.core.case import Availability, Case
-from runner.core.outcomes import Outcome
-from runner.system import availability
-from runner.system.installed_torch import installed_torch
+from runner.machine import availability
+from runner.machine.installed_torch import installed_torch
+from runner.model.case import Availability, Case
+from runner.model.outcomes import Outcome
 from tests.fakes import ROOT, program, shipped_suite
 from tests.fences import every_fence
 from tests.ran import Ran

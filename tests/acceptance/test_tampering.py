@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
-from runner.core.outcomes import Outcome
+from runner.model.outcomes import Outcome
 from runner.record.journal import read_run
 from tests.called import called
 from tests.fakes import ROOT, prestarted

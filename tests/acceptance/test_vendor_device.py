@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.exit_codes import ExitCode
-from runner.core.outcomes import Outcome
+from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import Outcome
 from tests import vendor_device
 from tests.fakes import ROOT, environment, program
 from tests.ran import Ran
@@ -71,7 +71,7 @@ def test_without_the_package_every_case_is_unavailable(specs: Path) -> None:
 ASK = """\
 import sys
 import torch
-from runner.worker.torch_compat import devices
+from runner.worker.torch_compat import device_modules
 
 for question in sys.argv[1:]:
     print(devices.answer(question, seconds=5 if "hangs" in question else 60))

@@ -10,12 +10,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from runner.cli.commands import doctor
 from runner.cli.parser import main
-from runner.core.exit_codes import ExitCode
-from runner.execute.base import Execution, Job
-from runner.record.evidence import digest
+from runner.execute.executor_protocol import Execution, Job
+from runner.model.exit_codes import ExitCode
+from runner.record.case_files import digest
 from runner.run.machine_report import WorkerReport
+from runner.tools.vendor.commands import doctor
 from tests.fakes import ENDED, close_facts, close_leaf, observation, seen, use_executor
 from tests.fences import FILES, ROOT, Fence, fences, write
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from junitparser import Failure, JUnitXml, Skipped
 
-from runner.core.outcomes import Outcome
-from runner.core.results import WaiverEffect
+from runner.model.outcomes import Outcome
+from runner.model.results import WaiverEffect
 from runner.record.journal import Run, read_run
 from tests.called import called
 from tests.fakes import ROOT, prestarted

@@ -3,8 +3,8 @@
 import pytest
 
 from runner.cli.parser import main
-from runner.core.exit_codes import ExitCode
-from runner.core.outcomes import Outcome
+from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import Outcome
 from tests.called import called
 from tests.fakes import ROOT, prestarted
 from tests.ran import Ran

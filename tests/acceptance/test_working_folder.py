@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.outcomes import Outcome
+from runner.model.outcomes import Outcome
 from runner.record.journal import read_run
 from tests.fakes import environment
 

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from runner.core import devices
+from runner.model import devices
 from tests.prestart import SITE, UNREAD
 
 _OF_TORCH = (

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Status
-from runner.core.outcomes import Outcome
 from runner.judge import verdicts
+from runner.model.expectation import Status
+from runner.model.outcomes import Outcome
 from tests.fakes import backend, case, expected, observation, observed_steps, seen, step, verdict_of
 
 HELD, ERROR = Status.HELD, Status.ERROR

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from runner.core.protocol import decode
 from runner.language.expand.cases import surroundings
 from runner.language.load import load
+from runner.model.protocol import decode
 from runner.plan.worker_plan import make_plan, with_paths
 from tests.fakes import HERE, import_torch, shipped
 
@@ -71,9 +71,9 @@ def packages(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Packages:
 @pytest.fixture
 def session(torch: Any, tmp_path: Path) -> Callable[[str], Any]:
     def start(text: str) -> Any:
+        from runner.worker.case.case_session import Session
         from runner.worker.case.phases import Phases
         from runner.worker.case.preparing import prepare
-        from runner.worker.case.session import Session
 
         path = tmp_path / "spec.yaml"
         path.write_text(text)
@@ -137,7 +137,7 @@ GRAPH = SimpleNamespace(device_types={"cuda", "cpu"})
 
 
 def test_a_graph_counts_when_it_was_built(torch):
-    from runner.worker.case.hooks import Witness, _recording_ahead, watch
+    from runner.worker.case.compiler_hooks import Witness, _recording_ahead, watch
     from runner.worker.case.phases import Phases
 
     witness = Witness()
@@ -150,7 +150,7 @@ def test_a_graph_counts_when_it_was_built(torch):
 
 
 def test_a_graph_that_could_not_be_built_leaves_its_code_and_is_no_graph(torch):
-    from runner.worker.case.hooks import Witness, _recording_ahead, watch
+    from runner.worker.case.compiler_hooks import Witness, _recording_ahead, watch
     from runner.worker.case.phases import Phases
 
     def refuse(*arguments: Any) -> Any:
@@ -164,7 +164,7 @@ def test_a_graph_that_could_not_be_built_leaves_its_code_and_is_no_graph(torch):
 
 
 def test_a_run_counts_for_the_device_that_the_package_was_built_for(torch):
-    from runner.worker.case.hooks import Witness, _counting_ahead, watch
+    from runner.worker.case.compiler_hooks import Witness, _counting_ahead, watch
     from runner.worker.case.phases import Phases
 
     witness = Witness()

@@ -174,7 +174,7 @@ def test_what_the_runner_imports_imports_no_torch() -> None:
             if found.target in MODULES:
                 waiting.append(found.target)
     assert not {module for module in seen if room(module) == "worker"}
-    assert "runner.core.protocol" in seen
+    assert "runner.model.protocol" in seen
 
 
 def test_the_document_names_every_room() -> None:

@@ -15,20 +15,20 @@ import pytest
 import zstandard
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from runner.core.diagnostics import Position
-from runner.core.exit_codes import ExitCode
-from runner.core.expectation import Status
-from runner.core.results import Verdict
-from runner.record.evidence import digest
+from runner.model.diagnostics import Position
+from runner.model.exit_codes import ExitCode
+from runner.model.expectation import Status
+from runner.model.results import Verdict
+from runner.record.case_files import digest
 from runner.record.journal import digest_of_selection, read_run
-from runner.record.submission import archive as packing
-from runner.record.submission import attestation
-from runner.record.submission.archive import ATTESTATION, ENVELOPE, ENVIRONMENT, JOURNAL, JUNIT, MANIFEST, BadArchive
-from runner.record.submission.packing import members_of, recorded
 from runner.report.junit import difference, document_of
 from runner.run import rejudge
-from runner.run.verification import stolen, verified
-from runner.run.verification_report import CHECKS, Verification
+from runner.tools.vendor.submission import archive as packing
+from runner.tools.vendor.submission import attestation
+from runner.tools.vendor.submission.archive import ATTESTATION, ENVELOPE, ENVIRONMENT, JOURNAL, JUNIT, MANIFEST, BadArchive
+from runner.tools.vendor.submission.packing import members_of, recorded
+from runner.tools.vendor.submission.verification import stolen, verified
+from runner.tools.vendor.submission.verification_report import CHECKS, Verification
 from tests.submissions import CODE, ONE, TWO, WAIVED, Archive, a_run
 
 MINE, OTHER = (Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in (1, 2))

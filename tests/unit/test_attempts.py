@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from runner.core.attempts import Policy
-from runner.core.case import CaseId
-from runner.core.diagnostics import Position, UsageError
-from runner.core.expectation import Status
-from runner.core.outcomes import RETRIED, Outcome
-from runner.core.results import CaseResult, Verdict
+from runner.model.attempts import Policy
+from runner.model.case import CaseId
+from runner.model.diagnostics import Position, UsageError
+from runner.model.expectation import Status
+from runner.model.outcomes import RETRIED, Outcome
+from runner.model.results import CaseResult, Verdict
 
 AT = Position(file="specs/a/one.yaml", line=7, column=5)
 COUNTER = Verdict(kind="counter", status=Status.FAILED, position=AT, expected="1", observed="0")

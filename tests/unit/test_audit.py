@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from runner.core.case import Case, Control
-from runner.core.expectation import Status, StepFacts
-from runner.core.observation import ChildExit, Raised, SpyCalls
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult, Verdict
-from runner.core.tuning import Tally, Tuning, Tunings
-from runner.judge.audit import Fate, Trial, audit, judge_control, try_case, with_control
 from runner.judge.evidence import carried_out, recorded_observation
+from runner.judge.mutants import Fate, Trial, audit, judge_control, try_case, with_control
+from runner.model.case import Case, Control
+from runner.model.expectation import Status, StepFacts
+from runner.model.observation import ChildExit, Raised, SpyCalls
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult, Verdict
+from runner.model.tuning import Tally, Tuning, Tunings
 from runner.report import weak_lines
 from runner.vocabulary.expectations import EXPECTATIONS
 from tests.fakes import AT, HERE, backend, case, close_facts, close_leaf, expected, observation, seen, step, verdict_of

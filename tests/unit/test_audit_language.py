@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.case import Case
 from runner.language.load import load
+from runner.model.case import Case
 
 SPEC = """
 summary: A sum that is frozen

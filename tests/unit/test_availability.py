@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.case import Availability
-from runner.core.diagnostics import UsageError
-from runner.system import availability
-from runner.system.availability import TORCH_ROOT
-from runner.system.capabilities import Machine
+from runner.machine import availability
+from runner.machine.availability import TORCH_ROOT
+from runner.machine.capabilities import Machine
+from runner.model.case import Availability
+from runner.model.diagnostics import UsageError
 from tests.fakes import case, requirement
 
 BARE = Machine(python=(3, 11, 7), torch="2.13.0+cpu", release=(2, 13, 0), gpus=0)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.diagnostics import InvalidSpecs
 from runner.language.backends import load_backends
+from runner.model.diagnostics import InvalidSpecs
 
 VENDOR = "vendor: {summary: A backend of a vendor, device: cuda, joins: [rocm], proof: {graphs: {min: 1}}}\n"
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from runner.cli.parser import main
-from runner.core.diagnostics import Diagnostic
-from runner.core.exit_codes import ExitCode
 from runner.language.load import inspect
 from runner.language.waivers import read_waivers
+from runner.model.diagnostics import Diagnostic
+from runner.model.exit_codes import ExitCode
 from tests.conftest import GOOD
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from runner.core.observation import Timing
-from runner.core.outcomes import Outcome
-from runner.core.protocol import MAX_ATTACHMENT
-from runner.core.results import CaseResult
+from runner.model.observation import Timing
+from runner.model.outcomes import Outcome
+from runner.model.protocol import MAX_ATTACHMENT
+from runner.model.results import CaseResult
 from runner.plan import schedule
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
 from runner.report.junit import write_junit
-from runner.run.results import benches_of
+from runner.run.case_results import benches_of
 from tests.fakes import COUNTED, backend, case, observation, observed, seen, step, verdict_of
 from tests.unit.test_junit import HEADER
 from tests.unit.test_junit import result as junit_result

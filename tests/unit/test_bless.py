@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from runner.cli.parser import main
-from runner.core.exit_codes import ExitCode
-from runner.core.observation import Ending
-from runner.execute.base import Execution, Job
+from runner.execute.executor_protocol import Execution, Job
 from runner.language.load import load
 from runner.language.read.document import Document
-from runner.language.text_edits import patch
-from runner.run.blessing.proposing import NotBlessed, Row, counted, expression
+from runner.model.exit_codes import ExitCode
+from runner.model.observation import Ending
+from runner.tools.author.blessing.proposing import NotBlessed, Row, counted, expression
+from runner.tools.author.text_edits import patch
 from tests import fakes
 from tests.fakes import ENDED, HERE, close_facts, close_leaf, exception, observation, seen, use_executor
 

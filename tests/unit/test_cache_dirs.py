@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from runner.cli.parser import main
-from runner.core.diagnostics import UsageError
-from runner.system import cache_dirs
+from runner.machine import cache_dirs
+from runner.model.diagnostics import UsageError
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Status
-from runner.core.observation import Observation
-from runner.core.protocol import dumps, encode, loads
 from runner.judge.evidence import read_observation
+from runner.model.expectation import Status
+from runner.model.observation import Observation
+from runner.model.protocol import dumps, encode, loads
 from runner.vocabulary.expectations.side_effects import SideEffects
 from tests.fakes import import_torch, observation, seen
 from tests.sessions import prepared

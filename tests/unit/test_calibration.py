@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Status, StepFacts
-from runner.core.observation import Observation
-from runner.core.protocol import decode, dumps, encode, loads
 from runner.judge.evidence import read_observation
+from runner.model.expectation import Status, StepFacts
+from runner.model.observation import Observation
+from runner.model.protocol import decode, dumps, encode, loads
 from runner.vocabulary.expectations import EXPECTATIONS, close_measure
 from tests.fakes import HERE, import_torch, observation, seen
 from tests.sessions import prepared

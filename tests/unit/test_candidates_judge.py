@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Judgement, Status, StepFacts
-from runner.core.protocol import decode, dumps, encode, loads
+from runner.model.expectation import Judgement, Status, StepFacts
+from runner.model.protocol import decode, dumps, encode, loads
 from runner.vocabulary.expectations import EXPECTATIONS
 from tests.fakes import HERE, import_torch
 from tests.sessions import prepared

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from runner.core.case import Availability
-from runner.system.capabilities import CAPABILITIES, Machine
+from runner.machine.capabilities import CAPABILITIES, Machine
+from runner.model.case import Availability
 
 YES, NO, UNKNOWN = Availability.YES, Availability.NO, Availability.UNKNOWN
 

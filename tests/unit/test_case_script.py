@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.case import Case
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult, result_of
 from runner.language.load import load
+from runner.machine import availability
+from runner.model.case import Case
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult, result_of
 from runner.run.case_script import NAME, write_script
-from runner.system import availability
 from tests.fakes import HERE
 
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from runner.cli.parser import main
-from runner.core.case import Case, WrittenFunction
-from runner.core.conditions import Surroundings
-from runner.core.exit_codes import ExitCode
 from runner.language.load import Suite, load, load_specs
-from runner.language.read.files import SpecPath
-from runner.language.read.source import parse
-from runner.plan.case_document import Decision, decision_of, document_of, step_of, text_of, without_idle_spies
+from runner.language.read.spec_files import SpecPath
+from runner.language.read.yaml_source import parse
+from runner.model.case import Case, WrittenFunction
+from runner.model.conditions import Surroundings
+from runner.model.exit_codes import ExitCode
 from runner.plan.operator_script import is_of_operator
-from runner.plan.origins import Origins
 from runner.plan.worker_plan import python_of, seed_of
+from runner.tools.author.case_document import Decision, decision_of, document_of, step_of, text_of, without_idle_spies
+from runner.tools.author.origins import Origins
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "schemas" / "spec.schema.json"

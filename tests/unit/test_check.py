@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runner.language.load import load
-from runner.language.read import python
+from runner.language.read import python_source
 
 ROOT = Path(__file__).resolve().parents[2]
 VALID = sorted((ROOT / "tests" / "specs" / "valid").glob("*.yaml"))
@@ -63,9 +63,9 @@ def test_looking_a_name_up_imports_nothing(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "trap" / "__init__.py").write_text("raise SystemExit('imported')\n")
     (tmp_path / "trap" / "inner.py").write_text("raise SystemExit('imported')\ndef there(): ...\n")
     monkeypatch.syspath_prepend(tmp_path)
-    assert python.find_name("trap.inner.there", set()) is None
-    assert python.find_name("trap.inner:there", set()) is None
-    assert python.find_name("trap.inner.ther", set()) == ("no name 'ther' in trap.inner", "did you mean 'there'?")
+    assert python_source.find_name("trap.inner.there", set()) is None
+    assert python_source.find_name("trap.inner:there", set()) is None
+    assert python_source.find_name("trap.inner.ther", set()) == ("no name 'ther' in trap.inner", "did you mean 'there'?")
 
 
 def test_a_package_that_is_required_is_not_looked_for(good: str, problems_of: Problems) -> None:
@@ -80,7 +80,7 @@ def test_names_of_another_torch_are_left_to_the_worker(good: str, problems_of: P
     assert [len(problems_of(one)) for one in (text, raises)] == [1, 1]
     for one in (text, raises):
         assert problems_of(one + 'requires: [{torch: ">=2.13"}]\n') == []
-    monkeypatch.setattr(python, "is_installed", lambda name: False)
+    monkeypatch.setattr(python_source, "is_installed", lambda name: False)
     assert [problems_of(one) for one in (text, raises)] == [[], []]
 
 

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from runner.language.check.python import ALWAYS, binds_dynamically, bound_anywhere, free_names, guarded_names
+from runner.language.check.python_checks import ALWAYS, binds_dynamically, bound_anywhere, free_names, guarded_names
 
 
 def undefined(text: str) -> list[str]:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.diagnostics import UsageError
 from runner.execute.local.spawn import environment_for
+from runner.machine import availability, child_python
+from runner.machine.installed_torch import installed_torch
+from runner.model.diagnostics import UsageError
 from runner.plan.resources import Environment
-from runner.system import availability, child_python
-from runner.system.installed_torch import installed_torch
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -71,7 +71,7 @@ def test_neighbours_of_the_package_are_not_importable(tmp_path):
 
 def test_another_runner_of_the_user_is_not_the_workers(hostile, tmp_path):
     found = child_python.variables(clean(PYTHONPATH=str(hostile)), tmp_path)
-    code = "import runner.core.protocol as p; print(p.__file__)"
+    code = "import runner.model.protocol as p; print(p.__file__)"
     (hostile / "json.py").unlink()
     (hostile / "sitecustomize.py").unlink()
     assert said([sys.executable, "-P", "-c", code], tmp_path, found) == [str(ROOT / "runner" / "core" / "protocol.py")]
@@ -99,7 +99,7 @@ INSPECT = """
 from runner.__main__ import leave_out_working_folder
 leave_out_working_folder()
 import json, yaml
-from runner.system.installed_torch import installed_torch
+from runner.machine.installed_torch import installed_torch
 print(installed_torch().root)
 """
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from runner.core.comparison import CaseChange, Change, Comparison
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
-from runner.core.stable_text import stable_lines
-from runner.run.comparison import NamedRun, change_of, compare
+from runner.model.comparison import CaseChange, Change, Comparison
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
+from runner.model.stable_text import stable_lines
+from runner.run.compared_runs import NamedRun, change_of, compare
 from tests.recorded import recorded, run_of
 
 P, F, X, U, N = Outcome.PASS, Outcome.FAIL, Outcome.XFAIL, Outcome.UNAVAILABLE, Outcome.NOT_RUN

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from runner.core.case import Step
-from runner.core.expectation import Status
-from runner.core.outcomes import Outcome
-from runner.judge.audit import Fate, try_case
 from runner.judge.evidence import carried_out, recorded_observation
+from runner.judge.mutants import Fate, try_case
 from runner.language.load import Suite
+from runner.model.case import Step
+from runner.model.expectation import Status
+from runner.model.outcomes import Outcome
 from runner.plan.worker_plan import digest_of, make_plan
 from tests.fakes import ELSEWHERE, HERE, case, exception, expected, observation, seen, step, verdict_of
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from runner.core.conditions import BadRange, Surroundings, VersionRange, choose, holds
+from runner.model.conditions import BadRange, Surroundings, VersionRange, choose, holds
 
 HERE = Surroundings(
     backends=frozenset(["vendor", "rocm"]),

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from runner.core.case import CaseId
-from runner.core.diagnostics import Position
-from runner.core.expectation import Status
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult, Verdict
+from runner.model.case import CaseId
+from runner.model.diagnostics import Position
+from runner.model.expectation import Status
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult, Verdict
 from runner.report.console import print_report, wants_bar, wants_color
 from runner.report.excerpts import Excerpts, excerpt
 

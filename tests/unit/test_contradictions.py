@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from runner.core.attempts import Policy
-from runner.core.case import CaseId
-from runner.core.diagnostics import Position
-from runner.core.header import RunHeader
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult, WaiverEffect
 from runner.judge.cross_checks import impossible_on_machine
+from runner.model.attempts import Policy
+from runner.model.case import CaseId
+from runner.model.diagnostics import Position
+from runner.model.header import RunHeader
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult, WaiverEffect
 from runner.record.journal import JournalError, digest_of_selection, read_run
 from runner.record.journal_writer import JournalWriter
 from tests import fakes
@@ -202,7 +202,7 @@ def test_what_a_node_cannot_have_executed_is_seen_whatever_the_header_says() -> 
 
 
 def test_the_journal_of_a_run_that_goes_on_is_sealed(journal: Path) -> None:
-    from runner.core.diagnostics import JournalAltered
+    from runner.model.diagnostics import JournalAltered
 
     forged = json.dumps({"kind": "case"}).encode() + b"\n"
     for number, harm in enumerate((_append, _overwrite, _replace, _remove)):

@@ -8,10 +8,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from runner.cli.parser import main
-from runner.core.exit_codes import ExitCode
 from runner.language.load import Suite
-from runner.language.read import schema
+from runner.language.read import spec_schema
 from runner.language.upstream import Upstream, UpstreamTest, coverage, load
+from runner.model.exit_codes import ExitCode
 from tests.conftest import GOOD, LoadSuite
 from tests.fakes import case, shipped_suite, used
 
@@ -139,7 +139,7 @@ def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_list_says_the_same_as_json(listed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--coverage", "--json", str(listed)]) == ExitCode.OK
     said = json.loads(capsys.readouterr().out)
-    Draft202012Validator(schema.load("coverage")).validate(said)
+    Draft202012Validator(spec_schema.load("coverage")).validate(said)
     assert said["totals"] == {"tests": 89, "covered_tests": 1, "instances": 150, "covered_instances": 2}
     assert said["tests"][37] == {
         "row": 38,

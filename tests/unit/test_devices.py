@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from runner.core import devices
-from runner.core.case import Availability
-from runner.core.devices import ACCELERATORS, Accelerator, Build
 from runner.language.check.spec import VENDORS
-from runner.system.capabilities import CAPABILITIES, Machine
+from runner.machine.capabilities import CAPABILITIES, Machine
+from runner.model import devices
+from runner.model.case import Availability
+from runner.model.devices import ACCELERATORS, Accelerator, Build
 from tests.fakes import import_torch
 
 PLANTED = Accelerator(

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from runner.cli.parser import main
-from runner.core.case import CaseId
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
+from runner.model.case import CaseId
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
 from tests.fakes import observation, seen
 from tests.recorded import recorded, run_of, write_run
 

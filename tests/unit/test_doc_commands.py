@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from runner.cli.parser import main, parser
-from runner.core.case import Case
-from runner.core.exit_codes import ExitCode
 from runner.language.load import load
-from runner.language.profiles import find_profile
+from runner.model.case import Case
+from runner.model.exit_codes import ExitCode
 from runner.plan.selection import glob
+from runner.tools.vendor.profile_file import find_profile
 from tests.fences import CI, ROOT, Fence, every_fence, home, write_site
 
 FENCES = every_fence()

@@ -11,9 +11,9 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from runner.cli.parser import main
-from runner.core.exit_codes import ExitCode
-from runner.language.lab import read_lab
-from runner.language.read import schema
+from runner.language.read import spec_schema
+from runner.model.exit_codes import ExitCode
+from runner.tools.fleet.lab import read_lab
 from tests.fences import FILES, ROOT, Fence, every_fence, home, is_generated, pages, run_in, write, write_site
 from tests.json_schemas import validator
 
@@ -91,7 +91,7 @@ def test_labs_are_read(fence: Fence, tmp_path: Path) -> None:
 @pytest.mark.parametrize("fence", fences("examples"), ids=str)
 def test_examples_fit_their_schema(fence: Fence) -> None:
     file, _, name = fence.name.partition("/")
-    definition = schema.resolved(file, f"$defs/{name}")
+    definition = spec_schema.resolved(file, f"$defs/{name}")
     entries = yaml.safe_load(fence.text)
     for entry in entries:
         value = entry[name] if file != "inputs" else entry

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from runner.cli.commands.doctor import Row, as_json, lines, shown
-from runner.language.read import schema
-from runner.system import doctor
-from runner.system.capabilities import Machine
-from runner.system.doctor import accelerators, composable_kernel, examine, software
-from runner.system.doctor.findings import NOTE, OK, PROBLEM, WARNING, Finding, GeneratorReport, Printed, Scene, run_program
-from runner.system.installed_torch import InstalledTorch, installed_torch
+from runner.language.read import spec_schema
+from runner.machine.capabilities import Machine
+from runner.machine.installed_torch import InstalledTorch, installed_torch
+from runner.tools.vendor import doctor
+from runner.tools.vendor.commands.doctor import Row, as_json, lines, shown
+from runner.tools.vendor.doctor import accelerators, composable_kernel, examine, software
+from runner.tools.vendor.doctor.findings import NOTE, OK, PROBLEM, WARNING, Finding, GeneratorReport, Printed, Scene, run_program
 from tests import ck_stand_in
 from tests.json_schemas import validator_of
 
@@ -325,7 +325,7 @@ def test_secrets_are_not_shown() -> None:
 @pytest.mark.parametrize("findings", [FINDINGS, FINDINGS[:1]])
 def test_the_json_fits_its_schema(findings: list[tuple[str, Finding]]) -> None:
     content = json.loads(json.dumps(as_json(findings, {"backends": [ROW], "profiles": [PROFILE]})))
-    validator = validator_of(schema.resolved("doctor"))
+    validator = validator_of(spec_schema.resolved("doctor"))
     validator.validate(content)
     assert content["healthy"] == (len(findings) == 1)
     content["findings"][0].update(level="problem", remedy="")

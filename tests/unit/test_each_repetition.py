@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Status
-from runner.core.outcomes import Outcome
-from runner.core.protocol import dumps, encode, loads
+from runner.model.expectation import Status
+from runner.model.outcomes import Outcome
+from runner.model.protocol import dumps, encode, loads
 from tests.fakes import case, close_facts, close_leaf, expected, import_torch, observation, seen, step, verdict_of
 from tests.sessions import prepared
 
@@ -58,7 +58,7 @@ def test_a_repetition_that_was_not_measured_is_an_error(entries: Any, observed: 
 
 def run(folder: Path, text: str, change: Callable[[int, Any], Any] = lambda number, output: output) -> dict[str, list[dict[str, Any]]]:
     """Carry out the repeated step of a spec; ``change`` makes the answer of each repetition. Return the facts of those before the last."""
-    from runner.worker.case.case import _repeat
+    from runner.worker.case.run_case import _repeat
 
     import_torch()._dynamo.reset()
     session, plan = prepared(folder, text)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Status
+from runner.model.expectation import Status
 from tests.compared_effects import DEFAULTS, compared
 from tests.fakes import import_torch
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from runner.execute.base import Execution, ExecutorSettings, Job
+from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
 from runner.execute.local.engine import Engine, Grace
 from runner.execute.local.spawn import ZygoteProcess
 from runner.execute.local.workers import Worker

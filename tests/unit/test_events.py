@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 
 from runner.cli.parser import main
-from runner.core import events
-from runner.core.case import Case
-from runner.core.events import Activity, RunEvent, RunningCase
-from runner.core.exit_codes import ExitCode
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
+from runner.machine import availability
+from runner.machine.availability import Verdict
+from runner.machine.capabilities import Machine
+from runner.machine.installed_torch import facts_of_files, installed_torch
+from runner.model import events
+from runner.model.case import Case
+from runner.model.events import Activity, RunEvent, RunningCase
+from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
 from runner.record.run_folder import RunFolder
-from runner.report import table
+from runner.report import reporters
+from runner.report.reporters import REPORTERS, Reporter
 from runner.report.setup import ReportSetup
-from runner.report.table import REPORTERS, Reporter
 from runner.run import controller
-from runner.run.results import result_of_unrun
-from runner.system import availability
-from runner.system.availability import Verdict
-from runner.system.capabilities import Machine
-from runner.system.installed_torch import facts_of_files, installed_torch
+from runner.run.case_results import result_of_unrun
 from tests.conftest import GOOD
 from tests.results import as_outcome
 
@@ -117,7 +117,7 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Return a function that runs two cases, ``one`` and ``two``, with a recorder as the last reporter."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(controller, "CaseRunner", Runner)
-    monkeypatch.setattr(table, "REPORTERS", (*REPORTERS, Reporter("recorder", Recorder)))
+    monkeypatch.setattr(reporters, "REPORTERS", (*REPORTERS, Reporter("recorder", Recorder)))
     (tmp_path / "specs").mkdir()
     for name in ("one", "two"):
         (tmp_path / "specs" / f"{name}.yaml").write_text(GOOD)
@@ -205,7 +205,7 @@ def test_a_reporter_without_space_ends_the_run_before_its_footer(
             if isinstance(event, events.ResultsCompleted):
                 raise OSError(errno.ENOSPC, "No space left on device", "page.html")
 
-    monkeypatch.setattr(table, "REPORTERS", (*REPORTERS, Reporter("page", Full)))
+    monkeypatch.setattr(reporters, "REPORTERS", (*REPORTERS, Reporter("page", Full)))
     assert go(passes) == ExitCode.FAILED
     assert "cannot write page.html: No space left on device" in capsys.readouterr().err
     assert kinds() == ["header", "case", "case"]

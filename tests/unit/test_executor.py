@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 
 from runner.cli.parser import main
-from runner.core.events import Activity
-from runner.core.exit_codes import ExitCode
-from runner.core.observation import Ending, ServiceReport
-from runner.execute.base import Execution, ExecutorSettings, Job
+from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
 from runner.execute.local.executor import KeptExecutor, LocalExecutor
 from runner.execute.local.spawn import ProcessStarter, ZygoteProcess
+from runner.machine.scratch import Space
+from runner.model.events import Activity
+from runner.model.exit_codes import ExitCode
+from runner.model.observation import Ending, ServiceReport
 from runner.plan.resources import Capacity, Environment, Needs
 from runner.record.journal import read_run
-from runner.system.scratch import Space
 from tests.conftest import GOOD
 from tests.fakes import ENDED, FACTS, close_facts, close_leaf, observation, seen, use_executor
 

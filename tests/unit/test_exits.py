@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from runner.core.exit_codes import ExitCode, exit_code
-from runner.core.outcomes import Outcome
+from runner.model.exit_codes import ExitCode, exit_code
+from runner.model.outcomes import Outcome
 
 HARMLESS = [Outcome.XFAIL, Outcome.UNAVAILABLE, Outcome.OFFLINE_PASS]
 

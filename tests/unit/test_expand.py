@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from runner.core.case import Case
-from runner.core.diagnostics import InvalidSpecs
 from runner.language import load as loading
 from runner.language.load import Suite
 from runner.language.read.substitution import as_text
+from runner.machine.installed_torch import InstalledTorch
+from runner.model.case import Case
+from runner.model.diagnostics import InvalidSpecs
 from runner.plan.worker_plan import digest_of, seed_of
-from runner.system.installed_torch import InstalledTorch
 from tests.fakes import used
 
 LoadSuite = Callable[..., Suite]

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Judgement, Status
+from runner.model.expectation import Judgement, Status
 from runner.vocabulary.expectations import EXPECTATIONS, REPEATED
-from runner.vocabulary.expectations.again import _spread
-from runner.vocabulary.expectations.base import BadExpectation
+from runner.vocabulary.expectations.additional_calls import _spread
+from runner.vocabulary.expectations.expectation_base import BadExpectation
 from runner.vocabulary.expectations.measures import REPEATS
 from tests.fakes import ELSEWHERE, HERE, close_facts, close_leaf, judged
 
@@ -74,7 +74,7 @@ def judgement(kind: str, body: Any, measured: Any) -> Judgement:
 
 
 def _facts(measured: Any) -> Any:
-    from runner.core.expectation import StepFacts
+    from runner.model.expectation import StepFacts
 
     return StepFacts(measured=measured)
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Judgement, Status, StepFacts
-from runner.core.outcomes import Outcome
-from runner.core.tuning import Tally, Tuning, Tunings
 from runner.language.backends import Serves
+from runner.model.expectation import Judgement, Status, StepFacts
+from runner.model.outcomes import Outcome
+from runner.model.tuning import Tally, Tuning, Tunings
 from runner.vocabulary.expectations import EXPECTATIONS
-from runner.vocabulary.expectations.base import BadExpectation
+from runner.vocabulary.expectations.expectation_base import BadExpectation
 from tests.fakes import ELSEWHERE, HERE, backend, case, expected, judged, observation, observed_steps, seen, step, verdict_of
 
 HELD, FAILED, ERROR = Status.HELD, Status.FAILED, Status.ERROR

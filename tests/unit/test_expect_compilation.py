@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Judgement, Status
-from runner.core.observation import ChildExit
+from runner.model.expectation import Judgement, Status
+from runner.model.observation import ChildExit
 from runner.vocabulary.expectations import EXPECTATIONS
-from runner.vocabulary.expectations.base import BadExpectation
+from runner.vocabulary.expectations.expectation_base import BadExpectation
 from tests.fakes import ELSEWHERE, judged
 
 HELD, FAILED, ERROR = Status.HELD, Status.FAILED, Status.ERROR

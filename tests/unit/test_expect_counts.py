@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Status
-from runner.vocabulary.expectations.base import BadExpectation, parse_count
+from runner.model.expectation import Status
 from runner.vocabulary.expectations.counters import Counter, GeneratedFiles, Metric
+from runner.vocabulary.expectations.expectation_base import BadExpectation, parse_count
 from tests.fakes import ELSEWHERE, judged
 
 RANGES = [

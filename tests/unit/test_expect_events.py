@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Status
-from runner.core.matching import filecheck, patterns
-from runner.core.observation import Cause, Raised
-from runner.vocabulary.expectations.base import BadExpectation
+from runner.model.expectation import Status
+from runner.model.matching import filecheck, patterns
+from runner.model.observation import Cause, Raised
+from runner.vocabulary.expectations.expectation_base import BadExpectation
 from runner.vocabulary.expectations.filecheck import FileCheck
 from runner.vocabulary.expectations.raises import Raises
 from tests.fakes import ELSEWHERE, judged

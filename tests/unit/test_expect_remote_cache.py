@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Status, StepFacts
-from runner.vocabulary.expectations.base import BadExpectation
+from runner.model.expectation import Status, StepFacts
 from runner.vocabulary.expectations.counters import RemoteCache
+from runner.vocabulary.expectations.expectation_base import BadExpectation
 from tests.fakes import ELSEWHERE, HERE, expected, judged
 
 SEEN = {"RemoteFxGraphCache": {"hit": 3, "miss": 1, "put": 1, "exception": 0}}

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Status, StepFacts
-from runner.core.matching import patterns
-from runner.core.observation import ChildExit, SpyCalls
+from runner.model.expectation import Status, StepFacts
+from runner.model.matching import patterns
+from runner.model.observation import ChildExit, SpyCalls
 from runner.vocabulary.expectations import EXPECTATIONS
-from runner.vocabulary.expectations.base import BadExpectation
+from runner.vocabulary.expectations.expectation_base import BadExpectation
 from runner.vocabulary.expectations.texts import ANY_TEXT, MOST
 from tests.fakes import ELSEWHERE, HERE, judged
 

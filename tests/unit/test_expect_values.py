@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Status
+from runner.model.expectation import Status
 from runner.vocabulary.expectations import EXPECTATIONS
-from runner.vocabulary.expectations.base import BadExpectation
+from runner.vocabulary.expectations.expectation_base import BadExpectation
 from runner.vocabulary.expectations.values import same
 from tests.fakes import ELSEWHERE, expected, judged, observation, seen, step, verdict_of
 from tests.fakes import case as make_case

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runner.system.capabilities import HOLDS
+from runner.machine.capabilities import HOLDS
 from tests.fakes import import_torch
 
 pytestmark = pytest.mark.torch

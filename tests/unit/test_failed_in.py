@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from runner.cli.parser import main, parse
-from runner.core.exit_codes import ExitCode
-from runner.core.observation import Ending
-from runner.core.options import RunOptions
-from runner.core.outcomes import Outcome
-from runner.execute.base import Execution, Job
+from runner.execute.executor_protocol import Execution, Job
+from runner.model.exit_codes import ExitCode
+from runner.model.observation import Ending
+from runner.model.options import RunOptions
+from runner.model.outcomes import Outcome
 from runner.record.run_folder import REPORTS
 from runner.run.earlier_runs import with_failed
 from tests.conftest import GOOD

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.matching.filecheck import ChecksError, EmptyText, Kind, parse, run
-from runner.core.matching.time_limit import PatternTooSlow
+from runner.model.matching.filecheck import ChecksError, EmptyText, Kind, parse, run
+from runner.model.matching.time_limit import PatternTooSlow
 
 HOLDS = 0
 """Any other verdict is the line of the directive that failed."""
@@ -508,7 +508,7 @@ def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_nothing_is_written_and_the_environment_does_not_matter(tmp_path: Path) -> None:
-    code = "from runner.core.matching.filecheck import parse, run\n"
+    code = "from runner.model.matching.filecheck import parse, run\n"
     code += "assert run(parse('CHECK-DAG: a\\nCHECK-DAG: b\\nCHECK-NOT: c\\n'), 'b a').passed\n"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(tmp_path), "FILECHECK_OPTS": "-v"}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, check=True, timeout=240)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.diagnostics import Diagnostic, UsageError
-from runner.language.read.files import DefaultsReader, SpecPath, discover
-from runner.system.data_dirs import folder
+from runner.language.read.spec_files import DefaultsReader, SpecPath, discover
+from runner.machine.data_dirs import folder
+from runner.model.diagnostics import Diagnostic, UsageError
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from runner.cli.parser import main
-from runner.core.diagnostics import InvalidSpecs
-from runner.core.exit_codes import ExitCode
-from runner.execute.base import Execution, Job
-from runner.execute.ray.link import Lost, Opened
-from runner.language.lab import read_lab
-from runner.run.fleet import options as fleet_options
+from runner.execute.executor_protocol import Execution, Job
+from runner.model.diagnostics import InvalidSpecs
+from runner.model.exit_codes import ExitCode
+from runner.tools.fleet import fleet_options as fleet_options
+from runner.tools.fleet.lab import read_lab
+from runner.tools.fleet.ray.link import Lost, Opened
 from tests.fakes import FACTS, use_executor
 from tests.fleet import RAY, FakeLink, FakeNode, all_graphs, passes, use_fleet
 from tests.fleet_runs import outcomes, results, run, spec_of

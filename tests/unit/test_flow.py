@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from runner.language.flow import flow
-from runner.language.read.source import parse
+from runner.language.read.yaml_source import parse
 
 VALUES = (
     *(

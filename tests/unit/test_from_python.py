@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import yaml
 
-from runner.cli.commands import new
-from runner.cli.commands.new import NewOptions
-from runner.core.diagnostics import UsageError
-from runner.core.exit_codes import ExitCode
-from runner.language.authoring.from_python import Draft, draft, problems_of
-from runner.language.authoring.python_file import PythonFile
+from runner.model.diagnostics import UsageError
+from runner.model.exit_codes import ExitCode
+from runner.tools.author.commands import new
+from runner.tools.author.commands.new import NewOptions
+from runner.tools.author.translator.from_python import Draft, draft, problems_of
+from runner.tools.author.translator.python_file import PythonFile
 
 HEAD = """\
 import itertools

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from runner.core.matching.filecheck import parse
-from runner.core.matching.generality import are_general, is_general_pattern
+from runner.model.matching.filecheck import parse
+from runner.model.matching.generality import are_general, is_general_pattern
 from runner.vocabulary.expectations import EXPECTATIONS
-from runner.vocabulary.expectations.base import BadExpectation
+from runner.vocabulary.expectations.expectation_base import BadExpectation
 
 
 @pytest.mark.parametrize("pattern", ["e", ".", ".+", "[a-z]", r"\w+", r"\d+", r"\S", "a|woof", r"\w\w", "[^x]+"])

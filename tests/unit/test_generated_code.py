@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from runner.core.expectation import Status
-from runner.core.matching.generated_code import code_of, commented_out
+from runner.model.expectation import Status
+from runner.model.matching.generated_code import code_of, commented_out
 from runner.vocabulary.expectations.filecheck import FileCheck
 from tests.fakes import HERE
 
@@ -161,7 +161,7 @@ def test_hostile_text_takes_no_more_than_its_share(strings: bool) -> None:
 
 
 def judged(checks: str, text: str | None = None, code: str = WRAPPER) -> tuple[Status, str, str]:
-    from runner.core.expectation import StepFacts
+    from runner.model.expectation import StepFacts
 
     body = {"checks": checks} if text is None else {"checks": checks, "text": text}
     (judgement,) = FileCheck.parse(body).judge(StepFacts(code=(code,)), HERE)

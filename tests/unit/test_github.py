@@ -8,19 +8,19 @@ import pytest
 from markdown_it import MarkdownIt
 
 from runner.cli.parser import main
-from runner.core.case import CaseId
-from runner.core.conformance import Conformance
-from runner.core.diagnostics import Position
-from runner.core.events import RunAbandoned
-from runner.core.exit_codes import ExitCode
-from runner.core.expectation import Status
-from runner.core.folding import WEAK
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
+from runner.machine import output
+from runner.model.case import CaseId
+from runner.model.conformance import Conformance
+from runner.model.diagnostics import Position
+from runner.model.events import RunAbandoned
+from runner.model.exit_codes import ExitCode
+from runner.model.expectation import Status
+from runner.model.folding import WEAK
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
 from runner.record.run_folder import RunFolder
 from runner.report.github import SUMMARY_LIMIT, GitHubReporter, RunReport, annotations, summary
 from runner.report.setup import ReportSetup
-from runner.system import output
 from tests.ended_runs import NOT_GREEN, PASSES, TEXTS, profile_of, run
 from tests.fakes import ROOT
 from tests.hostile import HOSTILE

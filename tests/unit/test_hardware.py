@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.system import hardware
+from runner.machine import hardware
 
 GIB = 1 << 30
 MEMINFO = f"MemTotal: {64 * GIB >> 10} kB\nMemFree: 1 kB\nMemAvailable: {24 * GIB >> 10} kB\n"

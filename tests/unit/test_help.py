@@ -4,10 +4,10 @@ import shlex
 
 import pytest
 
+from runner.cli.command_table import EXAMPLES, commands
 from runner.cli.parser import parse
-from runner.cli.table import COMMANDS, EXAMPLES
 
-LINES = [line for found in (EXAMPLES, *(command.examples for command in COMMANDS.values())) for line, _ in found if "--help" not in line]
+LINES = [line for found in (EXAMPLES, *(command.examples for command in commands().values())) for line, _ in found if "--help" not in line]
 
 
 @pytest.mark.parametrize("line", LINES)

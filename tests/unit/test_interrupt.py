@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from runner.system.signals import START_NO_MORE, STOP_NOW, Interrupts
+from runner.machine.signals import START_NO_MORE, STOP_NOW, Interrupts
 
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from runner.core.case import CodeBlock
-from runner.core.expectation import Status
-from runner.core.matching import filecheck, patterns
-from runner.core.observation import Ending
-from runner.core.outcomes import Outcome
 from runner.language.backends import Choices
-from runner.vocabulary.expectations.base import Count
+from runner.model.case import CodeBlock
+from runner.model.expectation import Status
+from runner.model.matching import filecheck, patterns
+from runner.model.observation import Ending
+from runner.model.outcomes import Outcome
+from runner.vocabulary.expectations.expectation_base import Count
 from tests.fakes import (
     COUNTED,
     ELSEWHERE,

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from runner.core.observation import Ending, ServiceReport
-from runner.core.outcomes import Outcome
 from runner.judge import verdicts
+from runner.model.observation import Ending, ServiceReport
+from runner.model.outcomes import Outcome
 from tests.fakes import COUNTED, ENDED, backend, case, exception, expected, observation, observed_steps, seen, step, verdict_of
 
 USED = ServiceReport(name="redis", answered={"GET": 4, "SET": 1})

@@ -10,12 +10,12 @@ import pytest
 from junitparser import JUnitXml
 from lxml import etree  # type: ignore[import-untyped]  # lxml has no py.typed, and lxml-stubs are not a dependency of the tests
 
-from runner.core.case import CaseId
-from runner.core.diagnostics import Position
-from runner.core.expectation import Status
-from runner.core.header import RunHeader
-from runner.core.outcomes import RETRIED, JUnitTag, Outcome
-from runner.core.results import Attempt, CaseResult, Verdict
+from runner.model.case import CaseId
+from runner.model.diagnostics import Position
+from runner.model.expectation import Status
+from runner.model.header import RunHeader
+from runner.model.outcomes import RETRIED, JUnitTag, Outcome
+from runner.model.results import Attempt, CaseResult, Verdict
 from runner.report import junit, plain
 from runner.report.junit import write_junit, write_stub
 

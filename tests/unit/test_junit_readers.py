@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Status
-from runner.core.outcomes import JUnitTag, Outcome
-from runner.core.results import CaseResult
+from runner.model.expectation import Status
+from runner.model.outcomes import JUnitTag, Outcome
+from runner.model.results import CaseResult
 from runner.report import TEXT_LIMIT
 from runner.report.junit import write_junit, write_stub
 from tests.hostile import HOSTILE

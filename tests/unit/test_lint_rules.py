@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from runner.cli.parser import main
-from runner.core.exit_codes import ExitCode
 from runner.language.backends import load_backends
-from runner.language.lint.linting import LintOptions, lint
-from runner.language.lint.rules import RULES, may_hold
 from runner.language.load import load
-from runner.language.read import schema
+from runner.language.read import spec_schema
+from runner.model.exit_codes import ExitCode
+from runner.tools.author.lint.linting import LintOptions, lint
+from runner.tools.author.lint.rules import RULES, may_hold
 from tests.conftest import GOOD
 from tests.fakes import ROOT
 
@@ -283,7 +283,7 @@ BAD = spec(("{to: eager}", "{to: eager, atol: 1e-2, rtol: 1e-2}"))
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     write(a__one_two=BAD)
     assert main(["lint", "specs", "--json"]) == ExitCode.FAILED
-    assert schema.describe(json.loads(capsys.readouterr().out), "lint") == []
+    assert spec_schema.describe(json.loads(capsys.readouterr().out), "lint") == []
     assert main(["lint", "specs"]) == ExitCode.FAILED
     assert "loose-tolerance: the tolerance is" in capsys.readouterr().out
     assert main(["lint", "specs", "--json", "--ignore", "loose-tolerance"]) == ExitCode.OK

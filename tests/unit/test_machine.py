@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.diagnostics import UsageError
-from runner.system import availability
-from runner.system.installed_torch import InstalledTorch, installed_torch, no_torch_reason, release, torch_at, version_facts
+from runner.machine import availability
+from runner.machine.installed_torch import InstalledTorch, installed_torch, no_torch_reason, release, torch_at, version_facts
+from runner.model.diagnostics import UsageError
 
 
 def package(folder: Path, text: str) -> Path:
@@ -59,7 +59,7 @@ def test_installed_torch_is_found_and_not_imported(tmp_path: Path) -> None:
     root = package(tmp_path, "__version__ = '2.12.0'\n")
     (root / "__init__.py").write_text("raise SystemExit('imported')\n")
     program = "import sys; sys.path.insert(0, sys.argv[1])\n"
-    program += "from runner.system.installed_torch import installed_torch\nprint(installed_torch().root)"
+    program += "from runner.machine.installed_torch import installed_torch\nprint(installed_torch().root)"
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=240
     )

@@ -7,7 +7,7 @@ import pytest
 from runner.language.backends import Backend, Proof
 from runner.language.read import matrix
 from runner.language.read.document import Document
-from runner.language.read.source import parse
+from runner.language.read.yaml_source import parse
 
 EMPTY = parse("{}", path=Path("backends.yaml"))
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Status, StepFacts
-from runner.core.protocol import decode, dumps, encode, loads
-from runner.judge.waivers import Failure
+from runner.judge.waiving import Failure
 from runner.language.waivers import Signature
-from runner.run.waiver_proposals import signature_of
+from runner.model.expectation import Status, StepFacts
+from runner.model.protocol import decode, dumps, encode, loads
+from runner.tools.author.waiver_proposals import signature_of
 from runner.vocabulary.expectations import EXPECTATIONS, close_measure
 from runner.vocabulary.expectations.close import default_tolerance
 from runner.vocabulary.expectations.measures import MEASURES

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from runner.cli.parser import main
-from runner.core.attempts import attempt_of
-from runner.core.case import CaseId
-from runner.core.diagnostics import Position
-from runner.core.header import RunFooter, RunHeader
-from runner.core.outcomes import Outcome
-from runner.core.results import Attempt, CaseResult
+from runner.model.attempts import attempt_of
+from runner.model.case import CaseId
+from runner.model.diagnostics import Position
+from runner.model.header import RunFooter, RunHeader
+from runner.model.outcomes import Outcome
+from runner.model.results import Attempt, CaseResult
 from runner.record.journal import Run, digest_of_selection, read_run
 from runner.record.journal_writer import JournalWriter
 from runner.run.merging import Part, join, new_folders, problems

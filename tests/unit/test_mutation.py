@@ -2,8 +2,8 @@
 
 import pytest
 
-from runner.core.matching.filecheck import parse, run
-from runner.core.matching.filecheck.mutation import Change, changes
+from runner.model.matching.filecheck import parse, run
+from runner.model.matching.filecheck.mutation import Change, changes
 
 TEXT = """def f(x):
     y = convolution_relu(x, _frozen_param0, _frozen_param1)

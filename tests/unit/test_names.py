@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.diagnostics import UsageError
 from runner.language.names.scan import COUNTER, METRIC, Names, scan
 from runner.language.names.tables import TABLES, NameTables, matches, read_table
-from runner.system.installed_torch import InstalledTorch, installed_torch, torch_at
+from runner.machine.installed_torch import InstalledTorch, installed_torch, torch_at
+from runner.model.diagnostics import UsageError
 from tools.generate_names import main, table_text
 
 REPOSITORY = Path(__file__).parents[2]

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from runner.cli.parser import parse
-from runner.core.case import Case, CaseId
-from runner.core.diagnostics import UsageError
-from runner.core.options import RunOptions
 from runner.language.backends import load_backends
+from runner.model.case import Case, CaseId
+from runner.model.diagnostics import UsageError
+from runner.model.options import RunOptions
 from runner.plan.selection import requested, select
 from runner.run.preparation import Selection, choose
 from tests.fakes import case

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Status, StepFacts
-from runner.core.observation import Observation
-from runner.core.protocol import decode, dumps, encode, loads
 from runner.judge.evidence import read_observation
 from runner.language.expand import operators as tables
 from runner.language.expand.cases import surroundings
 from runner.language.load import load
+from runner.machine.installed_torch import installed_torch
+from runner.model.expectation import Status, StepFacts
+from runner.model.observation import Observation
+from runner.model.protocol import decode, dumps, encode, loads
 from runner.plan.worker_plan import make_plan, with_paths
-from runner.system.installed_torch import installed_torch
 from tests.fakes import HERE, import_torch, observation, seen, shipped
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -37,9 +37,9 @@ def uncompiled() -> list[str]:
 def measured(torch: Any, tmp_path: Path, uncompiled: list[str]) -> Callable[..., Any]:
     """Return a function that runs the samples of an operator, compiled by dynamo alone, and returns case and entries."""
     from runner.vocabulary.expectations.measures import MEASURES
+    from runner.worker.case.case_session import Session
     from runner.worker.case.phases import Phases
     from runner.worker.case.preparing import prepare
-    from runner.worker.case.session import Session
 
     def run(op: str, dtype: str = "float32", source: str = "samples: 3") -> tuple[Any, list[dict[str, Any]]]:
         torch._dynamo.reset()
@@ -78,7 +78,7 @@ def paths(entry: dict[str, Any]) -> list[str]:
 
 
 def test_the_table_of_the_installed_torch_is_fresh(torch: Any) -> None:
-    from runner.worker.torch_compat import operators
+    from runner.worker.torch_compat import opinfo
 
     installed = installed_torch()
     assert installed is not None
@@ -86,7 +86,7 @@ def test_the_table_of_the_installed_torch_is_fresh(torch: Any) -> None:
     if not file.is_file() or not installed.is_release:
         pytest.skip(f"torch {installed.version} has no committed table")
     committed = json.loads(file.read_text("utf-8"))
-    found = json.loads(operators.text(operators.table()))
+    found = json.loads(opinfo.text(opinfo.table()))
     if committed["has_cuda"] != found["has_cuda"]:
         committed, found = _without_cuda(committed), _without_cuda(found)
     assert found == committed, f"run: {tables.COMMAND}"
@@ -99,7 +99,7 @@ def _without_cuda(table: dict[str, Any]) -> list[Any]:
 
 
 def test_eager_refuses_each_call_that_has_no_case(torch: Any) -> None:
-    from runner.worker.torch_compat import operators
+    from runner.worker.torch_compat import opinfo
 
     table, _ = tables.table_for(installed_torch().minor)
     calls = [
@@ -112,7 +112,7 @@ def test_eager_refuses_each_call_that_has_no_case(torch: Any) -> None:
     assert len(calls) > 45
     accepted = []
     for row, call, dtype in calls:
-        found = operators.find(row.op, row.variant, dtype=dtype, device="cpu", call=call, gradients=False)
+        found = opinfo.find(row.op, row.variant, dtype=dtype, device="cpu", call=call, gradients=False)
         for sample in found.samples(4):
             with contextlib.suppress(RuntimeError, TypeError, AssertionError):
                 result = found.function(*sample.args, **sample.kwargs)

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from runner.core.diagnostics import InvalidSpecs
-from runner.core.expectation import Judgement, Status, StepFacts
-from runner.core.outcomes import Outcome
 from runner.language.expand import operators
 from runner.language.expand.operators import JUDGED, table_for
 from runner.language.load import Suite, load
+from runner.machine.installed_torch import installed_torch
+from runner.model.diagnostics import InvalidSpecs
+from runner.model.expectation import Judgement, Status, StepFacts
+from runner.model.outcomes import Outcome
 from runner.plan.operator_script import is_of_operator
 from runner.plan.worker_plan import digest_of, make_plan, seed_of
-from runner.system.installed_torch import installed_torch
 from runner.vocabulary.expectations.close import Close
-from runner.vocabulary.expectations.samples import FORM, EachSample
+from runner.vocabulary.expectations.sample_results import FORM, EachSample
 from runner.vocabulary.steps import is_partial
 from tests.fakes import HERE, case, close_facts, close_leaf, expected, observation, seen, step, verdict_of
 

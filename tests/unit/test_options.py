@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from runner.cli.command_table import commands
 from runner.cli.parser import main, parse
-from runner.cli.table import COMMANDS
-from runner.core.exit_codes import ExitCode
-from runner.core.options import RunOptions
+from runner.model.exit_codes import ExitCode
+from runner.model.options import RunOptions
 from runner.run.preparation import option_texts
 from tests.conftest import GOOD
 
@@ -42,11 +42,11 @@ def run_options(line: str = "") -> RunOptions:
     return options
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", commands())
 def test_each_command_has_a_frozen_value_of_its_own(command: str) -> None:
     name, options = parse(LINES[command].split())
     assert name == command
-    assert type(options) is COMMANDS[command].options
+    assert type(options) is commands()[command].options
     first = dataclasses.fields(options)[0].name
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(options, first, None)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from runner.cli.parser import main
-from runner.core import escaping
-from runner.system import output
-from runner.system.output import guarded
+from runner.machine import output
+from runner.machine.output import guarded
+from runner.model import escaping
 from tests.fakes import ROOT
 
 WRITERS = ("system/output.py",)

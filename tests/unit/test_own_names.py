@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from runner.core.case import CodeBlock
-from runner.core.matching import filecheck
-from runner.core.outcomes import Outcome
 from runner.judge.proof import own_names, without
+from runner.model.case import CodeBlock
+from runner.model.matching import filecheck
+from runner.model.outcomes import Outcome
 from tests.fakes import COUNTED, backend, case, observation, seen, step, verdict_of
 
 OPERATOR = """\

@@ -20,9 +20,9 @@ def torch() -> Any:
 
 @pytest.fixture(scope="module")
 def parts(torch: Any) -> Any:
-    from runner.worker.case import scope
+    from runner.worker.case import step_scope
 
-    return scope
+    return step_scope
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from types import FrameType
 
 import pytest
 
-from runner.core.matching.patterns import check_pattern, search
-from runner.core.matching.posix import BadPattern, from_posix
-from runner.core.matching.time_limit import PatternTooSlow, time_limit
+from runner.model.matching.patterns import check_pattern, search
+from runner.model.matching.posix import BadPattern, from_posix
+from runner.model.matching.time_limit import PatternTooSlow, time_limit
 
 CATASTROPHES = [
     (r"(a+)+$", "a" * 40 + "b"),

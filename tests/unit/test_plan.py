@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from runner.core.case import Case
-from runner.core.protocol import decode
 from runner.language.expand.cases import surroundings
 from runner.language.load import load, surroundings_of
 from runner.language.read.substitution import Deferred
 from runner.language.read.templates import TemplateError, parse
+from runner.model.case import Case
+from runner.model.protocol import decode
 from runner.plan.worker_plan import digest_of, expects_raise, make_plan, seed_of, with_paths
 from tests.fakes import ELSEWHERE, HERE, ROOT, case, expected, shipped, step
 

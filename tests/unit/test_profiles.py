@@ -10,16 +10,16 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from runner.cli.parser import main
-from runner.core.diagnostics import InvalidSpecs
-from runner.core.exit_codes import ExitCode
-from runner.core.observation import Ending
-from runner.execute.base import Execution, Job
+from runner.execute.executor_protocol import Execution, Job
 from runner.language.load import Suite, load
-from runner.language.profiles import read_profile, shipped_profiles
-from runner.language.read import schema
+from runner.language.read import spec_schema
 from runner.language.waivers import load_waivers
-from runner.plan.profile_cases import Resolved, cases_of
+from runner.model.diagnostics import InvalidSpecs
+from runner.model.exit_codes import ExitCode
+from runner.model.observation import Ending
 from runner.record.journal import JournalError, encode, read_run
+from runner.tools.vendor.profile_cases import Resolved, cases_of
+from runner.tools.vendor.profile_file import read_profile, shipped_profiles
 from tests.fakes import ENDED, observation, seen, shipped_suite, use_executor
 
 SPEC = """\
@@ -168,7 +168,7 @@ def test_a_shipped_profile_names_cases_and_is_called_as_its_file(name: str, ship
     assert len(found.record.required) >= 10
     ids = [case.id for case in found.cases]
     assert set(found.record.required) <= set(ids)
-    assert Draft202012Validator(schema.load("profile")).is_valid(profile.document.data)
+    assert Draft202012Validator(spec_schema.load("profile")).is_valid(profile.document.data)
 
 
 # -- runs -------------------------------------------------------------------------------------------------------------
@@ -200,11 +200,11 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         if not Path(out, "run.jsonl").exists():
             return ExitCode(code), {}
         lines = Path(out, "run.jsonl").read_text().splitlines()
-        validator = Draft202012Validator(schema.resolved("journal"))
+        validator = Draft202012Validator(spec_schema.resolved("journal"))
         assert not [error.message for line in lines for error in validator.iter_errors(json.loads(line))]
         run = read_run(Path(out, "run.jsonl"))
         statement = encode(run.header.statement(run.results))
-        form = schema.resolved("verify")["properties"]["statement"]
+        form = spec_schema.resolved("verify")["properties"]["statement"]
         assert not [error.message for error in Draft202012Validator(form).iter_errors(statement)]
         return ExitCode(code), statement
 

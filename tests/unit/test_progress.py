@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from runner.core.case import CaseId
-from runner.core.events import Activity, RunningCase
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
+from runner.model.case import CaseId
+from runner.model.events import Activity, RunningCase
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
 from runner.report.excerpts import columns
 from runner.report.progress import FIRST_HEARTBEAT, Progress
 from tests.unit.test_console import Terminal, result

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runner.core.protocol import MAX_DEPTH, decode, dumps, encode, loads
+from runner.model.protocol import MAX_DEPTH, decode, dumps, encode, loads
 
 PLAIN = [
     None,

@@ -10,9 +10,9 @@ import yaml
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-from runner.language.names import published
-from runner.language.read.source import read
-from runner.system.data_dirs import folder
+from runner.language.read.yaml_source import read
+from runner.machine.data_dirs import folder
+from runner.tools.author import published_names
 from tests.conftest import GOOD
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
@@ -25,7 +25,7 @@ KINDS = {"backends": "backends", "_defaults": "defaults", "waivers": "waivers"}
 def editor(name: str) -> Draft202012Validator:
     """Return the validator that an editor has: every file with its references, ``allOf`` included."""
     files = {path.name: json.loads(path.read_text("utf-8")) for path in SCHEMAS.glob("*.schema.json")} | {
-        "names.schema.json": published.schema()
+        "names.schema.json": published_names.schema()
     }
     registry: Registry[Any] = Registry().with_resources((file, Resource.from_contents(content)) for file, content in files.items())
     return Draft202012Validator({"$ref": f"{name}.schema.json"}, registry=registry)

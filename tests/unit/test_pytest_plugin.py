@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli.pytest_plugin import session_run
-from runner.cli.pytest_plugin.session import spec_of
-from runner.system import child_python
+from runner.machine import child_python
+from runner.tools.pytest_plugin import session_run
+from runner.tools.pytest_plugin.items import spec_of
 from tests.conftest import GOOD
 from tests.fakes import ROOT
 
@@ -32,7 +32,7 @@ waivers:
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """Return a project whose runs have a fake executor; the plugin is loaded by its name, whether it is installed or not."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p runner.cli.pytest_plugin -p no:cacheprovider")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p runner.tools.pytest_plugin -p no:cacheprovider")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     whole = child_python.command
 
@@ -159,7 +159,7 @@ def test_a_run_that_ends_too_early_fails_its_cases(project: pytest.Pytester) -> 
 
 
 def test_several_processes_of_pytest_are_refused(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p runner.cli.pytest_plugin -p xdist -p no:cacheprovider")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p runner.tools.pytest_plugin -p xdist -p no:cacheprovider")
     write(project, "area/one")
     found = project.runpytest_inprocess("--conformance", "specs", "-n", "2")
     assert found.ret == pytest.ExitCode.USAGE_ERROR
@@ -198,14 +198,14 @@ def test_ids_do_not_depend_on_the_arguments(tmp_path: Path) -> None:
 
 def test_other_sessions_import_nothing_of_the_program() -> None:
     code = (
-        "import sys, time\nbefore = set(sys.modules)\nbegun = time.perf_counter()\nimport runner.cli.pytest_plugin as plugin\n"
+        "import sys, time\nbefore = set(sys.modules)\nbegun = time.perf_counter()\nimport runner.tools.pytest_plugin as plugin\n"
         "took = time.perf_counter() - begun\nclass P:\n    def getoption(self, name): return False\nplugin.pytest_configure(P())\n"
         "print(sorted(name for name in set(sys.modules) - before if name.startswith(('runner', 'yaml', 'jsonschema', 'torch'))))\n"
         "assert took < 0.5\n"
     )
     command = [sys.executable, "-c", code]
     found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    assert found.stdout.strip() == "['runner', 'runner.cli', 'runner.cli.pytest_plugin']"
+    assert found.stdout.strip() == "['runner', 'runner.cli', 'runner.tools.pytest_plugin']"
 
 
 def _running(*words: str) -> list[str]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from runner.core.observation import Bench, ChildExit, Choice, Effects, Observation, Raised, SpyCalls, Timing, Traced
 from runner.judge.evidence import NoObservation, read_observation, recorded_observation
+from runner.model.observation import Bench, ChildExit, Choice, Effects, Observation, Raised, SpyCalls, Timing, Traced
 from tests.fakes import ROOT, exception, observation, seen
 
 TIMING = {"name": "fn", "form": "eager", "median_ms": 1.5, "least_ms": 1, "most_ms": 2.0, "count": 3}

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from runner.core.case import CaseId
-from runner.core.diagnostics import Position, UsageError
-from runner.core.expectation import Status
-from runner.core.header import RunFooter, RunHeader
-from runner.core.observation import Timing
-from runner.core.outcomes import Outcome
-from runner.core.results import AppliedWaiver, Attempt, CaseResult, Verdict, WaiverEffect
+from runner.model.case import CaseId
+from runner.model.diagnostics import Position, UsageError
+from runner.model.expectation import Status
+from runner.model.header import RunFooter, RunHeader
+from runner.model.observation import Timing
+from runner.model.outcomes import Outcome
+from runner.model.results import AppliedWaiver, Attempt, CaseResult, Verdict, WaiverEffect
 from runner.record.journal import JournalError, Run, read_run
 from runner.record.journal_writer import JournalWriter
 

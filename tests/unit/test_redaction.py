@@ -6,12 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from runner.core.case import CaseId
-from runner.core.diagnostics import Position
-from runner.core.expectation import Status
-from runner.core.outcomes import Outcome
-from runner.core.results import AppliedWaiver, Attempt, CaseResult, Verdict, WaiverEffect
-from runner.system.redaction import (
+from runner.machine.redaction import (
     KNOWN,
     environment_variables,
     is_secret_name,
@@ -20,6 +15,11 @@ from runner.system.redaction import (
     redacted_result,
     redacted_texts,
 )
+from runner.model.case import CaseId
+from runner.model.diagnostics import Position
+from runner.model.expectation import Status
+from runner.model.outcomes import Outcome
+from runner.model.results import AppliedWaiver, Attempt, CaseResult, Verdict, WaiverEffect
 
 
 @pytest.fixture(autouse=True)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from runner.core.exit_codes import ExitCode
-from runner.core.outcomes import Outcome
-from runner.language.read import schema
+from runner.language.read import spec_schema
+from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import Outcome
 from tests.fakes import shipped_suite
 from tests.fences import ROOT, is_generated
 from tools import generate_docs
@@ -58,13 +58,13 @@ def test_every_key_of_a_schema_is_in_the_reference(file: str, pages: dict[str, s
     names = ("language", "capabilities-and-backends") if file in LANGUAGE else ("journal",)
     text = "".join(pages[f"reference/{name}.md"] for name in names)
     code = set(re.findall(r"[\w.]+", " ".join(re.findall(r"`([^`\n]+)`", text))))
-    missing = sorted(set(keys_of(schema.load(file))) - code)
+    missing = sorted(set(keys_of(spec_schema.load(file))) - code)
     assert missing == [], f"schemas/{file}.schema.json has keys that the reference does not name"
 
 
 def test_every_enumerated_word_of_the_language_is_in_the_reference() -> None:
     text = (REFERENCE / "language.md").read_text("utf-8")
-    words = {word for file in LANGUAGE for word in enumerated(schema.load(file)) if isinstance(word, str)}
+    words = {word for file in LANGUAGE for word in enumerated(spec_schema.load(file)) if isinstance(word, str)}
     assert sorted(word for word in words if not re.search(rf"\b{re.escape(word)}\b", text)) == []
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from runner.core.diagnostics import InvalidSpecs
-from runner.core.expectation import Judgement, Status, StepFacts
-from runner.core.protocol import decode, dumps, encode, loads
 from runner.language.load import load
+from runner.model.diagnostics import InvalidSpecs
+from runner.model.expectation import Judgement, Status, StepFacts
+from runner.model.protocol import decode, dumps, encode, loads
 from tests.fakes import HERE, import_torch
 from tests.sessions import prepared
 
@@ -30,7 +30,7 @@ def judged(tmp_path: Path) -> Callable[[str], Judged]:
     torch._dynamo.reset()
 
     def run(text: str) -> Judged:
-        from runner.worker.case import case as worker
+        from runner.worker.case import run_case as worker
 
         session, plan = prepared(tmp_path, text)
         (one,) = load([tmp_path / "spec.yaml"]).cases

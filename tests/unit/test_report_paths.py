@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runner.cli.parser import main
-from runner.core.diagnostics import UsageError
+from runner.model.diagnostics import UsageError
 from runner.record.run_folder import RunFolder, find_run, open_run
 from runner.report.junit import write_junit, write_stub
 from tests.fakes import ROOT

@@ -8,8 +8,8 @@ import pytest
 
 from runner.language.expand.cases import surroundings
 from runner.language.load import load
+from runner.machine.redaction import KNOWN
 from runner.plan.script import NothingChecked, Script, script_of
-from runner.system.redaction import KNOWN
 from tests.fakes import HERE, shipped
 
 ADD = "function: |\n  def fn(x):\n      return x + 1\ninputs: [{ones: [3]}]\n"
@@ -56,7 +56,7 @@ def test_the_exit_code_is_that_of_what_is_checked(tmp_path: Path, text: str, cod
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (f"prelude: |\n  from runner.core import case\n{ADD}expect: [{{close: {{to: eager}}}}]\n", "imports the runner"),
+        (f"prelude: |\n  from runner.model import case\n{ADD}expect: [{{close: {{to: eager}}}}]\n", "imports the runner"),
         (f"{ADD}{EAGER}expect: [{{kernels: {{compiled: 0}}}}]\n", "kernels: "),
     ],
 )

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from runner.core.outcomes import Outcome
-from runner.core.required import problems
-from runner.core.results import CaseResult
+from runner.model.outcomes import Outcome
+from runner.model.required import problems
+from runner.model.results import CaseResult
 from tests.fakes import case, place, requirement
 
 ON_CPU = case(id="a[backend=cpu]")

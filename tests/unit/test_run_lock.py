@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.diagnostics import UsageError
+from runner.model.diagnostics import UsageError
 from runner.record.run_folder import JOURNAL, LOCK, FolderInUse, RunLock, holder_of, open_run, require_still
 from tests.fakes import ROOT
 

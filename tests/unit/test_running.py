@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.protocol import dumps
-from runner.execute.base import Job
+from runner.execute.executor_protocol import Job
 from runner.execute.local import workers
 from runner.execute.local.workers import Inbox, Worker
+from runner.model.protocol import dumps
 from runner.plan.resources import Environment
 
 # -- the pipe ---------------------------------------------------------------------------------------------------------

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.diagnostics import UsageError
-from runner.core.header import RunFooter, RunHeader
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
+from runner.model.diagnostics import UsageError
+from runner.model.header import RunFooter, RunHeader
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
 from runner.plan.worker_plan import digest_of
 from runner.record.journal import digest_of_selection
 from runner.record.journal_writer import JournalWriter

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from runner.cli.parser import main
-from runner.core.outcomes import Outcome
-from runner.record.evidence import alterations
+from runner.model.outcomes import Outcome
+from runner.record.case_files import alterations
 from runner.record.journal import read_run
 from tests.fakes import ROOT
 from tools.sample import SAMPLE

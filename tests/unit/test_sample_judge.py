@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Status, StepFacts
-from runner.core.observation import Observation
-from runner.core.protocol import decode, dumps, encode, loads
 from runner.judge.evidence import read_observation
-from runner.vocabulary.expectations import samples as expectation
+from runner.model.expectation import Status, StepFacts
+from runner.model.observation import Observation
+from runner.model.protocol import decode, dumps, encode, loads
+from runner.vocabulary.expectations import sample_results as expectation
 from runner.vocabulary.expectations.close import Close
-from runner.vocabulary.expectations.samples import FORM, EachSample
+from runner.vocabulary.expectations.sample_results import FORM, EachSample
 from tests.fakes import HERE, import_torch, observation, seen
 from tests.sessions import prepared
 
@@ -39,7 +39,7 @@ def one_thread() -> Iterator[None]:
 def judge(tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Judged]:
     """Return what runs samples of a function, compares them with what another function answers, and judges them."""
     from runner.vocabulary.steps import samples
-    from runner.worker.torch_compat.operators import Sample
+    from runner.worker.torch_compat.opinfo import Sample
 
     session, _ = prepared(tmp_path, SPEC)
     monkeypatch.setattr(session.torch, "announce_sample", lambda index, text: None)

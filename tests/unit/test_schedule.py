@@ -2,11 +2,11 @@
 
 import pytest
 
-from runner.core.diagnostics import UsageError
+from runner.machine import hardware
+from runner.machine.capabilities import Machine
+from runner.model.diagnostics import UsageError
 from runner.plan import schedule
 from runner.plan.resources import Room
-from runner.system import hardware
-from runner.system.capabilities import Machine
 from tests.fakes import case, requirement, step
 
 MIB = 1 << 20

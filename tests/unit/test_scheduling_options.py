@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from runner.cli.parser import main
-from runner.core.exit_codes import ExitCode
-from runner.core.observation import Ending
-from runner.execute.base import Execution, Job
+from runner.execute.executor_protocol import Execution, Job
+from runner.model.exit_codes import ExitCode
+from runner.model.observation import Ending
 from runner.plan import schedule
 from tests.conftest import GOOD
 from tests.fakes import FakeExecutor, use_executor

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from runner.language.read import schema
-from runner.language.read.source import read
+from runner.language.read import spec_schema
+from runner.language.read.yaml_source import read
 from tests.json_schemas import validator
 
 SPEC: dict[str, Any] = {
@@ -23,15 +23,15 @@ SPEC: dict[str, Any] = {
 
 def said(changes: dict[str, Any], name: str = "spec") -> list[str]:
     """Return the problems of a spec with changes, as path: message (hint)."""
-    return [shown(one) for one in schema.describe({**SPEC, **changes} if name == "spec" else changes, name)]
+    return [shown(one) for one in spec_schema.describe({**SPEC, **changes} if name == "spec" else changes, name)]
 
 
-def shown(problem: schema.Problem) -> str:
+def shown(problem: spec_schema.Problem) -> str:
     return f"{'.'.join(map(str, problem.path))}{' (key)' if problem.at_key else ''}: {problem.message}"
 
 
 def fits(value: Any, part: Any) -> bool:
-    return not schema._check(value, part, ())
+    return not spec_schema._check(value, part, ())
 
 
 @pytest.mark.parametrize(
@@ -104,13 +104,13 @@ def test_a_value_is_judged_where_it_stands(path: tuple[Any, ...], value: Any, co
     for key in path[:-1]:
         target = target[key]
     target[path[-1]] = value
-    found = schema.describe(data, "spec", path)
+    found = spec_schema.describe(data, "spec", path)
     assert [(one.code, one.path[: len(path)]) for one in found] == ([(code, path)] if code else [])
 
 
 def test_a_key_is_not_missing_where_a_misspelt_one_stands() -> None:
     data = {key: value for key, value in SPEC.items() if key != "backends"} | {"bakcends": ["cpu"]}
-    assert list(map(shown, schema.describe(data, "spec"))) == ["bakcends (key): unknown key 'bakcends'"]
+    assert list(map(shown, spec_schema.describe(data, "spec"))) == ["bakcends (key): unknown key 'bakcends'"]
 
 
 # -- jsonschema agrees: on every example, every shipped spec, and mutations of both ---------------------------------------
@@ -126,7 +126,7 @@ def _documents() -> list[tuple[str, Any]]:
         name = "profile" if path.parent.name == "profiles" else kinds.get(path.stem, "spec")
         found.append((name, read(path).data))
     for name in ("spec", "defaults", "backends", "waivers", "profile"):
-        found.extend((name, example) for example in schema.load(name)["examples"])
+        found.extend((name, example) for example in spec_schema.load(name)["examples"])
     return found
 
 
@@ -165,7 +165,7 @@ def _agree(name: str, document: Any, mutations: Sequence[Any]) -> None:
     for mutated in [document, *mutations]:
         expected = authority.is_valid(mutated)
         verdicts.add(expected)
-        assert (schema.misfit(mutated, name) is None) is expected, json.dumps(mutated, default=str)[:500]
+        assert (spec_schema.misfit(mutated, name) is None) is expected, json.dumps(mutated, default=str)[:500]
     assert verdicts == {True, False}, "the mutations must include documents that fit and documents that do not"
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from runner.language.names import published
-from runner.language.read import schema
+from runner.language.read import spec_schema
+from runner.tools.author import published_names
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.steps import SAMPLES, STEPS, TRITON, StepKind
 from tests.json_schemas import validator_of
@@ -33,7 +33,7 @@ IN_PLACE = ("additionalProperties", "propertyNames", "items", "contains", "if", 
 
 
 def definition(file: str, name: str) -> Any:
-    return schema.load(file)["$defs"][name]
+    return spec_schema.load(file)["$defs"][name]
 
 
 def nodes(node: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -52,7 +52,7 @@ def nodes(node: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def every_node(files: list[str]) -> list[tuple[str, dict[str, Any]]]:
-    return [found for file in files for found in nodes(schema.load(file), f"schemas/{file}.schema.json")]
+    return [found for file in files for found in nodes(spec_schema.load(file), f"schemas/{file}.schema.json")]
 
 
 # -- the schemas themselves -----------------------------------------------------------------------------------------
@@ -60,8 +60,8 @@ def every_node(files: list[str]) -> list[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.parametrize("file", FILES)
 def test_every_schema_is_one(file: str) -> None:
-    Draft202012Validator.check_schema(schema.load(file))
-    assert schema.load(file)["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    Draft202012Validator.check_schema(spec_schema.load(file))
+    assert spec_schema.load(file)["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -77,20 +77,20 @@ def test_every_reference_leads_to_a_definition(file: str) -> None:
         if "$ref" in node:
             target, _, pointer = node["$ref"].partition("#/$defs/")
             name = target.removesuffix(".schema.json") or file
-            definitions = published.schema()["$defs"] if name == "names" else schema.load(name)["$defs"]
+            definitions = published_names.schema()["$defs"] if name == "names" else spec_schema.load(name)["$defs"]
             assert pointer in definitions, f"edit {place}: no definition {node['$ref']}"
 
 
 @pytest.mark.parametrize("file", FILES)
 def test_every_example_is_one(file: str) -> None:
     count = 0
-    for place, node in nodes(schema.resolved(file), f"schemas/{file}.schema.json"):
+    for place, node in nodes(spec_schema.resolved(file), f"schemas/{file}.schema.json"):
         for example in node.get("examples", []):
             errors = [error.message for error in validator_of(node).iter_errors(example)]
             assert not errors, f"edit {place}: the example {example!r} does not fit: {errors}"
             count += 1
-    for name in schema.load(file).get("$defs", {}):
-        node = schema.resolved(file, f"$defs/{name}")
+    for name in spec_schema.load(file).get("$defs", {}):
+        node = spec_schema.resolved(file, f"$defs/{name}")
         for example in node.get("examples", []):
             errors = [error.message for error in validator_of(node).iter_errors(example)]
             assert not errors, f"edit schemas/{file}.schema.json, $defs/{name}: the example {example!r} does not fit: {errors}"
@@ -114,7 +114,7 @@ def test_what_has_keys_of_its_own_takes_no_others() -> None:
 def test_the_fields_of_an_expectation_are_the_keys_of_its_schema(word: str) -> None:
     fields = {field.name.removesuffix("_eager") for field in dataclasses.fields(EXPECTATIONS[word])}  # as is a word of Python
     node = definition("expectations", word)
-    shape = schema.resolved("expectations", f"$defs/{word}")
+    shape = spec_schema.resolved("expectations", f"$defs/{word}")
     shape = shape if "properties" in shape else shape.get("then", {})
     where = f"schemas/expectations.schema.json ({word}) against {EXPECTATIONS[word].__module__}"
     if "additionalProperties" not in shape or "$ref" in node or shape["additionalProperties"] is not False:

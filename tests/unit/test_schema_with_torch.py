@@ -6,8 +6,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from runner.language.names import published
-from runner.system.installed_torch import torch_at
+from runner.machine.installed_torch import torch_at
+from runner.tools.author import published_names
 from tests.unit.test_names import make_torch
 
 
@@ -15,8 +15,8 @@ from tests.unit.test_names import make_torch
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     counters = 'def count():\n    from torch._dynamo.utils import counters\n    counters["inductor"]["stand_ins"] += 1\n'
     root = make_torch(tmp_path, _inductor__config="stand_in: bool = True\n", _inductor__pass_one=counters)
-    monkeypatch.setattr(published, "installed_torch", lambda: torch_at(root))
-    return published.schema_of_installed()
+    monkeypatch.setattr(published_names, "installed_torch", lambda: torch_at(root))
+    return published_names.schema_of_installed()
 
 
 def accepts(made: dict[str, Any], part: str, value: object) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.system import scratch
+from runner.machine import scratch
 from tests.fakes import ROOT, environment, program
 
 
@@ -91,7 +91,7 @@ def test_a_shortage_is_seen_while_cases_run(tmp_path: Path, monkeypatch: pytest.
 
 HOLD = """
 import sys, time
-from runner.system import scratch
+from runner.machine import scratch
 one = scratch.make()
 (one.path / "template-1" / "deep").mkdir(parents=True)
 (one.path / "template-1" / "deep" / "file").write_text("x")

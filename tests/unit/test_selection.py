@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from runner.core.case import Case, CaseId
-from runner.core.diagnostics import UsageError
 from runner.language.backends import load_backends
+from runner.model.case import Case, CaseId
+from runner.model.diagnostics import UsageError
 from runner.plan.selection import Shard, select
 from tests.fakes import case
 

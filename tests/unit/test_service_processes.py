@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from runner.core.observation import ServiceReport
-from runner.core.protocol import SERVICES_FILE
 from runner.execute.services import Services
 from runner.execute.services.serve import Broken, read_request
+from runner.model.observation import ServiceReport
+from runner.model.protocol import SERVICES_FILE
 
 redis = pytest.importorskip("redis", reason="the client is not installed: pip install redis")
 

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from runner.cli.parser import parse
-from runner.core.diagnostics import UsageError
-from runner.core.expectation import Judgement
-from runner.core.outcomes import Outcome
-from runner.core.results import Verdict, result_of
 from runner.language.load import load
-from runner.plan.case_document import Document, reduced_document_of, text_of
-from runner.run.shrinking import shrinking
-from runner.run.shrinking.edits import PASSES, Change, Edit, Removed, applied
-from runner.run.shrinking.search import OutOfBudget, Search, signature_of
-from runner.run.shrinking.shrinking import ReproOptions
+from runner.model.diagnostics import UsageError
+from runner.model.expectation import Judgement
+from runner.model.outcomes import Outcome
+from runner.model.results import Verdict, result_of
+from runner.tools.author.case_document import Document, reduced_document_of, text_of
+from runner.tools.author.shrinking import shrinking
+from runner.tools.author.shrinking.edits import PASSES, Change, Edit, Removed, applied
+from runner.tools.author.shrinking.search import OutOfBudget, Search, signature_of
+from runner.tools.author.shrinking.shrinking import ReproOptions
 from tests.fakes import HERE, case, place
 
 FN = "def fn(x, y):\n    a = torch.relu(x) + y\n    b = a.cos()\n    return b * 2\n"

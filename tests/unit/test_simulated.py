@@ -7,20 +7,19 @@ from typing import Any
 
 import pytest
 
-from runner.core.case import Availability, Case
-from runner.core.expectation import Status, StepFacts
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
-from runner.core.simulated import refusals
-from runner.core.targets import SIMULATED, TARGETS
 from runner.language.expand.cases import surroundings
 from runner.language.load import load
-from runner.system import availability
-from runner.system.capabilities import Machine
+from runner.machine import availability
+from runner.machine.capabilities import Machine
+from runner.model.case import Availability, Case
+from runner.model.expectation import Status, StepFacts
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
+from runner.model.simulated_devices import refusals
+from runner.model.targets import SIMULATED, TARGETS
+from runner.tools.offline.worker import simulated_codegen, simulated_kernels
+from runner.vocabulary.compiler_output import NotReported, of_compiler, with_amount
 from runner.vocabulary.expectations import EXPECTATIONS
-from runner.vocabulary.offline import NotReported, of_compiler, with_amount
-from runner.worker.offline import simulated
-from runner.worker.torch_compat import simulated_codegen
 from tests.fakes import HERE, backend, observation, seen, verdict_of
 
 AMD, NVIDIA = TARGETS["hip:gfx942"], TARGETS["cuda:sm_90"]
@@ -160,7 +159,7 @@ DEVICE = (
     ],
 )
 def test_a_canary_compares_the_device_of_the_wrapper(text: str, problem: str) -> None:
-    assert next(simulated.device_problems(AMD, text), "") == problem
+    assert next(simulated_kernels.device_problems(AMD, text), "") == problem
 
 
 # -- what was generated ---------------------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from runner.core.diagnostics import InvalidSpecs
 from runner.language.read.document import Document
-from runner.language.read.source import MAX_DEPTH, MAX_NODES, MAX_TEXT, parse, read, resolve
+from runner.language.read.yaml_source import MAX_DEPTH, MAX_NODES, MAX_TEXT, parse, read, resolve
+from runner.model.diagnostics import InvalidSpecs
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECS = sorted((ROOT / "specs").rglob("*.yaml"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runner.language.read.anatomy import take_apart
-from runner.language.read.source import read
+from runner.language.read.yaml_source import read
 from runner.worker.case.source_module import SpecModule
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 import runner
-from runner.core.case import CodeBlock
-from runner.core.expectation import Status
-from runner.core.observation import Ending
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
 from runner.judge.endings import folded, frame_within, last_stack
+from runner.model.case import CodeBlock
+from runner.model.expectation import Status
+from runner.model.observation import Ending
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
 from tests.fakes import AT, COUNTED, case, place, step, verdict_of
 
 TIMED_OUT = Ending(signal=9, timed_out=True, phase="run")
@@ -21,7 +21,7 @@ Current thread 0x00007f1b49272b80 (most recent call first):
   File "/lib/python3.11/selectors.py", line 415 in select
   File "specs/area/fake.yaml", line 9 in inner
   File "specs/area/fake.yaml", line 12 in <lambda>
-  File "runner/worker/case/case.py", line 50 in run
+  File "runner/worker/case/run_case.py", line 50 in run
 """
 TWO = """\
 Thread 0x00007f1b487fc6c0 (most recent call first):

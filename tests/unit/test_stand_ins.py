@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from runner.core.expectation import Status, StepFacts
-from runner.judge.audit import Fate
+from runner.judge.mutants import Fate
+from runner.model.expectation import Status, StepFacts
 from runner.vocabulary.expectations import EXPECTATIONS, close_measure
-from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.vocabulary.expectations.close import NAMES
+from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from runner.vocabulary.expectations.stand_ins import EQUAL, measure_other_inputs, measure_stand_ins
 from tests.fakes import HERE, import_torch
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from runner.cli.profiles import prospect
-from runner.core.case import Availability, CaseId
-from runner.core.conformance import Conformance, PermittedWaiver, ProfileLevel, ProfileRecord, Standing, standing, statement_of
-from runner.core.outcomes import Outcome
-from runner.core.results import AppliedWaiver, CaseResult, WaiverEffect
+from runner.model.case import Availability, CaseId
+from runner.model.conformance import Conformance, PermittedWaiver, ProfileLevel, ProfileRecord, Standing, standing, statement_of
+from runner.model.outcomes import Outcome
+from runner.model.results import AppliedWaiver, CaseResult, WaiverEffect
 from runner.report.statement import lines_of_statement, remark
+from runner.tools.vendor.profile_prospects import prospect
 from tests.fakes import COUNTED, case, observation, place, seen, step, verdict_of
 from tests.results import as_outcome
 

@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from jsonschema import Draft202012Validator
 
 from runner.cli.parser import main
-from runner.core.exit_codes import ExitCode
-from runner.language.read import schema
-from runner.record.submission import archive
-from runner.record.submission.attestation import PREDICATE_TYPE, STATEMENT_TYPE
-from runner.system.redaction import KNOWN
+from runner.language.read import spec_schema
+from runner.machine.redaction import KNOWN
+from runner.model.exit_codes import ExitCode
+from runner.tools.vendor.submission import archive
+from runner.tools.vendor.submission.attestation import PREDICATE_TYPE, STATEMENT_TYPE
 from tests.submissions import CODE, a_run
 
 SECRET = "hunter2-is-a-secret"
@@ -50,7 +50,7 @@ def test_a_submission_is_the_same_bytes_and_verifies(folder: Path, capsys: pytes
     assert main(["submit", "out", "--out", "one.tar.zst", "--key", "private.pem"]) == ExitCode.OK
     assert main(["submit", "out", "--out", "two.tar.zst", "--key", "private.pem", "--json"]) == ExitCode.OK
     said = json.loads(capsys.readouterr().out.partition("\n")[2])
-    assert not list(Draft202012Validator(schema.load("submit")).iter_errors(said))
+    assert not list(Draft202012Validator(spec_schema.load("submit")).iter_errors(said))
     data = (folder / "one.tar.zst").read_bytes()
     assert data == (folder / "two.tar.zst").read_bytes()
     assert (said["bytes"], said["statement"], said["unjudged"]) == (len(data), "CONFORMANT", [])
@@ -107,7 +107,7 @@ def test_the_reasons_of_weak_claims_are_in_the_document(tmp_path: Path, capsys: 
         capsys.readouterr()
         assert main(["submit", "out", "--json"]) == ExitCode.OK
         said = json.loads(capsys.readouterr().out)
-    assert not list(Draft202012Validator(schema.load("submit")).iter_errors(said))
+    assert not list(Draft202012Validator(spec_schema.load("submit")).iter_errors(said))
     assert said["weak"] == ["files/own/specs/area/one.yaml:12:6: filecheck also holds with the code of a trivial function: all code has it"]
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.case import CaseId
-from runner.core.results import CaseResult
+from runner.model.case import CaseId
+from runner.model.results import CaseResult
 from runner.plan import durations
 from runner.plan.durations import seconds_of_run
 from runner.record.journal_writer import JournalWriter

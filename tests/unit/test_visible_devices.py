@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from runner.core import devices
+from runner.model import devices
 from runner.worker.process import entry
 
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from runner.cli.parser import main
-from runner.core.conditions import Surroundings
-from runner.core.exit_codes import ExitCode
-from runner.core.matching.patterns import search
-from runner.execute.base import Execution, Job
+from runner.execute.executor_protocol import Execution, Job
 from runner.language.read.document import WAIVERS
-from runner.language.read.source import read
-from runner.language.text_edits import CannotEdit, patch
+from runner.language.read.yaml_source import read
 from runner.language.waivers import load_waivers
-from runner.run.waiver_proposals import FILL_IN, pattern_of, smallest_condition, without
+from runner.model.conditions import Surroundings
+from runner.model.exit_codes import ExitCode
+from runner.model.matching.patterns import search
+from runner.tools.author.text_edits import CannotEdit, patch
+from runner.tools.author.waiver_proposals import FILL_IN, pattern_of, smallest_condition, without
 from tests.conftest import GOOD
 from tests.fakes import ENDED, HERE, observation, seen, use_executor
 

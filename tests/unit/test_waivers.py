@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 from runner.cli.parser import main
-from runner.core.case import Step
-from runner.core.conditions import Surroundings
-from runner.core.diagnostics import InvalidSpecs
-from runner.core.expectation import Status, WrongValue
-from runner.core.matching.time_limit import PatternTooSlow
-from runner.core.observation import Ending
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult, Verdict, WaiverEffect
-from runner.judge import waivers as module
-from runner.judge.waivers import WAIVABLE, Waivers, apply
+from runner.judge import waiving as module
+from runner.judge.waiving import WAIVABLE, Waivers, apply
 from runner.language.backends import Backends, load_backends
 from runner.language.waivers import Signature, WaiverFiles, load_waivers
 from runner.language.waivers import Waiver as KnownFailure
+from runner.model.case import Step
+from runner.model.conditions import Surroundings
+from runner.model.diagnostics import InvalidSpecs
+from runner.model.expectation import Status, WrongValue
+from runner.model.matching.time_limit import PatternTooSlow
+from runner.model.observation import Ending
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult, Verdict, WaiverEffect
 from tests import fakes
 from tests.conftest import GOOD
 from tests.fakes import (

@@ -182,7 +182,7 @@ def test_warming_for_the_cpu_asks_no_driver(driver: Path, tmp_path: Path) -> Non
         pid = os.fork()
         if not pid:
             import torch
-            import runner.worker.case.case
+            import runner.worker.case.run_case
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == 0
     """)

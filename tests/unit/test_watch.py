@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 
-from runner.cli.commands.watch import Keys, WatchOptions, run_options
 from runner.cli.parser import main, parse
-from runner.core.exit_codes import ExitCode
-from runner.core.observation import Ending
-from runner.execute.base import Execution, Job
+from runner.execute.executor_protocol import Execution, Job
 from runner.execute.local.executor import KeptExecutor
-from runner.report import table
-from runner.run import pipeline, watching
-from runner.run.watching import AGAIN, ALL, FAILED, QUIT, Watch
-from runner.system.installed_torch import torch_at
-from runner.system.signals import Interrupts
+from runner.machine.installed_torch import torch_at
+from runner.machine.signals import Interrupts
+from runner.model.exit_codes import ExitCode
+from runner.model.observation import Ending
+from runner.report import reporters
+from runner.run import pipeline
+from runner.tools.author import watching
+from runner.tools.author.commands.watch import Keys, WatchOptions, run_options
+from runner.tools.author.watching import AGAIN, ALL, FAILED, QUIT, Watch
 from tests.conftest import GOOD
 from tests.fakes import ENDED, FakeExecutor, close_facts, close_leaf, observation, seen, use_executor
 
@@ -38,12 +39,12 @@ def test_a_zygote_is_not_used_after_an_install_or_an_edit_of_torch(tmp_path: Pat
 
 
 def test_each_run_reads_files_as_a_new_process_would() -> None:
-    from runner.language.read import python
+    from runner.language.read import python_source
 
-    assert python.is_installed("json")
-    assert python._folders.cache_info().currsize > 0
+    assert python_source.is_installed("json")
+    assert python_source._folders.cache_info().currsize > 0
     watching.forget_cached()
-    assert python._folders.cache_info().currsize == 0
+    assert python_source._folders.cache_info().currsize == 0
 
 
 def answered(job: Job) -> Execution:
@@ -91,7 +92,7 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executor: FakeExecutor) 
 
         _, options = parse(line.split())
         assert isinstance(options, WatchOptions)
-        return Watch(run_options(options), table.of_watch, wait).run()
+        return Watch(run_options(options), reporters.of_watch, wait).run()
 
     return watch
 

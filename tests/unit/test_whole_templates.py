@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from runner.core.diagnostics import InvalidSpecs
 from runner.language.load import Suite
+from runner.model.diagnostics import InvalidSpecs
 from runner.plan.worker_plan import digest_of
 
 LoadSuite = Callable[..., Suite]

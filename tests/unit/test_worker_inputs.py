@@ -18,7 +18,7 @@ def torch() -> Any:
 @pytest.fixture
 def make(torch: Any) -> Any:
     from runner.worker.case import making
-    from runner.worker.case.scope import Scope
+    from runner.worker.case.step_scope import Scope
 
     def maker(entry: Any, *, device: str = "cpu", seed: int = 3, names: dict[str, Any] | None = None) -> Any:
         known = {**(names or {}), "Linear": torch.nn.Linear}

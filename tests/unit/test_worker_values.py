@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from runner.core.protocol import decode
 from runner.language.expand.cases import surroundings
 from runner.language.load import load
+from runner.model.protocol import decode
 from runner.plan.worker_plan import make_plan, with_paths
 from tests.fakes import HERE, import_torch, prestarted_program, shipped
 
@@ -34,9 +34,9 @@ def session(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     monkeypatch.setattr(sys, "path", list(sys.path))
 
     def start(text: str) -> Any:
+        from runner.worker.case.case_session import Session
         from runner.worker.case.phases import Phases
         from runner.worker.case.preparing import prepare
-        from runner.worker.case.session import Session
 
         path = tmp_path / "spec.yaml"
         path.write_text(HOST + text)

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from runner.system.installed_torch import installed_torch
+from runner.machine.installed_torch import installed_torch
 
 PACKAGE = "madeup_vendor"
 

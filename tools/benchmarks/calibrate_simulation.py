@@ -139,8 +139,8 @@ def dump(options: argparse.Namespace) -> int:
 
 
 def _simulate(name: str, scratch: Path) -> None:
-    from runner.core.targets import TARGETS
-    from runner.worker.offline.zygote import install
+    from runner.model.targets import TARGETS
+    from runner.tools.offline.worker.zygote import install
 
     install(TARGETS[name], scratch)
 
@@ -156,7 +156,7 @@ def _options(case: Case, *, simulated: bool) -> contextlib.ExitStack:
     import torch._functorch.config as functorch_config
     import torch._inductor.config as config
 
-    from runner.core.simulated import FIXED
+    from runner.model.simulated_devices import FIXED
 
     wanted: dict[str, Any] = {"use_static_cuda_launcher": False, **case.config}
     stack = contextlib.ExitStack()
@@ -173,7 +173,7 @@ def _simulated_case(case: Case) -> dict[str, Any]:
     import torch
     from torch._subclasses import FakeTensorMode
 
-    from runner.worker.torch_compat import simulated_codegen as codegen
+    from runner.tools.offline.worker import simulated_codegen as codegen
 
     torch._dynamo.reset()
     codegen.take()
@@ -229,7 +229,7 @@ def _recorded_choices() -> list[list[str]]:
 
 def _kernels(wrappers: list[str]) -> list[dict[str, Any]]:
     """Return what Triton makes of each configuration of each kernel."""
-    from runner.worker.torch_compat import simulated_codegen as codegen
+    from runner.tools.offline.worker import simulated_codegen as codegen
 
     found = []
     for index, wrapper in enumerate(wrappers):

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
 from runner.record.journal import Run, read_run
 
 FACTS = ("torch", "torch_git", "python", "device", "arch", "cuda")

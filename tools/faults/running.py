@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
 from runner.language.load import load
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
 from runner.plan.selection import select
 from runner.record.journal import read_run
 from tests.fakes import ROOT, environment, program

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from runner.core.outcomes import Outcome
+from runner.model.outcomes import Outcome
 from tools.mutants.named import source_of, torch_version
 from tools.mutants.operators import Mutant, difference, mutants, sample, sample_of_each
 from tools.mutants.running import Executed, Tried, cases_of, claiming, executed, in_turns, reached, record_lines, recorded, status, varied

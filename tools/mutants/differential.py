@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.core.outcomes import Outcome
 from runner.language.load import load
+from runner.model.outcomes import Outcome
 from tools.faults.running import SPECS
 from tools.mutants.named import KINDS_OF_SURVIVORS, Named, source_of, survivors, torch_version
 from tools.mutants.operators import Mutant, difference

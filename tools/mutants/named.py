@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from runner.system.installed_torch import installed_torch
+from runner.machine.installed_torch import installed_torch
 from tools.mutants.operators import Mutant, difference, mutants
 
 HERE = Path(__file__).parent

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
 from runner.language.load import load
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
 from runner.plan.selection import select
 from runner.record.journal import read_run
 from tests.fakes import environment, program

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runner.language.read.source import read
+from runner.language.read.yaml_source import read
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "tools" / "benchmarks"
 

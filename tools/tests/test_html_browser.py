@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runner.core.outcomes import Outcome
+from runner.model.outcomes import Outcome
 from tests.unit.test_html_report import ADDRESS, HOSTILE, case, hostile_run, write
 
 pytestmark = pytest.mark.nightly(reason="starts a browser; tests/unit/test_html_report.py reads the same files without one")

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from runner.core.outcomes import Outcome
+from runner.model.outcomes import Outcome
 from tests.fakes import ROOT
 from tools.mutants import running
 from tools.mutants.__main__ import _survivors, chosen_cases

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.outcomes import Outcome
+from runner.model.outcomes import Outcome
 from tools.mutants import differential
 from tools.mutants.named import Named, Survivor, source_of
 from tools.mutants.operators import Mutant, difference, mutants

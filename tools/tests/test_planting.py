@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import pytest
 
-from runner.core.case import CaseId
-from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
+from runner.model.case import CaseId
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
 from tests.fakes import AT
 from tools.faults import __main__ as command
 from tools.faults import planting

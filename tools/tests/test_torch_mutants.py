@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from runner.core.outcomes import Outcome
+from runner.model.outcomes import Outcome
 from tests.fakes import prestarted
 from tools.mutants.named import Caught, in_ci, missing, torch_version
 from tools.mutants.operators import Mutant

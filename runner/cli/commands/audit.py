@@ -3,11 +3,11 @@
 import contextlib
 from pathlib import Path
 
-from runner.core.exit_codes import ExitCode
-from runner.judge import audit
+from runner.judge import mutants
+from runner.machine import output, scratch
+from runner.model.exit_codes import ExitCode
 from runner.plan.selection import Shard
 from runner.run.auditing import AuditOptions, audit_of, controls_of, executed_cases, recorded_cases, run_of, why_nothing
-from runner.system import output, scratch
 
 
 def main(options: AuditOptions) -> ExitCode:
@@ -24,9 +24,9 @@ def main(options: AuditOptions) -> ExitCode:
         found = audit_of(ran)
         controls = controls_of(ran, options, folder / "controls") if options.run else []
     if options.json:
-        output.document(audit.as_json(found, controls))
+        output.document(mutants.as_json(found, controls))
     else:
-        output.lines(audit.lines(found, controls))
+        output.lines(mutants.lines(found, controls))
     if not found.trials and not controls:
         output.note(f"nothing was audited: {why_nothing(ran)}")
         return ExitCode.NOTHING

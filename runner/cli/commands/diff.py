@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.core.comparison import FAIL_ON
-from runner.core.diagnostics import UsageError, shown_path, unknown
-from runner.core.exit_codes import ExitCode
-from runner.core.options import argument, flag, option, several
-from runner.report.comparison import document_of, lines_of, page_of
-from runner.report.files import replace
-from runner.run.comparison import compare, read_placed
-from runner.system import output
+from runner.machine import output
+from runner.model.comparison import FAIL_ON
+from runner.model.diagnostics import UsageError, shown_path, unknown
+from runner.model.exit_codes import ExitCode
+from runner.model.options import argument, flag, option, several
+from runner.report.comparison_report import document_of, lines_of, page_of
+from runner.report.report_files import replace
+from runner.run.compared_runs import compare, read_placed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

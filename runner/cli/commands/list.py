@@ -6,22 +6,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner.core import escaping
-from runner.core.case import Availability, Case
-from runner.core.diagnostics import UsageError, one_line, shown_path
-from runner.core.exit_codes import ExitCode
-from runner.core.folded_ids import fold
-from runner.core.options import backend_files, backends_chosen, flag, globs, option, paths, profile_option, shard_option, tags
-from runner.core.protocol import encode
 from runner.language.backends import Backends
 from runner.language.load import load
+from runner.machine import availability, output
+from runner.machine.availability import Verdict
+from runner.machine.capabilities import Machine
+from runner.machine.installed_torch import installed_torch
+from runner.model import escaping
+from runner.model.case import Availability, Case
+from runner.model.diagnostics import UsageError, one_line, shown_path
+from runner.model.exit_codes import ExitCode
+from runner.model.folded_ids import fold
+from runner.model.optional import hooks
+from runner.model.options import backend_files, backends_chosen, flag, globs, option, paths, profile_option, shard_option, tags
+from runner.model.protocol import encode
 from runner.plan.operator_script import is_of_operator
 from runner.plan.selection import Shard, select, unmatched, why_nothing_selected
 from runner.plan.settings import taken
-from runner.system import availability, output
-from runner.system.availability import Verdict
-from runner.system.capabilities import Machine
-from runner.system.installed_torch import installed_torch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +56,8 @@ def main(options: ListOptions) -> ExitCode:
         cases = suite.cases
         output.note(taken(options.paths, len(cases)))
     else:
-        from runner.cli.profiles import levels_of, lines_of, load_profile, prospect_of
-
-        profile = load_profile(options.profile, options.paths, options.backends)
+        vendor = hooks("vendor")
+        profile = vendor.load_profile(options.profile, options.paths, options.backends)
         suite, cases = profile.suite, profile.resolved.cases
     if is_ledger:
         return _ledger(options, suite.cases)
@@ -66,7 +66,13 @@ def main(options: ListOptions) -> ExitCode:
     if not options.profile:
         return _show(options, cases, suite.backends)
     record = profile.resolved.record
-    return _show(options, cases, suite.backends, levels_of(record), lambda machine: lines_of(record, prospect_of(profile, machine)))
+    return _show(
+        options,
+        cases,
+        suite.backends,
+        vendor.levels_of(record),
+        lambda machine: vendor.lines_of(record, vendor.prospect_of(profile, machine)),
+    )
 
 
 def _show(

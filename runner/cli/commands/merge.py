@@ -1,11 +1,11 @@
 """``merge``: join the runs of shards into one run, or print every reason why they cannot be joined."""
 
-from runner.core.exit_codes import ExitCode
-from runner.core.options import MergeOptions
-from runner.report import table
+from runner.machine import output
+from runner.model.exit_codes import ExitCode
+from runner.model.options import MergeOptions
+from runner.report import reporters
 from runner.report.terminal import show_end, why_no_success
 from runner.run.merging import merge, read_parts, totals
-from runner.system import output
 
 
 def main(options: MergeOptions) -> ExitCode:
@@ -19,7 +19,7 @@ def main(options: MergeOptions) -> ExitCode:
             output.note(problem)
         output.note(f"{len(problems)} problem{'' if len(problems) == 1 else 's'}; nothing was merged")
         return ExitCode.USAGE
-    folder, run, unexercised = merge(parts, options, table.of_merge)
+    folder, run, unexercised = merge(parts, options, reporters.of_merge)
     header, footer = run.header, run.footer
     assert footer is not None, "a merged run has ended"
     if options.json:

@@ -4,12 +4,12 @@ import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.core.diagnostics import shown_path
-from runner.core.escaping import one_line
-from runner.core.exit_codes import ExitCode
-from runner.core.options import argument, flag, flavour_option, option
-from runner.report.again import write_again
-from runner.system import output
+from runner.machine import output
+from runner.model.diagnostics import shown_path
+from runner.model.escaping import one_line
+from runner.model.exit_codes import ExitCode
+from runner.model.options import argument, flag, flavour_option, option
+from runner.report.recorded_run import write_again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,20 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from runner.core.case import Case
-from runner.core.diagnostics import Diagnostic, InvalidSpecs, Severity, UsageError, errors
-from runner.core.exit_codes import ExitCode
-from runner.core.options import backend_files, flag, paths, profile_option, waiver_files
-from runner.judge.waivers import Waivers, remarks
+from runner.judge.waiving import Waivers, remarks
 from runner.language.load import Inspection, inspect
-from runner.language.read.files import names_shipped
+from runner.language.read.spec_files import names_shipped
 from runner.language.waivers import load_waivers, read_waivers
-from runner.system import output
-
-if TYPE_CHECKING:
-    from runner.language.profiles import Profile
+from runner.machine import output
+from runner.model.case import Case
+from runner.model.diagnostics import Diagnostic, InvalidSpecs, Severity, UsageError, errors
+from runner.model.exit_codes import ExitCode
+from runner.model.optional import hooks
+from runner.model.options import backend_files, flag, paths, profile_option, waiver_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,28 +55,25 @@ def _report(options: ValidateOptions, cases: Sequence[Case], problems: Sequence[
     return ExitCode.USAGE if wrong else ExitCode.OK
 
 
-def _with_profile(options: ValidateOptions) -> tuple[ValidateOptions, "Profile | None"]:
+def _with_profile(options: ValidateOptions) -> tuple[ValidateOptions, Any]:
     """Return the options with the files of the profile, and the profile."""
     if options.profile is None:
         return options, None
     if options.paths:
         raise UsageError("--profile: PATH does not go with it: the profile names its specs (remove PATH)")
-    from runner.language.profiles import read_profile
-
-    profile = read_profile(options.profile)
+    profile = hooks("vendor").read_profile(options.profile)
     backends = tuple(dict.fromkeys([*profile.backends, *options.backends]))
     waivers = tuple(dict.fromkeys([*profile.waivers, *options.waivers]))
     return replace(options, paths=profile.specs, backends=backends, waivers=waivers), profile
 
 
-def _profile_problems(profile: "Profile", options: ValidateOptions) -> Sequence[Diagnostic]:
+def _profile_problems(profile: Any, options: ValidateOptions) -> Sequence[Diagnostic]:
     """Return the problems of a profile with valid specs, backends and waivers: entries and permissions that name nothing."""
     from runner.language.load import load
-    from runner.plan.profile_cases import cases_of
 
     try:
         suite = load(options.paths, options.backends)
-        cases_of(profile, suite, load_waivers(options.waivers, suite.backends))
+        hooks("vendor").cases_of(profile, suite, load_waivers(options.waivers, suite.backends))
     except InvalidSpecs as error:
         return error.diagnostics
     return ()

@@ -21,13 +21,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.core import devices
-from runner.core.events import Activity, RunningCase
-from runner.core.protocol import TARGET
-from runner.execute.base import Execution, ExecutorSettings, Job
+from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
 from runner.execute.local.memory import MemoryWatch
 from runner.execute.local.spawn import ProcessStarter, ZygoteProcess
 from runner.execute.local.workers import Worker
+from runner.model import devices
+from runner.model.events import Activity, RunningCase
+from runner.model.protocol import TARGET
 from runner.plan.resources import Capacity, Environment, Lease, Queue, Room
 
 _SHORT_SECONDS = 0.02

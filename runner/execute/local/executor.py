@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.execute.base import Execution, ExecutorSettings, Job
+from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
 from runner.execute.local.engine import Engine
 from runner.execute.local.spawn import ProcessStarter
 from runner.execute.local.workers import OUTPUTS
+from runner.machine import scratch
+from runner.machine.output import naming
+from runner.machine.safe_open import tail
 from runner.plan.resources import Capacity
 from runner.plan.worker_plan import with_paths
-from runner.system import scratch
-from runner.system.output import naming
-from runner.system.safe_open import tail
 
 if TYPE_CHECKING:
     from runner.execute.services import Services
@@ -44,7 +44,7 @@ _END_SECONDS = 5.0
 
 
 class LocalExecutor(Engine):
-    """Runs jobs in workers on this machine (``runner.execute.base.Executor``)."""
+    """Runs jobs in workers on this machine (``runner.execute.executor_protocol.Executor``)."""
 
     def __init__(
         self,

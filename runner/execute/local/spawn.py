@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from runner.core.protocol import SIMULATED, TARGET, THREADS, WARM
+from runner.machine import child_python
+from runner.model.protocol import SIMULATED, TARGET, THREADS, WARM
 from runner.plan.resources import Environment
-from runner.system import child_python
 
 _CLOSE_SECONDS = 6.0
 """How long a zygote may take to kill orphans of its workers; a zygote that is not ready has no workers."""
@@ -173,4 +173,4 @@ class ProcessStarter:
 
 def _package(wanted: Environment) -> str:
     """Return the package of the zygote of an environment, and of its workers that are new Pythons."""
-    return "runner.worker.offline" if TARGET in wanted.variables else "runner.worker.process"
+    return "runner.tools.offline.worker" if TARGET in wanted.variables else "runner.worker.process"

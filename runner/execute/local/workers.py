@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runner.core.observation import Ending
-from runner.core.protocol import MAX_MESSAGE, loads
-from runner.execute.base import Execution, Job, Warmup
+from runner.execute.executor_protocol import Execution, Job, Warmup
+from runner.model.observation import Ending
+from runner.model.protocol import MAX_MESSAGE, loads
 
 OUTPUTS = ("stdout.txt", "stderr.txt")
 """The files in a case's folder that its worker prints into: standard output and standard error."""

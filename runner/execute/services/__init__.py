@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runner.core.observation import ServiceReport
-from runner.core.protocol import SERVICES_FILE
-from runner.system import child_python
-from runner.system.redaction import KNOWN
+from runner.machine import child_python
+from runner.machine.redaction import KNOWN
+from runner.model.observation import ServiceReport
+from runner.model.protocol import SERVICES_FILE
 
 SERVICES = ("redis",)
 """The words of ``services``; each is a capability too."""

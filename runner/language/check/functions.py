@@ -4,13 +4,13 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from runner.core import devices
-from runner.core.diagnostics import Diagnostic, one_of, unknown
-from runner.core.template_form import is_template
 from runner.language.backends import Backend
-from runner.language.read import python, schema
+from runner.language.read import python_source, spec_schema
 from runner.language.read.anatomy import Anatomy, RawFunction
 from runner.language.read.document import DataPath
+from runner.model import devices
+from runner.model.diagnostics import Diagnostic, one_of, unknown
+from runner.model.template_form import is_template
 from runner.vocabulary.expectations.raises import is_general
 from runner.vocabulary.inputs import INPUTS, OF_CALLS, REPEAT, kind_of, times
 from runner.vocabulary.steps import COMPILED, ONLY
@@ -21,9 +21,9 @@ def function_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     for function in anatomy.functions.values():
         if function.tree is None:
             continue
-        names = list(python.top_level_functions(function.tree))
+        names = list(python_source.top_level_functions(function.tree))
         entry = anatomy.data.get("entry") if function.name == ONLY else None
-        if entry is not None and entry not in python.top_level_names(function.tree):
+        if entry is not None and entry not in python_source.top_level_names(function.tree):
             yield anatomy.document.problem(("entry",), *unknown("entry", entry, names), code="unknown-name")
         elif entry is None and not names:
             message = "no function: the Python has no top-level def"
@@ -37,10 +37,10 @@ def entry_of(anatomy: Anatomy, function: RawFunction) -> str | None:
     """Return the name of the def that is compiled; None if it is ambiguous or missing."""
     if function.tree is None:
         return None
-    names = list(python.top_level_functions(function.tree))
+    names = list(python_source.top_level_functions(function.tree))
     wanted = anatomy.data.get("entry") if function.name == ONLY else None
     if wanted is not None:
-        return wanted if wanted in python.top_level_names(function.tree) else None
+        return wanted if wanted in python_source.top_level_names(function.tree) else None
     return names[0] if len(names) == 1 else None
 
 
@@ -48,13 +48,13 @@ def arity_problems(anatomy: Anatomy, name: str, inputs: list[Any] | None, path: 
     """Yield why a function does not take this number of inputs; None means the inputs of the spec."""
     function = anatomy.functions[name]
     inputs = anatomy.data.get("inputs", []) if inputs is None else inputs
-    arity: python.Arity | None = None
+    arity: python_source.Arity | None = None
     if function.tree is not None:
-        node = python.top_level_functions(function.tree).get(entry_of(anatomy, function) or "")
+        node = python_source.top_level_functions(function.tree).get(entry_of(anatomy, function) or "")
         # a decorated function may take any arguments
-        arity = python.arity(node) if node is not None and not node.decorator_list else None
+        arity = python_source.arity(node) if node is not None and not node.decorator_list else None
     elif isinstance(function.value, dict) and "module" in function.value:
-        arities = (python.module_arity(tree, function.value["module"]) for tree in anatomy.prelude_trees.values())
+        arities = (python_source.module_arity(tree, function.value["module"]) for tree in anatomy.prelude_trees.values())
         arity = next((arity for arity in arities if arity is not None), None)
     if arity is None or any(isinstance(entry, dict) and is_template(entry.get(REPEAT)) for entry in inputs):
         return  # the number is known at each point of the matrix
@@ -84,9 +84,9 @@ def input_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
                 hint = "min must be less than max; a dimension of one size is not dynamic"
                 place = (*path, "mark_dynamic", index)
                 yield anatomy.document.problem(place, f"no range of sizes: from {least} to {most}", hint, code="bad-range")
-        if misfits := schema.describe(entry, "inputs", pointer="$defs/input"):
+        if misfits := spec_schema.describe(entry, "inputs", pointer="$defs/input"):
             # the schema of the document does not cover inputs within arguments, so these are validated here
-            yield from schema.diagnostics(anatomy.document, misfits, path)
+            yield from spec_schema.diagnostics(anatomy.document, misfits, path)
             continue
         places.append((path, entry, keys_of_inputs))
         if REPEAT in entry and kind_of(entry) != "ref" and isinstance(path[-1], str):
@@ -154,7 +154,7 @@ def path_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         # packages under ``requires`` may be missing on this machine, so their names are not resolved
         if is_template(dotted) or dotted.replace(":", ".").split(".")[0] in required:
             continue
-        problem = python.find_name(dotted, prelude)
+        problem = python_source.find_name(dotted, prelude)
         if problem is not None:
             hint = f"write {path[-1]}: {{ref: {dotted}}}" if path[-1] == "call" and dotted.split(".")[0] in named else problem[1]
             yield anatomy.document.problem(path, problem[0], hint, code="unknown-name")
@@ -162,9 +162,9 @@ def path_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         if is_template(name):
             continue
         if "." not in name:
-            problem = None if name in python.exceptions() else unknown("exception", name, python.exceptions())
+            problem = None if name in python_source.exceptions() else unknown("exception", name, python_source.exceptions())
         else:
-            problem = None if name.split(".")[0] in required else python.find_name(name, set())
+            problem = None if name.split(".")[0] in required else python_source.find_name(name, set())
         if problem is not None:
             yield anatomy.document.problem(path, *problem, code="unknown-name")
 
@@ -172,14 +172,14 @@ def path_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
 def prelude_names(anatomy: Anatomy) -> set[str]:
     """Return the names that the preludes define; ``*`` stands for those of a prelude that does not parse."""
     unread = len(anatomy.prelude_trees) < len({block.file for block in anatomy.preludes})
-    return python.defined(anatomy.prelude_trees) | ({"*"} if unread else set())
+    return python_source.defined(anatomy.prelude_trees) | ({"*"} if unread else set())
 
 
 def required_packages(anatomy: Anatomy) -> set[str]:
     """Return the packages whose names only the worker resolves: those under ``requires``, and torch if it is not installed."""
     entries = [entry for entry in anatomy.data.get("requires", []) if isinstance(entry, dict)]
     packages = {str(entry["module"]).split(".")[0] for entry in entries if "module" in entry}
-    if any("torch" in entry for entry in entries) or not python.is_installed("torch"):
+    if any("torch" in entry for entry in entries) or not python_source.is_installed("torch"):
         packages.add("torch")
     return packages
 

@@ -3,14 +3,14 @@
 import json
 from collections.abc import Iterator
 
-from runner.core import template_form
-from runner.core.diagnostics import Diagnostic, did_you_mean
 from runner.language.names.scan import CONFIG_FILES, COUNTER, METRIC
 from runner.language.names.tables import NameTables
 from runner.language.read import substitution
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath, Document
-from runner.vocabulary.expectations.base import allows_zero, is_unlisted
+from runner.model import template_form
+from runner.model.diagnostics import Diagnostic, did_you_mean
+from runner.vocabulary.expectations.expectation_base import allows_zero, is_unlisted
 
 GUARD_FILTER = "guard_filter_fn"
 """An entry of ``compile: {options: ...}`` that is no option of Inductor: torch.compile takes it out, in each torch since 2.11."""

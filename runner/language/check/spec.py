@@ -5,28 +5,29 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from runner.core.case import Case
-from runner.core.conditions import BadRange, VersionRange, as_list
-from runner.core.diagnostics import Diagnostic, one_of, unknown
-from runner.core.template_form import is_template
 from runner.language.backends import Backends, read_requirements
 from runner.language.check.functions import device_problems, function_problems, input_problems, path_problems, required_packages
 from runner.language.check.names import name_problems
 from runner.language.check.names import value_problems as option_value_problems
-from runner.language.check.python import PARAMS, keys_read, python_problems
-from runner.language.check.scope import references
+from runner.language.check.names_in_scope import references
+from runner.language.check.python_checks import PARAMS, keys_read, python_problems
 from runner.language.check.steps import named_value_problems, step_problems
-from runner.language.check.targets import target_problems
-from runner.language.check.values import spy_problems, value_problems
+from runner.language.check.value_checks import spy_problems, value_problems
 from runner.language.names.tables import NameTables
-from runner.language.read import matrix, python, substitution, templates
-from runner.language.read.anatomy import KEYS_OF_SOURCE, SOURCE, Anatomy
+from runner.language.read import matrix, python_source, substitution, templates
+from runner.language.read.anatomy import KEYS_OF_SOURCE, SOURCE, Anatomy, stage_of
 from runner.language.read.document import DataPath, Document
 from runner.language.read.matrix import REPEAT, TARGETS
-from runner.system.capabilities import CAPABILITIES
+from runner.machine.capabilities import CAPABILITIES
+from runner.model.case import Case
+from runner.model.conditions import BadRange, VersionRange, as_list
+from runner.model.diagnostics import Diagnostic, one_of, unknown
+from runner.model.optional import hooks
+from runner.model.targets import EXAMPLE, OFFLINE_BACKENDS
+from runner.model.template_form import is_template
 from runner.vocabulary.expectations import EXPECTATIONS
-from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.vocabulary.expectations.close import Close
+from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from runner.vocabulary.steps import TRITON
 
 
@@ -41,11 +42,11 @@ def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagn
 def check_values(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagnostic]:
     """Return the problems that may differ from case to case, where templates stand for lists and maps."""
     if TARGETS in anatomy.data and not anatomy.functions and TRITON not in anatomy.data:
-        return list(target_problems(anatomy))  # without a kernel or a function, the rest is read as a call
+        return list(_problems_of_targets(anatomy))  # without a kernel or a function, the rest is read as a call
     return [
         *_value_problems(anatomy),
         *source_problems(anatomy),
-        *target_problems(anatomy),
+        *_problems_of_targets(anatomy),
         *all_condition_problems(anatomy, backends),
         *function_problems(anatomy),
         *input_problems(anatomy),
@@ -57,6 +58,35 @@ def check_values(anatomy: Anatomy, backends: Backends, names: NameTables) -> lis
         *name_problems(anatomy, names),
         *option_value_problems(anatomy, names),
     ]
+
+
+_NEEDS_TARGETS = ("resources", "metadata")
+"""Expectations of kernels that are compiled for targets."""
+
+
+def _problems_of_targets(anatomy: Anatomy) -> Iterator[Diagnostic]:
+    """Yield the problems of a spec with targets, and of one that needs some."""
+    document, data = anatomy.document, anatomy.data
+    if TARGETS in data:
+        yield from hooks("offline").target_problems(anatomy)
+        return
+    expectations = [expectation for step in anatomy.steps for expectation in step.expectations]
+    hint = f"write targets: [{EXAMPLE}] in place of backends"
+    for backend in OFFLINE_BACKENDS:
+        if backend in data["backends"]:
+            path = ("backends", data["backends"].index(backend))
+            yield document.problem(path, f"the backend '{backend}' without targets", hint, code="target")
+    if TRITON in data:
+        yield document.problem((TRITON,), "'triton' without 'targets'", hint, key=True, code="target")
+    if TRITON in data.get("control", {}):
+        yield document.problem(("control", TRITON), "a control of 'triton' without 'triton'", "remove it", key=True, code="target")
+    for raw in expectations:
+        if raw.kind in _NEEDS_TARGETS:
+            hint = "it is for kernels that are compiled for targets"
+            yield document.problem(raw.path, f"'{raw.kind}' without 'targets'", hint, key=True, code="target")
+        elif stage_of(raw) is not None:
+            hint = "remove it: generated code has no stages"
+            yield document.problem((*raw.path, "stage"), "'stage' without 'targets'", hint, key=True, code="target")
 
 
 def matrix_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
@@ -151,8 +181,8 @@ def requirement_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
             continue
         package = predicate.replace(":", ".").split(".")[0]
         # without the package the case is unavailable
-        is_read = python.is_installed(package) and package not in required_packages(anatomy)
-        if is_read and (problem := python.find_name(predicate, set())) is not None:
+        is_read = python_source.is_installed(package) and package not in required_packages(anatomy)
+        if is_read and (problem := python_source.find_name(predicate, set())) is not None:
             yield anatomy.document.problem(("requires", index, "call"), *problem, code="unknown-name")
 
 

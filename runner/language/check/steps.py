@@ -4,15 +4,15 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from runner.core.diagnostics import Diagnostic, one_of, unknown
 from runner.language.backends import Backends
 from runner.language.check.functions import arity_problems
-from runner.language.check.scope import READY, STEPPING, references, scope_of
-from runner.language.read import python, substitution
+from runner.language.check.names_in_scope import READY, STEPPING, references, scope_of
+from runner.language.read import python_source, substitution
 from runner.language.read.anatomy import Anatomy, RawExpectation, RawStep
 from runner.language.read.document import Document
+from runner.model.diagnostics import Diagnostic, one_of, unknown
 from runner.vocabulary.expectations import EXPECTATIONS, REPEATED
-from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, is_reference, is_unlisted
+from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT, BadExpectation, is_reference, is_unlisted
 from runner.vocabulary.steps import SAMPLES, STEPS, Around, BackendOfSpec, DataPath
 
 
@@ -160,7 +160,9 @@ def expectation_problems(document: Document, expectation: RawExpectation) -> Ite
             path = (*expectation.path, *error.path)
             position = document.position(path)
             if error.line and path in document.marks:
-                position = python.place(document, path, python.block_at(document, path, expectation.kind), error.line, max(error.column, 1))
+                position = python_source.place(
+                    document, path, python_source.block_at(document, path, expectation.kind), error.line, max(error.column, 1)
+                )
             yield Diagnostic(position=position, message=str(error), hint=error.hint, code="expectation")
     if expectation.kind in _COUNTED:
         remaining: list[tuple[DataPath, object]] = [(expectation.path, expectation.body)]

@@ -5,32 +5,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from runner.core.case import (
-    Case,
-    CaseBody,
-    CaseId,
-    Control,
-    Expected,
-    Option,
-    Requirement,
-    Settings,
-    Step,
-    WrittenFunction,
-)
-from runner.core.conditions import Surroundings
-from runner.core.devices import is_accelerator
-from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position
-from runner.core.targets import AXIS, DEVICE, OFFLINE_BACKENDS, SIMULATED, TARGETS
 from runner.language.backends import Backend, Backends, read_requirements
 from runner.language.check.functions import entry_of
 from runner.language.check.names import GUARD_FILTER, filter_problem, judged_names, value_problem
-from runner.language.check.values import isolation_of
-from runner.language.expand.options import NEWER, SECTIONS, layer_options, merge, names_of
+from runner.language.check.value_checks import isolation_of
+from runner.language.expand.case_options import NEWER, SECTIONS, layer_options, merge, names_of
 from runner.language.names.scan import CONFIG_FILES
 from runner.language.names.tables import NameTables
-from runner.language.read import matrix, python, substitution, templates
+from runner.language.read import matrix, python_source, substitution, templates
 from runner.language.read.anatomy import SOURCE, Anatomy, RawStep, with_data
 from runner.language.read.document import DataPath
+from runner.model.case import Case, CaseBody, CaseId, Control, Expected, Option, Requirement, Settings, Step, WrittenFunction
+from runner.model.conditions import Surroundings
+from runner.model.devices import is_accelerator
+from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position
+from runner.model.targets import AXIS, DEVICE, OFFLINE_BACKENDS, SIMULATED, TARGETS
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.filecheck import FileCheck
 from runner.vocabulary.steps import TRITON
@@ -193,9 +182,9 @@ def _step(step: RawStep, filled: Anatomy, expected: dict[str, Expected]) -> Step
             leaves = {name: document.position((*raw.path, name), key=True) for name in body} if isinstance(body, dict) else {}
             check = raw.parsed if body is raw.body else EXPECTATIONS[raw.kind].parse(body)
             if isinstance(check, FileCheck) and (path := raw.path if isinstance(body, str) else (*raw.path, "checks")) in document.marks:
-                block = python.block_at(document, path, raw.kind)
+                block = python_source.block_at(document, path, raw.kind)
                 lines = {directive.line for directive in check.checks}
-                leaves |= {f"line {line}": python.place(document, path, block, line, 1) for line in lines}
+                leaves |= {f"line {line}": python_source.place(document, path, block, line, 1) for line in lines}
             position = document.position(raw.path, key=True)
             expected[key] = Expected(kind=raw.kind, check=check, position=position, leaves=leaves, body=body, weak=raw.weak)
         expectations.append(expected[key])

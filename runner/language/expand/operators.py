@@ -7,16 +7,16 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
-from runner.core.case import Case, CaseId, Expected, Step
-from runner.core.conditions import Surroundings
-from runner.core.devices import is_accelerator, kind_of
 from runner.language.read.anatomy import SOURCE, Anatomy
-from runner.vocabulary.expectations.samples import EachSample
+from runner.model.case import Case, CaseId, Expected, Step
+from runner.model.conditions import Surroundings
+from runner.model.devices import is_accelerator, kind_of
+from runner.vocabulary.expectations.sample_results import EachSample
 
 TABLES = Path(__file__).parents[1] / "data"
 _PREFIX = "operators-"
 
-COMMAND = "python -m runner.worker.torch_compat.operators"
+COMMAND = "python -m runner.worker.torch_compat.opinfo"
 """The command that writes the table of the installed torch."""
 
 CLOSE = "close"

@@ -10,8 +10,8 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
-from runner.core.diagnostics import UsageError
-from runner.system.installed_torch import release, version_facts
+from runner.machine.installed_torch import release, version_facts
+from runner.model.diagnostics import UsageError
 
 CONFIG_FILES = {
     "config": "_inductor/config.py",

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from runner.core.diagnostics import did_you_mean, one_of, unknown
 from runner.language.names.scan import CONFIG_FILES, COUNTER, KINDS, METRIC, Allowed, Names, scan_kind
-from runner.system.installed_torch import InstalledTorch, release
+from runner.machine.installed_torch import InstalledTorch, release
+from runner.model.diagnostics import did_you_mean, one_of, unknown
 
 TABLES = Path(__file__).parents[1] / "data"
 _PREFIX = "names-"

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runner.core.case import CodeBlock
-from runner.core.diagnostics import Diagnostic
-from runner.core.expectation import Expectation
-from runner.language.read import python
+from runner.language.read import python_source
 from runner.language.read.document import BESIDE_KIND, DataPath, Document
+from runner.model.case import CodeBlock
+from runner.model.diagnostics import Diagnostic
+from runner.model.expectation import Expectation
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.steps import ONLY, SAMPLES, SHORT_FORM, STEPS, TRITON, StepKind, Traits
 
@@ -111,7 +111,7 @@ def take_apart(document: Document, area: str, defaults: tuple[Document, ...] = (
     trees: dict[str, ast.Module] = {}
     for file in (*defaults, document):
         if "prelude" in file.data:
-            block, tree = python.parse(file, ("prelude",), "prelude", problems)
+            block, tree = python_source.parse(file, ("prelude",), "prelude", problems)
             preludes.append(block)
             if tree is not None:
                 trees[block.file] = tree
@@ -120,14 +120,16 @@ def take_apart(document: Document, area: str, defaults: tuple[Document, ...] = (
     places += [(name, ("functions", name), value) for name, value in data.get("functions", {}).items()]
     functions: dict[str, RawFunction] = {}
     for name, path, value in places:
-        code = python.parse(document, path, name, problems) if isinstance(value, str) else (None, None)
+        code = python_source.parse(document, path, name, problems) if isinstance(value, str) else (None, None)
         functions[name] = RawFunction(name, value, path, *code)
     steps = _steps(data)
     scripts: dict[DataPath, RawFunction] = {}
     for step in steps:
         if key := step.traits.python:
             path = (*step.path, key)
-            scripts[step.path] = RawFunction(step.kind, step.arguments[key], path, *python.parse(document, path, step.kind, problems))
+            scripts[step.path] = RawFunction(
+                step.kind, step.arguments[key], path, *python_source.parse(document, path, step.kind, problems)
+            )
     return Anatomy(document, area, document.path.stem, defaults, tuple(preludes), trees, functions, scripts, steps, tuple(problems))
 
 
@@ -158,3 +160,8 @@ def _expectations(step: Any, path: DataPath) -> tuple[RawExpectation, ...]:
         for kind, body in entry.items()
         if kind != WEAK
     )
+
+
+def stage_of(raw: RawExpectation) -> Any:
+    """Return the stage that an expectation reads; None where it reads none."""
+    return raw.body.get("stage") if raw.kind == "filecheck" and isinstance(raw.body, dict) else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner.core.diagnostics import Diagnostic, Position
+from runner.model.diagnostics import Diagnostic, Position
 
 DataPath = tuple[str | int, ...]
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from runner.core.conditions import as_list
-from runner.core.diagnostics import Diagnostic, one_of, unknown
-from runner.core.targets import AXIS
 from runner.language.backends import Backend
 from runner.language.read.document import DataPath, Document
+from runner.model.conditions import as_list
+from runner.model.diagnostics import Diagnostic, one_of, unknown
+from runner.model.targets import AXIS
 
 TARGETS = "targets"
 """The key of a spec that adds the first axis."""

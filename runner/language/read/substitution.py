@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runner.core import template_form
 from runner.language.read import templates
 from runner.language.read.document import DataPath
+from runner.model import template_form
 from runner.vocabulary.steps import STEPS, TRITON
 
 SECTIONS = frozenset(

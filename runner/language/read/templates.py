@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runner.core.diagnostics import unknown
+from runner.model.diagnostics import unknown
 
 MAX_EXPRESSION = 200
 

@@ -15,7 +15,7 @@ A page from a file may not fetch files, but it may load scripts; each calls ``co
 import functools
 import json
 
-from runner.core.escaping import plain
+from runner.model.escaping import plain
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\x27", "<": "\\x3c", ">": "\\x3e", "&": "\\x26", "\x7f": "\\x7f"})
 """Of ASCII text within a JavaScript string in single quotes."""

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 
-from runner.core.escaping import one_line
-from runner.core.header import RunFooter, RunHeader
-from runner.core.outcomes import Outcome
-from runner.core.protocol import Json
-from runner.core.results import Attempt, CaseResult
+from runner.model.escaping import one_line
+from runner.model.header import RunFooter, RunHeader
+from runner.model.outcomes import Outcome
+from runner.model.protocol import Json
+from runner.model.results import Attempt, CaseResult
 from runner.report.html import shown
 from runner.report.statement import remark
 

@@ -7,19 +7,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.core.diagnostics import shown_path
-from runner.core.escaping import one_line
-from runner.core.events import Listener, RunAbandoned, RunEnded, RunEvent
-from runner.core.header import RunFooter, RunHeader
-from runner.core.results import CaseResult
+from runner.machine import data_dirs, output
+from runner.machine.output import naming
+from runner.model.diagnostics import shown_path
+from runner.model.escaping import one_line
+from runner.model.events import Listener, RunAbandoned, RunEnded, RunEvent
+from runner.model.header import RunFooter, RunHeader
+from runner.model.results import CaseResult
 from runner.record.run_folder import LATEST, REPORTS
-from runner.report.files import replace
 from runner.report.html import script, shown
-from runner.report.html.cases import chunks, sources_of
+from runner.report.html.case_chunks import chunks, sources_of
 from runner.report.html.overview import facts_of, head_of, index_of, timeline_of, totals_of
+from runner.report.report_files import replace
 from runner.report.setup import ReportSetup
-from runner.system import data_dirs, output
-from runner.system.output import naming
 
 PAGE, PARTS = "index.html", "report"
 """The page, and the folder of what it loads, in the folder of a run."""

@@ -5,8 +5,8 @@ The table of measurements, which only a worker needs, is in ``measures``.
 
 from collections.abc import Mapping
 
-from runner.core.expectation import Expectation
-from runner.core.on_demand import OnDemand
+from runner.model.expectation import Expectation
+from runner.model.on_demand import OnDemand
 
 _CLASSES: Mapping[str, str] = {
     "close": "close:Close",
@@ -30,10 +30,10 @@ _CLASSES: Mapping[str, str] = {
     "guards": "compilation:Guards",
     "recompiles": "compilation:Recompiles",
     "graph_breaks": "compilation:GraphBreaks",
-    "deterministic": "again:Deterministic",
-    "batch_invariant": "again:BatchInvariant",
-    "poisoned": "again:Poisoned",
-    "candidates": "again:Candidates",
+    "deterministic": "additional_calls:Deterministic",
+    "batch_invariant": "additional_calls:BatchInvariant",
+    "poisoned": "additional_calls:Poisoned",
+    "candidates": "additional_calls:Candidates",
     "choices": "choices:Choices",
     "resources": "compiled_kernels:Resources",
     "metadata": "compiled_kernels:Metadata",

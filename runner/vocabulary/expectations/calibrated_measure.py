@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runner.core.protocol import Json
+from runner.model.protocol import Json
 from runner.vocabulary.expectations.calibrated import (
     FACTOR,
     FLUSHED,

@@ -4,11 +4,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from runner.core.conditions import Surroundings
-from runner.core.expectation import Judgement, Mutant, Status, StepFacts
-from runner.core.tuning import TALLIED, Tuning, Tunings
-from runner.vocabulary.expectations.base import COUNT_MUTATIONS, BadExpectation, Conditional, count_mutants, judge_count, parse_count
+from runner.model.conditions import Surroundings
+from runner.model.expectation import Judgement, Mutant, Status, StepFacts
+from runner.model.tuning import TALLIED, Tuning, Tunings
 from runner.vocabulary.expectations.compilation import AT_LEAST_ONE, check_counts
+from runner.vocabulary.expectations.expectation_base import (
+    COUNT_MUTATIONS,
+    BadExpectation,
+    Conditional,
+    count_mutants,
+    judge_count,
+    parse_count,
+)
 
 _SHOWN = 20
 """The maximum number of operations that a verdict shows."""

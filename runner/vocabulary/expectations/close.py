@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, ClassVar
 
-from runner.core.conditions import Surroundings
-from runner.core.expectation import Judgement, Mutant, StepFacts, WrongValue
-from runner.core.protocol import Json
+from runner.model.conditions import Surroundings
+from runner.model.expectation import Judgement, Mutant, StepFacts, WrongValue
+from runner.model.protocol import Json
 from runner.vocabulary.expectations import calibrated
-from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Conditional
+from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT, BadExpectation, Conditional
 
 NAMES = ("zeros", "negated", "rows swapped", "one element off", "NaN", "other inputs")
 """The names of the stand-ins in a spec."""

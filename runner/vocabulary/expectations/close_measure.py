@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import EAGER, OUTPUT
+from runner.model.protocol import Json
 from runner.vocabulary.expectations.calibrated import FORMATS, LEAST_OF_SLICE, MEDIAN_FLOOR, format_of
 from runner.vocabulary.expectations.calibrated_measure import (
     ROUNDINGS,
@@ -34,6 +33,7 @@ from runner.vocabulary.expectations.calibrated_measure import (
     wide,
 )
 from runner.vocabulary.expectations.close import Judge, default_tolerance, is_eager
+from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from runner.vocabulary.expectations.parts import has_equality, opened
 from runner.vocabulary.expectations.stand_ins import Comparer, judged_stand_ins, measure_other_inputs, measure_stand_ins
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-from runner.core.conditions import Surroundings
-from runner.core.expectation import Judgement, Mutant, Status, StepFacts
-from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import (
+from runner.model.conditions import Surroundings
+from runner.model.expectation import Judgement, Mutant, Status, StepFacts
+from runner.model.protocol import Json
+from runner.vocabulary.expectations.expectation_base import (
     COUNT_MUTATIONS,
     BadExpectation,
     Conditional,

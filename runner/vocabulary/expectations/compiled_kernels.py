@@ -4,13 +4,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from runner.core.conditions import Surroundings, choose
-from runner.core.expectation import Judgement, Mutant, StepFacts
-from runner.core.protocol import Json
-from runner.core.targets import TARGETS
-from runner.vocabulary.expectations.base import COUNT_MUTATIONS, BadExpectation, Conditional, Kind, count_mutants, judge_count, text_of
+from runner.model.conditions import Surroundings, choose
+from runner.model.expectation import Judgement, Mutant, StepFacts
+from runner.model.protocol import Json
+from runner.model.targets import TARGETS
+from runner.vocabulary.compiler_output import KERNEL, RESOURCES, NotReported, of_compiler, with_amount
 from runner.vocabulary.expectations.compilation import check_counts
-from runner.vocabulary.offline import KERNEL, RESOURCES, NotReported, of_compiler, with_amount
+from runner.vocabulary.expectations.expectation_base import (
+    COUNT_MUTATIONS,
+    BadExpectation,
+    Conditional,
+    Kind,
+    count_mutants,
+    judge_count,
+    text_of,
+)
 
 
 def measure_resources(arguments: Mapping[str, Json], value: Callable[[str], Any]) -> Json:

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from runner.core.conditions import Surroundings, holds
-from runner.core.diagnostics import unknown
-from runner.core.expectation import Judgement, Mutant, StepFacts
-from runner.core.observation import Raised, SpyCalls
-from runner.core.protocol import Json, decode, encode
-from runner.vocabulary.expectations.base import (
+from runner.model.conditions import Surroundings, holds
+from runner.model.diagnostics import unknown
+from runner.model.expectation import Judgement, Mutant, StepFacts
+from runner.model.observation import Raised, SpyCalls
+from runner.model.protocol import Json, decode, encode
+from runner.vocabulary.expectations.expectation_base import (
     COUNT_MUTATIONS,
     BadExpectation,
     Conditional,

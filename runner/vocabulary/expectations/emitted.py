@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.core.protocol import Json
+from runner.model.protocol import Json
 
 
 @functools.cache

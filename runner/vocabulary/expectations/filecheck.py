@@ -7,18 +7,18 @@ from typing import Any, ClassVar
 
 from filecheck.ops import Literal
 
-from runner.core.conditions import Surroundings, holds
-from runner.core.expectation import Judgement, Mutant, StepFacts
-from runner.core.matching.filecheck import CheckFile, ChecksError, Directive, EmptyText, parse, run
-from runner.core.matching.filecheck import Kind as Kinds
-from runner.core.matching.filecheck.mutation import Change, changes
-from runner.core.matching.generated_code import Code, code_of, commented_out, joined, whole
-from runner.core.matching.time_limit import PatternTooSlow
-from runner.core.protocol import Json
-from runner.core.targets import STAGES_OF_VENDOR, WRAPPER
-from runner.vocabulary import offline
-from runner.vocabulary.expectations.base import BadExpectation, Kind
+from runner.model.conditions import Surroundings, holds
+from runner.model.expectation import Judgement, Mutant, StepFacts
+from runner.model.matching.filecheck import CheckFile, ChecksError, Directive, EmptyText, parse, run
+from runner.model.matching.filecheck import Kind as Kinds
+from runner.model.matching.filecheck.mutation import Change, changes
+from runner.model.matching.generated_code import Code, code_of, commented_out, joined, whole
+from runner.model.matching.time_limit import PatternTooSlow
+from runner.model.protocol import Json
+from runner.model.targets import STAGES_OF_VENDOR, WRAPPER
+from runner.vocabulary import compiler_output
 from runner.vocabulary.expectations.emitted import trivial_code, words_of
+from runner.vocabulary.expectations.expectation_base import BadExpectation, Kind
 from runner.vocabulary.expectations.texts import check_specific_checks
 
 ALL = "all"
@@ -134,7 +134,7 @@ class FileCheck(Kind):
                 where = f"line {directive.line}: {directive}: neither torch nor the spec nor a loaded package has the word {never[0]}"
                 yield Mutant(name=ANY_CODE, facts=facts, where=where)
         is_python = self.stage in (None, WRAPPER)
-        code = [commented_out(piece) if is_python else offline.commented_out(piece, str(self.stage)) for piece in facts.code]
+        code = [commented_out(piece) if is_python else compiler_output.commented_out(piece, str(self.stage)) for piece in facts.code]
         yield Mutant(name=COMMENTED_OUT, facts=replace(facts, code=tuple(code)))
         kind = here.device if is_python else f"{here.vendor} {self.stage}"
         yield from self.trivial_mutants(kind, lambda text: replace(facts, code=self._with(facts.code, text)))
@@ -183,7 +183,7 @@ class FileCheck(Kind):
     def _read(self, piece: str, text: str) -> Code:
         if text == WHOLE or isinstance(piece, _CodeOnly):
             return whole(piece)
-        return code_of(piece) if self.stage in (None, WRAPPER) else offline.code_of_stage(piece, self.stage)
+        return code_of(piece) if self.stage in (None, WRAPPER) else compiler_output.code_of_stage(piece, self.stage)
 
 
 def _forbidden_words(directive: Directive) -> list[str]:

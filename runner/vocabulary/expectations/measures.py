@@ -3,9 +3,19 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from runner.core.protocol import Json
-from runner.vocabulary.expectations import again, close_measure, compilation, compiled_kernels, emitted, raises, samples, texts, values
-from runner.vocabulary.expectations.again import Repeat
+from runner.model.protocol import Json
+from runner.vocabulary.expectations import (
+    additional_calls,
+    close_measure,
+    compilation,
+    compiled_kernels,
+    emitted,
+    raises,
+    sample_results,
+    texts,
+    values,
+)
+from runner.vocabulary.expectations.additional_calls import Repeat
 from runner.vocabulary.expectations.compilation import COMPILATION
 
 MEASURES: Mapping[str, Callable[[Mapping[str, Any], Callable[[str], Any]], Json]] = {
@@ -23,17 +33,17 @@ MEASURES: Mapping[str, Callable[[Mapping[str, Any], Callable[[str], Any]], Json]
     "guards": lambda arguments, value: value(f"{COMPILATION}guards"),
     "recompiles": lambda arguments, value: value(f"{COMPILATION}recompiles"),
     "graph_breaks": lambda arguments, value: value(f"{COMPILATION}graph_breaks"),
-    samples.KIND: samples.measure,
+    sample_results.KIND: sample_results.measure,
     "resources": compiled_kernels.measure_resources,
     "metadata": compiled_kernels.measure_metadata,
 }
 """Measurements in the worker, by kind. Kinds that use only the facts of every step are absent."""
 
 REPEATS: Mapping[str, Repeat] = {
-    "deterministic": again.repeat_deterministic,
-    "batch_invariant": again.repeat_batch_invariant,
-    "poisoned": again.repeat_poisoned,
-    "candidates": again.repeat_candidates,
+    "deterministic": additional_calls.repeat_deterministic,
+    "batch_invariant": additional_calls.repeat_batch_invariant,
+    "poisoned": additional_calls.repeat_poisoned,
+    "candidates": additional_calls.repeat_candidates,
 }
 """Measurements in the worker that call the function of the step again, by kind. They run after the last step."""
 

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from runner.core.conditions import Surroundings
-from runner.core.expectation import Judgement, Mutant, StepFacts
-from runner.core.matching.generality import is_general_pattern
-from runner.core.matching.patterns import check_pattern, search
-from runner.core.matching.time_limit import PatternTooSlow
-from runner.core.observation import Cause
-from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import EAGER, BadExpectation, Conditional, text_of
+from runner.model.conditions import Surroundings
+from runner.model.expectation import Judgement, Mutant, StepFacts
+from runner.model.matching.generality import is_general_pattern
+from runner.model.matching.patterns import check_pattern, search
+from runner.model.matching.time_limit import PatternTooSlow
+from runner.model.observation import Cause
+from runner.model.protocol import Json
+from runner.vocabulary.expectations.expectation_base import EAGER, BadExpectation, Conditional, text_of
 
 _ANOTHER = "another.Error"
 _ANOTHER_TEXT = "RuntimeError: an error was raised while torch ran: something else went wrong, it failed with an exception"

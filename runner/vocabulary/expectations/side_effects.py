@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runner.core.case import Step
-from runner.core.conditions import Surroundings, holds, without_code
-from runner.core.expectation import Judgement
-from runner.core.observation import Effects
-from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import EAGER, OUTPUT
+from runner.model.case import Step
+from runner.model.conditions import Surroundings, holds, without_code
+from runner.model.expectation import Judgement
+from runner.model.observation import Effects
+from runner.model.protocol import Json
 from runner.vocabulary.expectations.calibrated_measure import LEAST_CHANGE, MOST_NOISE, MOST_OTHER
 from runner.vocabulary.expectations.close import Close, is_eager, told
+from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from runner.vocabulary.steps import parsed
 
 KIND = "side-effects"

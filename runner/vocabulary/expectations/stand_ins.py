@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from runner.core.protocol import Json
+from runner.model.protocol import Json
 
 FAR = 10
 """The error of "one element off", in multiples of the tolerance."""

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from runner.core.conditions import Surroundings, choose, holds
-from runner.core.expectation import Judgement, Mutant, Status, StepFacts
-from runner.core.matching.filecheck import CheckFile, Kind
-from runner.core.matching.generality import ANYTHING, are_general, finds, is_general, is_general_pattern
-from runner.core.matching.patterns import check_pattern, search
-from runner.core.matching.time_limit import PatternTooSlow
-from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import (
+from runner.model.conditions import Surroundings, choose, holds
+from runner.model.expectation import Judgement, Mutant, Status, StepFacts
+from runner.model.matching.filecheck import CheckFile, Kind
+from runner.model.matching.generality import ANYTHING, are_general, finds, is_general, is_general_pattern
+from runner.model.matching.patterns import check_pattern, search
+from runner.model.matching.time_limit import PatternTooSlow
+from runner.model.protocol import Json
+from runner.vocabulary.expectations.expectation_base import (
     COUNT_MUTATIONS,
     BadExpectation,
     Conditional,

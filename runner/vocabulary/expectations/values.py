@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from runner.core.conditions import Surroundings
-from runner.core.expectation import Judgement, Mutant, Status, StepFacts
-from runner.core.protocol import Json, decode, encode
-from runner.vocabulary.expectations.base import OUTPUT, BadExpectation, Kind, OfValue, is_reference, text_of
+from runner.model.conditions import Surroundings
+from runner.model.expectation import Judgement, Mutant, Status, StepFacts
+from runner.model.protocol import Json, decode, encode
+from runner.vocabulary.expectations.expectation_base import OUTPUT, BadExpectation, Kind, OfValue, is_reference, text_of
 from runner.vocabulary.expectations.parts import has_equality
 
 _CHANGED = "changed"

@@ -2,19 +2,9 @@
 
 from collections.abc import Mapping
 
-from runner.core.case import Step
-from runner.core.on_demand import OnDemand
-from runner.vocabulary.steps.base import (
-    COMPILED,
-    ONLY,
-    Around,
-    BackendOfSpec,
-    Callee,
-    DataPath,
-    Inputs,
-    StepKind,
-    Traits,
-)
+from runner.model.case import Step
+from runner.model.on_demand import OnDemand
+from runner.vocabulary.steps.step_base import COMPILED, ONLY, Around, BackendOfSpec, Callee, DataPath, Inputs, StepKind, Traits
 
 _CLASSES: Mapping[str, str] = {
     "call": "call:Call",

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from runner.core.diagnostics import Diagnostic, one_of
-from runner.core.protocol import Json
+from runner.model.diagnostics import Diagnostic, one_of
+from runner.model.protocol import Json
 from runner.vocabulary.expectations.texts import MOST
-from runner.vocabulary.steps.base import COMPILED, Around, Callee, StepKind, Traits
-from runner.vocabulary.steps.session import NotCarriedOut, Session, callable_of, needed, values_of
+from runner.vocabulary.steps.step_base import COMPILED, Around, Callee, StepKind, Traits
+from runner.vocabulary.steps.step_session import NotCarriedOut, Session, callable_of, needed, values_of
 
 GENERATORS = "rng"
 """The word that sets the random generators to the case's seed again; the other words are caches of torch."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from runner.core.diagnostics import Diagnostic, unknown
-from runner.core.protocol import MAX_ATTACHMENT, Json
-from runner.vocabulary.steps.base import Around, Callee, DataPath, Inputs, StepKind, Traits
+from runner.model.diagnostics import Diagnostic, unknown
+from runner.model.protocol import MAX_ATTACHMENT, Json
 from runner.vocabulary.steps.gradients import LOSSES, SUM, forget_gradients, gradient_leaves, make_optimizer, parameters_of
-from runner.vocabulary.steps.session import Session, needed
+from runner.vocabulary.steps.step_base import Around, Callee, DataPath, Inputs, StepKind, Traits
+from runner.vocabulary.steps.step_session import Session, needed
 
 WARM_UP = 3
 """Warm-up rounds: the first compiles, and the next records CUDA graphs."""

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from runner.core.diagnostics import Diagnostic, unknown
-from runner.core.protocol import Json
-from runner.vocabulary.steps.base import ONLY, Around, DataPath, Inputs, StepKind, Traits
+from runner.model.diagnostics import Diagnostic, unknown
+from runner.model.protocol import Json
+from runner.vocabulary.steps.step_base import ONLY, Around, DataPath, Inputs, StepKind, Traits
 
 if TYPE_CHECKING:
-    from runner.vocabulary.steps.session import Session
+    from runner.vocabulary.steps.step_session import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Calling(StepKind):
 
 def run_call(session: "Session", arguments: "Call") -> None:
     """Call the function; its reference first, unless the call is eager."""
-    from runner.vocabulary.steps.session import Call as Wanted
+    from runner.vocabulary.steps.step_session import Call as Wanted
 
     name = arguments.function or next(iter(session.compiled.targets))
     is_eager = bool(arguments.eager)
@@ -124,7 +124,7 @@ def _load(function: Callable[..., Any], arguments: tuple[Any, ...], strict: bool
 
 def run_aot(session: "Session", arguments: "Aot") -> None:
     """Build and call a package; the reference is the function itself, on copies."""
-    from runner.vocabulary.steps.session import Call as Wanted
+    from runner.vocabulary.steps.step_session import Call as Wanted
 
     packages: list[Any] | None = session.kept.get(Aot.kind)
     if packages is None:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from runner.core.diagnostics import Diagnostic, did_you_mean
-from runner.core.protocol import Json, encode
-from runner.core.template_form import is_template
-from runner.vocabulary.expectations.base import EAGER, OUTPUT
+from runner.model.diagnostics import Diagnostic, did_you_mean
+from runner.model.protocol import Json, encode
+from runner.model.template_form import is_template
+from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from runner.vocabulary.expectations.parts import opened
-from runner.vocabulary.steps.base import Around, Callee, StepKind, Traits
 from runner.vocabulary.steps.call import Calling
-from runner.vocabulary.steps.session import Session, Side, needed, values_of
+from runner.vocabulary.steps.step_base import Around, Callee, StepKind, Traits
+from runner.vocabulary.steps.step_session import Session, Side, needed, values_of
 
 if TYPE_CHECKING:
     import torch

@@ -5,10 +5,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from runner.core.diagnostics import Diagnostic
-from runner.core.protocol import Json
-from runner.vocabulary.steps.base import Around, StepKind, Traits
-from runner.vocabulary.steps.session import NotCarriedOut, Session, needed
+from runner.model.diagnostics import Diagnostic
+from runner.model.protocol import Json
+from runner.vocabulary.steps.step_base import Around, StepKind, Traits
+from runner.vocabulary.steps.step_session import NotCarriedOut, Session, needed
 
 Given = tuple[list[Any], dict[str, Any]]
 """The positional and the keyword arguments of a call."""

@@ -1,4 +1,4 @@
-"""``triton``: compiles one kernel of Triton for the target of the case, and runs nothing. ``worker/offline`` carries it out."""
+"""``triton``: compiles one kernel of Triton for the target of the case, and runs nothing. ``tools/offline/worker`` carries it out."""
 
 import ast
 import re
@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from runner.core import template_form
-from runner.core.conditions import Surroundings, holds
-from runner.core.diagnostics import Diagnostic, one_of, unknown
-from runner.core.protocol import Json
-from runner.vocabulary.steps.base import Around, StepKind, Traits
+from runner.model import template_form
+from runner.model.conditions import Surroundings, holds
+from runner.model.diagnostics import Diagnostic, one_of, unknown
+from runner.model.protocol import Json
+from runner.vocabulary.steps.step_base import Around, StepKind, Traits
 
 CONDITIONAL = ("constexprs", "options")
 """The keys whose value may be a list with conditions, as ``config`` may."""

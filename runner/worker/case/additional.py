@@ -11,10 +11,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from runner.vocabulary.expectations import close_measure
-from runner.vocabulary.expectations.again import CannotRepeat, Poison
-from runner.vocabulary.expectations.base import EAGER, OUTPUT
+from runner.vocabulary.expectations.additional_calls import CannotRepeat, Poison
 from runner.vocabulary.expectations.close import Close, Judge
 from runner.vocabulary.expectations.close_measure import Comparison, add_reference
+from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from runner.vocabulary.expectations.measures import REPEATS
 from runner.vocabulary.expectations.stand_ins import Comparer
 from runner.vocabulary.steps.gradients import Differentiate, differentiation, gradient_leaves, gradients_of
@@ -23,9 +23,9 @@ from runner.worker.case import calibration, copies
 from runner.worker.case.calibration import MOST_BYTES, MOST_BYTES_OF_CASE, EagerRuns, bytes_of, why_observed
 from runner.worker.case.effects import MOST, Inexact
 from runner.worker.case.phases import Phases
-from runner.worker.case.scope import Scope
 from runner.worker.case.sides import Enter, Reference, ReferenceCall, Unseen
 from runner.worker.case.state import Generators
+from runner.worker.case.step_scope import Scope
 from runner.worker.torch_compat import compiling, for_steps, repeating
 
 MOST_BYTES_REPEATED = 1 << 30

@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from runner.vocabulary.expectations.base import EAGER
 from runner.vocabulary.expectations.calibrated_measure import NoReference, fine_runs_of, nudged, runs_of
 from runner.vocabulary.expectations.close_measure import Answers, leaves_of
+from runner.vocabulary.expectations.expectation_base import EAGER
 from runner.vocabulary.steps.gradients import gradients_of
 from runner.worker.case import copies
-from runner.worker.case.scope import follow
 from runner.worker.case.sides import ReferenceCall, Unseen
 from runner.worker.case.state import Generators
+from runner.worker.case.step_scope import follow
 from runner.worker.torch_compat import compiling
 from runner.worker.torch_compat.numerics import (
     AMPLITUDE,

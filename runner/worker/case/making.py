@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch._dynamo import mark_dynamic
 
-from runner.core.protocol import Json
+from runner.model.protocol import Json
 from runner.vocabulary.inputs import INPUTS, Entry, kind_of, times
-from runner.worker.case.scope import Scope
+from runner.worker.case.step_scope import Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,14 +6,14 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from runner.vocabulary.expectations.base import EAGER, OUTPUT
+from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from runner.worker.case import making, spies
-from runner.worker.case.scope import Weak
 from runner.worker.case.sides import Side
+from runner.worker.case.step_scope import Weak
 from runner.worker.torch_compat import torch_state
 
 if TYPE_CHECKING:
-    from runner.worker.case.session import Session
+    from runner.worker.case.case_session import Session
 
 
 def prepare(session: "Session", undo: contextlib.ExitStack) -> None:

@@ -8,17 +8,17 @@ from typing import Any
 
 import torch
 
-from runner.vocabulary.expectations.base import EAGER, OUTPUT
+from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from runner.vocabulary.steps.gradients import Differentiate, differentiable, gradient_leaves, gradients_of
-from runner.vocabulary.steps.session import NotCarriedOut, needed
-from runner.worker.case import copies, hooks, scope, spies
-from runner.worker.case.hooks import Witness
+from runner.vocabulary.steps.step_session import NotCarriedOut, needed
+from runner.worker.case import compiler_hooks, copies, spies, step_scope
+from runner.worker.case.compiler_hooks import Witness
 from runner.worker.case.phases import Phases
-from runner.worker.case.scope import Scope, entered_as, follow, resolved
 from runner.worker.case.state import Generators, Modes
+from runner.worker.case.step_scope import Scope, entered_as, follow, resolved
 from runner.worker.process.channel import exception
 from runner.worker.torch_compat import compiling, torch_state
-from runner.worker.torch_compat.devices import DeviceApi
+from runner.worker.torch_compat.device_modules import DeviceApi
 
 Enter = Callable[[], contextlib.AbstractContextManager[None]]
 """Enters the contexts of a call."""
@@ -57,7 +57,7 @@ class Side:
 class Watched:
     """Whether a call ran compiled: what was counted since this was made."""
 
-    def __init__(self, witness: hooks.Witness) -> None:
+    def __init__(self, witness: compiler_hooks.Witness) -> None:
         self._witness = witness
         self._graphs = witness.seen.own_calls
         self._frames = torch_state.frames()
@@ -77,7 +77,7 @@ class Watched:
 class Compiled:
     """``torch.compile`` of the functions; each is compiled at its first call."""
 
-    def __init__(self, options: Mapping[str, Any], scope: Scope, witness: hooks.Witness) -> None:
+    def __init__(self, options: Mapping[str, Any], scope: Scope, witness: compiler_hooks.Witness) -> None:
         self._options = options
         self._witness = witness
         self._scope = scope
@@ -92,12 +92,12 @@ class Compiled:
     def of(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``torch.compile`` of any function; its graphs count as the case's own."""
         with needed("an option of compile"):
-            options = scope.resolved(self._options, self._scope.named)
+            options = step_scope.resolved(self._options, self._scope.named)
         if compiling.has_ignored_mark(function):
             name, hint = getattr(function, "__name__", "the module"), "take it off, or call it from another function"
             raise NotCarriedOut(f"{name} is marked torch.compiler.disable, and torch.compile of {name} itself ignores the mark: {hint}")
         made, backend = compiling.compiled(function, options)
-        hooks.claim(backend)
+        compiler_hooks.claim(backend)
         return made
 
     def watched(self) -> "Watched":
@@ -165,7 +165,7 @@ class Unseen:
     spies: Mapping[str, spies.Spy]
 
     @contextlib.contextmanager
-    def __call__(self) -> Iterator[hooks.Seen]:
+    def __call__(self) -> Iterator[compiler_hooks.Seen]:
         """Suspend the records until the context ends; yield a separate record of the hooks."""
         with self.witness.paused() as seen, torch_state.counts_kept(), spies.paused(self.spies.values()):
             yield seen

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from runner.core.protocol import encode
-from runner.worker.case.scope import Scope, resolved
+from runner.model.protocol import encode
+from runner.worker.case.step_scope import Scope, resolved
 
 KEPT = 2000
 """The maximum number of entries of a spy that are sent. All are counted."""

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 import torch._dynamo
 
-from runner.core.devices import ACCELERATORS, CPU
+from runner.model.devices import ACCELERATORS, CPU
 from runner.worker.case.shared import OF_TORCH, Held
-from runner.worker.torch_compat import compiling, devices
+from runner.worker.torch_compat import compiling, device_modules
 
 PYTHON = "python"
 """The generator of the module ``random``. Dynamo runs its functions as Python does."""
@@ -30,7 +30,7 @@ NUMPY = "numpy"
 class Generators:
     """The state of each generator at one time."""
 
-    torch: devices.GeneratorState
+    torch: device_modules.GeneratorState
     python: object
     numpy: Mapping[str, Any] | None
     """None where numpy is not imported."""
@@ -39,11 +39,11 @@ class Generators:
     def now(cls) -> "Generators":
         """Return the current states."""
         numpy = sys.modules.get("numpy.random")
-        return cls(devices.generator_state(), random.getstate(), None if numpy is None else numpy.get_state(legacy=False))
+        return cls(device_modules.generator_state(), random.getstate(), None if numpy is None else numpy.get_state(legacy=False))
 
     def restore(self) -> None:
         """Set every generator to its state of that time."""
-        devices.restore_generators(self.torch)
+        device_modules.restore_generators(self.torch)
         random.setstate(self.python)  # type: ignore[arg-type]  # what getstate returned
         if self.numpy is not None:
             sys.modules["numpy.random"].set_state(self.numpy)

@@ -5,7 +5,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from runner.core import protocol
+from runner.model import protocol
 
 _MAX_TRACEBACK = 20_000
 _MAX_MESSAGE = 200_000

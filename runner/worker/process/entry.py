@@ -132,7 +132,7 @@ def _see(gpus: list[int]) -> None:
         return
     import torch
 
-    from runner.core import devices
+    from runner.model import devices
 
     for build in devices.builds():
         if getattr(torch.version, build.version, None) is not None:
@@ -142,7 +142,7 @@ def _see(gpus: list[int]) -> None:
 
 def _warm(kinds: list[str]) -> str:
     """Do the one-time work of a first compile; return the text of torch's exception, empty when none was raised."""
-    from runner.core import protocol
+    from runner.model import protocol
     from runner.worker.process import warming
     from runner.worker.torch_compat import imports
 
@@ -154,8 +154,8 @@ def _warm(kinds: list[str]) -> str:
 
 def work(plan_file: str, descriptor: int, word: str) -> None:
     """Run the case of a plan file. The word ``facts`` requests the facts of the machine instead; predicates to call may follow it."""
-    from runner.core import protocol
-    from runner.worker.case import case
+    from runner.model import protocol
+    from runner.worker.case import run_case
 
     word_of_facts, *questions = plan_file.split(" ")
     if word_of_facts == "facts":
@@ -163,7 +163,7 @@ def work(plan_file: str, descriptor: int, word: str) -> None:
 
         os.write(descriptor, protocol.dumps({"observation": protocol.encode(facts.collect(questions)), "word": word}))
     else:
-        case.run(plan_file, descriptor, word)
+        run_case.run(plan_file, descriptor, word)
 
 
 def alone(make: Callable[[], Work]) -> None:

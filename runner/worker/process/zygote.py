@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
-from runner.core import devices, protocol
+from runner.model import devices, protocol
 from runner.worker.case import own_files
 from runner.worker.process import entry
 
@@ -75,8 +75,6 @@ def warm(kinds: list[str]) -> float:
     torch.set_num_threads(1)
     imports.import_inductor()
     imports.settle_math()
-    import runner.worker.case.case
-    import runner.worker.case.session  # noqa: F401 - imported for its effect: a fork inherits it
 
     files = WarmFiles(os.environ.get(protocol.WARM))
     if probes := files.probes():
@@ -102,9 +100,9 @@ def warm(kinds: list[str]) -> float:
 
 def danger() -> str:
     """Return why a fork is not safe now; empty when it is safe."""
-    from runner.worker.torch_compat import devices
+    from runner.worker.torch_compat import device_modules
 
-    return danger_of_threads() or devices.danger_of_fork()
+    return danger_of_threads() or device_modules.danger_of_fork()
 
 
 def danger_of_threads() -> str:

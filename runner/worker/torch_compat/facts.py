@@ -5,7 +5,7 @@ import platform
 from collections.abc import Iterable
 from typing import Any
 
-from runner.core.devices import builds
+from runner.model.devices import builds
 
 
 def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
@@ -15,12 +15,12 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
     """
     import torch
 
-    from runner.worker.torch_compat import devices, imports
+    from runner.worker.torch_compat import device_modules, imports
 
     # first, in forks of this process, in which no driver is initialized yet
     asked = tuple(questions)
-    of_vendors = {question: devices.answer(question) for question in asked if "=" in question}
-    properties = devices.visible()
+    of_vendors = {question: device_modules.answer(question) for question in asked if "=" in question}
+    properties = device_modules.visible()
     ck = importlib.util.find_spec("ck4inductor")
     mkldnn = []
     if torch.backends.mkldnn.is_available():

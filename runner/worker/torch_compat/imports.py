@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from runner.core import devices
+from runner.model import devices
 
 
 def resolve(path: str) -> Any:
@@ -84,7 +84,7 @@ def _without_driver_calls() -> Iterator[None]:
     Torch calls it while inductor is imported (2.11 and 2.12) and when it selects vector instructions. The original uses NVML, which starts
     a thread, after which no fork is safe.
     """
-    from runner.worker.torch_compat.devices import modules
+    from runner.worker.torch_compat.device_modules import modules
 
     with contextlib.ExitStack() as stack:
         for accelerator, module in modules():
@@ -183,7 +183,7 @@ def without_devices() -> Iterator[None]:
     """
     import torch.accelerator
 
-    from runner.worker.torch_compat.devices import modules
+    from runner.worker.torch_compat.device_modules import modules
 
     def refuse() -> Any:
         raise RuntimeError("devices are disabled during this compile")

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from runner.vocabulary.expectations.again import Poison
+from runner.vocabulary.expectations.additional_calls import Poison
 
 
 @contextlib.contextmanager

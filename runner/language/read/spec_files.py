@@ -1,0 +1,214 @@
+"""Finds spec files: which files are specs, their root, the defaults that they inherit, and the tree of files that may be read.
+
+The tree is the project of a path (the nearest folder above it with ``.git``, else with ``pyproject.toml``, else with ``backends.yaml``).
+Outside of a project it is the path's own folder. Files that are installed with the package are trusted.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from runner.language.read.document import DEFAULTS as DEFAULTS_KIND
+from runner.language.read.document import PROFILE, Document
+from runner.language.read.spec_schema import read_formed
+from runner.language.read.yaml_source import read_bytes
+from runner.machine.data_dirs import folder
+from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError, one_line, shown_path
+
+MARKS = (".git", "pyproject.toml", "backends.yaml")
+"""Files that mark the folder of a project, the strongest mark first."""
+
+
+def tree_of(root: Path) -> Path | None:
+    """Return the folder, without links, whose files may be read for those of ``root``; None if all files are trusted."""
+    real = Path(os.path.realpath(root))
+    if real.is_relative_to(shipped := folder("specs").resolve()) and shipped.parent.name == "_data":
+        return None
+    above = [place for place in (real, *real.parents) if _may_be_project(place)]
+    return next((place for mark in MARKS for place in above if os.path.exists(place / mark)), real)
+
+
+def _may_be_project(place: Path) -> bool:
+    """Whether a folder may be the root of a project. The home folder and the root of the file system never are."""
+    return place != place.parent and str(place) != os.path.realpath(os.path.expanduser("~"))
+
+
+def _is_within(path: Path, tree: Path | None) -> bool:
+    return tree is None or Path(os.path.realpath(path)).is_relative_to(tree)
+
+
+def _refusal(path: Path, tree: Path | None, what: str = "this file") -> Diagnostic:
+    """Return the problem of a path that leads out of a tree, without the target, because the link may belong to another user."""
+    hint = "put a copy there instead of the link, or name the real path on the command line"
+    message = f"{what} is reached through a link that leads out of {shown_path(tree or path)}"
+    return Diagnostic(position=Position(file=shown_path(path)), message=message, hint=hint, code="leads-out")
+
+
+def link_problem(path: Path, root: Path) -> Diagnostic | None:
+    """Return a problem for a file that is a link out of the tree of ``root``."""
+    if not os.path.islink(path) or _is_within(path, tree := tree_of(root)):
+        return None
+    return _refusal(path, tree)
+
+
+# -- specs and their defaults -----------------------------------------------------------------------------------------
+
+
+DEFAULTS = "_defaults.yaml"
+SUFFIXES = (".yaml", ".yml")
+_NO_SPECS = ("backends", "waivers", "conformance")
+"""Names of files beside specs that are not specs."""
+_PROFILES = "profiles"
+"""The name of a folder beside specs whose profiles are not specs. Any other file in it is read as a spec."""
+_MEANT_IN_IDS = "][*?,=%"
+"""Characters with a meaning in an id or in a glob over ids."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecPath:
+    """A spec file and the root of its area."""
+
+    path: Path
+    root: Path
+
+    @property
+    def area(self) -> str:
+        """The folder below the root; empty for the root."""
+        parent = self.path.parent.relative_to(self.root).as_posix()
+        return "" if parent == "." else parent
+
+
+def discover(paths: Sequence[Path], problems: list[Diagnostic]) -> list[SpecPath]:
+    """Return the spec files below the paths, or the shipped specs without paths; raise ``UsageError`` for a path without specs.
+
+    Unreadable folders and names that are invalid in an id become problems. A shipped spec has the same area for every path that leads to
+    it, so that its id never changes.
+    """
+    shipped = folder("specs").resolve()
+    specs: dict[str, SpecPath] = {}  # by text: the hash of a path takes longer than everything else here
+    before = len(problems)
+    for path in paths or [shipped]:
+        shown = one_line(str(path))
+        try:
+            is_there, is_file = path.exists(), path.is_file()
+        except OSError as error:
+            raise UsageError(f"cannot access {shown}: {error.strerror}") from error
+        if not is_there:
+            raise UsageError(f"no such file or folder: {shown}")
+        if is_file and path.name == DEFAULTS:
+            raise UsageError(f"{shown} contains defaults and is not a spec: name its folder")
+        if is_file and path.stem in _NO_SPECS:
+            use = "it is read where it stands in the working folder" if path.stem == "conformance" else f"use --{path.stem} for such files"
+            raise UsageError(f"{shown} is not a spec; {use}")
+        if is_file and path.suffix in SUFFIXES and _is_profile(path):
+            raise UsageError(f"{shown} is a profile and not a spec; use --profile {shown}")
+        absolute = Path(os.path.abspath(path))
+        inside = absolute.resolve().is_relative_to(shipped)
+        root = shipped if inside else absolute if path.is_dir() else absolute.parent
+        place = absolute.resolve() if inside else absolute
+        files = list(_walk(place, (), tree_of(root), problems)) if path.is_dir() else [place]
+        if path.is_dir() and not files and len(problems) == before:
+            raise UsageError(f"no spec below {path}: specs are files that end in .yaml")
+        for file in files:
+            # the first path that leads to a file determines its area
+            specs.setdefault(os.fspath(file), SpecPath(path=file, root=root))
+    for name, spec in specs.items():
+        # as text: ``relative_to`` takes longer than everything else that is done for a spec that did not change
+        inner = name.removeprefix(os.fspath(spec.root))
+        if special := next((char for char in inner if not char.isprintable() or char in _MEANT_IN_IDS), None):
+            message, hint = f"the character {special!a} in the name of a spec", "the name is part of the ids of its cases: rename the file"
+            problems.append(Diagnostic(position=Position(file=shown_path(spec.path)), message=message, hint=hint, code="file-name"))
+    return list(specs.values())
+
+
+def is_spec_file(path: Path, root: Path) -> bool:
+    """Return whether ``discover`` takes this file for a spec when it reads the folder ``root``."""
+    is_hidden = any(part.startswith((".", "_")) for part in path.relative_to(root).parts)
+    return path.suffix in SUFFIXES and path.stem not in _NO_SPECS and not is_hidden and not _is_profile(path)
+
+
+def files_of_defaults(spec: SpecPath) -> list[Path]:
+    """Return the files of defaults that apply to a spec where they exist, innermost first.
+
+    The last one is in the folder of the project (with .git, pyproject.toml or backends.yaml), so the result is the same for every path on
+    the command line. Outside of a project it is in the root of the spec, so that files of other users further up are not used.
+    """
+    files = []
+    for place in spec.path.parents:
+        files.append(place / DEFAULTS)
+        if _may_be_project(place) and any(os.path.exists(place / mark) for mark in MARKS):
+            return files
+    return [file for file in files if file.is_relative_to(spec.root)]
+
+
+def names_shipped(paths: Sequence[Path]) -> bool:
+    """Whether the paths include all shipped specs."""
+    shipped = folder("specs").resolve()
+    return not paths or any(path.resolve() == shipped for path in paths)
+
+
+def _is_profile(path: Path) -> bool:
+    """Whether a file in a folder of profiles has the keys of one."""
+    try:
+        return path.parent.name == _PROFILES and PROFILE.recognises(read_bytes(path).decode("utf-8-sig", "replace"))
+    except InvalidSpecs:
+        return False  # reported when it is read as a spec
+
+
+def _walk(directory: Path, above: tuple[Path, ...], tree: Path | None, problems: list[Diagnostic]) -> Iterator[Path]:
+    real = directory.resolve()
+    position = Position(file=shown_path(directory))
+    if real in above:
+        message = "this folder is a link to one above it"
+        problems.append(Diagnostic(position=position, message=message, hint="remove the link", code="folder-loop"))
+        return
+    if above and not _is_within(real, tree):
+        problems.append(_refusal(directory, tree, "this folder"))
+        return
+    try:
+        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+        problems.append(Diagnostic(position=position, message=message, hint="check its permissions", code="unreadable-file"))
+        return
+    for entry in entries:
+        path = directory / entry.name
+        if entry.name.startswith((".", "_")):
+            continue
+        if path.suffix in SUFFIXES and path.stem not in _NO_SPECS:
+            if not _is_profile(path):
+                yield path  # files and folders alike: a folder with this name is reported when it is read
+        elif os.path.isdir(entry.path):
+            yield from _walk(path, (*above, real), tree, problems)
+
+
+@dataclass(slots=True)
+class DefaultsReader:
+    """Reads the defaults of specs, each file once."""
+
+    problems: list[Diagnostic] = field(default_factory=list)
+    _read: dict[str, Document | None] = field(default_factory=dict)
+    """By real path; None for a file with a problem."""
+    _inherited: dict[Path, tuple[Document, ...] | None] = field(default_factory=dict)
+    """By folder."""
+
+    def of(self, spec: SpecPath) -> tuple[Document, ...] | None:
+        """Return the defaults of a spec, outermost first; None where a file of them has a problem."""
+        directory = spec.path.parent
+        if directory not in self._inherited:
+            documents: list[Document | None] = []
+            for path in reversed(files_of_defaults(spec)):
+                if not os.path.lexists(path):  # dangling links too: unreadable files are reported
+                    continue
+                real = os.path.realpath(path)
+                if (problem := link_problem(path, spec.root)) is not None:
+                    self.problems += [] if problem in self.problems else [problem]
+                    documents.append(None)
+                    continue
+                if real not in self._read:
+                    self._read[real] = read_formed(path, DEFAULTS_KIND, self.problems)
+                documents.append(self._read[real])
+            sound = tuple(filter(None, documents))
+            self._inherited[directory] = sound if len(sound) == len(documents) else None
+        return self._inherited[directory]

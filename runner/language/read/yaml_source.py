@@ -1,0 +1,398 @@
+"""Parses one YAML file into plain data with a position for every value. Never executes anything.
+
+The parser uses the event stream of libyaml instead of PyYAML's constructors. This gives YAML 1.2 core scalars (``1e-3`` is a number, ``on``
+is a string, ``012`` is 12), a position and the raw text of each value, errors for repeated keys, and limits on size, depth and aliases that
+apply before data is built.
+"""
+
+import os
+import re
+import stat
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from runner.language.read.document import SPEC, DataPath, Document, Kind, Mark
+from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, shown_path
+
+# -- problems of YAML -------------------------------------------------------------------------------------------------
+
+
+_QUOTED = re.compile(r"'.*'|but found .*|byte 0x[0-9a-f]+|U\+[0-9A-F]+", re.DOTALL)
+
+
+def _unquoted(problem: Diagnostic) -> Diagnostic:
+    """Return a problem without its quotations of the file. Messages of libyaml's C parser and all hints are fixed texts."""
+    fixed = problem.message.startswith("YAML syntax: ") and hasattr(yaml, "CSafeLoader")
+    return replace(problem, message=problem.message if fixed else _QUOTED.sub("...", problem.message))
+
+
+def _failure(path: Path, message: str, hint: str, before: str = "") -> InvalidSpecs:
+    """Return the exception for one problem of a file, which stands after the text ``before``."""
+    line, column = _end(before)
+    position = Position(file=shown_path(path), line=line, column=column)
+    return InvalidSpecs([Diagnostic(position=position, message=message, hint=hint, code="unreadable-file")])
+
+
+def _end(text: str) -> tuple[int, int]:
+    """Return line and column, from 1, of what follows a text."""
+    return text.count("\n") + 1, len(text) - text.rfind("\n")
+
+
+_FOREIGN_BREAK = re.compile("[\x85\u2028\u2029]")
+_ESCAPES = {"\x85": r"\N", "\u2028": r"\L", "\u2029": r"\P"}
+
+
+def _syntax_problem(file: str, text: str, error: yaml.YAMLError) -> Diagnostic:
+    """Return the diagnostic of an error of PyYAML."""
+    context = getattr(error, "context_mark", None)
+    mark = getattr(error, "problem_mark", None) or context
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    lines = dict(enumerate(text.split("\n"), start=1))
+    this, before = lines.get(line, ""), lines.get(line - 1, "")
+    message = f"YAML syntax: {problem}"
+    if isinstance(error, yaml.reader.ReaderError):
+        line, column = _end(text[: max(int(getattr(error, "position", 0)), 0)])
+        message, hint = "YAML syntax: a control character", "write it as an escape in a double-quoted string"
+    elif "tab" in problem.split() or ("cannot start any token" in problem and this[column - 1 : column] == "\t"):
+        message, hint = "a tab cannot indent YAML", "use spaces"
+    elif "{{" in this or "{{" in before:
+        hint = _QUOTE
+    else:
+        hint = next((hint for words, hint in _SYNTAX_HINTS.items() if words in problem), "check the indentation and the quotes")
+        hint = hint.format(context.line + 1 if context else "?")
+    return Diagnostic(position=Position(file=file, line=line, column=column), message=message, hint=hint, code="yaml-syntax")
+
+
+_QUOTE = 'put quotes around it: "{{ ... }}"'
+
+
+_SYNTAX_HINTS = {
+    "end of stream": "the quoted text from line {} has no closing quote",
+    "',' or ']'": "the list from line {} has no ']', or a ',' is missing",
+    "',' or '}'": "the map from line {} has no '}}', or a ',' is missing",
+    "escape": "in double quotes a backslash begins an escape: write \\\\, or use single quotes",
+    "comment or line break": "the text begins on the line below the | or >",
+    "directive": "remove the line that begins with %",
+    "mapping values": "check the indentation, and put quotes around a value that contains ': '",
+    "alphabetic or numeric": "put quotes around a value that begins with * or &",
+    "cannot start any token": "put quotes around a value that begins with a special character",
+}
+"""Hints by a part of libyaml's message. ``{}`` is the first line of the unclosed part."""
+
+
+# -- scalars ----------------------------------------------------------------------------------------------------------
+
+
+MAX_DIGITS = 100
+"""The maximum of a whole number. Python does not print numbers with more than 4,300 digits; arithmetic in templates stays below that."""
+
+
+_WORDS = {
+    **dict.fromkeys(["", "~", "null", "Null", "NULL"]),
+    **dict.fromkeys(["true", "True", "TRUE"], True),
+    **dict.fromkeys(["false", "False", "FALSE"], False),
+}
+_WHOLE = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_SPECIAL = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+
+
+def resolve(text: str) -> Any:
+    """Return the YAML 1.2 core value of a plain scalar; raise ``ValueError`` for a number with too many digits."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in "+-.0123456789":
+        return text
+    if _WHOLE.fullmatch(text):
+        if len(text) > MAX_DIGITS:
+            raise ValueError(text)
+        return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    return float(text.replace(".", "")) if _SPECIAL.fullmatch(text) else text
+
+
+# -- data from events -------------------------------------------------------------------------------------------------
+
+
+MAX_NODES = 100_000
+MAX_TEXT = 4 << 20
+"""The maximum number of characters of all texts after expansion of aliases. A file without aliases cannot reach it."""
+MAX_DEPTH = 64
+
+
+@dataclass(slots=True)
+class _Frame:
+    """An open list or map. ``key`` is set while a map waits for the value of that key."""
+
+    value: Any
+    path: DataPath
+    anchor: str | None
+    flow: bool
+    key: str | None = None
+
+
+class _Builder:
+    """Builds data from parser events. Everything has a limit: an alias counts as often as it is used."""
+
+    def __init__(self, file: str, kind: Kind) -> None:
+        self.file = file
+        self.kind = kind
+        self.root: Any = None
+        self.unread: list[DataPath] = []
+        self.marks: dict[DataPath, Mark] = {}
+        self.key_marks: dict[DataPath, Mark] = {}
+        self.problems: list[Diagnostic] = []
+        self.stack: list[_Frame] = []
+        self.documents = 0
+        self.is_too_large = False
+        self._anchors: dict[str, tuple[Any, int, int, int]] = {}
+        """The value of each anchor, and its size after expansion: number of values, number of characters, depth."""
+        self._nodes = 0
+        self._text = 0
+        self._stopped = False
+
+    def feed(self, event: Any) -> bool:
+        """Process one event; return True if parsing must stop."""
+        kind = type(event)
+        frame = self.stack[-1] if self.stack else None
+        if kind in (yaml.MappingEndEvent, yaml.SequenceEndEvent):
+            assert frame is not None
+            self.stack.pop()
+            if frame.anchor:
+                self._anchors[frame.anchor] = (frame.value, *_measure(frame.value))
+            self._attach(frame.value)
+            return False
+        if kind is yaml.DocumentStartEvent:
+            self.documents += 1
+            if event.version not in (None, (1, 2)) or event.tags:
+                self._problem(event, "a directive (%YAML or %TAG)", "specs are YAML 1.2: remove the line")
+            if self.documents > 1:
+                hint = f"a file contains one {'spec' if self.kind is SPEC else 'document'}: remove the '---'"
+                self._problem(event, "a second document", hint, stop=True)
+            return self._stopped
+        if kind not in (yaml.ScalarEvent, yaml.MappingStartEvent, yaml.SequenceStartEvent, yaml.AliasEvent):
+            return False
+        needs_key = frame is not None and frame.key is None and isinstance(frame.value, dict)
+        path: DataPath = ()
+        if frame is not None:
+            path = frame.path if needs_key else (*frame.path, len(frame.value) if frame.key is None else frame.key)
+        has_tag = kind is not yaml.AliasEvent and event.tag not in (None, "!")
+        if has_tag:
+            self.unread.append(path)
+            tag = event.tag.replace("tag:yaml.org,2002:", "!!")
+            self._problem(event, f"the tag '{tag}' is not part of the language", "write the plain value")
+        start = event.start_mark
+        written = (event.value, event.style) if kind is yaml.ScalarEvent else ()
+        mark = Mark(start.line + 1, start.column + 1, *written)
+        if kind is yaml.ScalarEvent:
+            value = None if has_tag else event.value
+            if not event.style and event.tag is None:  # a plain scalar is "" in libyaml and None in the pure parser
+                try:
+                    value = resolve(event.value)
+                except ValueError:
+                    value = None
+                    self.unread.append(path)
+                    self._problem(event, f"a number of more than {MAX_DIGITS} digits", "put quotes around it if it is text")
+            if frame is not None and needs_key:
+                self._key(frame, event, mark)
+                return self._stopped
+            self._count(event, 1, len(event.value))
+            if event.anchor:
+                self._anchors[event.anchor] = (value, 1, len(event.value), 0)
+            self.marks[path] = mark
+            self._attach(value)
+        elif kind is yaml.AliasEvent:
+            value, nodes, text, depth = self._anchors.get(event.anchor, (None, 0, 0, 0))
+            if event.anchor not in self._anchors:
+                is_inside = any(frame.anchor == event.anchor for frame in self.stack)
+                what = "is inside its own anchor" if is_inside else "has no anchor above it"
+                self._problem(event, f"the alias '*{event.anchor}' {what}", "write the value out", stop=True)
+            elif needs_key:
+                self._problem(event, "an alias as a key", "a key is one plain word", stop=True)
+            elif len(self.stack) + depth > MAX_DEPTH:
+                self._problem(event, f"nested more than {MAX_DEPTH} deep", "no part of the language is that deep", stop=True)
+            else:
+                self._count(event, nodes, text)
+                self.marks[path] = mark
+                self._attach(value)
+        elif len(self.stack) >= MAX_DEPTH:
+            self.is_too_large = True
+            self._problem(event, f"nested more than {MAX_DEPTH} deep", "no part of the language is that deep", stop=True)
+        elif frame is not None and needs_key:
+            templated = event.flow_style and frame.flow
+            hint = _QUOTE if templated else "a key is one plain word"
+            self._problem(event, "an unquoted {{" if templated else "a key that is a list or a map", hint, stop=True)
+        else:
+            self._count(event, 1, 0)
+            self.marks[path] = mark
+            self.stack.append(_Frame({} if kind is yaml.MappingStartEvent else [], path, event.anchor, bool(event.flow_style)))
+        return self._stopped
+
+    def _key(self, frame: _Frame, event: Any, mark: Mark) -> None:
+        key, path = event.value, (*frame.path, event.value)
+        if key == "<<" and not event.style:
+            self.unread.append(path)
+            self._problem(event, "the merge key '<<'", "YAML 1.2 has no merge keys: write the keys out")
+        if key in frame.value:
+            self.unread.append(path)
+            self._problem(event, f"the key '{key}' is repeated", f"it is first on line {self.key_marks[path].line}")
+        self.key_marks[path] = mark
+        frame.key = key
+
+    def _attach(self, value: Any) -> None:
+        if not self.stack:
+            self.root = value
+        elif (frame := self.stack[-1]).key is None:
+            frame.value.append(value)
+        else:
+            frame.value[frame.key] = value
+            frame.key = None
+
+    def _count(self, event: Any, nodes: int, text: int) -> None:
+        self._nodes += nodes
+        self._text += text
+        if self._nodes > MAX_NODES or self._text > MAX_TEXT:
+            self.is_too_large = True
+            much = f"{MAX_NODES:,} values" if self._nodes > MAX_NODES else f"{MAX_TEXT:,} characters"
+            self._problem(event, f"more than {much} after expansion of aliases", "use a matrix instead of aliases", stop=True)
+
+    def _problem(self, event: Any, message: str, hint: str, *, stop: bool = False) -> None:
+        position = Position(file=self.file, line=event.start_mark.line + 1, column=event.start_mark.column + 1)
+        self.problems.append(Diagnostic(position=position, message=message, hint=hint, code="yaml-syntax"))
+        self._stopped |= stop
+
+
+def _measure(value: Any) -> tuple[int, int, int]:
+    """Return the number of values in a value including itself, the number of characters, and the depth."""
+    if not isinstance(value, dict | list):
+        return 1, len(value) if isinstance(value, str) else 0, 0
+    below = [(0, 0, 0), *(_measure(item) for item in (value.values() if isinstance(value, dict) else value))]
+    nodes, text, depth = zip(*below, strict=True)
+    return 1 + sum(nodes), sum(text), 1 + max(depth)
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+MAX_BYTES = 1 << 20
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is eight times as fast, but PyYAML without it works too
+
+
+def read(path: Path, kind: Kind = SPEC) -> Document:
+    """Parse one YAML file; raise ``InvalidSpecs`` with a positioned diagnostic for each problem."""
+    document = read_partly(path, kind)
+    if document.problems:
+        raise InvalidSpecs(document.problems)
+    return document
+
+
+def parse(text: str, *, path: Path, kind: Kind = SPEC) -> Document:
+    """Parse YAML text of the file ``path``; raise ``InvalidSpecs`` with a diagnostic for each problem."""
+    document = _parse(text.encode("utf-8"), path, kind)
+    if document.problems:
+        raise InvalidSpecs(document.problems)
+    return document
+
+
+def read_partly(path: Path, kind: Kind = SPEC, content: bytes | None = None) -> Document:
+    """Parse one YAML file as far as possible; raise ``InvalidSpecs`` if nothing can be parsed.
+
+    Diagnostics of a file that is not of the expected kind quote nothing. ``content`` is parsed in the place of the file's bytes.
+    """
+    data = read_bytes(path, article=kind.article) if content is None else content
+    try:
+        document = _parse(data, path, kind)
+    except InvalidSpecs as error:
+        if recognised(path, data, kind):
+            raise
+        raise InvalidSpecs(map(_unquoted, error.diagnostics)) from error
+    if document.problems and not recognised(path, data, kind, document.data):
+        raise InvalidSpecs(map(_unquoted, document.problems))
+    return document
+
+
+def recognised(path: Path, content: bytes, kind: Kind, data: Any = None) -> bool:
+    """Whether a file is of a kind. The name of a link is that of its target."""
+    return kind.recognises(content.decode("utf-8-sig", "replace"), os.path.basename(os.path.realpath(path)), data)
+
+
+def read_bytes(path: Path, limit: int = MAX_BYTES, article: str = "a spec") -> bytes:
+    """Return the file's bytes; raise ``InvalidSpecs`` for a file that cannot be a spec: too large, a device, unreadable.
+
+    ``article`` names the expected kind of file in hints.
+    """
+    irregular = _failure(path, "is not a regular file", f"{article} is a text file")
+    try:
+        # checked before opening, because opening has side effects on some devices
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise irregular
+        # O_NONBLOCK: opening a named pipe that has replaced the file must not block
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
+            status = os.fstat(stream.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise irregular
+            # a file of /proc has the size 0, any contents, and may return None
+            data = b"" if status.st_size > limit else stream.read(limit + 1) or b""
+    except OSError as error:
+        raise _failure(path, f"cannot be read: {error.strerror}", "check the path and its permissions") from error
+    if max(status.st_size, len(data)) > limit:
+        size = f"{status.st_size:,}" if status.st_size > limit else f"more than {limit:,}"
+        hint = "a spec is one claim: split it" if article == SPEC.article else "split it"
+        raise _failure(path, f"is {size} bytes; at most {limit:,} are read", hint)
+    return data
+
+
+def _parse(content: bytes, path: Path, kind: Kind) -> Document:
+    """Parse as far as possible; raise ``InvalidSpecs`` for bytes that are no text of YAML."""
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise _failure(path, "is not UTF-8: it begins with a UTF-16 byte order mark", "save the file as UTF-8")
+    if b"\0" in content:
+        before = content.partition(b"\0")[0].decode("utf-8", "replace")
+        raise _failure(path, "is a binary file: it contains a NUL byte", f"{kind.article} is UTF-8 text", before)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        message = f"is not UTF-8: byte 0x{content[error.start]:02x} cannot be decoded"
+        raise _failure(path, message, "save the file as UTF-8", content[: error.start].decode("utf-8", "replace")) from error
+    if foreign := _FOREIGN_BREAK.search(text):
+        # libyaml counts these as line ends, as in YAML 1.1: all later positions would be wrong
+        message = f"the character U+{ord(foreign[0]):04X} is a line end for some parsers only"
+        hint = f'write it as an escape in a double-quoted string: "{_ESCAPES[foreign[0]]}"'
+        raise _failure(path, message, hint, text[: foreign.start()])
+    file = shown_path(path)
+    is_whole = True
+    for loader_class in (_LOADER, yaml.SafeLoader):
+        builder = _Builder(file, kind)
+        try:
+            # event by event, without recursion that a deeply nested file could exhaust
+            loader = loader_class(text)
+            while loader.check_event() and not builder.feed(loader.get_event()):
+                pass
+        except yaml.YAMLError as error:
+            if loader_class is not yaml.SafeLoader and "exceeded maximum nesting depth" in str(error):
+                continue  # libyaml reads ahead within a line, beyond the position that the builder refuses; the parser in Python does not
+            builder.problems.append(_syntax_problem(file, text, error))
+            is_whole = False
+        break
+    if builder.documents == 0 and not builder.problems:
+        hint = "a spec needs at least summary, backends, function, inputs and expect" if kind is SPEC else kind.form
+        builder.problems.append(Diagnostic(position=Position(file=file), message="the file is empty", hint=hint, code="empty-file"))
+    if builder.stack:  # the top-level keys that are complete are kept
+        is_whole = False
+        builder.root = None if builder.is_too_large else builder.stack[0].value
+    return Document(
+        path=path,
+        file=file,
+        data=builder.root,
+        marks=builder.marks,
+        key_marks=builder.key_marks,
+        content=content,
+        problems=tuple(builder.problems),
+        unread=tuple(builder.unread),
+        is_whole=is_whole,
+    )

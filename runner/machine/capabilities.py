@@ -1,0 +1,400 @@
+"""Capabilities of machines: one table with the argument, the probe and the reason of absence of each.
+
+A probe reads a ``Machine``. Before the run it holds only what files and environment show, without torch (``availability.inspect_files``).
+During the run it also holds the facts of a worker (``facts``). A probe without enough facts returns UNKNOWN, and the run repeats it.
+"""
+
+import functools
+import importlib.util
+import math
+import os
+import re
+import shutil
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from runner.machine.installed_torch import installed_torch
+from runner.model import devices
+from runner.model.case import Availability
+from runner.model.conditions import BadRange, VersionRange
+from runner.model.diagnostics import one_of
+from runner.model.simulated_devices import PROPERTIES, TESTED_MINORS
+from runner.model.targets import EXAMPLE, TARGETS, simulated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """The known properties of a machine. None means not known yet."""
+
+    python: tuple[int, ...]
+    torch: str | None
+    """The version; None when torch is not installed."""
+    release: tuple[int, ...] | None
+    builds: Mapping[str, str | None] = field(default_factory=dict)
+    """The versions of what torch was built for, by their names in ``torch.version`` (``core/devices.py``)."""
+    gpus: int | None = None
+    gpu_memory: int | None = None
+    """Bytes of the smallest GPU."""
+    arch: str | None = None
+    found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What ``look`` of each capability found, by its name."""
+    torch_root: str | None = None
+    """The folder of the inspected torch; None if it is not known."""
+    no_torch: str = "torch is not installed"
+    """The reason why there is no torch."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    targets: Mapping[str, str] = field(default_factory=dict)
+    """Why each target cannot be compiled for here, empty where it can; without targets whose compiler was not tried."""
+    packages: Mapping[str, bool] | None = None
+    """Which top-level packages another machine has, of those that cases need; None for the machine of this process, which looks itself."""
+    answers: Mapping[str, str] | None = None
+    """What the predicates of ``call`` returned or raised, by path, in words; None before a worker has called them."""
+
+    @property
+    def vendor(self) -> str | None:
+        """The maker of the accelerator that torch was built for."""
+        return devices.vendor_of(self.builds)
+
+
+class NotKnown(Exception):
+    """What only torch can say, when torch runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capability:
+    """One capability. ``check`` returns what is wrong with an argument, or None; ``takes`` shows the argument, empty for none."""
+
+    summary: str
+    probe: Callable[[Machine, str], str]
+    """Returns why a machine lacks it, empty where it has it; raises ``NotKnown``."""
+    takes: str = ""
+    check: Callable[[str], str | None] = lambda argument: None
+    look: Callable[[], tuple[str, ...]] | None = None
+    """What files and environment say of it on this machine, in milliseconds and without torch: kept in ``Machine.found``. None where its
+    probe needs nothing of the kind."""
+    is_of_gpus: bool = False
+    """Whether a case that requires it uses a GPU."""
+
+    def answer(self, machine: Machine, argument: str) -> tuple[Availability, str]:
+        """Return whether a machine has it, and the reason, which is empty only for YES."""
+        try:
+            reason = self.probe(machine, argument)
+        except NotKnown as error:
+            return Availability.UNKNOWN, f"{error} is known only when torch runs"
+        return Availability.NO if reason else Availability.YES, reason
+
+
+_Known = TypeVar("_Known")
+
+
+def _known(value: _Known | None, what: str) -> _Known:
+    if value is None:
+        raise NotKnown(what)
+    return value
+
+
+def _unless(holds: bool, reason: str) -> str:
+    return "" if holds else reason
+
+
+def _in(argument: str, *numbers: int) -> bool:
+    return VersionRange.parse(argument).holds(numbers)
+
+
+def _built_for(build: devices.Build, machine: Machine, argument: str) -> str:
+    if machine.torch is None:
+        return machine.no_torch
+    if not machine.builds.get(build.version):
+        return f"torch {machine.torch} is built without {build.title}"
+    gpus = _known(machine.gpus, f"whether torch sees {build.device}")
+    return _unless(gpus > 0, f"no {build.device.partition(' ')[2]} is visible")
+
+
+def _found(name: str, reason: str) -> Callable[[Machine, str], str]:
+    """Return the probe of something that files show."""
+    return lambda machine, argument: _unless(bool(machine.found.get(name)), reason)
+
+
+def _python(machine: Machine, argument: str) -> str:
+    return _unless(_in(argument, *machine.python), f"python {'.'.join(map(str, machine.python))} is not {argument}")
+
+
+def _torch(machine: Machine, argument: str) -> str:
+    if machine.release is None:
+        return machine.no_torch
+    return _unless(_in(argument, *machine.release), f"torch {machine.torch} is not {argument}")
+
+
+def _gpus(machine: Machine, argument: str) -> str:
+    count = _known(machine.gpus, "how many GPUs torch sees")
+    return _unless(_in(argument, count), f"{count} GPUs visible, {argument} required")
+
+
+def _gpu_memory(machine: Machine, argument: str) -> str:
+    if machine.gpus == 0:
+        return f"no GPU, {argument} of memory required"
+    size, required = _known(machine.gpu_memory, "the GPU's memory"), memory_of(argument)
+    is_enough = size > required or (size == required and argument.strip().startswith(">="))
+    return _unless(is_enough, f"the GPU has {size / 2**30:.0f} GiB, {argument} required")
+
+
+def _module(machine: Machine, argument: str) -> str:
+    return _unless(_has_package(machine, argument.split(".")[0]), f"the module {argument} is not installed")
+
+
+def _has_package(machine: Machine, package: str) -> bool:
+    return _is_installed(package) if machine.packages is None else machine.packages.get(package, False)
+
+
+@functools.cache
+def _is_installed(package: str) -> bool:
+    """Cached ``find_spec`` of a top-level package."""
+    try:
+        # a top-level find_spec imports nothing
+        return importlib.util.find_spec(package) is not None
+    except ValueError:  # __main__ and hand-made entries of sys.modules have no spec
+        return False
+
+
+def _arch(machine: Machine, argument: str) -> str:
+    sign, name = _parts(_ARCH, argument)
+    if machine.gpus == 0:
+        return f"no GPU, the architecture {argument} required"
+    arch = _known(machine.arch, "the GPU's architecture")
+    if sign:
+        fits = arch.startswith("sm_") and arch[3:].isdecimal() and _in(f"{sign}{name[3:]}", int(arch[3:]))
+    else:
+        fits = arch == name or (not name.startswith("sm_") and arch.startswith(name))
+    return _unless(fits, f"the GPU is {arch}, {argument} required")
+
+
+def _sms(machine: Machine, argument: str) -> str:
+    if machine.gpus == 0:
+        return f"no GPU, {argument} multiprocessors required"
+    count = _known(machine.facts or None, "how many multiprocessors the GPU has").get("sms")
+    if count is None:
+        return f"torch does not tell how many multiprocessors the GPU has, {argument} required"
+    return _unless(_in(argument, count), f"the GPU has {count} multiprocessors, {argument} required")
+
+
+def _mkldnn(machine: Machine, argument: str) -> str:
+    dtypes = str(_known(machine.facts.get("mkldnn"), f"whether oneDNN computes {argument} on this CPU")).split()
+    computed = ", ".join(dtypes) or "nothing: torch is built without it"
+    return _unless(argument in dtypes, f"oneDNN on this CPU does not compute {argument} (it computes {computed})")
+
+
+def _library(machine: Machine, argument: str) -> str:
+    if machine.torch is None:
+        return machine.no_torch
+    return _unless(argument in machine.found.get("library", ()), f"torch {machine.torch} was installed without {argument}")
+
+
+def _target(machine: Machine, argument: str) -> str:
+    if not machine.found.get("triton"):
+        return "triton is not installed"
+    problem = _known(machine.targets.get(argument), f"whether the compiler for {argument} works")
+    return problem and f"the compiler for {argument} does not work here: {problem}"
+
+
+def _simulated(machine: Machine, argument: str) -> str:
+    if machine.release is None:
+        return machine.no_torch
+    minor = ".".join(map(str, machine.release[:2]))
+    if minor not in TESTED_MINORS:
+        return f"the simulation of a GPU is not tried with torch {minor}, only with {', '.join(TESTED_MINORS)}"
+    if not machine.found.get("triton"):
+        return "triton is not installed"
+    if not machine.found.get("cxx"):
+        return "no C++ compiler is installed, which builds the C++ side of a simulated GPU"
+    problem = _known(machine.targets.get(simulated(argument)), f"whether torch generates code for a simulated {argument}")
+    return problem and f"the simulation of {argument} does not work here: {problem}"
+
+
+def _call(machine: Machine, argument: str) -> str:
+    package = argument.replace(":", ".").split(".")[0]
+    if not _has_package(machine, package):
+        return f"{argument}() cannot be called: the module {package} is not installed"
+    answer = _known(machine.answers, f"what {argument}() returns").get(argument, "was not called")
+    return _unless(answer == HOLDS, f"{argument}() {answer}")
+
+
+def _device(machine: Machine, argument: str) -> str:
+    device = devices.VendorDevice.parse(argument)
+    package = device.module.partition(".")[0]
+    if machine.torch is None:
+        return machine.no_torch
+    if not _has_package(machine, package):
+        return f"the package {package} is not installed, whose module registers the device {device.kind}"
+    answer = _known(machine.answers, f"whether torch sees a device {device.kind}").get(argument, "was not asked")
+    return _unless(answer == HOLDS, f"the device {device.kind} of {device.module}: {answer}")
+
+
+# -- arguments: what is wrong with one; None for nothing ------------------------------------------------------------
+
+_ARCH = re.compile(r"(?:(>=|<=|==|!=|>|<)\s*(?=sm_))?(sm_[0-9]+[a-z]?|gfx[0-9a-f]+[a-z0-9:+-]*)")
+_MEMORY = re.compile(r"(>=|>)\s*([0-9]+(?:\.[0-9]+)?)\s*(GiB|MiB|GB|MB)")
+_UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "GB": 10**9, "MB": 10**6}
+_MKLDNN_DTYPES = ("float32", "bfloat16", "float16")
+
+
+def _of_form(pattern: str, problem: str) -> Callable[[str], str | None]:
+    """Return the check of an argument of one form."""
+    return lambda argument: None if re.fullmatch(pattern, argument, re.ASCII) else f"'{argument[:60]}' {problem}"
+
+
+def _one_of(words: Collection[str], problem: str) -> Callable[[str], str | None]:
+    """Return the check of an argument that is one of some words."""
+    return lambda argument: None if argument in words else f"'{argument[:60]}' {problem}"
+
+
+def _check_range(argument: str) -> str | None:
+    try:
+        VersionRange.parse(argument)
+    except BadRange as error:
+        return str(error)
+    return None
+
+
+def _check_arch(argument: str) -> str | None:
+    match = _ARCH.fullmatch(argument.strip())
+    if match is None or (match[1] and not match[2][3:].isdecimal()):
+        return f"'{argument[:60]}' is not an architecture: write for example sm_90, \">=sm_80\" or gfx942"
+    return None
+
+
+def _check_device(argument: str) -> str | None:
+    return None if devices.VendorDevice.fits(argument) else f"'{argument[:60]}' is not KIND=MODULE: write for example npu=torch_npu"
+
+
+def _parts(pattern: re.Pattern[str], argument: str) -> tuple[str, ...]:
+    match = pattern.fullmatch(argument.strip())
+    if match is None:
+        raise ValueError(argument)
+    return match.groups(default="")
+
+
+def memory_of(argument: str) -> int:
+    """Return the bytes of an argument of ``gpu_memory``, without its comparison sign."""
+    _, number, unit = _parts(_MEMORY, argument)
+    return math.ceil(float(number) * _UNITS[unit])
+
+
+# -- what files and the environment of this machine show, in milliseconds and without torch --------------------------
+
+
+def _package(name: str) -> Callable[[], tuple[str, ...]]:
+    """Return what looks for the folder of a package, without importing it."""
+
+    def look() -> tuple[str, ...]:
+        spec = importlib.util.find_spec(name)
+        return tuple([*(spec.submodule_search_locations or [])][:1]) if spec else ()
+
+    return look
+
+
+def _compiler() -> tuple[str, ...]:
+    """Return the program that Inductor starts: the whole of ``$CXX``, and g++ only where it is not set (``config.cpp.cxx`` in torch)."""
+    path = shutil.which(os.environ.get("CXX", "g++"))
+    return (path,) if path else ()
+
+
+def _libraries() -> tuple[str, ...]:
+    """Return the names of the libraries in the folder of the installed torch."""
+    torch = installed_torch()
+    try:
+        return tuple(sorted(os.listdir(torch.root / "lib"))) if torch is not None else ()
+    except OSError:
+        return ()
+
+
+HOLDS = "returned True"
+"""The answer of a predicate that holds."""
+
+
+CAPABILITIES: Mapping[str, Capability] = {
+    **{
+        build.capability: Capability(
+            summary=f"torch is built for {build.title} and sees a GPU", probe=functools.partial(_built_for, build), is_of_gpus=True
+        )
+        for build in devices.builds()
+    },
+    "triton": Capability(summary="Triton can be imported", probe=_found("triton", "triton is not installed"), look=_package("triton")),
+    "ck": Capability(
+        summary="Composable Kernel's Inductor package is installed",
+        probe=_found("ck", "Composable Kernel (the package ck4inductor) is not installed"),
+        look=_package("ck4inductor"),
+    ),
+    "cxx": Capability(
+        summary="the C++ compiler that torch calls is installed: $CXX, or else g++",
+        probe=_found("cxx", "no C++ compiler that torch calls: $CXX, which is one program, or else g++"),
+        look=_compiler,
+    ),
+    "redis": Capability(
+        summary="the Redis client of torch's remote caches",
+        probe=_found("redis", "the Python package redis is not installed (install the extra 'remote')"),
+        look=_package("redis"),
+    ),
+    "python": Capability(summary="Python is in a range of versions", probe=_python, takes=">3.11.8", check=_check_range),
+    "torch": Capability(summary="torch is in a range of versions", probe=_torch, takes=">=2.12", check=_check_range),
+    "gpus": Capability(summary="so many GPUs are visible", probe=_gpus, takes=">=2", check=_check_range, is_of_gpus=True),
+    "gpu_memory": Capability(
+        summary="each GPU has so much memory",
+        probe=_gpu_memory,
+        takes=">=64GiB",
+        check=_of_form(rf"\s*{_MEMORY.pattern}\s*", 'is not an amount of memory: write for example ">=64GiB"'),
+        is_of_gpus=True,
+    ),
+    "arch": Capability(
+        summary="the GPU is of this architecture, or of one in a range of sm_NN",
+        probe=_arch,
+        takes=">=sm_80",
+        check=_check_arch,
+        is_of_gpus=True,
+    ),
+    "sms": Capability(summary="the GPU has so many multiprocessors", probe=_sms, takes=">=68", check=_check_range, is_of_gpus=True),
+    "mkldnn": Capability(
+        summary="oneDNN computes this dtype on the CPU",
+        probe=_mkldnn,
+        takes="float16",
+        check=_one_of(_MKLDNN_DTYPES, f"is none of the dtypes {', '.join(_MKLDNN_DTYPES)}"),
+    ),
+    "library": Capability(
+        summary="the folder lib of the installed torch has this file, such as a library of torch's own tests",
+        probe=_library,
+        takes="libtorchbind_test.so",
+        check=_of_form(r"[A-Za-z0-9_][\w.+-]*", "is not the name of a file: write for example libtorchbind_test.so"),
+        look=_libraries,
+    ),
+    "target": Capability(
+        summary="Triton compiles for this GPU, which the machine may lack",
+        probe=_target,
+        takes=EXAMPLE,
+        check=_one_of(TARGETS, f"is no target: {one_of(TARGETS)}"),
+    ),
+    "simulated": Capability(
+        summary="Inductor generates code for this GPU, simulated, and Triton compiles it",
+        probe=_simulated,
+        takes=EXAMPLE,
+        check=_one_of(PROPERTIES, f"is no target that can be simulated: {one_of(PROPERTIES)}"),
+    ),
+    "call": Capability(
+        summary="a function without arguments, such as a predicate of torch, returns True",
+        probe=_call,
+        takes="torch.cuda.is_bf16_supported",
+        check=_of_form(r"[A-Za-z_]\w*([.:][A-Za-z_]\w*)+", "is not a dotted path: write for example torch.cuda.is_bf16_supported"),
+    ),
+    "device": Capability(
+        summary="torch sees a device that this module registers; a backend with module: requires it",
+        probe=_device,
+        takes="npu=torch_npu",
+        check=_check_device,
+    ),
+    "module": Capability(
+        summary="a Python module is installed",
+        probe=_module,
+        takes="transformers",
+        check=_of_form(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", "is not the name of a module"),
+    ),
+}
+"""The words of ``requires``, each with all that asks about it. What only torch knows, ``worker/torch_compat/facts.py`` tells."""

@@ -1,0 +1,126 @@
+"""``when:`` and version ranges. Conditions are data and are never evaluated as code."""
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from runner.model.devices import kind_of
+
+_COMPARATORS: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_CLAUSE = re.compile(r"\s*(>=|<=|==|!=|>|<)\s*v?([0-9]{1,9}(?:\.[0-9]{1,9})*)\s*\Z")
+
+
+class BadRange(ValueError):
+    """A version range that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    """A version range such as ``>=2.12,<2.14``. All clauses must hold. Only release numbers count; missing numbers are 0."""
+
+    text: str
+    clauses: tuple[tuple[str, tuple[int, ...]], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> "VersionRange":
+        """Parse a range; raise ``BadRange`` that quotes the invalid clause."""
+        clauses = []
+        for piece in str(text).split(","):
+            match = _CLAUSE.match(piece)
+            if match is None:
+                raise BadRange(f'\'{piece.strip()[:60]}\' is not a version range: write for example ">=2.12" or ">=2.11,<2.13"')
+            clauses.append((match[1], tuple(int(number) for number in match[2].split("."))))
+        return cls(str(text), tuple(clauses))
+
+    def holds(self, release: tuple[int, ...]) -> bool:
+        """Whether the release lies in the range."""
+        return all(_COMPARATORS[sign](*zip(*zip_longest(release, required, fillvalue=0), strict=True)) for sign, required in self.clauses)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """The facts that conditions test: the case's backend and the machine."""
+
+    backends: frozenset[str]
+    """The backend's name and the names of all backends that it joins."""
+    device: str
+    torch: tuple[int, ...] | None = None
+    python: tuple[int, ...] | None = None
+    vendor: str | None = None
+    arch: str | None = None
+    code: str | None = None
+    """The code that the judged step generated; None where no step is judged."""
+
+
+def _holds_of_code(wanted: Mapping[str, object], here: Surroundings) -> bool:
+    if here.code is None:
+        return False
+    contained, lacked = as_list(wanted.get("contains", [])), as_list(wanted.get("lacks", []))
+    return all(text in here.code for text in contained) and not any(text in here.code for text in lacked)
+
+
+CODE = "code"
+"""The condition on generated code, which only expectations have."""
+
+CONDITIONS: Mapping[str, Callable[[Any, Surroundings], bool]] = {
+    "torch": lambda wanted, here: here.torch is not None and VersionRange.parse(wanted).holds(here.torch),
+    "python": lambda wanted, here: here.python is not None and VersionRange.parse(wanted).holds(here.python),
+    "device": lambda wanted, here: kind_of(here.device) in as_list(wanted),
+    "vendor": lambda wanted, here: here.vendor in as_list(wanted),
+    "backend": lambda wanted, here: bool(here.backends & set(as_list(wanted))),
+    "arch": lambda wanted, here: here.arch is not None and any(here.arch.startswith(name) for name in as_list(wanted)),
+    CODE: _holds_of_code,
+}
+"""The keys of ``when:``. All given keys must hold; a list holds if one of its values does."""
+
+
+def holds(when: Mapping[str, Any] | None, here: Surroundings) -> bool:
+    """Whether the condition holds here; a missing condition always holds."""
+    return all(CONDITIONS[word](required, here) for word, required in (when or {}).items())
+
+
+def without_code(when: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the part of a condition that is known before a step has run."""
+    return {word: required for word, required in (when or {}).items() if word != CODE}
+
+
+def asks_for_code(value: object) -> bool:
+    """Whether a condition at any depth of an expectation's arguments is one on generated code."""
+    if isinstance(value, Mapping):
+        when = value.get("when")
+        return (isinstance(when, Mapping) and CODE in when) or any(map(asks_for_code, value.values()))
+    return isinstance(value, list) and any(map(asks_for_code, value))
+
+
+def as_list(value: object) -> list[Any]:
+    """Return the entries of a list or tuple; anything else is the only entry."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def choose(value: object, here: Surroundings) -> tuple[bool, Any]:
+    """Return (applies, value) of a value that may be conditional.
+
+    A conditional value is a list of ``{when: ..., value: ...}``; the first entry whose condition holds applies. Any other value always
+    applies.
+    """
+    if not isinstance(value, list) or not is_conditional(value):
+        return True, value
+    for entry in value:
+        if holds(entry.get("when"), here):
+            return True, entry["value"]
+    return False, None
+
+
+def is_conditional(value: object) -> bool:
+    """Whether ``value`` is a list of conditional entries."""
+    return isinstance(value, list) and bool(value) and all(isinstance(entry, dict) and "value" in entry for entry in value)

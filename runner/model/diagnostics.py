@@ -1,0 +1,103 @@
+"""Mistakes of the user as values: position, what was found, what is allowed, what to type."""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from runner.model.escaping import line
+
+one_line = line
+"""For text that may quote untrusted input."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Position:
+    """A place in a file; line and column count from 1."""
+
+    file: str
+    line: int = 1
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+class Severity(StrEnum):
+    """What a problem means for the exit code."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    """Printed only; it does not change the exit code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Diagnostic:
+    """One problem of one file."""
+
+    position: Position
+    message: str
+    hint: str = ""
+    severity: Severity = Severity.ERROR
+    code: str = "meaning"
+    """What kind of problem it is, for programs; ``message`` and ``hint`` are for people, and nothing depends on them."""
+
+    def __str__(self) -> str:
+        prefix = "warning: " if self.severity is Severity.WARNING else ""
+        return one_line(f"{self.position}: {prefix}{self.message}" + (f" ({self.hint})" if self.hint else ""))
+
+
+def errors(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Return the problems that make a file invalid."""
+    return [problem for problem in problems if problem.severity is Severity.ERROR]
+
+
+class UsageError(Exception):
+    """The command line asks for something impossible; exit code 2."""
+
+
+class JournalAltered(Exception):
+    """A recorded file was changed during the run, by a case or another program; exit code 1."""
+
+
+class InvalidSpecs(Exception):
+    """At least one file is invalid. Carries all problems of all files; exit code 2."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics = tuple(sorted(set(diagnostics)))
+        super().__init__(f"{len(self.diagnostics)} problems")
+
+
+def did_you_mean(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return ``did you mean 'x'?`` for the nearest of ``choices``, or an empty string."""
+    near = difflib.get_close_matches(word, list(choices), n=1, cutoff=cutoff)
+    return f"did you mean '{near[0]}'?" if near else ""
+
+
+def one_of(choices: Iterable[str], *, limit: int = 12, near: str = "") -> str:
+    """Return the allowed words as text, cut to ``limit``; where they are cut, those most like ``near`` come first."""
+    words = sorted(choices)
+    if near and len(words) > limit:
+        words.sort(key=lambda word: -difflib.SequenceMatcher(None, near.lower(), word.lower()).ratio())
+    shown = ", ".join(words[:limit])
+    return shown + (f", ... ({len(words)} in all)" if len(words) > limit else "")
+
+
+def unknown(what: str, word: str, choices: Iterable[str]) -> tuple[str, str]:
+    """Return message and hint for a word that is not in a table."""
+    known = list(choices)
+    shown = word if len(word) <= _LONGEST else word[:_LONGEST] + "..."
+    allowed = f"allowed: {one_of(known, near=word)}" if known else f"no {what} is defined here"
+    return f"unknown {what} '{shown}'", did_you_mean(word, known) or allowed
+
+
+_LONGEST = 100
+
+
+def shown_path(path: Path) -> str:
+    """Return ``path`` for messages: relative to the working folder if it is below it."""
+    try:
+        return str(path.absolute().relative_to(Path.cwd()))
+    except (ValueError, FileNotFoundError):  # elsewhere, or the working folder is gone
+        return str(path)

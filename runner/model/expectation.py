@@ -1,0 +1,156 @@
+"""What every kind of expectation is: the facts that it is given, and what it says of them. The kinds are in ``vocabulary``."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import ClassVar, Protocol, Self
+
+from runner.model.conditions import Surroundings
+from runner.model.observation import ChildExit, Raised, SpyCalls, Traced
+from runner.model.protocol import Json
+from runner.model.tuning import Tunings
+
+
+class Status(Enum):
+    """How one expectation was judged."""
+
+    HELD = "held"
+    FAILED = "failed"
+    ERROR = "error"
+    """The facts are missing or cannot be judged: nothing is claimed."""
+    NOT_APPLICABLE = "not-applicable"
+    """Its ``when`` does not hold here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFacts:
+    """What the worker measured in one step. ``code`` holds the generated pieces, in order."""
+
+    raised: Raised | None = None
+    counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    remote: Mapping[str, Mapping[str, int]] | None = None
+    """torch's statistics of its remote caches: hit, miss, put and exception, by the name of the cache."""
+    code: tuple[str, ...] = ()
+    calls: Mapping[str, SpyCalls] = field(default_factory=dict)
+    """What each spy saw."""
+    tunings: Tunings = field(default_factory=Tunings)
+    """The operations that inductor selected a kernel for."""
+    dynamo: Traced | None = None
+    """What dynamo did with the case's functions; None where it was not recorded."""
+    exit: ChildExit | None = None
+    """How the child of a spawn step ended."""
+    changes: int = 0
+    """How many values beside its result the eager call changed; 0 where these are not compared."""
+    measured: Json = None
+    """What this expectation's own ``measure`` wrote, and no other module reads; None when there was nothing."""
+
+    def with_measured(self, /, **changes: Json) -> Self:
+        """Return the facts with other values for some keys of ``measured``: a mutant."""
+        return replace(self, measured={**self.measured, **changes})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongValue:
+    """One value that a comparison refuses, as a waiver tells it from other wrong answers."""
+
+    message: str
+    """What was expected of it, and what was observed."""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """What is known of a tensor of the right form: what a waiver says of its ``error`` and ``answer``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """One statement about one leaf of an expectation; ``leaf`` names it (a counter's name), empty for the whole."""
+
+    status: Status
+    expected: str
+    observed: str
+    detail: str = ""
+    leaf: str = ""
+    is_absence: bool = False
+    """Whether it holds because something did not happen, as a count of 0 does: alone it shows nothing."""
+    wrong: tuple[WrongValue, ...] = ()
+    """Every value that a comparison refused; ``observed`` shows the first."""
+
+    @classmethod
+    def of(cls, holds: bool, *, expected: str, observed: str, detail: str = "", leaf: str = "") -> Self:
+        """Return HELD or FAILED."""
+        return cls(status=Status.HELD if holds else Status.FAILED, expected=expected, observed=observed, detail=detail, leaf=leaf)
+
+    @classmethod
+    def passed(cls, *, expected: str, observed: str, leaf: str = "") -> Self:
+        """Return a judgement that the expectation passed."""
+        return cls(status=Status.HELD, expected=expected, observed=observed, leaf=leaf)
+
+    @classmethod
+    def failed(cls, *, expected: str, observed: str, detail: str = "", leaf: str = "") -> Self:
+        """Return a judgement that the expectation did not hold."""
+        return cls(status=Status.FAILED, expected=expected, observed=observed, detail=detail, leaf=leaf)
+
+    @classmethod
+    def error(cls, observed: str, *, expected: str = "", leaf: str = "", detail: str = "") -> Self:
+        """Return a judgement that claims nothing: the facts are missing or make no sense."""
+        return cls(status=Status.ERROR, expected=expected, observed=observed, leaf=leaf, detail=detail)
+
+    @classmethod
+    def not_applicable(cls, leaf: str = "") -> Self:
+        """Return a judgement for a condition that does not hold here."""
+        return cls(status=Status.NOT_APPLICABLE, expected="", observed="its condition does not hold here", leaf=leaf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """Facts changed in one respect, under which an expectation that held must not hold.
+
+    It survives when the judgement of ``leaf`` is still HELD. Without facts it is not applicable: ``why_not`` says why.
+    """
+
+    name: str
+    """One of the kind's ``mutations``."""
+    facts: StepFacts | None
+    leaf: str = ""
+    """The leaf of the judgement that must change, as ``Judgement.leaf``."""
+    where: str = ""
+    """Which part was changed, where there are several: a tensor's path, a directive."""
+    why_not: str = ""
+
+    @classmethod
+    def not_applicable(cls, name: str, why_not: str, *, leaf: str = "", where: str = "") -> Self:
+        """Return a mutant that cannot be made of these facts."""
+        return cls(name=name, facts=None, leaf=leaf, where=where, why_not=why_not)
+
+
+class Expectation(Protocol):
+    """A kind of expectation. ``measure`` stands beside the class in each module, because it runs in the worker."""
+
+    kind: ClassVar[str]
+    mutations: ClassVar[tuple[str, ...]]
+    """The names of its mutants: what a spec may give a reason for."""
+
+    @classmethod
+    def parse(cls, body: object) -> "Expectation":
+        """Read the body that the schema let through; raise ``BadExpectation``."""
+        ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The named values it speaks of."""
+        ...
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """What the worker is asked to measure, as plain data; None for facts that every step has."""
+        ...
+
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge the facts. Pure."""
+        ...
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterable[Mutant]:
+        """Yield, for each leaf, facts under which it must not hold. Pure; asked only where the expectation held.
+
+        Change one thing in a copy of the facts (``dataclasses.replace``) and leave the judging to ``judge``: a mutant that is
+        still HELD shows that the expectation could not have failed so. ``counts.count_mutants`` makes those of a count.
+        """
+        ...

@@ -1,0 +1,112 @@
+"""What is recorded of a whole run: its header, known before the first case, and its footer, known after the last."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+
+from runner.model import required
+from runner.model.conformance import ProfileRecord, Statement, release_of, statement_of
+from runner.model.exit_codes import ExitCode, exit_code
+from runner.model.results import CaseResult, executed
+
+COMPUTED = "computed"
+"""Marks a field that follows from other lines of a journal: no line has it, and a reader computes it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHeader:
+    """What is known of a run before its first case."""
+
+    run_id: str
+    started: str
+    """UTC, ISO 8601."""
+    version: str
+    """Of this program."""
+    command: tuple[str, ...]
+    """The command line, without credentials."""
+    environment: Mapping[str, str]
+    """torch, torch_git, triton, python, platform, device, arch, driver, cuda, hip, ck ..."""
+    variables: Mapping[str, str]
+    """Environment variables of the committed list (``redaction``)."""
+    specs: Mapping[str, str]
+    """sha256 of each YAML file that was read."""
+    selected: int
+    shuffle: str = ""
+    """The seed of a random order; empty for the usual one."""
+    selected_whole: int = 0
+    """How many cases were selected before the shard was taken."""
+    not_requested: int = 0
+    """How many cases on request match the selection, and were not run because nothing names them."""
+    selection: str = ""
+    """``digest_of_selection`` of those."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What the command line asked for, by the option's name; what it did not say, too."""
+    merged: tuple[str, ...] = ()
+    """The ids of the runs that this one was joined from."""
+    profile: tuple[ProfileRecord, ...] = ()
+    """The profile of ``--profile``; empty for any other run."""
+
+    @property
+    def shard(self) -> str:
+        """``I/N``; empty for a whole run."""
+        return self.options.get("shard", "")
+
+    @property
+    def retries(self) -> int:
+        """How many more times what failed is run."""
+        return self._number("retries", 0)
+
+    @property
+    def repeat(self) -> int:
+        """How many times every case is run."""
+        return self._number("repeat", 1)
+
+    @property
+    def required_names(self) -> list[str]:
+        """The names of ``--require``."""
+        return required.names_in(self.options)
+
+    @property
+    def lets_flaky_pass(self) -> bool:
+        """Whether a FLAKY case does not fail the run."""
+        return self.options.get("flaky") == "pass"
+
+    def _number(self, option: str, default: int) -> int:
+        text = self.options.get(option, "")
+        return int(text) if text.isdecimal() else default
+
+    def statement(self, results: Iterable[CaseResult]) -> Statement | None:
+        """Return what these results say of the run's profile; None for a run without one."""
+        if not self.profile:
+            return None
+        try:
+            day = date.fromisoformat(self.started[:10])
+        except ValueError:
+            day = date.max  # no waiver reaches it
+        return statement_of(self.profile[0], results, torch=release_of(self.environment.get("torch", "")), day=day, shard=self.shard)
+
+    def conclusion(self, results: Sequence[CaseResult]) -> tuple[ExitCode, tuple[str, ...]]:
+        """Return the exit code of an uninterrupted run, and a line for each name of ``--require`` that turns it into NOTHING.
+
+        What a shard must exercise depends on the other shards, and does not count here.
+        """
+        if (statement := self.statement(results)) is not None:
+            return statement.conformance.exit_code, ()
+        outcomes = (result.outcome for result in results)
+        code = exit_code(outcomes, self._number("min-executed", 1), lets_flaky_pass=self.lets_flaky_pass, executed=executed(results))
+        if code not in (ExitCode.OK, ExitCode.NOTHING) or self.shard:
+            return code, ()
+        unexercised = tuple(required.problems(self.required_names, results, results, {result.case_id: result for result in results}))
+        return (ExitCode.NOTHING if unexercised else code), unexercised
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFooter:
+    """How a run ended."""
+
+    ended: str
+    seconds: float
+    exit_code: int
+    interrupted: bool = False
+    statement: tuple[Statement, ...] = field(default=(), metadata={COMPUTED: True})
+    """What the run says of its profile; empty for a run without one."""

@@ -1,0 +1,80 @@
+"""Regular expressions from specs: checked before use, and searched with a time limit.
+
+Two faults of a pattern are reported badly by ``re`` alone: it does not compile, or it backtracks for hours. All judging by patterns uses
+this module.
+"""
+
+import functools
+import re
+import warnings
+from collections.abc import Iterable
+
+from runner.model.matching.time_limit import PatternTooSlow, time_limit
+
+_ALL_SEARCHES = 5.0
+"""In seconds: the limit of all searches that find out whether a pattern is unspecific."""
+
+_LENGTHS = (0, 1, 9, 40, 120, 350, 2500)
+
+_UNRELATED = (
+    "kqxzj",
+    "wvyhb",
+    "KQXZJ",
+    "WVYHB",
+    "80",
+    "97",
+    "~^`",
+    "@#&",
+    "\u03b6\u03be\u03c8",
+    "\u0416\u0429\u042d",
+    "m P 3 %\n",
+    "f\tR\t5\t!",
+)
+"""Texts without common characters."""
+
+
+def check_pattern(pattern: str) -> str | None:
+    """Return None if Python's ``re`` compiles the pattern, otherwise the reason on one line."""
+    try:
+        with warnings.catch_warnings():
+            # Python warns of syntax that will change its meaning (a set within a set): it is rejected.
+            warnings.simplefilter("error")
+            re.compile(pattern)
+    except re.error as problem:
+        return f"{problem.msg} at offset {problem.pos}" if problem.pos is not None else problem.msg
+    except Warning as problem:
+        return f"{str(problem).replace(' at position ', ' at offset ').lower()}: escape it with a backslash"
+    except RecursionError:
+        return "nested too deep at offset 0"
+    except OverflowError as problem:
+        return f"{problem} at offset 0"
+    return None
+
+
+@functools.cache
+def _filled(frames: tuple[str, ...]) -> list[list[str]]:
+    """Return each frame with unrelated texts of one length in its variable parts, for each length."""
+    fillings = [[(characters * length)[:length] for characters in _UNRELATED] for length in _LENGTHS]
+    return [[frame.replace("{0}", text).replace("{1}", text) for text in group] for frame in frames for group in fillings]
+
+
+@functools.cache
+def is_unspecific(pattern: str, frames: Iterable[str] = ("{0}",)) -> bool:
+    """Whether a pattern matches two texts of one frame and length without a common character, so that it describes no particular text.
+
+    Each of ``frames``, a tuple, is a text with ``{0}`` and ``{1}`` in place of the two variable parts. A pattern that matches only the
+    fixed text of a frame is unspecific too. A pattern that exceeds its time limit counts as specific.
+    """
+    compiled = re.compile(pattern)
+    try:
+        # one time limit covers all searches: to set and restore a timer costs more than such a search
+        with time_limit(_ALL_SEARCHES):
+            return any(sum(compiled.search(text) is not None for text in texts) > 1 for texts in _filled(tuple(frames)))
+    except PatternTooSlow:
+        return False
+
+
+def search(pattern: str, text: str, *, seconds: float = 5.0) -> re.Match[str] | None:
+    """Search like ``re.search``, in the main thread; raise ``PatternTooSlow`` after ``seconds``."""
+    with time_limit(seconds):
+        return re.search(pattern, text)

@@ -1,0 +1,245 @@
+"""How an option of the command line is written, and the options that several rooms read.
+
+The options of a command are a frozen dataclass, where the command is carried out (``cli/command_table`` says where): each field says
+how it is written, and ``cli/parser`` makes the parser of it. A field has the name of its option, with underscores; one without a help
+text is no option. No other room sees argparse.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeAlias
+
+JUNIT_FLAVOURS = ("default", "strict")
+
+Reads: TypeAlias = Callable[[str], object]
+"""Makes a value of its text; raises ``ValueError`` with what is wrong."""
+
+
+# -- how a field is written -----------------------------------------------------------------------------------------
+
+
+def option(metavar: str, help: str, default: object = None, reads: Reads = str, **more: object) -> Any:
+    """Return the field of an option with a value."""
+    return field(default=default, metadata={"metavar": metavar, "help": help, "type": reads, **more})
+
+
+def flag(help: str) -> Any:
+    """Return the field of an option without a value."""
+    return field(default=False, metadata={"help": help, "action": "store_true"})
+
+
+def several(metavar: str, help: str, reads: Reads = str) -> Any:
+    """Return the field of an option that may be repeated."""
+    return field(default=(), metadata={"metavar": metavar, "help": f"{help} (repeatable)", "type": reads, "action": "append"})
+
+
+def one_of(words: Sequence[str], help: str) -> Any:
+    """Return the field of an option with one of some words; the first is the default."""
+    return field(default=words[0], metadata={"choices": list(words), "help": help})
+
+
+def argument(metavar: str, help: str, reads: Reads = str, nargs: str | None = None) -> Any:
+    """Return the field of what stands without an option; with ``nargs`` ``*`` or ``+`` several."""
+    default: Any = {"*": (), "?": ""}.get(nargs or "", MISSING)
+    many = {"nargs": nargs} if nargs else {}
+    return field(default=default, metadata={"metavar": metavar, "help": help, "type": reads, "positional": True, **many})
+
+
+def paths() -> Any:
+    """Return the field of the files and folders of specs."""
+    return argument("PATH", "spec files or folders (default: of conformance.yaml, else ./specs, else the shipped specs)", Path, "*")
+
+
+def backend_files() -> Any:
+    """Return the field of files with further backends."""
+    return several("FILE", "file with additional backends", Path)
+
+
+def waiver_files() -> Any:
+    """Return the field of files with further waivers."""
+    return several("FILE", "file with additional waivers", Path)
+
+
+def backends_chosen() -> Any:
+    """Return the field of the backends whose cases are selected."""
+    return several("NAME", "select the cases of this backend")
+
+
+def globs() -> Any:
+    """Return the field of the globs that select ids."""
+    return several("GLOB", "select the ids that match; * and ? are special")
+
+
+def tags() -> Any:
+    """Return the field of the tags that select specs."""
+    return several("NAME", "select the cases whose spec has this tag, also those on request; with !NAME, those whose spec does not have it")
+
+
+def shard_option() -> Any:
+    """Return the field of a part of the cases."""
+    return option("I/N", "select the I-th of N parts, by a hash of the id")
+
+
+def profile_option(does: str) -> Any:
+    """Return the field of a profile; ``does`` says what the command does with it."""
+    return option("NAME|FILE", f"{does}: the name of a shipped profile, or a file")
+
+
+def flavour_option() -> Any:
+    """Return the field of the flavour of JUnit."""
+    return one_of(
+        JUNIT_FLAVOURS,
+        "default: with file and line of each case; strict: valid against the schema of Jenkins' xunit plugin, which knows neither",
+    )
+
+
+def github_option() -> Any:
+    """Return the field of what GitHub Actions reads."""
+    return one_of(
+        ("auto", "on", "off"), "annotations and a job summary for GitHub Actions (default: auto, on where GITHUB_ACTIONS is true)"
+    )
+
+
+# -- how a value is read --------------------------------------------------------------------------------------------
+
+
+def _number(text: str, least: float, most: float, problem: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not least <= number <= most:
+        raise ValueError(problem)
+    return number
+
+
+def positive(text: str) -> float:
+    """Read a number above 0; raise ``ValueError``."""
+    return _number(text, 5e-324, 1.7e308, f"'{text}' is no number above 0")
+
+
+def factor(text: str) -> float:
+    """Read a number from 0.001 to 1000; raise ``ValueError``."""
+    return _number(text, 0.001, 1000, f"{text} is not between 0.001 and 1000")
+
+
+def times(text: str) -> int:
+    """Read a whole number from 1 to 9999; raise ``ValueError``."""
+    if re.fullmatch("[1-9][0-9]{0,3}", text) is None:
+        raise ValueError(f"{text} is not between 1 and 9999")
+    return int(text)
+
+
+def natural(text: str) -> int:
+    """Read a whole number from 0 on; raise ``ValueError``."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise ValueError(f"'{text}' is no whole number from 0 on")
+    return int(text)
+
+
+def _seed(text: str) -> int | str:
+    if text == "random":
+        return text
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise ValueError(f"'{text}' is no seed: write a whole number, or write --shuffle behind the paths")
+    return int(text)
+
+
+# -- the options that several rooms read ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionOptions:
+    """How cases are executed: what ``run`` and ``audit`` have in common."""
+
+    jobs: str = option("N", "maximum number of cases that run in parallel (default: auto, by cores and memory)", "auto")
+    timeout: float = option("S", "deadline of a case in seconds (default: 300)", 300.0, positive)
+    timeout_factor: float = option("F", "multiply every deadline, including those that specs set (default: 1)", 1.0, factor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions(ExecutionOptions):
+    """The options of ``run``. The journal's header records all of them."""
+
+    paths: tuple[Path, ...] = paths()
+    backends: tuple[Path, ...] = backend_files()
+    waivers: tuple[Path, ...] = waiver_files()
+    backend: tuple[str, ...] = backends_chosen()
+    select: tuple[str, ...] = globs()
+    tag: tuple[str, ...] = tags()
+    shard: str | None = shard_option()
+    profile: str | None = profile_option(
+        "run the cases of this profile and state CONFORMANT (exit 0), NOT CONFORMANT (1) or INCOMPLETE (4)"
+    )
+    memory_limit: str = option(
+        "SIZE", "memory limit of each case: 4GiB, 500MiB, none (default: auto, three quarters of the free memory at the start)", "auto"
+    )
+    shuffle: int | str | None = option(
+        "SEED",
+        "run the cases in a random order that depends on SEED only (without SEED: one is chosen and printed)",
+        reads=_seed,
+        nargs="?",
+        const="random",
+    )
+    junit: Path | None = option("FILE", "also write the JUnit report to this file", reads=Path)
+    junit_flavour: str = flavour_option()
+    github: str = github_option()
+    out: Path | None = option("DIR", "folder of the run (default: reports/<utc>-<id>)", reads=Path)
+    require: tuple[str, ...] = several("NAME", "a backend or capability that must be available; exit 4 if no executed case uses it")
+    bench: bool = flag("also run the bench steps: their cases run alone, their times are reported and never judged")
+    min_executed: int = option("N", "exit 4 when fewer cases were executed (default: 1)", 1, natural)
+    fail_fast: bool = flag("stop after the first failure")
+    retries: int = option("N", "run a failed case up to N more times, alone; a case that then passes is FLAKY", 0, natural)
+    repeat: int = option("N", "run every case N times; a case with different outcomes is FLAKY (default: 1)", 1, times)
+    flaky: str = one_of(("fail", "pass"), "whether a FLAKY case fails the run (default: fail)")
+    resume: str | None = option("RUN", "resume a run that was killed or interrupted: its folder, its id, or latest")
+    last_failed: bool = flag("select the cases that failed in the last run of these specs")
+    failed_in: str | None = option("RUN", "select the cases that failed in this run: its folder, its id, or latest")
+    executor: str = one_of(
+        ("local", "ray"), "local: this machine (default); ray: the nodes that joined a Ray cluster (extra ray; the guide on labs)"
+    )
+    address: str | None = option("HOST:PORT", "with --executor ray: the head of the cluster, of which this machine is a part")
+    lab: Path | None = option("FILE", "with --executor ray: the file of the lab; nodes that are not what it says are not used", reads=Path)
+
+    @property
+    def lets_flaky_pass(self) -> bool:
+        """Whether a FLAKY case does not fail the run."""
+        return self.flaky == "pass"
+
+
+_SELECTS = "the profile selects its cases"
+_DECIDES = "the profile says what must be executed"
+_AGAIN = "a case of a profile runs once"
+
+REFUSED: Mapping[str, tuple[object, str]] = {
+    "paths": ((), _SELECTS),
+    "backend": ((), _SELECTS),
+    "select": ((), _SELECTS),
+    "tag": ((), _SELECTS),
+    "last_failed": (False, _SELECTS),
+    "failed_in": (None, _SELECTS),
+    "require": ((), _DECIDES),
+    "min_executed": (1, _DECIDES),
+    "retries": (0, _AGAIN),
+    "flaky": ("fail", _AGAIN),
+}
+"""Options of ``run`` that do not go with ``--profile``: the default of each, and the reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeOptions:
+    """The options of ``merge``."""
+
+    runs: tuple[str, ...] = argument("RUN", "a run of a shard: its folder, its id, or latest", nargs="+")
+    out: Path | None = option("DIR", "folder of the merged run (default: reports/<utc>-<id>)", reads=Path)
+    junit: Path | None = option("FILE", "also write the JUnit report to this file", reads=Path)
+    junit_flavour: str = flavour_option()
+    github: str = github_option()
+    json: bool = flag("print one object")
+
+
+def written(options: type) -> Mapping[str, Mapping[str, Any]]:
+    """Return how each option of a class is written, by its field: the arguments of ``add_argument``, and ``word`` or ``positional``."""
+    return {one.name: {**one.metadata, "default": one.default} for one in fields(options) if "help" in one.metadata}

@@ -1,0 +1,217 @@
+"""The result of a case: verdicts, attempts and its outcome. Frozen values; ``record.journal`` has their JSON form.
+
+| value        | adds                                                                                    |
+|--------------|-----------------------------------------------------------------------------------------|
+| ``Verdict``    | to an expectation's ``Judgement``: its kind, and the line of the spec that it stands on   |
+| ``Attempt``    | the outcome that verdicts fold into, the reason, and what of one worker belongs to it   |
+| ``CaseResult`` | to an ``Attempt``: which case it was, what waivers said, and what only reports need       |
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from runner.model.case import Case, CaseId
+from runner.model.diagnostics import Position
+from runner.model.expectation import Judgement, Status, WrongValue
+from runner.model.observation import Timing
+from runner.model.outcomes import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One expectation judged.
+
+    ``kind`` is the word of the language (``close``), or ``proof``, ``raised``, ``crash`` ... for what no line of the
+    spec asks for. ``detail`` may have many lines: the excerpt of generated code, a traceback.
+    """
+
+    kind: str
+    status: Status
+    position: Position
+    expected: str = ""
+    observed: str = ""
+    detail: str = ""
+    wrong: tuple[WrongValue, ...] = ()
+    """Every value that a comparison refused; empty for other kinds."""
+
+    @classmethod
+    def of(cls, judgement: Judgement, *, kind: str, position: Position) -> "Verdict":
+        """Return what an expectation of a kind says of its facts, at its line of the spec."""
+        return cls(
+            kind=kind,
+            status=judgement.status,
+            position=position,
+            expected=judgement.expected,
+            observed=judgement.observed,
+            detail=judgement.detail,
+            wrong=judgement.wrong,
+        )
+
+    @property
+    def message(self) -> str:
+        """One line for a table or an attribute."""
+        return f"{self.kind}: expected {self.expected}, observed {self.observed}" if self.expected else self.observed
+
+
+class WaiverEffect(Enum):
+    """What became of a waiver that is for a case."""
+
+    MATCHED = "matched"
+    """The failure is the one that it names."""
+    PASSED = "passed"
+    """Nothing failed."""
+    PART_PASSED = "part-passed"
+    """Nothing failed, but the case ran only some samples of its operator: the failure may be in the others."""
+    OTHER_FAILURE = "other-failure"
+    """What failed looks otherwise."""
+    TOO_SLOW = "too-slow"
+    """Its pattern gave no answer in time."""
+    EXPIRED = "expired"
+    """Its last day is past: it is void."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedWaiver:
+    """A waiver that is for a case, where that ran, and what became of it."""
+
+    effect: WaiverEffect
+    cases: str
+    """Its glob."""
+    position: Position
+    reason: str
+    issue: str
+    until: str
+    """Its last day: ``2027-03-01``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """The result of one attempt of a case, without what all attempts of the case share."""
+
+    outcome: Outcome
+    reason: str
+    """One line: why it is not a PASS. Blank for a PASS alone."""
+    failure_type: str
+    """JUnit's ``type``: counter, close, filecheck, raised, fell-back, crash, unavailable ..."""
+    seconds: float
+    isolation: str
+    """How the worker was made: ``fork`` or ``process``; empty when there was none."""
+    folder: str
+    """The case's folder below the run's folder; empty when nothing was run."""
+    evidence: Mapping[str, str] = field(default_factory=dict)
+    """sha256 of each file in it that the case was judged by: the observation, generated code, reports of services."""
+    verdicts: tuple[Verdict, ...] = ()
+    """One for each leaf of each expectation; of one of several attempts those alone that speak against the case."""
+    stdout: str = ""
+    stderr: str = ""
+    """Ends of what the worker printed; empty for a PASS."""
+    begun: str = ""
+    """When its worker began it: UTC, ISO 8601, with milliseconds. Empty when there was no worker."""
+    worker: int = 0
+    """The number of its worker in the run; 0 when there was none."""
+    gpus: tuple[int, ...] = ()
+    """The GPUs that were leased to it, by number."""
+    warmup_begun: str = ""
+    """When its worker for a GPU began to warm up, if this is the first case of that; the form is that of ``begun``."""
+    warmup: float = 0.0
+    """Seconds of that warm-up."""
+    node: Mapping[str, str] = field(default_factory=dict)
+    """The node of a fleet that ran it: its name, image, host, and the facts of its machine. Empty for the machine of the run's header."""
+
+    @property
+    def failed(self) -> tuple[Verdict, ...]:
+        """The verdicts that speak against the case."""
+        return tuple(v for v in self.verdicts if v.status in (Status.FAILED, Status.ERROR))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult(Attempt):
+    """A case's outcome with everything a report says about it."""
+
+    case_id: CaseId
+    spec: str
+    area: str
+    name: str
+    backend: str
+    verdicts: tuple[Verdict, ...]
+    isolation: str = ""
+    folder: str = ""
+    position: Position
+    """The line that a report points to: the failing expectation's, or the spec's."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    repro: str = ""
+    summary: str = ""
+    """What the spec claims; empty for a PASS, as are the next two."""
+    options: tuple[str, ...] = ()
+    """The options in force, a line each: ``config.freezing: true``."""
+    code: tuple[str, ...] = ()
+    """The files of generated code in the case's folder."""
+    digest: str = ""
+    phase: str = ""
+    """The phase in which its process crashed or outlived its deadline, as the worker announced it; empty otherwise."""
+    covers: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    """The tags of its spec."""
+    target: str = ""
+    """The GPU that it was checked for without being executed (``model.targets``); empty for a case that is executed."""
+    level: str = ""
+    """The level of evidence of an OFFLINE_PASS: the highest that one of its expectations gives."""
+    requires: tuple[str, ...] = ()
+    """The names of the capabilities that the case requires: ``--require`` of a merged run reads them."""
+    waivers: tuple[AppliedWaiver, ...] = ()
+    timings: tuple[Timing, ...] = ()
+    attachments: tuple[str, ...] = ()
+    """Files in the case's folder that belong to its report: chrome traces."""
+    notes: tuple[str, ...] = ()
+    """What a person should know of timings and attachments: why one is missing."""
+    benches_left_out: int = 0
+    """How many bench steps of the case were not run, because the run was started without ``--bench``."""
+    attempts: tuple[Attempt, ...] = ()
+    """Every attempt, in the order in which they ended, of a case that was run several times; ``seconds`` is what they took together."""
+
+    @property
+    def is_executed(self) -> bool:
+        """Whether the case was executed: what is only compiled for a target never is, nor what lacks what ``--require`` names."""
+        return self.outcome.is_executed and not self.target and self.failure_type != UNAVAILABLE
+
+
+UNAVAILABLE = "unavailable"
+"""The type of an ERROR of a case that cannot run here although ``--require`` names what it lacks."""
+
+NODE_LOST = "node-lost"
+"""The type of a NOT_RUN whose nodes were lost: a run with one of these can be resumed."""
+
+
+def executed(results: Iterable[CaseResult]) -> int:
+    """Return how many results are of executed cases."""
+    return sum(result.is_executed for result in results)
+
+
+def result_of(
+    case: Case,
+    outcome: Outcome,
+    reason: str = "",
+    failure_type: str = "",
+    *,
+    verdicts: tuple[Verdict, ...] = (),
+    position: Position | None = None,
+) -> CaseResult:
+    """Return what is known of a case by its judgement alone; who ran it adds the rest. The position is the spec's where none is given."""
+    return CaseResult(
+        case_id=case.id,
+        spec=case.spec,
+        area=case.area,
+        name=case.name,
+        backend=case.backend,
+        outcome=outcome,
+        reason=reason,
+        failure_type=failure_type,
+        verdicts=verdicts,
+        position=position or case.position,
+        seconds=0.0,
+        covers=case.covers,
+        tags=case.tags,
+        target=case.target,
+        requires=tuple(dict.fromkeys(requirement.name for requirement in case.requires)),
+    )

@@ -1,0 +1,133 @@
+"""GPUs that a kernel can be compiled for on a machine that lacks them: one table, with the source of each number.
+
+A target is written as ``hip:gfx942`` or ``cuda:sm_90``. What is checked for a target is never executed: its outcome is OFFLINE_PASS or
+OFFLINE_FAIL, with the level of its evidence.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+BACKEND = "offline"
+"""The backend of cases that are compiled for a target and not executed."""
+
+SIMULATED = "simulated"
+"""The backend of cases whose code Inductor generates for a simulated target (``model.simulated_devices``)."""
+
+OFFLINE_BACKENDS = (BACKEND, SIMULATED)
+"""The backends of specs with ``targets``."""
+
+AXIS = "target"
+"""The key that ``targets`` adds to an id, after the backend."""
+
+ISA = {"hip": "amdgcn", "cuda": "ptx"}
+"""The stage with the instructions, by the compiler's backend."""
+
+STAGES: Mapping[str, tuple[str, ...]] = {backend: ("ttir", "ttgir", "llir", isa) for backend, isa in ISA.items()}
+"""The texts that Triton makes of a kernel, in order, by the compiler's backend. They are pieces of generated code in this order."""
+
+STAGES_OF_VENDOR: Mapping[str, tuple[str, ...]] = {"amd": STAGES["hip"], "nvidia": STAGES["cuda"]}
+"""The same by the word of conditions."""
+
+ALL_STAGES = tuple(dict.fromkeys(stage for stages in STAGES.values() for stage in stages))
+
+WRAPPER = "wrapper"
+"""The Python that Inductor wrote for a simulated target. It is the piece of code after those of the compiler."""
+
+BINARIES = {"hip": "hsaco", "cuda": "cubin"}
+
+DEVICE = "cuda"
+"""What torch calls the device of every target in conditions."""
+
+
+class Level(Enum):
+    """How much a check without the device shows, from the least. The values are the words of reports."""
+
+    RENDERED = "O1"
+    """Text that Python generated."""
+    COMPILED = "O2"
+    """A binary for the target: its metadata, registers, spills and shared memory."""
+    INSTRUCTIONS = "O3"
+    """The instructions in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One GPU as a compiler needs it."""
+
+    name: str
+    vendor: str
+    """The word of conditions."""
+    warp_size: int
+    shared: int
+    """Bytes of shared memory (LDS) that one block may use at most."""
+    source: str
+    """Where ``shared`` and ``warp_size`` were taken from."""
+
+    @property
+    def backend(self) -> str:
+        """Triton's name of the compiler."""
+        return self.name.partition(":")[0]
+
+    @property
+    def arch(self) -> str:
+        """The word of conditions: ``gfx942``, ``sm_90``."""
+        return self.name.partition(":")[2]
+
+    @property
+    def compiler_arch(self) -> str | int:
+        """The architecture as Triton takes it."""
+        return int(self.arch.removeprefix("sm_")) if self.backend == "cuda" else self.arch
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The texts that are made of a kernel, in order."""
+        return STAGES[self.backend]
+
+    @property
+    def isa(self) -> str:
+        """The stage with the instructions."""
+        return ISA[self.backend]
+
+
+_KIB = 1 << 10
+_CDNA3 = "AMD, Instruction Set Architecture CDNA3: wavefronts of 64, 64 KiB of LDS for a workgroup"
+_CDNA4 = "AMD, Instruction Set Architecture CDNA4: wavefronts of 64, 160 KiB of LDS for a workgroup"
+_RDNA = "AMD, Instruction Set Architecture RDNA3 and RDNA4: Triton compiles wavefronts of 32, 64 KiB of LDS for a workgroup"
+_CUDA = "NVIDIA, CUDA C++ Programming Guide, technical specifications per compute capability"
+
+_ALL = (
+    Target(name="hip:gfx90a", vendor="amd", warp_size=64, shared=64 * _KIB, source="AMD, Instruction Set Architecture CDNA2"),
+    Target(name="hip:gfx942", vendor="amd", warp_size=64, shared=64 * _KIB, source=_CDNA3),
+    Target(name="hip:gfx950", vendor="amd", warp_size=64, shared=160 * _KIB, source=_CDNA4),
+    Target(name="hip:gfx1100", vendor="amd", warp_size=32, shared=64 * _KIB, source=_RDNA),
+    Target(name="hip:gfx1201", vendor="amd", warp_size=32, shared=64 * _KIB, source=_RDNA),
+    Target(name="cuda:sm_80", vendor="nvidia", warp_size=32, shared=163 * _KIB, source=_CUDA),
+    Target(
+        name="cuda:sm_90",
+        vendor="nvidia",
+        warp_size=32,
+        shared=227 * _KIB,
+        source="torch.cuda.get_device_properties of an NVIDIA H200: shared_memory_per_block_optin 232448",
+    ),
+    Target(name="cuda:sm_100", vendor="nvidia", warp_size=32, shared=227 * _KIB, source=_CUDA),
+    Target(name="cuda:sm_120", vendor="nvidia", warp_size=32, shared=99 * _KIB, source=_CUDA),
+)
+
+TARGETS: Mapping[str, Target] = {target.name: target for target in _ALL}
+"""The targets of the language, by name."""
+
+
+EXAMPLE = "hip:gfx942"
+"""The target that messages name."""
+
+
+def evidence_of(level: str) -> str:
+    """Return a level in words: ``O3 instructions``; empty for none."""
+    words = {known.value: known.name.lower() for known in Level}
+    return f"{level} {words.get(level, 'unknown')}" if level else ""
+
+
+def simulated(target: str) -> str:
+    """Return the name of the simulation of a target, beside that of the compiler for it."""
+    return f"{SIMULATED} {target}"

@@ -1,0 +1,139 @@
+"""A comparison of two runs for people and programs: as text, as JSON (``schemas/diff.schema.json``), and as one HTML page.
+
+The page is one file, without a script and without a request to any host. Everything is escaped by default.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from runner.machine.data_dirs import folder
+from runner.model.comparison import SPEC_CHANGED, CaseChange, Change, Comparison, Side
+from runner.model.results import CaseResult
+from runner.report import one_line, plain
+from runner.report.console import shown_id
+
+FORMAT = 2
+"""The number of the form of the JSON."""
+
+LISTED = 30
+"""How many cases of one change the text lists; JSON and the page list all."""
+
+_CODE_LINES = 60
+"""How many lines of what differs in a text the terminal shows."""
+
+
+def lines_of(comparison: Comparison, *, with_code: bool = False) -> Iterator[str]:
+    """Yield the report; ``with_code`` adds what differs in the generated code and the graphs."""
+    yield _side_line("first", comparison.before)
+    yield _side_line("second", comparison.after)
+    for difference in comparison.differences:
+        yield f"differs: {one_line(difference)}"
+    for change in Change:
+        cases = comparison.listed(change)
+        if cases:
+            yield from ("", f"{change.word} ({len(cases)}): {change.meaning}")
+        alone = [case for case in cases if case.words == (SPEC_CHANGED,)]
+        for remark, count in Counter(remark for case in alone for remark in case.remarks).items():
+            yield f"  {count} case{'' if count == 1 else 's'} [{SPEC_CHANGED}]: {one_line(remark)}"
+        cases = [case for case in cases if case not in alone]
+        for case in cases[:LISTED]:
+            mark = f" [{SPEC_CHANGED}]" if case.spec_changed else ""
+            yield f"  {shown_id(case.case_id)}  {', then '.join(case.outcomes)}{mark}"
+            yield from (f"      {line}" for line in _details(case))
+            if case.code:
+                yield f"      generated code and graphs that differ: {', '.join(map(one_line, case.code))}"
+            for lines in case.code.values() if with_code else ():
+                yield from (f"      {plain(line)}" for line in lines[:_CODE_LINES])
+        if len(cases) > LISTED:
+            yield f"  and {len(cases) - LISTED} more (--json lists all)"
+    counts = ", ".join(f"{count} {word}" for word, count in comparison.counts.items() if count)
+    yield from ("", f"{counts or 'no case'}; {comparison.both} cases have a result in both runs")
+
+
+def _side_line(word: str, side: Side) -> str:
+    """Return one line about a run."""
+    facts = side.header.environment
+    about = [side.header.run_id or "without an id", *(f"{name} {facts[name]}" for name in ("torch", "device", "cpu") if facts.get(name))]
+    totals = ", ".join(f"{count} {outcome.label}" for outcome, count in sorted(side.totals.items(), key=lambda item: -item[1]))
+    interrupted = "; it was interrupted" if side.interrupted else ""
+    return f"{word}: {one_line(side.name)} ({one_line(', '.join(about))}): {totals or 'no case'}{interrupted}"
+
+
+def _details(case: CaseChange) -> Iterator[str]:
+    """Yield the reasons and remarks of a change."""
+    then, now = ("" if result is None else one_line(result.reason, 300) for result in (case.before, case.after))
+    if case.change in (Change.CHANGED, Change.FIXED) and then and then != now:
+        yield f"was: {then}"
+    if now and case.change is not Change.SAME:
+        yield now
+        if case.after is not None and case.after.failed:
+            yield f"at {one_line(str(case.after.position))}"
+    yield from map(one_line, case.remarks)
+
+
+def document_of(comparison: Comparison, *, fail_on: Sequence[str], exit_code: int) -> dict[str, object]:
+    """Return the document. It lists every case that changed, and counts the others."""
+    return {
+        "format": FORMAT,
+        "before": _side(comparison.before),
+        "after": _side(comparison.after),
+        "differences": list(comparison.differences),
+        "compared": comparison.both,
+        "counts": comparison.counts,
+        "cases": [
+            {
+                "id": case.case_id,
+                "change": case.change.word,
+                "spec_changed": case.spec_changed,
+                "before": _result(case.before),
+                "after": _result(case.after),
+                "remarks": list(case.remarks),
+                "code": {name: list(lines) for name, lines in case.code.items()},
+            }
+            for case in comparison.changes
+            if case.words
+        ],
+        "fail_on": list(fail_on),
+        "reached": comparison.reached(fail_on),
+        "exit_code": exit_code,
+    }
+
+
+def _side(side: Side) -> dict[str, object]:
+    return {
+        "name": side.name,
+        "run": side.header.run_id,
+        "started": side.header.started,
+        "merged": list(side.header.merged),
+        "environment": dict(side.header.environment),
+        "totals": {outcome.label: count for outcome, count in side.totals.items()},
+        "interrupted": side.interrupted,
+    }
+
+
+def _result(result: CaseResult | None) -> Mapping[str, object] | None:
+    if result is None:
+        return None
+    return {
+        "outcome": result.outcome.label,
+        "reason": result.reason,
+        "failure_type": result.failure_type,
+        "seconds": result.seconds,
+        "position": {"file": result.position.file, "line": result.position.line, "column": result.position.column},
+        "folder": result.folder,
+    }
+
+
+def page_of(comparison: Comparison) -> str:
+    """Return the page. An undefined name in its template is an error."""
+    import jinja2
+
+    loader = jinja2.FileSystemLoader(folder("templates"))
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["line"] = lambda text: one_line(str(text), 2_000)
+    environment.filters["plain"] = plain
+    return environment.get_template("comparison.html.j2").render(
+        comparison=comparison,
+        sides=[_side_line("first", comparison.before), _side_line("second", comparison.after)],
+        groups=[(change, [(case, list(_details(case))) for case in comparison.listed(change)]) for change in Change],
+    )

@@ -1,0 +1,309 @@
+"""What the page of a case shows, in chunks: a page opens the chunk of its case alone; and the text of the specs.
+
+Within a chunk, strings are numbers of one table, the empty string first. Values that are empty are left out. The files of a case
+are a worker's: only those whose digest the journal has are read, and every value is checked for its type and cut to a size.
+"""
+
+import hashlib
+import json
+import math
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from runner.machine import data_dirs
+from runner.machine.redaction import redacted
+from runner.machine.safe_open import open_untrusted
+from runner.model.expectation import Status
+from runner.model.outcomes import PASSED
+from runner.model.protocol import Json
+from runner.model.results import Attempt, CaseResult
+from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
+from runner.report import SCRIPT, node_lines, note_lines
+from runner.report.html import script, shown
+
+MOST_CASES = 256
+"""Cases of a chunk."""
+
+_CHUNK = 2_000_000
+"""Bytes after which a chunk ends."""
+
+_STATUSES = tuple(status.value for status in Status)
+_OUTPUT, _OUTPUT_OF_PASS = 24_000, 2_000
+"""Characters of what a worker printed."""
+
+_DETAIL = 40_000
+
+
+_MOST_NUMBERS, _MOST_TUNINGS, _MOST_BINS = 24, 40, 128
+_WORD = 300
+"""Characters of a name that a worker wrote."""
+
+CODE_OF_CASE, PIECE = 200_000, 60_000
+"""Characters of generated code and graphs that the page of a case has, and those of one piece."""
+
+_ROW = re.compile(r">\s*(?P<number>[0-9]{1,8}) \| ?(?P<text>.*)")
+_CODE = re.compile(r"(?:code|graph)-[0-9]{1,4}(?:-[a-z_]{1,20})?-[0-9]{1,4}\.txt")
+_FIGURES = ("max_error", "max_ulp", "eager_max_error", "eager_max_ulp", "numel", "outside", "nonfinite", "runs", "whole_error")
+_OF_WORST = ("index", "value", "eager_value", "reference_value")
+
+_LARGEST_SPEC = 1 << 20
+"""Bytes of a YAML file that the page shows."""
+
+
+_MOST_PASSED, _MOST_FAILED = 2_000, 5_000
+"""Cases that passed, and others, of which the measured facts are read. A failed case comes before one that passed."""
+
+_MOST_CODE = 4_000_000
+"""Characters of generated code of all cases that did not pass; the rest have links to their files."""
+
+
+def chunks(folder: Path, results: Sequence[CaseResult]) -> Iterator[tuple[int, bytes]]:
+    """Yield the number of the first case of each chunk, and its script, in the order of the cases."""
+    facts_left = {True: _MOST_PASSED, False: _MOST_FAILED}
+    code_left = _MOST_CODE
+    first = number = 0
+    while first < len(results):
+        strings: defaultdict[str, int] = defaultdict(int, {"": 0})
+        strings.default_factory = strings.__len__
+        of = strings.__getitem__
+        cases, size = list[Json](), 0
+        for result in results[first : first + MOST_CASES]:
+            passed = result.outcome in PASSED
+            names = list(dict.fromkeys(name for name in (*result.code, *result.evidence) if _CODE.fullmatch(name)))
+            code: list[Json] = [{"name": name} for name in names]
+            if not passed:
+                code = pieces_of(folder, result, names, min(code_left, CODE_OF_CASE))
+                code_left -= sum(len(piece.get("text", "")) for piece in code)
+            facts_left[passed] -= 1
+            observation: Json = None
+            if facts_left[passed] >= 0 and result.folder and OBSERVATION in result.evidence:
+                with suppress(OSError, ValueError, RecursionError, EvidenceAltered):
+                    observation = RecordedFiles(folder / result.folder, result.evidence).observation()
+            case: dict[str, Json] = {
+                **_attempt(result, of),
+                "at": [of(result.position.file), result.position.line, result.position.column],
+                "reason": of(result.reason),
+                "claim": of(result.summary),
+                "options": [*map(of, result.options)],
+                "phases": [[of(name), round(seconds, 4)] for name, seconds in result.phases.items()],
+                "phase": of(result.phase),
+                # the id stands in the command: the page puts it there
+                "repro": [*map(of, result.repro.split(result.case_id) if result.repro.count(result.case_id) == 1 else [result.repro])],
+                "covers": [*map(of, result.covers)],
+                "requires": [*map(of, result.requires)],
+                "target": of(result.target),
+                "level": of(result.level),
+                "digest": of(result.digest),
+                "notes": [*map(of, [*note_lines(result), *node_lines(result)])],
+                "attachments": [*map(of, result.attachments)],
+                "script": of(SCRIPT) if result.folder and os.path.isfile(folder / result.folder / SCRIPT) else 0,
+                "files": [of(name) for name in result.evidence if not _CODE.fullmatch(name)],
+                "benches": result.benches_left_out,
+                "waivers": [
+                    [
+                        of(entry.effect.value),
+                        of(entry.position.file),
+                        entry.position.line,
+                        *map(of, (entry.reason, entry.issue, entry.until, entry.cases)),
+                    ]
+                    for entry in result.waivers
+                ],
+                "timings": [
+                    [of(entry.name), of(entry.form), entry.median_ms, entry.least_ms, entry.most_ms, entry.count]
+                    for entry in result.timings
+                ],
+                "attempts": [{**_attempt(entry, of), "reason": of(entry.reason)} for entry in result.attempts],
+                "code": code,
+                **facts_of(observation),
+            }
+            cases.append({name: value for name, value in case.items() if value not in ([], 0)})
+            size += sum(len(piece.get("text", "")) for piece in code)
+            size += len(result.stdout) + len(result.stderr) + sum(len(verdict.detail) for verdict in result.verdicts)
+            if size > _CHUNK:
+                break
+        yield first, script(f"cases-{number}", {"strings": [*map(shown, strings)], "cases": cases})
+        first += len(cases)
+        number += 1
+
+
+def _attempt(attempt: Attempt, of: Callable[[str], int]) -> dict[str, Json]:
+    """Return what a case has, and each of its attempts; ``of`` returns the number of a string."""
+    most = _OUTPUT_OF_PASS if attempt.outcome in PASSED else _OUTPUT
+    printed = {
+        name: text if len(text) <= most else f"... {len(text) - most} characters before this are left out ...\n{text[-most:]}"
+        for name, text in (("stdout", attempt.stdout), ("stderr", attempt.stderr))
+    }
+    return {
+        "outcome": attempt.outcome.label,
+        "type": of(attempt.failure_type),
+        "seconds": attempt.seconds,
+        "isolation": of(attempt.isolation),
+        "folder": of(attempt.folder),
+        "begun": of(attempt.begun),
+        "worker": attempt.worker,
+        "gpus": list(attempt.gpus),
+        "verdicts": [
+            [
+                of(verdict.kind),
+                _STATUSES.index(verdict.status.value),
+                of(verdict.position.file),
+                verdict.position.line,
+                verdict.position.column,
+                *map(of, (verdict.expected, verdict.observed, _clipped(verdict.detail, _DETAIL))),
+            ]
+            for verdict in attempt.verdicts
+        ],
+        **{name: of(text) for name, text in printed.items()},
+    }
+
+
+# -- what a case's own files add: errors of numbers, candidates of autotuning, generated code, graphs ----------------
+
+
+def facts_of(observation: Json) -> dict[str, Json]:
+    """Return the facts that the page shows of what a worker measured. Numbers outside of their bounds come first.
+
+    Keys without a fact are absent.
+    """
+    leaves: list[tuple[int, str, Json]] = []
+    tunings: list[tuple[int, Json]] = []
+    for step, facts in enumerate(_list(_dict(observation).get("steps"))):
+        for index, measured in list(_dict(_dict(facts).get("measured")).items())[:_MOST_TUNINGS]:
+            leaves += [
+                (step, index, leaf) for leaf in _list(_dict(measured).get("leaves")) if isinstance(_dict(leaf).get("calibrated"), dict)
+            ]
+        tunings += [(step, _dict(entry)) for entry in _list(_dict(_dict(facts).get("tunings")).get("found"))]
+    leaves.sort(key=lambda entry: not (_is_count(outside := entry[2]["calibrated"].get("outside")) and outside > 0))
+
+    numbers: list[Json] = []
+    for step, index, leaf in leaves[:_MOST_NUMBERS]:
+        calibrated = leaf["calibrated"]
+        number: dict[str, Json] = {"step": step, "expectation": _word(index)}
+        number |= {name: _word(leaf.get(name)) for name in ("path", "dtype", "shape")}
+        number |= {name: _figure(calibrated[name]) for name in _FIGURES if name in calibrated}
+        if why := calibrated.get("why_not"):
+            number["why_not"] = _word(why)
+        worst = calibrated.get("worst")
+        if isinstance(worst, dict):
+            number["worst"] = {name: _figure(worst[name]) for name in _OF_WORST if name in worst}
+        histogram = _dict(calibrated.get("histogram"))
+        bins = {side: [count for count in _list(histogram.get(side)) if _is_count(count)][:_MOST_BINS] for side in ("compiled", "eager")}
+        if _is_count(first := histogram.get("first"), negative=True) and any(map(any, bins.values())):
+            number["histogram"] = {"first": first, **bins}
+        numbers.append(number)
+
+    shown_tunings: list[Json] = []
+    for step, tuning in tunings[:_MOST_TUNINGS]:
+        backends = {
+            _word(name): [
+                *(_figure(_dict(tally).get(key)) for key in ("rendered", "compiled", "failed", "timed", "won")),
+                _word(_dict(tally).get("error")),
+            ]
+            for name, tally in list(_dict(tuning.get("backends")).items())[:_MOST_TUNINGS]
+        }
+        words = {name: _word(tuning.get(name)) for name in ("op", "how", "winner", "won_by")}
+        shown_tunings.append({"step": step, **words, "backends": backends})
+    facts_ = {
+        "numbers": numbers,
+        "tunings": shown_tunings,
+        "numbers_left": max(len(leaves) - _MOST_NUMBERS, 0),
+        "tunings_left": max(len(tunings) - _MOST_TUNINGS, 0),
+    }
+    return {name: value for name, value in facts_.items() if value}
+
+
+def pieces_of(folder: Path, attempt: Attempt, names: Sequence[str], room: int) -> list[Json]:
+    """Return pieces of generated code and graphs, at most ``room`` characters; the others have their name alone.
+
+    A piece has the lines that failed verdicts point to, each with the verdict's number: the excerpt in its detail is of that line.
+    """
+    pieces: list[Json] = []
+    for name in filter(_CODE.fullmatch, names):
+        piece: dict[str, Json] = {"name": name}
+        pieces.append(piece)
+        limit = min(room, PIECE)
+        if limit <= 0:
+            continue
+        try:
+            with open_untrusted(folder / attempt.folder / name) as stream:
+                text = _clipped(stream.read(4 * limit).decode("utf-8", "backslashreplace"), limit)
+        except OSError:
+            continue
+        if not text:
+            continue
+        room -= len(text)
+        piece["text"] = shown(redacted(text))
+        lines = text.split("\n")
+        marks: list[Json] = []
+        for number, verdict in enumerate(attempt.verdicts):
+            row = next(filter(None, map(_ROW.fullmatch, verdict.detail.split("\n"))), None) if verdict.kind == "filecheck" else None
+            if row is None or not 0 < int(row["number"]) <= len(lines):
+                continue
+            line = lines[int(row["number"]) - 1].expandtabs(4)
+            if row["text"].strip() in line and (row["text"].strip() or not line.strip()):
+                marks.append([int(row["number"]), number])
+        if marks:
+            piece["marks"] = marks
+    return pieces
+
+
+def _clipped(text: str, limit: int) -> str:
+    """Return the first ``limit`` characters of a text, and how much is left out."""
+    return text if len(text) <= limit else f"{text[:limit]}\n... {len(text) - limit} more characters are left out ..."
+
+
+def _dict(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+def _word(value: Json) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return shown(redacted(text[:_WORD]))
+
+
+def _figure(value: Json) -> Json:
+    """Return a finite number as it is, and anything else as a word."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300 and math.isfinite(value):
+        return value
+    return None if value is None else _word(value)
+
+
+def _is_count(value: Json, *, negative: bool = False) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 53 and (negative or value >= 0)
+
+
+# -- the text of the YAML files -------------------------------------------------------------------------------------
+
+
+def sources_of(files: Iterable[str], digests: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Return for each file its text, or why it is not shown."""
+    sources: dict[str, dict[str, str]] = {}
+    for file in files:
+        digest = digests.get(file, "")
+        source = {"why": "this file is not here" if digest else "the journal has no digest of this file"}
+        # as the journal names it, and beside the installed program
+        for path in (Path(file), data_dirs.folder("schemas").parent / file) if digest else ():
+            try:
+                data = path.read_bytes() if path.is_file() and path.stat().st_size <= _LARGEST_SPEC else None
+            except OSError as error:
+                source = {"why": f"this file cannot be read: {error.strerror}"}
+                continue
+            if data is None:
+                continue
+            if hashlib.sha256(data).hexdigest() == digest:
+                # line by line: the numbers of lines stay, whatever is masked
+                source = {"text": shown("\n".join(map(redacted, data.decode("utf-8", "backslashreplace").split("\n"))))}
+                break
+            source = {"why": "this file has changed since the run"}
+        sources[shown(file)] = source
+    return sources

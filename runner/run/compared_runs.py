@@ -1,0 +1,250 @@
+"""Compares two recorded runs: how each case changed, and how the runs differ as a whole.
+
+| first run, then | passes       | excused      | fails                    | not executed       | absent |
+|-----------------|--------------|--------------|--------------------------|--------------------|--------|
+| absent          | new          | new          | new-failure              | new                |        |
+| not executed    | now-executed | now-executed | new-failure              | same, changed      | gone   |
+| passes          | same         | waived       | broken                   | no-longer-executed | gone   |
+| excused         | fixed        | same, changed| broken                   | no-longer-executed | gone   |
+| fails           | fixed        | waived       | still-failing, changed   | no-longer-executed | gone   |
+
+A case passes with PASS, XPASS or OFFLINE_PASS, and is excused with XFAIL. UNAVAILABLE and NOT_RUN are not executed, so a failure that
+became unavailable is not fixed. OFFLINE_PASS is weaker than a pass: after an executed case it is no-longer-executed, before a pass
+now-executed.
+"""
+
+import difflib
+import itertools
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from runner.judge.evidence import NoObservation, recorded_observation
+from runner.judge.waiving import failures_of
+from runner.model.comparison import CaseChange, Change, Comparison, Side
+from runner.model.diagnostics import UsageError, shown_path
+from runner.model.header import RunHeader
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
+from runner.model.stable_text import pattern_of, stable_lines
+from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
+from runner.record.compatibility import option_differences, variable_differences
+from runner.record.journal import JournalError, Run, read_run
+from runner.record.run_folder import JOURNAL, find_run, require_still
+
+_CODE = re.compile(r"code-([0-9]{1,6})-([0-9]{1,6})\.txt")
+_WITH_CODE = (Change.BROKEN, Change.CHANGED, Change.STILL_FAILING, Change.FIXED, Change.WAIVED)
+"""The changes whose generated code and graphs are compared, as well as those of another case."""
+
+_COMPARED, _SHOWN = 6_000, 2_000
+"""Lines of a text that are compared, and lines of what differs in it."""
+
+_MEASURED = re.compile(r"[0-9]*\.[0-9]+(?:e[+-]?[0-9]+)?|[0-9]+e[+-]?[0-9]+")
+"""Numbers with a fraction or an exponent: a claim that names one computes it from what was measured."""
+
+
+class _State(Enum):
+    ABSENT = 0
+    IDLE = 1
+    PASSES = 2
+    EXCUSED = 3
+    FAILS = 4
+
+
+_STATES: Mapping[Outcome, _State] = {
+    Outcome.PASS: _State.PASSES,
+    Outcome.XPASS: _State.PASSES,
+    Outcome.OFFLINE_PASS: _State.PASSES,
+    Outcome.XFAIL: _State.EXCUSED,
+    Outcome.UNAVAILABLE: _State.IDLE,
+    Outcome.NOT_RUN: _State.IDLE,
+}
+"""The state of each outcome; the others fail."""
+
+_CHANGES: Mapping[tuple[_State, _State], Change] = {
+    **{(_State.ABSENT, state): Change.NEW for state in (_State.IDLE, _State.PASSES, _State.EXCUSED)},
+    **{(_State.IDLE, state): Change.NOW_EXECUTED for state in (_State.PASSES, _State.EXCUSED)},
+    **{(state, _State.FAILS): Change.NEW_FAILURE for state in (_State.ABSENT, _State.IDLE)},
+    **{(state, _State.FAILS): Change.BROKEN for state in (_State.PASSES, _State.EXCUSED)},
+    **{(state, _State.EXCUSED): Change.WAIVED for state in (_State.PASSES, _State.FAILS)},
+    **{(state, _State.PASSES): Change.FIXED for state in (_State.EXCUSED, _State.FAILS)},
+    **{(state, _State.IDLE): Change.NO_LONGER_EXECUTED for state in (_State.PASSES, _State.EXCUSED, _State.FAILS)},
+    **{(state, _State.ABSENT): Change.GONE for state in _State if state is not _State.ABSENT},
+    (_State.FAILS, _State.FAILS): Change.STILL_FAILING,
+}
+"""The table above; every other pair is the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedRun:
+    """A run and its name on the command line."""
+
+    name: str
+    run: Run
+    folder: Path | None = None
+    """None where there is the journal alone: then no generated code is compared."""
+
+
+def read_placed(name: str) -> NamedRun:
+    """Read a run that has ended; raise ``UsageError`` for one that is truncated, altered, or still written."""
+    if os.path.isfile(name):
+        journal = Path(name).absolute()
+    else:
+        journal = find_run(name) / JOURNAL
+        require_still(name, journal.parent)
+    try:
+        run = read_run(journal)
+    except JournalError as error:
+        raise UsageError(f"{shown_path(journal)}:{error.line}: {error.reason}") from error
+    except OSError as error:
+        raise UsageError(f"{shown_path(journal)}: {error.strerror}") from error
+    if run.footer is None:
+        raise UsageError(f"{name}: the run was cut off: its journal has no footer; resume it with 'run ... --resume {name}'")
+    has_files = journal.name == JOURNAL and (journal.parent / "cases").is_dir()
+    return NamedRun(name=name, run=run, folder=journal.parent if has_files else None)
+
+
+def compare(before: NamedRun, after: NamedRun) -> Comparison:
+    """Return what changed from the first run to the second; raise ``UsageError`` for recorded files that were altered."""
+    first, second = ({str(result.case_id): result for result in side.run.results} for side in (before, after))
+    pairs: dict[str, tuple[CaseResult | None, CaseResult | None]]
+    pairs = {case_id: (first.get(case_id), result) for case_id, result in second.items()}
+    pairs |= {case_id: (result, None) for case_id, result in first.items() if case_id not in second}
+    headers = before.run.header, after.run.header
+    changes = []
+    for then, now in pairs.values():
+        change, problem, code = change_of(then, now), "", {}
+        if then is not None and now is not None:
+            problem = _other_case(then, now, headers)
+            if (problem or change in _WITH_CODE) and then.evidence and now.evidence:
+                code = dict(_code(before, then, after, now))
+        remarks = (*_remarks(change, then, now, headers[1]), *([problem] if problem else []))
+        changes.append(CaseChange(change=change, before=then, after=now, spec_changed=bool(problem), remarks=remarks, code=code))
+    sides = [
+        Side(
+            name=side.name,
+            header=side.run.header,
+            totals=Counter(result.outcome for result in side.run.results),
+            interrupted=side.run.footer is not None and side.run.footer.interrupted,
+        )
+        for side in (before, after)
+    ]
+    return Comparison(
+        before=sides[0],
+        after=sides[1],
+        changes=tuple(changes),
+        differences=tuple(differences(*headers)),
+        both=sum(then is not None and now is not None and _State.IDLE not in (_state(then), _state(now)) for then, now in pairs.values()),
+    )
+
+
+# -- cases ----------------------------------------------------------------------------------------------------------
+
+
+def change_of(before: CaseResult | None, after: CaseResult | None) -> Change:
+    """Return what became of a case; None stands for a run that has no result of it."""
+    then, now = _state(before), _state(after)
+    if before is None or after is None:
+        return _CHANGES[then, now]
+    if after.outcome is Outcome.OFFLINE_PASS and before.is_executed:
+        return Change.NO_LONGER_EXECUTED
+    if after.outcome is Outcome.OFFLINE_PASS and then is _State.IDLE:
+        return Change.CHANGED
+    if before.outcome is Outcome.OFFLINE_PASS and now in (_State.PASSES, _State.EXCUSED) and after.is_executed:
+        return Change.NOW_EXECUTED
+    change = _CHANGES.get((then, now), Change.SAME)
+    if then is now and signature(before) != signature(after):
+        return Change.CHANGED
+    return change
+
+
+def _state(result: CaseResult | None) -> _State:
+    return _State.ABSENT if result is None else _STATES.get(result.outcome, _State.FAILS)
+
+
+def signature(result: CaseResult) -> tuple[object, ...]:
+    """Return what stays the same of an outcome from run to run: without observed values, addresses, paths and measured numbers."""
+    failures = tuple(sorted({(failure.type, failure.phase) for failure in failures_of(result)}))
+    claims = tuple(sorted({(verdict.kind, pattern_of(_MEASURED.sub("0", verdict.expected))) for verdict in result.failed}))
+    # without a claim there is a reason alone: of an exception, a crash, or what is missing
+    reason = "" if any(claim for _, claim in claims) or result.outcome is Outcome.PASS else pattern_of(result.reason)
+    return result.outcome, result.failure_type, result.level, failures, claims, reason
+
+
+def _remarks(change: Change, before: CaseResult | None, after: CaseResult | None, header: RunHeader) -> Iterator[str]:
+    if change is Change.GONE and before is not None:
+        is_read = before.spec in header.specs
+        yield f"{before.spec} was {'' if is_read else 'not '}read by the second run" + (
+            ": the case was not selected, or the spec lost it" if is_read else ""
+        )
+    if after is not None and after.outcome is Outcome.XPASS:
+        yield "passes although a waiver names it: remove the waiver"
+    if after is not None and after.outcome is Outcome.OFFLINE_PASS and change is not Change.SAME:
+        yield f"compiled for {after.target}, not executed"
+    if before is not None and after is not None and before.level and after.level and before.level != after.level:
+        yield f"evidence {after.level}, was {before.level}"
+
+
+def _other_case(before: CaseResult, after: CaseResult, headers: tuple[RunHeader, RunHeader]) -> str:
+    """Return why two results are not of the same case; empty if they are."""
+    if before.digest == after.digest or not (before.digest and after.digest):
+        return ""
+    then, now = headers[0].specs.get(before.spec), headers[1].specs.get(after.spec)
+    if before.spec == after.spec and then == now and then is not None:
+        return f"{after.spec} is the same file, and expands to another case: its defaults, backend, torch or this program differ"
+    return f"the spec changed: {after.spec}" + ("" if before.spec == after.spec else f", was {before.spec}")
+
+
+# -- runs -----------------------------------------------------------------------------------------------------------
+
+
+def differences(before: RunHeader, after: RunHeader) -> Iterator[str]:
+    """Yield how the versions, machines, options and variables of two runs differ, a line each."""
+    if before.version != after.version:
+        yield f"torch-conformance: {before.version}, then {after.version}"
+    for name in dict.fromkeys((*before.environment, *after.environment)):
+        then, now = before.environment.get(name, "none"), after.environment.get(name, "none")
+        if then != now:
+            yield f"{name}: {then}, then {now}"
+    for difference in (*option_differences(before.options, after.options), *variable_differences(before.variables, after.variables)):
+        yield f"{difference.what}: {difference.here or 'not given'}, then {difference.there or 'not given'}"
+    if before.shard != after.shard:
+        yield f"--shard: {before.shard or 'not given'}, then {after.shard or 'not given'}"
+
+
+# -- generated code and graphs ----------------------------------------------------------------------------------------
+
+
+def _code(before: NamedRun, then: CaseResult, after: NamedRun, now: CaseResult) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the name of each text that differs but for addresses, paths and names of cached files, and the lines of a unified diff."""
+    if before.folder is None or after.folder is None:
+        return
+    old, new = _texts(before.folder, then), _texts(after.folder, now)
+    for name in sorted(old.keys() | new.keys()):
+        lines = [stable_lines(texts[name])[:_COMPARED] if name in texts else [] for texts in (old, new)]
+        if lines[0] != lines[1]:
+            unified = difflib.unified_diff(lines[0], lines[1], f"first/{name}", f"second/{name}", lineterm="")
+            yield name, tuple(itertools.islice(unified, _SHOWN))
+
+
+def _texts(folder: Path, result: CaseResult) -> dict[str, str]:
+    """Return the texts by which a case was judged: generated code by file, captured graphs by step and expectation."""
+    files = RecordedFiles(folder / result.folder, result.evidence)
+    try:
+        texts = {name: files.code(int(match[1]), int(match[2])) for name in result.evidence if (match := _CODE.fullmatch(name))}
+        steps = recorded_observation(files.observation()).steps if OBSERVATION in result.evidence else ()
+    except EvidenceAltered as error:
+        raise UsageError(f"{error}; nothing is compared with an altered run") from error
+    except (OSError, ValueError, NoObservation) as error:
+        raise UsageError(f"{folder / result.folder}: it cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    for number, step in enumerate(steps):
+        for index, measured in step.facts.items():
+            graphs = measured.get("graphs") if isinstance(measured, dict) else None
+            for at, graph in enumerate(graphs if isinstance(graphs, list) else ()):
+                if isinstance(graph, dict) and isinstance(graph.get("text"), str):
+                    texts[f"graph {at} of step {number}, expectation {index}"] = graph["text"]
+    return texts

@@ -1,0 +1,1 @@
+"""Optional parts: one folder each, which nothing else of the program imports."""

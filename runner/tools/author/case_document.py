@@ -1,0 +1,290 @@
+"""A case as the spec that a person would write for it alone: what the matrix, the defaults and the spec decided is written out. Pure.
+
+``document_of`` makes the document, ``text_of`` writes it as YAML. ``repro --shrink`` edits the first; ``explain`` prints the second with
+the origin of each value as a comment (``plan/origins.py``).
+"""
+
+import copy
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runner.language.backends import Backends
+from runner.language.expand.cases import surroundings
+from runner.language.flow import block, flow
+from runner.language.load import surroundings_of
+from runner.language.read.substitution import as_text
+from runner.model.case import Case, Expected, Step, WrittenFunction
+from runner.model.conditions import CODE, CONDITIONS, Surroundings, holds, is_conditional
+from runner.model.devices import is_accelerator
+from runner.model.diagnostics import UsageError, one_line
+from runner.model.targets import ALL_STAGES, AXIS, OFFLINE_BACKENDS, SIMULATED, STAGES, TARGETS
+from runner.plan.worker_plan import python_of, seed_of
+from runner.vocabulary.steps import SAMPLES, TRITON, traits_of
+
+Document = dict[str, Any]
+Origin = Callable[..., str]
+"""Returns where the value at a path of the document comes from; empty for what the spec says itself."""
+
+SECTIONS = ("config", "dynamo_config", "functorch_config", "env", "torch")
+_NAMED = (*SECTIONS, "compile", "functions", "let", "spies", "handlers")
+_LISTS = ("covers", "requires", "inputs")
+_ORDER = (
+    "summary covers tags backends matrix exclude requires config dynamo_config functorch_config env torch context prelude "
+    "entry function functions let spies handlers inputs compile expect steps control services isolation timeout "
+    "on_request source exclusive targets triton"
+).split()
+_PLAIN = (str, int, float, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Conditions that are decided for one case: those on ``words``, by what is ``here``. Conditions on other words stay."""
+
+    here: Surroundings
+    words: frozenset[str] = frozenset(CONDITIONS) - {CODE}
+    lacking: frozenset[str] = frozenset()
+    """The stages that the target of the case does not have: expectations of them are not for it."""
+
+    def left_of(self, when: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """Return what stays of a condition; None where it does not hold."""
+        when = when or {}
+        decided = {word: wanted for word, wanted in when.items() if word in self.words}
+        return {word: wanted for word, wanted in when.items() if word not in self.words} if holds(decided, self.here) else None
+
+    def steps_of(self, case: Case) -> list[Step]:
+        """Return the steps that may apply."""
+        return [step for step in case.steps if self.left_of(step.when) is not None]
+
+
+def decision_of(case: Case, backends: Backends) -> Decision:
+    """Return the conditions that a spec of this case alone decides: those on the backend and its device.
+
+    A spec may not name a device that none of its backends has. The other conditions stay: the text is true for another torch too.
+    """
+    words = {"backend", "device"} | (set() if is_accelerator(case.device) and not case.target else {"vendor", "arch"})
+    stages = STAGES[TARGETS[case.target].backend] if case.target else ALL_STAGES
+    here = surroundings(backends.by_name[case.backend], surroundings_of(None, None), case.target)
+    return Decision(here, frozenset(words), frozenset(ALL_STAGES).difference(stages))
+
+
+def reduced_document_of(case: Case, here: Surroundings) -> Document:
+    """Return the document without what a failure cannot depend on; raise ``UsageError`` for a case that is not one of a function and steps.
+
+    All conditions on the machine are decided for ``here``.
+    """
+    if case.target or any(step.kind in (SAMPLES, TRITON) for step in case.steps):
+        raise UsageError("shrink works on cases of a function or of steps, not on operators of torch's database or on offline targets")
+    document = _document(case, Decision(here))
+    for section, options in case.body.settings.by_section.items():  # options of the backend come with it
+        own = {name: value for name, value in options.items() if not case.options[section][name].layer.startswith("backend")}
+        document[section] = plain(own)
+    document["torch"] = {**document["torch"], "seed": seed_of(case)}
+    for name in ("covers", "tags", "requires", "control", "timeout", "on_request", "exclusive"):
+        document.pop(name, None)
+    return without_idle_spies({name: value for name, value in document.items() if value})
+
+
+def document_of(case: Case, backends: Backends) -> Document:
+    """Return the whole document, its keys in the order of the schema."""
+    document = _document(case, decision_of(case, backends))
+    if case.backend in OFFLINE_BACKENDS:
+        document["backends"] = None
+    else:
+        others = [backend.name for backend in backends.of([case.backend], case.tags) if backend.name != case.backend]
+        if others:
+            document["exclude"] = [{"backend": others, "reason": f"they join {case.backend}, and this is one case"}]
+    steps = document["steps"]
+    first: Document = steps[0] if steps else {}
+    document = without_idle_spies(document)
+    if SAMPLES in first or TRITON in first:
+        for name in ("function", "functions", "entry", "let", "spies", "handlers", "inputs"):
+            document.pop(name, None)
+        document |= {"steps": None, "expect": first.get("expect"), TRITON: first.get(TRITON)}
+        if SAMPLES in first:
+            words = first[SAMPLES]
+            opinfo = {"dtypes": [words["dtype"]], "calls": [words["call"]], "samples": words["samples"], "gradients": words["gradients"]}
+            document["source"] = {"opinfo": opinfo}
+    elif len(steps) == 1 and set(first) <= {"call", "expect"} and first.get("call") == {}:
+        document |= {"steps": None, "expect": first.get("expect")}
+    return {name: document[name] for name in _ORDER if document.get(name)}
+
+
+def _document(case: Case, decision: Decision) -> Document:
+    """Return all keys of the document, also the empty ones."""
+    body, used = case.body, used_params(case)
+    functions = {
+        name: function.block.text if isinstance(function, WrittenFunction) else plain(function) for name, function in body.functions.items()
+    }
+    only = body.functions.get("function") if list(functions) == ["function"] else None
+    several = isinstance(only, WrittenFunction) and len(re.findall(r"^def ", only.block.text, re.MULTILINE)) > 1
+    implied = {*body.services, *((AXIS, SIMULATED) if case.target else ())}
+    required = {str(requirement): requirement for requirement in case.requires if requirement.name not in implied}
+    return {
+        "summary": case.summary,
+        "covers": list(case.covers),
+        "tags": list(case.tags),
+        "backends": [case.backend],
+        "matrix": {name: [point_of(value)] for name, value in case.params.items() if name in used and name != AXIS},
+        "requires": [one.name if one.argument is None else {one.name: one.argument} for one in required.values()],
+        **{section: _options(case, section) for section in (*SECTIONS, "compile")},
+        "context": plain(list(body.context)),
+        "prelude": "\n".join(prelude.text.rstrip("\n") + "\n" for prelude in body.preludes),
+        "entry": only.entry if several and isinstance(only, WrittenFunction) else "",
+        **({"functions": functions} if only is None else {"function": functions["function"]}),
+        **{name: plain(getattr(body, name)) for name in ("let", "spies", "handlers")},
+        "inputs": plain(list(body.inputs)),
+        "steps": [step_of(step, decision) for step in decision.steps_of(case)],
+        "control": case.control
+        and {**plain(dict(case.control.patch)), **({"fails": list(case.control.fails)} if case.control.fails else {})},
+        "services": list(body.services),
+        "isolation": "" if body.isolation == "case" else body.isolation,
+        "timeout": body.timeout,
+        "on_request": case.on_request,
+        "exclusive": case.exclusive,
+        "targets": [case.target] if case.target else [],
+    }
+
+
+def _options(case: Case, section: str) -> Any:
+    """Return the options of a section; those that override what another layer set stand apart."""
+    options = case.options.get(section, {})
+    usual = {name: as_text(option.value) for name, option in options.items() if not option.override}
+    if section == "torch" and "seed" not in options and not any(step.kind == TRITON for step in case.steps):
+        usual["seed"] = seed_of(case)
+    overriding = {name: as_text(option.value) for name, option in options.items() if option.override}
+    return [*([usual] if usual else []), {"set": overriding, "override": True}] if overriding else usual
+
+
+def without_idle_spies(document: Document) -> Document:
+    """Return a document without the spies that only observe and of which nothing is expected: a spec may not have them."""
+    claimed = {claim["calls"]["of"] for step in document["steps"] for claim in step.get("expect", []) if "calls" in claim}
+    spies = document.get("spies") or {}
+    kept = {name: spy for name, spy in spies.items() if name in claimed or {"result", "instead", "around"} & set(spy)}
+    rest = {name: value for name, value in document.items() if name != "spies"}
+    return {**rest, "spies": kept} if kept else rest
+
+
+def text_of(document: Document, origin: Origin = lambda *path: "") -> str:
+    """Return the document as YAML, with the origin of each value as a comment."""
+    return "\n".join(_lines(document, origin)) + "\n"
+
+
+def _lines(document: Document, origin: Origin) -> Iterator[str]:
+    for name, value in document.items():
+        if name in _NAMED and isinstance(value, Mapping):
+            yield f"{name}:"
+            for key, part in value.items():
+                comment = origin(name, key)
+                # what the backend sets and only its machine knows cannot be set again: it is shown
+                shown = "  # " if comment.startswith("backend") and "{{" in str(part) else "  "
+                yield from (f"{shown}{text}" for text in _commented(block(key, part), comment))
+        elif name in _LISTS:
+            yield f"{name}:"
+            for index, part in enumerate(value):
+                yield from _commented([f"  - {flow(part)}"], origin(name, index))
+        elif name == "expect":
+            yield "expect:"
+            yield from _expectation_lines(value, "  ", origin, ("steps", 0))
+        elif name == "steps":
+            yield "steps:"
+            for index, step in enumerate(value):
+                yield from _step_lines(step, origin, ("steps", index))
+        else:
+            yield from _commented(block(name, value), origin(name))
+
+
+def _step_lines(step: Document, origin: Origin, path: tuple[str | int, ...]) -> Iterator[str]:
+    before, comment = "  - ", origin(*path)
+    for name, value in step.items():
+        if name == "expect":
+            yield f"{before}expect:"
+            yield from _expectation_lines(value, "      ", origin, path)
+        else:
+            for text in _commented(block(name, value), comment):
+                yield f"{before}{text}"
+                before, comment = "    ", ""
+        before = "    "
+
+
+def _expectation_lines(expected: Sequence[Document], indent: str, origin: Origin, path: tuple[str | int, ...]) -> Iterator[str]:
+    for index, expectation in enumerate(expected):
+        lines = _commented([line for word, body in expectation.items() for line in block(word, body)], origin(*path, "expect", index))
+        yield from (f"{indent}{'- ' if number == 0 else '  '}{text}" for number, text in enumerate(lines))
+
+
+def _commented(lines: Iterable[str], comment: str) -> Iterator[str]:
+    """Yield lines with a comment at the end of the first."""
+    for number, text in enumerate(lines):
+        yield f"{text}  # {one_line(comment)}" if comment and number == 0 else text
+
+
+def used_params(case: Case) -> set[str]:
+    """Return the values of the matrix that Python reads; those in other places are written out."""
+    scripts = [written["text"] for step in case.steps if (written := python_of(step)) is not None]
+    texts = [*(part.text for part in case.body.blocks), *scripts]
+    return {name for name in case.params if any(re.search(rf"\bparams\s*\.\s*{re.escape(name)}\b", text) for text in texts)}
+
+
+def point_of(value: object) -> Any:
+    """Return a value as the matrix has it."""
+    return value if value is None or isinstance(value, _PLAIN) else {"id": "only", "value": plain(value)}
+
+
+def plain(value: object) -> Any:
+    """Return a copy of a value, with templates over facts as text."""
+    return copy.deepcopy(as_text(value))
+
+
+def step_of(step: Step, decision: Decision) -> Document:
+    """Return a step with the conditions that the decision leaves."""
+    arguments: Any = plain({name: value for name, value in step.arguments.items() if name != "entry"})
+    written = python_of(step)
+    if written is not None:
+        arguments[traits_of(step).python] = written["text"]
+    if step.kind == "reset":
+        arguments = arguments["items"]
+    document: Document = {step.kind: arguments}
+    if when := decision.left_of(step.when):
+        document["when"] = plain(when)
+    if step.repeat != 1:
+        document["repeat"] = step.repeat
+    kept = [expectation for _, expectation in expectations_of(step, decision)]
+    if kept:
+        document["expect"] = kept
+    return document
+
+
+def expectations_of(step: Step, decision: Decision) -> Iterator[tuple[Expected, Document]]:
+    """Yield each expectation of a step that may apply, and the same as a spec has it."""
+    for expected in step.expectations:
+        words = expected.body if isinstance(expected.body, Mapping) else {"": expected.body}
+        if decision.left_of(words.get("when")) is None or words.get("stage") in decision.lacking:
+            continue
+        body = _decided(plain(expected.body), decision)
+        if body is not _NOTHING and (body != {} or not set(words) - {"when"}):
+            yield expected, {expected.kind: body, **({"weak": expected.weak} if expected.weak else {})}
+
+
+_NOTHING = object()
+"""A conditional value of which no entry can apply."""
+
+
+def _decided(body: object, decision: Decision) -> Any:
+    """Return the arguments of an expectation with the conditions that the decision leaves."""
+    if isinstance(body, list) and is_conditional(body):
+        entries: list[Document] = []
+        for entry in body:
+            left = decision.left_of(entry.get("when"))
+            if left is None:
+                continue
+            value = _decided(entry["value"], decision)
+            if not left:
+                return [*entries, {"value": value}] if entries else value
+            entries.append({"when": left, "value": value})
+        return entries or _NOTHING
+    if not isinstance(body, Mapping):
+        return body
+    parts = {name: decision.left_of(value) if name == "when" else _decided(value, decision) for name, value in body.items()}
+    return {name: part for name, part in parts.items() if part is not _NOTHING and not (name == "when" and not part)}

@@ -1,0 +1,71 @@
+"""``repro``: a script that needs torch alone and shows one case; with ``--shrink`` a smaller case that fails in the same way.
+
+A case of torch's database of operators has a script for each sample.
+"""
+
+import contextlib
+import shlex
+
+from runner.language.expand.cases import surroundings
+from runner.language.load import Suite, load, surroundings_of
+from runner.language.read.templates import TemplateError
+from runner.machine import availability, output, scratch
+from runner.machine.installed_torch import installed_torch
+from runner.machine.redaction import KNOWN
+from runner.model.case import Case
+from runner.model.diagnostics import UsageError
+from runner.model.exit_codes import ExitCode
+from runner.plan.operator_script import is_of_operator, script
+from runner.plan.selection import select, unmatched, without_benches
+from runner.tools.author.shrinking.shrinking import ReproOptions
+
+
+def main(options: ReproOptions) -> ExitCode:
+    """Print the script of the one case that the id selects; what it does not say goes to standard error too."""
+    suite = load(options.paths, options.backends)
+    cases = select(suite.cases, suite.backends, globs=[options.case])
+    if len(cases) != 1:
+        raise UsageError(
+            f"{len(cases)} cases match '{options.case}': name one by its id" if cases else unmatched([options.case], suite.cases)[0]
+        )
+    case = cases[0]
+    if options.shrink:
+        return _shrink(case, suite, options)
+    if is_of_operator(case):
+        output.raw(script(case, options.sample or 0))
+        return ExitCode.OK
+    if options.sample is not None:
+        raise UsageError("--sample goes with a case of torch's database of operators")
+    _print(case, suite, options)
+    return ExitCode.OK
+
+
+def _shrink(case: Case, suite: Suite, options: ReproOptions) -> ExitCode:
+    """Shrink a case that fails. Exit 130 where an interrupt ended the search; the best so far is written all the same."""
+    from runner.tools.author.shrinking.shrinking import shrink
+
+    with contextlib.closing(scratch.make()) as place:
+        found = shrink(case, suite, options, place.path, output.note)
+    output.line(f"spec: {found.spec}")
+    output.line(f"script: {found.script or f'none: {found.why_no_script}'}")
+    output.line(f"stage: {found.stage}")
+    output.line(f"{found.runs} runs{f', ended early: {found.ended}' if found.ended else ''}")
+    return ExitCode.INTERRUPTED if found.ended == "interrupted" else ExitCode.OK
+
+
+def _print(case: Case, suite: Suite, options: ReproOptions) -> None:
+    from runner.plan.script import NothingChecked, script_of
+
+    KNOWN.learn_environment(case.body.settings.env)
+    again = shlex.join(["torch-conformance", "run", *map(str, options.paths), "--select", case.id])
+    machine = availability.inspect_files(installed_torch())
+    here = surroundings(suite.backends.by_name[case.backend], surroundings_of(machine.torch, machine), case.target)
+    try:
+        found = script_of(without_benches(case), here, machine.facts, machine.torch or "unknown")
+    except NothingChecked as error:
+        raise UsageError(f"no script: {error} ('{again}' runs this case)") from error
+    except TemplateError as error:
+        raise UsageError(f"no script: this machine lacks a fact: {error} ('{again}' runs this case)") from error
+    output.raw(found.text)
+    for text in found.unchecked:
+        output.note(f"not checked by the script: {text}")

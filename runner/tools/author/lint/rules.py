@@ -1,0 +1,486 @@
+"""The rules of ``lint``: what they look at, what each finds, and what their page says of them. None of them executes anything."""
+
+import ast
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from typing import Any
+
+from runner.language.backends import Backends
+from runner.language.check.python_checks import binds_dynamically
+from runner.language.names.tables import NameTables
+from runner.language.read import matrix, python_source
+from runner.language.read.anatomy import SOURCE, Anatomy, RawExpectation
+from runner.language.read.document import DataPath, Document
+from runner.language.read.spec_files import discover
+from runner.model import devices
+from runner.model.case import Case, Expected
+from runner.model.conditions import CONDITIONS, BadRange, VersionRange, as_list, is_conditional
+from runner.model.diagnostics import Position
+from runner.model.targets import STAGES_OF_VENDOR, TARGETS, WRAPPER
+from runner.vocabulary.expectations.close import DEFAULTS, Close, Judge, default_tolerance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Finding:
+    """What a rule says of one place. Ordered by place, then by rule."""
+
+    position: Position
+    rule: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """A spec with its cases."""
+
+    anatomy: Anatomy
+    cases: tuple[Case, ...]
+
+    @property
+    def document(self) -> Document:
+        """Its own file."""
+        return self.anatomy.document
+
+    @property
+    def documents(self) -> tuple[Document, ...]:
+        """Its files of defaults, and its own."""
+        return *self.anatomy.defaults, self.document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What is linted."""
+
+    specs: tuple[Spec, ...]
+    backends: Backends
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A rule: what it finds, why that is unsound, and what it does not find."""
+
+    id: str
+    summary: str
+    why: str
+    bad: str
+    """Lines of a spec with a finding."""
+    good: str
+    """The same without the finding."""
+    check: Callable[[Scene], Iterable[Finding]]
+
+
+# -- claims that stand twice ------------------------------------------------------------------------------------------
+
+_TOLD = ("summary", "covers", "tags", "timeout", "on_request", "isolation", "exclusive")
+"""Keys that do not change what a spec claims."""
+
+
+def same_body(scene: Scene) -> Iterator[Finding]:
+    """Yield each spec that claims of the same function the same as another one, with other words.
+
+    Python is compared as its syntax tree, so that comments and blanks do not count.
+    """
+    first: dict[str, Spec] = {}
+    for spec in scene.specs:
+        anatomy = spec.anatomy
+        data: dict[str, Any] = {key: value for key, value in anatomy.data.items() if key not in (*_TOLD, "prelude")}
+        data["backends"] = sorted(data["backends"])
+        for function in anatomy.functions.values():
+            if function.tree is not None and len(function.path) == 1:
+                data[str(function.path[0])] = ast.dump(function.tree)
+            elif function.tree is not None:
+                data["functions"] = {**data["functions"], function.name: ast.dump(function.tree)}
+        preludes = [ast.dump(tree) for tree in anatomy.prelude_trees.values()]
+        defaults = [{key: value for key, value in file.data.items() if key not in ("tags", "prelude")} for file in anatomy.defaults]
+        other = first.setdefault(json.dumps([data, preludes, defaults], sort_keys=True, default=str), spec)
+        if other is not spec:
+            name = "/".join(filter(None, (other.anatomy.area, other.anatomy.name)))
+            message = f"{name} claims the same of the same function ({other.document.position(())})"
+            hint = "remove one of them, and give its 'covers' to the other"
+            yield Finding(rule="same-body", position=spec.document.position(()), message=message, hint=hint)
+
+
+# -- points without a case --------------------------------------------------------------------------------------------
+
+
+def unreachable_point(scene: Scene) -> Iterator[Finding]:
+    """Yield values of the matrix and backends that no case has; where the cases come from a table, it is not known which."""
+    hint = "remove it, or exclude less"
+    for spec in scene.specs:
+        if SOURCE in spec.anatomy.data:
+            continue
+        document = spec.document
+        backends = {case.backend for case in spec.cases}
+        for index, name in enumerate(document.data["backends"]):
+            if name not in backends:
+                message = f"every point of the backend '{name}' is excluded"
+                yield Finding(rule="unreachable-point", position=document.position(("backends", index)), message=message, hint=hint)
+        axes, _ = matrix.axes(document)
+        for axis in axes:
+            values = {repr(case.params.get(axis.key)) for case in spec.cases}
+            for index, (value, label) in enumerate(zip(axis.values, axis.labels, strict=True)):
+                if repr(value) not in values:
+                    path = ("matrix", axis.key, index) if axis.key in document.data.get("matrix", {}) else (axis.key,)
+                    message = f"every point with {axis.key} = {label} is excluded"
+                    yield Finding(rule="unreachable-point", position=document.position(path), message=message, hint=hint)
+
+
+# -- loose tolerances -------------------------------------------------------------------------------------------------
+
+OVER_DEFAULT = 1000
+"""How many times the default of its dtypes a tolerance may be without a reason: 1e-3 for float32 is usual in PyTorch's tests."""
+
+_DTYPE = re.compile(r"(?<![a-z0-9])(b?float(?:16|32|64)|complex(?:64|128)|half|double)(?![a-z0-9_])")
+_OTHER = {"half": "float16", "double": "float64"}
+
+
+def loose_tolerance(scene: Scene) -> Iterator[Finding]:
+    """Yield tolerances far above the default of every dtype of the case, of which neither a covered test nor a comment says why."""
+    for spec in scene.specs:
+        loose: dict[tuple[int, int], tuple[Expected, float, tuple[str, ...]]] = {}
+        for case, expected in ((owner, claim) for owner in spec.cases for step in owner.steps for claim in step.expectations):
+            check = expected.check
+            if not isinstance(check, Close) or check.judge_kind is not Judge.TOLERANCE or check.atol is None or check.rtol is None:
+                continue
+            dtypes = _dtypes(case)
+            rtol, atol = default_tolerance(*dtypes)
+            times = max(check.rtol / rtol, check.atol / atol) if rtol and atol else 0.0
+            place = (expected.position.line, expected.position.column)
+            if times > OVER_DEFAULT and times > loose.get(place, (None, 0.0))[1]:
+                loose[place] = (expected, times, dtypes)
+        # a test of PyTorch that the spec restates gives the tolerance
+        if not loose or spec.anatomy.data.get("covers"):
+            continue
+        rows = spec.document.content.decode("utf-8", "replace").split("\n")
+        if any(re.search(r"(?:^|\s)#.*restates ", row) for row in rows):
+            continue
+        for expected, times, dtypes in loose.values():
+            above, own = rows[max(0, expected.position.line - 2)], rows[expected.position.line - 1]
+            if not above.lstrip().startswith("#") and not re.search(r"\s#", own):
+                message = f"the tolerance is {times:.0f} times the default of {' and '.join(dtypes)}, and nothing says why"
+                hint = "remove atol and rtol, so that errors are compared with eager's own; or say the reason in a comment"
+                yield Finding(rule="loose-tolerance", position=expected.position, message=message, hint=hint)
+
+
+def _dtypes(case: Case) -> tuple[str, ...]:
+    """Return the floating dtypes that a case names anywhere; float32 where an input names none."""
+    texts = [str(case.body.inputs), str(case.body.let), str(dict(case.params)), str(case.body.context)]
+    texts += [block.text for block in case.body.blocks]
+    named = {_OTHER.get(word, word) for text in texts for word in _DTYPE.findall(text)} & set(DEFAULTS)
+    if not named or any(isinstance(one, dict) and "dtype" not in one for one in case.body.inputs):
+        named.add("float32")
+    return tuple(sorted(named))
+
+
+# -- unused names -----------------------------------------------------------------------------------------------------
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _words(value: object, path: DataPath, without: DataPath) -> Iterator[str]:
+    """Yield the words of all keys and texts of a value, except those at one path."""
+    if path == without:
+        return
+    if isinstance(value, str):
+        yield from _WORD.findall(value)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if (*path, key) != without:
+                yield from _WORD.findall(str(key))
+            yield from _words(item, (*path, key), without)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _words(item, (*path, index), without)
+
+
+def _words_of(spec: Spec, document: Document, without: DataPath) -> set[str]:
+    """Return the words of a spec and its defaults that are not written for people, except those at one path of one of these files."""
+    words: set[str] = set()
+    for file in spec.documents:
+        data = {key: value for key, value in file.data.items() if key not in ("summary", "covers", "tags")}
+        words.update(_words(data, (), without if file.file == document.file else ("no such path",)))
+    return words
+
+
+def unused_function(scene: Scene) -> Iterator[Finding]:
+    """Yield entries of ``functions`` that no step calls."""
+    for spec in scene.specs:
+        names = spec.anatomy.data.get("functions", {})
+        for name in names if len(names) > 1 else ():
+            path: DataPath = ("functions", name)
+            if name not in _words_of(spec, spec.document, path):
+                position = spec.document.position(path, key=True)
+                message, hint = f"no step calls the function '{name}'", f"call it: call: {{function: {name}}}"
+                yield Finding(rule="unused-function", position=position, message=message, hint=hint)
+
+
+def unused_prelude_name(scene: Scene) -> Iterator[Finding]:
+    """Yield functions, classes and constants of a prelude that nothing uses: in its spec, or in all specs that inherit it."""
+    linted = {os.path.realpath(spec.document.path) for spec in scene.specs}
+    shared: dict[str, tuple[Document, ast.Module, list[Spec]]] = {}
+    for spec in scene.specs:
+        for document in spec.documents:
+            tree = spec.anatomy.prelude_trees.get(str(document.path.absolute()))
+            if tree is not None:
+                shared.setdefault(document.file, (document, tree, []))[2].append(spec)
+    for document, tree, specs in shared.values():
+        own = document is specs[0].document
+        if binds_dynamically(tree):
+            continue
+        if not own:  # only where every spec below its folder is linted, and no other one inherits it
+            below = {os.path.realpath(path.path) for path in discover([document.path.parent], [])}
+            if not (below <= linted and {os.path.realpath(spec.document.path) for spec in specs} <= below):
+                continue
+        words = {word for spec in specs for word in _words_of(spec, document, ("prelude",))}
+        for statement in tree.body:  # what the prelude itself uses, each outside of its own definition, and the words of its texts
+            for node in ast.walk(statement):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id != getattr(statement, "name", None):
+                    words.add(node.id)
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    words.update(_WORD.findall(node.value))
+        for name, line in _definitions(tree):
+            if name not in words:
+                block = next(block for block in specs[0].anatomy.preludes if block.file == str(document.path.absolute()))
+                place = python_source.place(document, ("prelude",), block, line, 1)
+                what = "in the spec" if own else f"in the {len(specs)} specs that inherit the prelude"
+                message = f"nothing {what} uses '{name}'"
+                yield Finding(rule="unused-prelude-name", position=place, message=message, hint="remove it, or name it where it is meant")
+
+
+def _definitions(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Yield the names that a prelude defines at its top with their lines; those with a decorator may be used by it."""
+    for statement in tree.body:
+        match statement:
+            case ast.FunctionDef(name=name, decorator_list=[]) | ast.ClassDef(name=name, decorator_list=[], keywords=[]):
+                yield name, statement.lineno
+            case ast.Assign(targets=[ast.Name(id=name)]) if not name.startswith("__"):
+                yield name, statement.lineno
+            case ast.ImportFrom(names=aliases):
+                yield from ((alias.asname or alias.name, statement.lineno) for alias in aliases if alias.name != "*")
+
+
+# -- conditions: what only a machine knows counts as possible ----------------------------------------------------------
+
+_OF_COMPILES = ("kernels", "graph", "guards", "recompiles", "graph_breaks")
+"""Kinds that are never judged of a backend that compiles nothing."""
+
+_ARCHS = {"nvidia": ("sm_",), "amd": ("gfx",)}
+"""How the architectures of a vendor begin."""
+
+
+def may_hold(when: Mapping[str, Any] | None, case: Case, backends: Backends) -> bool:
+    """Whether a condition may hold for a case on some machine with a torch that the runner knows."""
+    vendors = _vendors(case)
+    for word, wanted in (when or {}).items():
+        values = as_list(wanted)
+        match word:
+            case "device":
+                may = devices.kind_of(case.device) in values
+            case "backend":
+                may = bool(backends.by_name[case.backend].names & set(values))
+            case "vendor":
+                may = vendors is None or not vendors.isdisjoint(values)
+            case "arch" if case.target:
+                may = any(TARGETS[case.target].arch.startswith(str(arch)) for arch in values)
+            case "arch" if vendors is not None:
+                begins = tuple(begin for vendor in vendors for begin in _ARCHS.get(vendor, ("",)))
+                may = bool(begins) and any(str(arch).startswith(begins) for arch in values)
+            case "torch":
+                ranges = [str(wanted), *(str(need.argument) for need in case.requires if need.name == "torch" and need.argument)]
+                may = any(all(_in_range(release, text) for text in ranges) for release in _releases())
+            case _:
+                may = True
+        if not may:
+            return False
+    return True
+
+
+def _vendors(case: Case) -> frozenset[str] | None:
+    """Return the vendors of which a case's device can be; None where they are not known."""
+    if case.target:
+        return frozenset({TARGETS[case.target].vendor})
+    if not devices.is_accelerator(case.device):
+        return frozenset()
+    named = {need.name for need in case.requires}
+    own = {build.vendor for build in devices.builds() if build.capability in named}
+    return frozenset(own) or None
+
+
+@cache
+def _releases() -> tuple[tuple[int, ...], ...]:
+    """Return the releases of the minors of torch that have a table of names."""
+    minors = [tuple(int(number) for number in version.split(".")[:2]) for version in NameTables.load(None).minors]
+    return tuple((*minor, patch) for minor, patch in product(minors, range(10)))
+
+
+def _in_range(release: tuple[int, ...], text: str) -> bool:
+    try:
+        return VersionRange.parse(text).holds(release)
+    except BadRange:
+        return True
+
+
+def unjudged_expectation(scene: Scene) -> Iterator[Finding]:
+    """Yield expectations that no case judges, values under conditions that no case chooses, and cases without an expectation."""
+    rule, backends = "unjudged-expectation", scene.backends
+    for spec in scene.specs:
+        if SOURCE in spec.anatomy.data or not spec.cases:
+            continue
+        document = spec.document
+        judged: set[str] = set()
+        for step in spec.anatomy.steps:
+            own = [case for case in spec.cases if may_hold(step.when, case, backends)]
+            for raw in step.expectations:
+                judging = [case for case in own if _judges(raw, case, backends)]
+                judged |= {str(case.id) for case in judging}
+                if not judging:
+                    names = ", ".join(dict.fromkeys(case.backend for case in spec.cases))
+                    message, hint = f"no case judges this {raw.kind}: it never applies to {names}", "correct its condition, or remove it"
+                    yield Finding(rule=rule, position=document.position(raw.path, key=True), message=message, hint=hint)
+                for path, entry in _conditional(raw.body, raw.path) if judging else ():
+                    if not any(may_hold(entry.get("when"), case, backends) for case in judging):
+                        message, hint = (
+                            "no case of the spec fulfils the condition of this value",
+                            "correct the condition, or remove the value",
+                        )
+                        yield Finding(rule=rule, position=document.position(path), message=message, hint=hint)
+        silent = [case for case in spec.cases if str(case.id) not in judged]
+        if silent and judged:
+            message = f"no expectation applies to {silent[0].id}" + (f" and {len(silent) - 1} more" if len(silent) > 1 else "")
+            hint = "such a case is an ERROR when it is run: add an expectation, or exclude it"
+            yield Finding(rule=rule, position=document.position(()), message=message, hint=hint)
+
+
+def _judges(raw: RawExpectation, case: Case, backends: Backends) -> bool:
+    body = raw.body if isinstance(raw.body, dict) else {}
+    when = body.get("when")
+    if not may_hold(when if isinstance(when, dict) else None, case, backends):
+        return False
+    if raw.kind in _OF_COMPILES and not backends.by_name[case.backend].compiles and not case.target:
+        return False
+    stages = {stage for vendor in (_vendors(case) or ()) for stage in STAGES_OF_VENDOR.get(vendor, ())}
+    stage = body.get("stage")
+    return not isinstance(stage, str) or not case.target or stage == WRAPPER or stage in stages
+
+
+def _conditional(value: object, path: DataPath) -> Iterator[tuple[DataPath, dict[str, Any]]]:
+    """Yield each value under a condition, with its path."""
+    if isinstance(value, list) and is_conditional(value):
+        yield from (((*path, index), entry) for index, entry in enumerate(value))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _conditional(item, (*path, key))
+
+
+def dead_condition(scene: Scene) -> Iterator[Finding]:
+    """Yield the conditions of specs that no case can fulfil."""
+    for spec in scene.specs:
+        if SOURCE in spec.anatomy.data or not spec.cases:
+            continue
+        steps = {step.path[:2]: step for step in spec.anatomy.steps if step.when}
+        for path, when in _conditions(spec.document.data, ()):
+            around = steps.get(path[:2]) if len(path) > 2 else None
+            cases = [case for case in spec.cases if around is None or may_hold(around.when, case, scene.backends)]
+            if not cases:
+                continue  # the condition of the step is the finding
+            place = spec.document.position((*path, "when"), key=True)
+            # of expectations and their values, unjudged-expectation says this
+            if "expect" in path or any(may_hold(when, case, scene.backends) for case in cases):
+                continue
+            message, hint = "no case of the spec fulfils this condition", "correct the condition, or remove what it is for"
+            yield Finding(rule="dead-condition", position=place, message=message, hint=hint)
+
+
+def _conditions(value: object, path: DataPath) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:
+    """Yield each condition with the path of what it is for."""
+    if isinstance(value, dict):
+        when = value.get("when")
+        if isinstance(when, dict) and when.keys() <= CONDITIONS.keys():
+            yield path, when
+        for key, item in value.items():
+            yield from _conditions(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _conditions(item, (*path, index))
+
+
+_ALL = (
+    Rule(
+        id="same-body",
+        summary="Two specs claim the same of the same function, on the same backends",
+        why="The second one costs time and finds nothing. A change of one of them leaves the other behind. Comments, form, summary, "
+        "tags and `covers` do not make a difference; inputs, options and expectations do.",
+        bad="# two files with these lines\nfunction: 'def fn(x): return x.relu()'\nexpect: [{close: {to: eager}}]",
+        good="# one file with the 'covers' of both",
+        check=same_body,
+    ),
+    Rule(
+        id="unreachable-point",
+        summary="A value of the matrix or a backend has no case",
+        why="The spec seems to claim something of it, and nothing is ever run.",
+        bad="matrix: {dtype: [float16, float32]}\nexclude: [{dtype: float16, reason: no float16 convolution on CPU}]",
+        good="matrix: {dtype: [float32]}",
+        check=unreachable_point,
+    ),
+    Rule(
+        id="loose-tolerance",
+        summary=f"A tolerance is more than {OVER_DEFAULT} times the default of the dtypes, and nothing says why",
+        why="Without `atol` and `rtol`, the error is compared with eager's own against a float64 reference, which is tighter. "
+        "A reason is a comment on the line or above it, or an upstream test under `covers` (or `restates` in a comment), whose tolerance "
+        "the spec has.",
+        bad="expect: [{close: {to: eager, atol: 0.01, rtol: 0.01}}]",
+        good="expect: [{close: {to: eager}}]",
+        check=loose_tolerance,
+    ),
+    Rule(
+        id="unused-prelude-name",
+        summary="A function, class, constant or import of a prelude that nothing uses",
+        why="The reader looks for what it does to the claim. A check that was meant to be called is often lost this way. A prelude of "
+        "`_defaults.yaml` is compared with all specs that inherit it, and only where all of them are linted. What has a decorator, and "
+        "`import NAME`, may act by itself and is not reported.",
+        bad="prelude: |\n  def is_right(found): return found > 0\nexpect: [{close: {to: eager}}]",
+        good="prelude: |\n  def is_right(found): return bool((found > 0).all())\n"
+        "steps:\n  - {call: {}, expect: [{close: {to: eager}}]}\n"
+        "  - {api: {call: is_right, args: [{ref: output}], as: right}, expect: [{equals: {right: true}}]}",
+        check=unused_prelude_name,
+    ),
+    Rule(
+        id="unused-function",
+        summary="An entry of `functions` that no step calls",
+        why="The spec seems to claim something of it. (That nothing is expected of a spy is an error of `validate`.)",
+        bad="functions: {one: 'def one(x, y): return x + y', two: 'def two(x, y): return x * y'}\n"
+        "steps: [{call: {function: one}, expect: [{close: {to: eager}}]}]",
+        good="functions: {one: 'def one(x, y): return x + y', two: 'def two(x, y): return x * y'}\n"
+        "steps:\n  - {call: {function: one}, expect: [{close: {to: eager}}]}\n"
+        "  - {call: {function: two}, expect: [{close: {to: eager}}]}",
+        check=unused_function,
+    ),
+    Rule(
+        id="unjudged-expectation",
+        summary="An expectation, or a value under a condition, that no backend, target or torch of the spec can judge",
+        why="It reads as a claim and is never judged. A case without any expectation that applies is an ERROR. Only what no machine can "
+        "change counts: backends, devices, vendors and architectures of backends, targets, torch versions that the runner knows.",
+        bad="backends: [cpu]\nexpect:\n  - close: {to: eager}\n  - filecheck: {when: {vendor: amd}, checks: 'CHECK: mfma'}",
+        good="backends: [cpu, rocm]\nexpect:\n  - close: {to: eager}\n  - filecheck: {when: {vendor: amd}, checks: 'CHECK: mfma'}",
+        check=unjudged_expectation,
+    ),
+    Rule(
+        id="dead-condition",
+        summary="A `when` that no case of the spec can fulfil",
+        why="It reads as if it chose some cases, and it chooses none: often a backend, a device or a version was meant that "
+        "the spec does not have. Only what no machine can change counts, as for `unjudged-expectation`, which finds the conditions of "
+        "expectations that no case fulfils.",
+        bad="backends: [cuda]\nconfig: [{max_autotune: true}, {when: {vendor: amd}, set: {max_autotune: false}}]",
+        good="backends: [cuda, rocm]\nconfig: [{max_autotune: true}, {when: {vendor: amd}, set: {max_autotune: false}}]",
+        check=dead_condition,
+    ),
+)
+
+RULES: Mapping[str, Rule] = {rule.id: rule for rule in _ALL}
+"""Every rule, by id, in the order of the reference."""

@@ -1,0 +1,297 @@
+"""``repro --shrink``: the case fails twice alike, a smaller spec is searched, a script is written, the stage that breaks is named."""
+
+import contextlib
+import json
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from runner.judge.waiving import Waivers
+from runner.language.expand.cases import surroundings
+from runner.language.load import Suite, load, surroundings_of
+from runner.language.waivers import WaiverFiles
+from runner.machine import availability
+from runner.machine.capabilities import Machine
+from runner.machine.installed_torch import installed_torch
+from runner.model.case import Case
+from runner.model.conditions import Surroundings
+from runner.model.diagnostics import InvalidSpecs, UsageError
+from runner.model.options import ExecutionOptions, argument, backend_files, flag, natural, option, paths, positive
+from runner.model.results import CaseResult
+from runner.plan import schedule
+from runner.plan.script import NothingChecked, script_of
+from runner.plan.selection import without_benches
+from runner.record.run_folder import RunFolder
+from runner.run.pipeline import CaseRunner
+from runner.tools.author.case_document import Document, reduced_document_of, text_of
+from runner.tools.author.shrinking.search import OutOfBudget, Search, Signature, signature_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReproOptions(ExecutionOptions):
+    """The options of ``repro``. Each candidate of ``--shrink`` runs alone, in a process of its own."""
+
+    case: str = argument("CASE", "a case's id")
+    paths: tuple[Path, ...] = paths()
+    backends: tuple[Path, ...] = backend_files()
+    sample: int | None = option("N", "the sample with this number, of a case of torch's database of operators", reads=natural)
+    shrink: bool = flag(
+        "instead of the script, run the case and write a smaller one that fails in the same way (fewer steps, options and inputs, a "
+        "smaller function, smaller shapes), as a spec and a script; torch's bisector then names the stage that breaks. Ctrl-C keeps the "
+        "best so far"
+    )
+    out: Path = option("DIR", "with --shrink: folder of the spec and the script (default: shrunk)", Path("shrunk"), Path)
+    seconds: float = option("S", "with --shrink: end the search after this many seconds (default: 600)", 600.0, positive)
+    timeout: float = option("S", "with --shrink: deadline of a candidate in seconds (default: 300)", 300.0, positive)
+    jobs: str = "1"
+    timeout_factor: float = 1.0
+
+
+Say = Callable[[str], None]
+
+NAME = "shrunk"
+"""The name of the spec that a search writes."""
+
+
+# -- trials -----------------------------------------------------------------------------------------------------------
+
+
+class Trials:
+    """Runs cases and documents; a context manager. One warm process for each environment serves all of them."""
+
+    def __init__(self, options: ExecutionOptions, suite: Suite, backends: Sequence[Path], folder: Path) -> None:
+        self._options = options
+        self._suite = suite
+        self._backends = tuple(backends)
+        self._folder = folder
+        self._stack = contextlib.ExitStack()
+        self._runners: dict[str, tuple[CaseRunner, Machine]] = {}
+        self._number = 0
+
+    def __enter__(self) -> "Trials":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def run(self, case: Case) -> CaseResult:
+        """Run one case; raise ``UsageError`` where this machine cannot run it."""
+        runner, machine = self.runner(case)
+        verdict = availability.of_case(case, machine)
+        if verdict.reason:
+            raise UsageError(f"{case.id} cannot run here: {verdict.reason}")
+        words = ("torch-conformance", "run", case.spec, "--select", case.id)
+        (result,) = runner.run([without_benches(case)], surroundings_of(machine.torch, machine), lambda _: shlex.join(words))
+        return result
+
+    def here(self, case: Case) -> Surroundings:
+        """Return what the conditions of a case ask for."""
+        machine = self.runner(case)[1]
+        return surroundings(self._suite.backends.by_name[case.backend], surroundings_of(machine.torch, machine), case.target)
+
+    def runner(self, case: Case) -> tuple[CaseRunner, Machine]:
+        """Return what runs a case, and the facts of the machine."""
+        key = repr(schedule.environment_of(case).key)
+        if key not in self._runners:
+            waivers = Waivers(WaiverFiles(waivers=(), documents=(), given=frozenset()), today=datetime.now(UTC).date())
+            folder = RunFolder(path=self._folder / f"runs-{len(self._runners)}", run_id="shrink")
+            scheduling = schedule.SchedulingOptions(memory_limit=schedule.memory_limit("auto"))
+            glance = availability.inspect_files(installed_torch())
+            runner = CaseRunner(self._options, self._suite, waivers, [case], folder, 1, glance, scheduling)
+            self._stack.enter_context(runner)
+            self._runners[key] = (runner, runner.look_at_machine())
+        return self._runners[key]
+
+    def case_of(self, document: Document) -> Case | None:
+        """Return the one case of a document; None where it is no valid spec of one case."""
+        self._number += 1
+        path = self._folder / "candidates" / str(self._number) / f"{NAME}.yaml"
+        path.parent.mkdir(parents=True)
+        path.write_text(text_of(document), encoding="utf-8")
+        return self.case_in(path)
+
+    def case_in(self, path: Path) -> Case | None:
+        """Return the one case of a file; None where it is no valid spec of one case."""
+        try:
+            cases = load([path], self._backends).cases
+        except InvalidSpecs:
+            return None
+        return cases[0] if len(cases) == 1 else None
+
+
+class Attempts:
+    """Judges documents by a signature, for some seconds."""
+
+    def __init__(self, trials: Trials, wanted: Signature, seconds: float) -> None:
+        self._trials = trials
+        self._wanted = wanted
+        self._end = time.monotonic() + seconds
+        self._seconds = seconds
+        self.made = 0
+
+    def __call__(self, document: Document) -> bool:
+        """Whether a document fails in the same way; raise ``OutOfBudget``."""
+        if time.monotonic() >= self._end:
+            raise OutOfBudget(f"--seconds {self._seconds:g} are over")
+        case = self._trials.case_of(document)
+        if case is None:
+            return False
+        self.made += 1
+        try:
+            return signature_of(self._trials.run(case)) == self._wanted
+        except UsageError:  # a candidate that cannot run here is none
+            return False
+
+
+# -- the stage --------------------------------------------------------------------------------------------------------
+
+COMPARED = frozenset({"close", "equals", "differs", "strides", "raised", "raises", "deterministic", "text", "side-effects"})
+"""Kinds of failure that another backend of dynamo can show too. Counters and generated code are inductor's own."""
+
+_DRIVER = '''"""Bisects a script: exit 0 is good. Each run is a fork of this process, which has imported torch."""
+import json, os, runpy, sys
+import torch, torch._dynamo, torch._inductor.compile_fx
+from torch._inductor.compiler_bisector import CompilerBisector
+
+script, state, answer = sys.argv[1:]
+CompilerBisector.in_process_cache = state
+
+
+def is_good():
+    child = os.fork()
+    if child == 0:
+        sys.argv = [script]
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        try:
+            runpy.run_path(script, run_name="__main__")
+        except SystemExit as error:
+            os._exit(int(error.code or 0))
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status) == 0
+
+
+found = CompilerBisector.do_bisect(is_good)
+keys = ("backend", "subsystem", "bisect_number", "debug_info")
+with open(answer, "w") as stream:
+    json.dump({"found": found and {key: getattr(found, key) for key in keys}}, stream)
+'''
+
+_SPEC = """summary: The bisector of torch names the stage that breaks a script
+backends: [host]
+timeout: {timeout}
+steps:
+  - spawn: {{program: python, argv: [{driver}, {script}, {state}, {answer}]}}
+    expect: [{{exit: {{code: 0}}}}]
+"""
+
+
+def _stage_of(script: str, trials: Trials, folder: Path, seconds: float) -> str:
+    """Let torch's own bisector run a script that exits with 1 because of the failure; return the stage of the compiler that breaks.
+
+    The bisector keeps its state in the folder of inductor's cache, and a session that is not ended changes every later compile of the user
+    (pytorch/pytorch#143453). Here the state is in a scratch folder of its own, in one worker's child process, and goes with it.
+    """
+    folder.mkdir(parents=True)
+    files = {name: folder / name for name in ("driver.py", "script.py", "state", "answer.json")}
+    files["driver.py"].write_text(_DRIVER, encoding="utf-8")
+    files["script.py"].write_text(script, encoding="utf-8")
+    files["state"].mkdir()
+    names = {path.stem: json.dumps(str(path)) for path in files.values()}
+    spec = folder / "bisect-script.yaml"
+    spec.write_text(_SPEC.format(timeout=max(int(seconds), 1), **names), encoding="utf-8")
+    (case,) = load([spec]).cases
+    result = trials.run(case)
+    try:
+        known = json.loads(files["answer.json"].read_bytes()[:100_000])
+        stage = known["found"]
+        if stage is None:
+            return "none: the script passes under the bisector with every backend"
+        words = str(stage["backend"])
+        if stage["subsystem"] is not None:
+            words += f", {stage['subsystem']}"
+        if stage["bisect_number"]:
+            words += f", application {stage['bisect_number']}"
+        if stage["debug_info"] and stage["debug_info"] != stage["subsystem"]:
+            words += f": {stage['debug_info']}"
+        return words[:500]
+    except (OSError, ValueError, LookupError, TypeError):  # the child ran code of the spec: it may have written anything, or nothing
+        return f"not found: the bisector ended with {result.outcome.label}: {result.reason}"[:500]
+
+
+# -- the search as a whole ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shrunk:
+    """The result of a search."""
+
+    spec: Path
+    script: Path | None
+    why_no_script: str
+    stage: str
+    runs: int
+    ended: str
+    """Why the search ended before nothing smaller was found; empty where it did not."""
+
+
+def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: Say) -> Shrunk:
+    """Search the smallest case that fails as this one; raise ``UsageError`` for a case that passes, or whose failure changes."""
+    spec = options.out / f"{NAME}.yaml"
+    if spec.exists():
+        raise UsageError(f"{spec} is there already: name another folder with --out, or remove it")
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the folder {options.out}: {error.strerror}") from error
+    with Trials(options, suite, options.backends, folder) as trials:
+        # the case fails twice in the same way
+        result = trials.run(case)
+        wanted = signature_of(result)
+        if wanted is None:
+            reason = f": {result.reason}" if result.reason else ""
+            raise UsageError(f"{case.id} is {result.outcome.label}{reason}: only a case that fails can be made smaller")
+        say(f"run 1 of the case: {wanted}")
+        again = signature_of(trials.run(case))
+        if again != wanted:
+            other = "PASS" if again is None else str(again)
+            raise UsageError(f"{case.id} is flaky: {wanted}, then {other}: 'run --repeat' says how often it fails")
+        document = reduced_document_of(case, trials.here(case))
+        attempts = Attempts(trials, wanted, options.seconds)
+        try:
+            if not attempts(document):
+                raise UsageError(f"{case.id}, written as a spec of its own, does not fail in the same way")
+        except OutOfBudget as error:
+            raise UsageError(f"{error} before the search began: allow more") from error
+        say(f"{wanted}: looking for a smaller case, at most {options.seconds:g} s")
+        search = Search(document, attempts, lambda words: say(f"run {attempts.made}: {words}"))
+        search.run()
+        spec.write_text(f"# a smaller case with the failure of {case.id}\n{text_of(search.best)}", encoding="utf-8")
+        smallest = trials.case_in(spec)  # the script names positions of the spec beside it
+        assert smallest is not None, "the best document was run"
+        machine = trials.runner(smallest)[1]
+        script, why, stage = None, "", "not looked for"
+        try:
+            text = script_of(smallest, trials.here(smallest), machine.facts, machine.torch or "unknown").text
+        except NothingChecked as error:
+            text, why = "", str(error)
+        if text:
+            script = spec.with_name("repro.py")
+            script.write_text(text, encoding="utf-8")
+            if search.ended != "interrupted":
+                kinds = {kind for kind, _, _ in wanted.verdicts} - {"proof"}
+                if not kinds or not kinds <= COMPARED:
+                    other = ", ".join(sorted(kinds - COMPARED)) or wanted.outcome.label
+                    stage = f"not looked for: {other} is not what other stages can show"
+                else:
+                    say("looking for the stage that breaks, with torch's bisector")
+                    try:
+                        stage = _stage_of(text, trials, folder / "stage", options.seconds)
+                    except KeyboardInterrupt:
+                        stage = "not looked for: interrupted"
+        return Shrunk(spec=spec, script=script, why_no_script=why, stage=stage, runs=attempts.made, ended=search.ended)

@@ -1,0 +1,210 @@
+"""From a Python test to a spec. What is not carried stands above the spec as a comment."""
+
+import ast
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner.language.flow import block, flow
+from runner.model.diagnostics import Diagnostic, errors
+from runner.tools.author.translator.python_file import DTYPES, PythonFile, Test, free_names
+from runner.tools.author.translator.statements import Reader, read_decorator
+from runner.tools.author.translator.translation import NotCarried, Remark, Result, Translation
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The spec of a test. Without a text, nothing could be carried."""
+
+    test: str
+    text: str
+    lost: tuple[Remark, ...]
+
+    @property
+    def state(self) -> str:
+        """``whole``, ``part`` or ``none``."""
+        return "none" if not self.text else "part" if self.lost else "whole"
+
+
+def draft(file: PythonFile, test: Test) -> Draft:
+    """Return the spec of a test, with a comment for each line that it does not have."""
+    translation, text = Translation(file=file, test=test), ""
+    try:
+        _read(translation)
+        text = _text(translation)
+        if problems := problems_of(text, spec_name(test.name)):
+            line = test.function.lineno
+            translation.lost |= {Remark(line, f"validate refuses the spec: {problem.message}") for problem in problems}
+            text = _text(translation)
+    except NotCarried as error:
+        translation.lost.add(Remark(test.function.lineno, str(error)))
+    except RecursionError:
+        translation.lost.add(Remark(test.function.lineno, "the test is nested too deeply"))
+    return Draft(test.name, text, tuple(sorted(translation.lost)))
+
+
+def spec_name(test: str) -> str:
+    """Return the name of a spec's file, in field words."""
+    words = re.sub(r"[^a-z0-9]+", "-", test.rpartition("::")[2].lower().removeprefix("test")).strip("-")
+    return words or "test"
+
+
+def _read(translation: Translation) -> None:
+    """Read the options of the file, the decorators, the set-up and the body of the test."""
+    test, reader = translation.test, Reader(translation)
+    for argument in test.function.args.args:
+        if argument.arg in ("device", "device_type"):
+            translation.parameter(argument.arg, "params.device", "device")
+            translation.devices.add("any")
+    # what the file and the set-up of the class set for all tests
+    reader.read([part for part in reader.file.body if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Attribute)])
+    for name in ("setUpClass", "setUp"):
+        method = reader.file.method(test.owner, name)
+        reader.read(method.body if method is not None else [])
+    decorators = [*(test.owner.decorator_list if test.owner else ()), *test.function.decorator_list]
+    for decorator in reversed(decorators):
+        try:
+            options = reader.options_of(decorator)
+            if options is None:
+                read_decorator(translation, decorator)
+            for section, values in (options or {}).items():
+                translation.base_options.setdefault(section, {}).update(values)
+        except NotCarried as error:
+            translation.lose(decorator, str(error))
+    reader.read(test.function.body)
+    known = {argument.arg for argument in test.function.args.args} - {"self"} - translation.names.keys()
+    if known:
+        raise NotCarried(f"the parameter '{sorted(known)[0]}' without values")
+    if not any(step.kind == "call" for step in translation.steps):
+        raise NotCarried("no call of a compiled function was understood")
+    if not any(step.expects for step in translation.steps):
+        if translation.lost:
+            raise NotCarried("none of its assertions was understood")
+        translation.steps[-1].expects.append({"runs": {}})
+
+
+def problems_of(text: str, name: str) -> list[Diagnostic]:
+    """Return the errors of a spec, in order."""
+    from runner.language.load import inspect
+
+    with tempfile.TemporaryDirectory(prefix="torch-conformance-new-") as folder:
+        path = Path(folder) / f"{name}.yaml"
+        path.write_text(text, encoding="utf-8")
+        return sorted(errors(inspect([path]).problems))
+
+
+def _text(translation: Translation) -> str:
+    """Return the spec with the comments above it, with each expectation on lines of its own."""
+    test, functions = translation.test, translation.functions
+    first_contexts = next(step.contexts for step in translation.steps if step.kind == "call")
+    arguments_of_steps: list[Any] = []
+    for step in translation.steps:
+        value = step.value
+        if step.kind == "call":
+            value = {} if len(functions) == 1 else {"function": step.function}
+            if step.arguments:
+                value["inputs"] = [_input(translation, argument) for argument in step.arguments]
+            if step.contexts != first_contexts:
+                value["context"] = list(step.contexts)
+            value |= step.value
+        arguments_of_steps.append(value)
+    remarks = [("not carried", remark) for remark in sorted(translation.lost)] + [("note", remark) for remark in sorted(translation.notes)]
+    lines = [f"# made from {translation.file.name}::{test.name}, lines {test.function.lineno} to {test.function.end_lineno}"]
+    lines += [f"# {word}: line {remark.line}: {remark.text}" for word, remark in remarks]
+    compile_options = dict(translation.compile_options)
+    devices = translation.devices
+    kinds = {"cpu", "cuda", "rocm"} if "any" in devices else {"cuda", "rocm"} if "gpu" in devices else {"cpu"}
+    backends: list[str] = [name for name in ("cpu", "cuda", "rocm") if name in kinds - translation.dropped]
+    if not backends:
+        raise NotCarried("no backend of the runner is left after the test's skips")
+    backend = compile_options.get("backend")
+    if backend is not None:  # a dynamo backend other than inductor is a backend of its own
+        if "cpu" not in backends or backend not in ("eager", "aot_eager"):
+            raise NotCarried(f"the dynamo backend {backend!r}")
+        backends = ["eager" if backend == "eager" else "dynamo"]
+        if backend == "eager":
+            del compile_options["backend"]
+    options = {section: dict(values) for section, values in translation.base_options.items()}
+    for section, values in (translation.call_options or {}).items():
+        options.setdefault(section, {}).update(values)
+    setup = translation.needed_setup()
+    # the Python that the spec needs: definitions of the file, then what the test prepares
+    makers = [ast.parse(f"def make_{key}():\n    return {key}").body[0] for key, function in functions.items() if function is None]
+    used = [*setup, *filter(None, functions.values())]
+    names = {name for node in used for name in free_names(node)} | translation.needed
+    statements = [*translation.file.definitions_of(names - translation.values.keys()), *setup, *makers]
+    prelude = [ast.unparse(statement) for statement in statements]
+    words = spec_name(test.name).replace("-", " ")
+    texts = {key: {"module": f"make_{key}"} if function is None else f"{ast.unparse(function)}\n" for key, function in functions.items()}
+    spec = {
+        "summary": f"{words.capitalize()}, as {test.name} of {translation.file.name} claims{', in part' if translation.lost else ''}",
+        "backends": backends,
+        "matrix": translation.matrix,
+        "requires": translation.requires,
+        **{section: options.get(section) for section in ("config", "dynamo_config", "functorch_config", "env")},
+        "torch": translation.torch_settings,
+        "context": list(first_contexts),
+        "prelude": "".join(f"{text}\n\n" if "\n" in text else f"{text}\n" for text in prelude).rstrip("\n") + "\n" * bool(prelude),
+        "function" if len(texts) == 1 else "functions": next(iter(texts.values())) if len(texts) == 1 else texts,
+        "compile": compile_options,
+    }
+    lines += [line for name, value in spec.items() if value for line in block(name, value)]
+    lines.append("steps:")
+    for step, value in zip(translation.steps, arguments_of_steps, strict=True):
+        lines.append(f"  - {step.kind}: {flow(value)}")
+        lines += ["    expect:"] if step.expects else []
+        for expectation in step.expects:
+            ((kind, claim),) = expectation.items()
+            first, *rest = block(kind, claim)
+            lines += [f"      - {first}", *(f"        {line}" for line in rest)]
+    return "".join(re.sub(r"[^ -~]", "?", line) + "\n" for line in lines)
+
+
+def _input(translation: Translation, node: ast.expr | Result) -> Any:
+    """Return an argument of a call: a constant, a tensor as the language writes it, or the name of a value."""
+    if isinstance(node, Result):
+        return {"ref": f"{translation.named(node.step)}.{node.path}".strip(".")}
+    if isinstance(node, ast.Constant):
+        if node.value is not None and not isinstance(node.value, str | int | float):
+            raise NotCarried("an argument that YAML does not have")
+        return {"value": None} if node.value is None else node.value
+    assert isinstance(node, ast.Name)
+    value = translation.values.get(node.id)
+    if value is not None and isinstance(value.node, ast.expr):
+        # unless other Python of the prelude or a second call uses it, or changes it
+        nodes = [*translation.needed_setup(), *filter(None, translation.functions.values())]
+        is_used = any(value.name in free_names(other) for other in nodes)
+        names = [part.id for step in translation.steps for part in step.arguments if isinstance(part, ast.Name)]
+        is_shared = is_used or translation.changes.get(value.name, 0) > value.position or names.count(value.name) > 1
+        if not is_shared and (described := _described(translation, value.node)) is not None:
+            return described
+    translation.needed.add(node.id)
+    return {"ref": node.id}
+
+
+def _described(translation: Translation, node: ast.expr) -> dict[str, Any] | None:
+    """Return a tensor as the language writes it; None for what it cannot write."""
+    words: dict[str, Any] = {}
+    kind = translation.file.dotted(node.func).removeprefix("torch.") if isinstance(node, ast.Call) else ""
+    if not isinstance(node, ast.Call) or kind not in ("rand", "randn", "zeros", "ones"):
+        return None
+    try:
+        shape = [translation.yaml(argument, is_prelude=True) for argument in node.args]
+        shape = shape[0] if len(shape) == 1 and isinstance(shape[0], list) else shape
+        for word in node.keywords:
+            name, path = getattr(word.value, "id", ""), translation.file.dotted(word.value)
+            if word.arg == "dtype" and name in translation.templates:
+                words["dtype"] = f"{{{{ {translation.templates[name]} }}}}"
+            elif word.arg == "dtype" and path.startswith("torch.") and path.removeprefix("torch.") in DTYPES:
+                words["dtype"] = DTYPES[path.removeprefix("torch.")]
+            elif word.arg == "requires_grad":
+                words["requires_grad"] = bool(translation.literal(word.value, is_prelude=True))
+            elif word.arg != "device" or (
+                translation.templates.get(name) != "device" and ast.unparse(word.value) not in ("params.device", "'cpu'")
+            ):
+                return None
+    except NotCarried:
+        return None
+    return {kind: shape, **words} if all(isinstance(size, int | str) for size in shape) else None

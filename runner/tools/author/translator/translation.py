@@ -1,0 +1,339 @@
+"""What is known of a test while its statements are read: names, functions, steps, and the Python that goes into the prelude."""
+
+import ast
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from runner.tools.author.translator.python_file import GPU_NAMES, PythonFile, Test, bound_names, free_names, own_names
+
+_GPU_TEXTS = frozenset(["cuda", "cuda:0", "xpu"])
+
+
+Node = TypeVar("Node", bound=ast.AST)
+
+
+class NotCarried(Exception):
+    """A part of the test that a spec does not get; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Remark:
+    """What is said of a line of the test: that it is not carried, or what differs."""
+
+    line: int
+    text: str
+
+
+@dataclass(eq=False)
+class Step:
+    """A step of the spec. A call has its function and arguments."""
+
+    kind: str
+    value: Any
+    expects: list[Mapping[str, Any]] = field(default_factory=list)
+    function: str = ""
+    arguments: list["ast.expr | Result"] = field(default_factory=list)
+    contexts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SetUp:
+    """A value that Python of the prelude makes, under this name."""
+
+    name: str
+    node: ast.expr | ast.FunctionDef | None = None
+    """What the name was bound to; None where that is more than one expression."""
+    position: int = 0
+    """How many statements of the prelude came before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A compiled function, by its key in ``Translation.functions``."""
+
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a step returned, or a part of it."""
+
+    step: Step
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Generated code: that of one file by its index, or the list of all."""
+
+    step: Step
+    index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A value that a line makes which was not carried."""
+
+    line: int
+
+
+Value = SetUp | Compiled | Result | Code | Unknown | tuple["Value", ...]
+
+
+@dataclass(eq=False)
+class Translation:
+    """A spec while it is made from a test."""
+
+    file: PythonFile
+    test: Test
+    names: dict[str, Value] = field(default_factory=dict)
+    """What the names of the test stand for where the reading is."""
+    values: dict[str, SetUp] = field(default_factory=dict)
+    """The values of the prelude by their names there."""
+    setup: list[ast.stmt] = field(default_factory=list)
+    functions: dict[str, ast.FunctionDef | None] = field(default_factory=dict)
+    """The definitions of the functions under test by key; None for a module, which has its key as name in the prelude."""
+    compile_options: Mapping[str, Any] = field(default_factory=dict)
+    """The arguments of ``torch.compile``, the same for all functions."""
+    steps: list[Step] = field(default_factory=list)
+    needed: set[str] = field(default_factory=set)
+    """Names of the prelude that the spec itself mentions."""
+    base_options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The options of the whole test, by section of the spec."""
+    block_options: list[Mapping[str, Mapping[str, Any]]] = field(default_factory=list)
+    call_options: dict[str, dict[str, Any]] | None = None
+    """The options under which the compiled calls are made; None before the first."""
+    torch_settings: dict[str, Any] = field(default_factory=dict)
+    contexts: list[str] = field(default_factory=list)
+    matrix: dict[str, list[Any]] = field(default_factory=dict)
+    templates: dict[str, str] = field(default_factory=dict)
+    """Parameters of the test by their names in the prelude, as expressions of the matrix."""
+    devices: set[str] = field(default_factory=set)
+    """What the test names: any, gpu."""
+    dropped: set[str] = field(default_factory=set)
+    """Backends that skips of the test leave out."""
+    requires: list[Any] = field(default_factory=list)
+    lost: set[Remark] = field(default_factory=set)
+    notes: set[Remark] = field(default_factory=set)
+    """Differences that claim no less."""
+    changes: dict[str, int] = field(default_factory=dict)
+    """How many statements of the prelude there were when one may have changed a value."""
+
+    def lose(self, node: ast.AST, reason: str) -> None:
+        """Remember that a part is not carried; what it binds is unknown from here on."""
+        line = getattr(node, "lineno", self.test.function.lineno)
+        words = " ".join(ast.unparse(node).split("\n")[0].split())[:90] if isinstance(node, ast.stmt | ast.expr) else ""
+        self.lost.add(Remark(line, f"{words}: {reason}" if words else reason))
+        if isinstance(node, ast.stmt):
+            stored = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+            self.names.update(dict.fromkeys(bound_names(node) | stored, Unknown(line)))
+
+    # Python for the prelude
+
+    def fresh(self, name: str) -> str:
+        """Return a name that nothing in the prelude has yet."""
+        taken = self.values.keys() | self.file.definitions.keys() | self.file.imports.keys() | {"torch", "params"}
+        candidates = [name, *(f"{name}_{number}" for number in range(2, 1000))]
+        return next(candidate for candidate in candidates if candidate not in taken)
+
+    def rewritten(self, node: Node) -> Node:
+        """Return Python for the prelude: with its names, and with the device of the case."""
+        made = _Rewriter(self).visit(copy.deepcopy(node))
+        rewritten: Node = ast.fix_missing_locations(made)
+        return rewritten
+
+    def set_up(self, statement: ast.stmt) -> None:
+        """Take a statement over into the prelude, which runs before the first call."""
+        binds = bound_names(statement)
+        is_import = isinstance(statement, ast.Import | ast.ImportFrom)
+        is_late = any(step.kind == "call" for step in self.steps)
+        made = self.rewritten(statement)
+        used = {part.id for step in self.steps for part in step.arguments if isinstance(part, ast.Name)} | self.needed
+        if is_late and not binds and (free_names(made) & used or not free_names(made) & self.values.keys()):
+            raise NotCarried("it may change values between two calls")
+        if binds and not is_import:
+            aliases = {name: self.fresh(name) for name in binds}
+            if isinstance(made, ast.Assign) and isinstance(statement, ast.Assign):
+                made.targets = copy.deepcopy(statement.targets)
+            if isinstance(made, ast.FunctionDef | ast.ClassDef):
+                made.name = aliases[made.name]
+            elif isinstance(made, ast.Assign | ast.AnnAssign):
+                targets = made.targets if isinstance(made, ast.Assign) else [made.target]
+                for part in (part for target in targets for part in ast.walk(target)):
+                    if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                        part.id = aliases[part.id]
+            is_plain = isinstance(made, ast.Assign) and isinstance(made.targets[0], ast.Name)
+            node = made if isinstance(made, ast.FunctionDef) else made.value if isinstance(made, ast.Assign) and is_plain else None
+            for name, alias in aliases.items():
+                self.names[name] = self._keep(alias, node)
+        else:
+            stored = {part.id for part in ast.walk(statement) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+            for name in stored | binds:
+                if not isinstance(self.names.get(name), SetUp):
+                    self.names[name] = self._keep(name, None)
+            changed = free_names(made) | {value.name for name in stored if isinstance(value := self.names[name], SetUp)}
+            self.changes.update(dict.fromkeys(changed, len(self.setup) + 1))
+        for context in reversed(self.contexts):
+            if not isinstance(made, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
+                items = [ast.withitem(context_expr=ast.parse(f"torch.{context}()", mode="eval").body)]
+                made = ast.With(items=items, body=[made])
+        self.setup.append(ast.fix_missing_locations(made))
+
+    def value_of(self, node: ast.expr, name: str) -> SetUp:
+        """Make an expression a value of the prelude."""
+        if isinstance(node, ast.Name) and isinstance(value := self.names.get(node.id), SetUp):
+            return value
+        value = self._keep(self.fresh(name), self.rewritten(node))
+        assert isinstance(value.node, ast.expr)
+        target = ast.Name(id=value.name, ctx=ast.Store())
+        self.setup.append(ast.fix_missing_locations(ast.Assign(targets=[target], value=value.node, lineno=0)))
+        return value
+
+    def needed_setup(self) -> list[ast.stmt]:
+        """Return the statements of the prelude that the spec depends on: those that bind, or may change, a value that is needed."""
+        names = self.needed | {name for node in filter(None, self.functions.values()) for name in free_names(node)}
+        chosen = []
+        for statement in reversed(self.setup):
+            inner = statement.body[0] if isinstance(statement, ast.With) and len(statement.body) == 1 else statement
+            mentioned = {part.id for part in ast.walk(statement) if isinstance(part, ast.Name)}
+            if (bound_names(inner) or mentioned) & names:  # a statement that binds nothing changes what it mentions
+                chosen.append(statement)
+                names |= mentioned
+        return chosen[::-1]
+
+    def parameter(self, name: str, python: str, template: str) -> None:
+        """Define a parameter of the test, which is a key of the matrix."""
+        alias = self.fresh(name)
+        self.names[name] = self._keep(alias, None)
+        self.templates[alias] = template
+        self.setup.append(ast.parse(f"{alias} = {python}").body[0])
+
+    def _keep(self, alias: str, node: ast.expr | ast.FunctionDef | None) -> SetUp:
+        value = SetUp(alias, node, len(self.setup))
+        self.values[alias] = value
+        return value
+
+    # constants
+
+    def literal(self, node: ast.AST, *, is_prelude: bool = False) -> Any:
+        """Return the value of a constant expression of the test, or of the prelude."""
+        if isinstance(node, ast.Name):
+            value = self.values.get(node.id) if is_prelude else self.names.get(node.id)
+            definition = self.file.definitions.get(node.id)
+            if isinstance(value, SetUp) and isinstance(value.node, ast.expr) and value.position >= self.changes.get(value.name, 0):
+                return self.literal(value.node, is_prelude=True)
+            if value is None and isinstance(definition, ast.Assign) and isinstance(definition.targets[0], ast.Name):
+                return self.literal(definition.value)
+        if isinstance(node, ast.Tuple | ast.List):
+            return [self.literal(item, is_prelude=is_prelude) for item in node.elts]
+        try:
+            return ast.literal_eval(ast.unparse(node))
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
+            raise NotCarried("a value that is no constant") from error
+
+    def yaml(self, node: ast.expr, *, is_prelude: bool = False) -> Any:
+        """Return a constant, or a template over the parameters of the test."""
+        if isinstance(node, ast.Dict) and all(node.keys):
+            return {self.literal(key): self.yaml(item) for key, item in zip(node.keys, node.values, strict=True) if key}
+        if isinstance(node, ast.Tuple | ast.List):
+            return [self.yaml(item, is_prelude=is_prelude) for item in node.elts]
+        values = {name: self.values.get(name) if is_prelude else self.names.get(name) for name in free_names(node)}
+        templates = {name: self.templates.get(value.name) for name, value in values.items() if isinstance(value, SetUp)}
+        if not templates or not all(templates.values()) or any(isinstance(part, ast.Call | ast.Subscript) for part in ast.walk(node)):
+            return self.literal(node, is_prelude=is_prelude)
+        made = copy.deepcopy(node)
+        for part in ast.walk(made):
+            if isinstance(part, ast.Name):
+                part.id = templates.get(part.id) or part.id
+        return f"{{{{ {ast.unparse(made)} }}}}"
+
+    # steps
+
+    def expect(self, body: Mapping[str, Any], step: Step | None = None) -> None:
+        """Add an expectation to a step, the last one by default."""
+        if step is None:
+            self.steps += [] if self.steps else [Step("clear_counters", {})]
+            step = self.steps[-1]
+        step.expects.append(body)
+
+    def named(self, step: Step) -> str:
+        """Return the name of a step's result, for later steps."""
+        if "as" not in step.value:
+            step.value["as"] = f"result_{sum('as' in other.value for other in self.steps if isinstance(other.value, dict)) + 1}"
+        return str(step.value["as"])
+
+
+class _Rewriter(ast.NodeTransformer):
+    """Python of the test as Python of the prelude."""
+
+    def __init__(self, translation: Translation) -> None:
+        self.translation = translation
+        self.shadowed: set[str] = set()
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        value = self.translation.names.get(node.id)
+        if node.id in self.shadowed or (isinstance(node.ctx, ast.Store) and not isinstance(value, SetUp)):
+            return node
+        if node.id in GPU_NAMES and value is None:
+            return self._device("gpu")
+        if isinstance(value, Unknown):
+            raise NotCarried(f"it uses '{node.id}' of line {value.line}, which is not carried")
+        if isinstance(value, SetUp):
+            return ast.Name(id=value.name, ctx=node.ctx)
+        if value is not None:
+            raise NotCarried(f"it computes with '{node.id}', which a step makes")
+        if node.id == "self":
+            raise NotCarried("it uses the test itself")
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if isinstance(node.value, ast.Name) and node.value.id == "self" and "self" not in self.shadowed:
+            if node.attr in ("device", "device_type"):
+                return self._device("any")
+            raise NotCarried(f"it uses 'self.{node.attr}'")
+        if node.attr in ("counters", "metrics") and self.translation.file.dotted(node).startswith("torch._"):
+            raise NotCarried("it reads counters of torch")
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if self.translation.file.dotted(node.func) == "torch.compile":
+            raise NotCarried("it compiles in the middle of an expression")
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda" and not self.translation.file.dotted(node.func):
+            node = ast.Call(func=ast.Attribute(value=node.func.value, attr="to", ctx=ast.Load()), args=[self._device("gpu")], keywords=[])
+        if self.translation.file.dotted(node.func) == "torch.device" and len(node.args) == 1 and _is_gpu(node.args[0]):
+            return self._device("gpu")
+        node.args = [self._device("gpu") if _is_gpu(part) else part for part in node.args]
+        for word in node.keywords:
+            if _is_gpu(word.value):
+                word.value = self._device("gpu")
+        return self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        if len(node.body) > 1 and isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant):
+            node.body = node.body[1:]
+        node.decorator_list = [self.visit(part) for part in node.decorator_list]
+        return self._within(node, own_names(node))
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return self._within(node, {"self"})
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        return self._within(node, own_names(node))
+
+    def _within(self, node: ast.AST, names: set[str]) -> ast.AST:
+        before = self.shadowed
+        self.shadowed = before | names
+        try:
+            return self.generic_visit(node)
+        finally:
+            self.shadowed = before
+
+    def _device(self, kind: str) -> ast.expr:
+        self.translation.devices.add(kind)
+        return ast.Attribute(value=ast.Name(id="params", ctx=ast.Load()), attr="device", ctx=ast.Load())
+
+
+def _is_gpu(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in _GPU_TEXTS

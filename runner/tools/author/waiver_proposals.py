@@ -1,0 +1,283 @@
+"""``waive``: a proposal of a waiver for each failure of recorded runs that none excuses, and the patch that removes void waivers.
+
+A condition explains failures if it holds where a case failed and does not hold where the same case passed. Conditions of one key come
+before those of two, and the keys in the order of ``KEYS``. Without a run in which the case passed, no condition is proposed, because
+nothing shows where the defect is absent.
+"""
+
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from textwrap import shorten
+from typing import TypeAlias
+
+from runner.judge.waiving import Failure, failures_of
+from runner.language.flow import flow
+from runner.language.read.document import WAIVERS, Document
+from runner.language.waivers import Signature, load_waivers
+from runner.model.conditions import Surroundings, holds
+from runner.model.diagnostics import UsageError, one_line
+from runner.model.globs import glob
+from runner.model.matching.patterns import is_unspecific
+from runner.model.options import argument, flag, option
+from runner.model.outcomes import WAIVABLE, Outcome
+from runner.model.protocol import Json
+from runner.model.results import CaseResult, WaiverEffect
+from runner.model.stable_text import LONGEST_PATTERN, pattern_of
+from runner.record.journal import JournalError, Run, read_run
+from runner.record.run_folder import JOURNAL, find_run
+from runner.run.machines_then import surroundings_of_record
+from runner.run.rejudge import files_of, require_same
+from runner.tools.author.text_edits import CannotEdit, Edit, changed, patch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaiveOptions:
+    """The options of ``waive``."""
+
+    targets: tuple[str, ...] = argument("RUN", "recorded runs: a folder, an id, or latest", nargs="+")
+    to: Path | None = option("FILE", "add the waivers at the end of this file", reads=Path)
+    remove: bool = flag("print the patch that removes waivers which ended, or whose cases passed")
+    issue: str = option("ID", "the issue that tracks the defect: a link or an id", "")
+    reason: str = option("TEXT", "the defect, as a sentence", "")
+    until: str = option("DATE", "the last day of the waivers (default: 90 days from now)", "")
+
+
+FILL_IN = "FILL-IN"
+"""What a person must replace: a waiver with it is not valid."""
+
+DAYS = 90
+"""How long a proposed waiver holds, where nothing else was asked for."""
+
+Draft: TypeAlias = Mapping[str, Json]
+"""A proposed waiver: an entry of a file of waivers."""
+
+Seen: TypeAlias = tuple[str, Surroundings, CaseResult]
+"""A result, with the name of its run and its surroundings."""
+
+
+def proposals(options: WaiveOptions) -> tuple[list[Draft], list[str]]:
+    """Return a draft for each failure of the runs that no waiver excuses, and why other failures have none."""
+    try:
+        until = date.fromisoformat(options.until) if options.until else datetime.now(UTC).date() + timedelta(days=DAYS)
+    except ValueError as error:
+        raise UsageError(f"--until '{one_line(options.until)}' is no date: write year, month and day: 2027-03-01") from error
+    results: list[Seen] = []
+    for run in map(_read, options.targets):
+        here = surroundings_of_record(run.header.environment)
+        results += [(run.header.run_id, surroundings_of_record(result.node) if result.node else here, result) for result in run.results]
+    return propose(results, issue=options.issue or FILL_IN, reason=options.reason, until=until)
+
+
+def _read(name: str) -> Run:
+    path = find_run(name) / JOURNAL
+    try:
+        return read_run(path)
+    except JournalError as error:
+        raise UsageError(f"{path}:{error.line}: {one_line(error.reason)}") from error
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def propose(results: Sequence[Seen], *, until: date, issue: str = FILL_IN, reason: str = "") -> tuple[list[Draft], list[str]]:
+    """Return the drafts, and why failures have none; cases of one spec with one failure share a draft."""
+    notes: list[str] = []
+    by_case: dict[str, list[Seen]] = {}
+    for seen in results:
+        by_case.setdefault(seen[2].case_id, []).append(seen)
+    groups: dict[tuple[str, str], tuple[list[str], dict[str, Json]]] = {}
+    for case_id, seen_results in by_case.items():
+        failing = [result for _, _, result in seen_results if result.outcome in WAIVABLE]
+        if not failing:
+            stuck = [(result.outcome, run) for run, _, result in seen_results if result.outcome in (Outcome.ERROR, Outcome.FLAKY)]
+            notes += [f"{case_id}: {outcome.label} in {run} cannot be waived" for outcome, run in stuck]
+            continue
+        failed = [here for _, here, result in seen_results if result.outcome in (*WAIVABLE, Outcome.XFAIL)]
+        passed = [here for _, here, result in seen_results if result.outcome in (Outcome.PASS, Outcome.XPASS)]
+        when = smallest_condition(failed, passed)
+        if when is None:
+            notes.append(f"{case_id}: failed and passed under the same conditions; it is flaky, or depends on what no condition names")
+            continue
+        failures = [failure for result in failing for failure in failures_of(result)]
+        signatures: list[Mapping[str, Json]] = []
+        for failure in failures:
+            if not any(_covers(signature, failure) for signature in signatures):
+                signatures.append(signature_of(failure))
+        if any(is_unspecific(str(signature["match"])) for signature in signatures):
+            notes.append(f"{case_id}: its messages have no words by which a pattern could tell this failure from others")
+            continue
+        explained = {**({"when": when} if when else {}), "failure": signatures[0] if len(signatures) == 1 else signatures}
+        seen_reason = shorten(f"proposed from: {one_line(failures[0].message)}", LONGEST_PATTERN, placeholder=" ...")
+        draft = {**explained, "reason": reason or seen_reason, "issue": issue, "until": until.isoformat()}
+        groups.setdefault((case_id.partition("[")[0], json.dumps(explained)), ([], draft))[0].append(case_id)
+    return [{"cases": pattern, **draft} for ids, draft in groups.values() for pattern in _globs(ids, list(by_case))], notes
+
+
+def document_of(drafts: Sequence[Draft], before: str = "") -> str:
+    """Return a file of waivers; ``before`` is the text of one that they follow."""
+    before = before.rstrip() or "# Known failures. 'torch-conformance validate --waivers FILE' checks this file.\nwaivers: []"
+    if drafts:
+        before = re.sub(r"^waivers:[ \t]*\[[ \t]*\]$", "waivers:", before, flags=re.MULTILINE)
+    lines = [f"  {'-' if name == 'cases' else ' '} {name}: {flow(value)}" for draft in drafts for name, value in draft.items()]
+    return "\n".join([before, *lines]) + "\n"
+
+
+# -- conditions -------------------------------------------------------------------------------------------------------
+
+
+Separate: TypeAlias = Mapping[str, Callable[[Sequence[Surroundings], Sequence[Surroundings]], Json]]
+"""For each key of a condition what makes its value, or None, of where it must hold and where it must not."""
+
+
+def smallest_condition(
+    failed: Sequence[Surroundings], passed: Sequence[Surroundings], keys: Separate | None = None
+) -> dict[str, Json] | None:
+    """Return the condition with the fewest keys that holds for all of ``failed`` and none of ``passed``; None if there is none.
+
+    It is empty where nothing passed. ``keys`` are those to use, the preferred one first.
+    """
+    if not passed:
+        return {}
+    parts = [(word, wanted) for word, make in (KEYS if keys is None else keys).items() if (wanted := make(failed, passed)) is not None]
+    for size in range(1, len(parts) + 1):
+        for chosen in itertools.combinations(parts, size):
+            when = dict(chosen)
+            if all(holds(when, here) for here in failed) and not any(holds(when, here) for here in passed):
+                return when
+    return None
+
+
+def _words(names: Sequence[str | None]) -> Json:
+    words = sorted({name for name in names if name})
+    return words if words and None not in names else None
+
+
+_Release = tuple[int, ...]
+
+
+def _range(failed: Sequence[_Release | None], passed: Sequence[_Release | None]) -> Json:
+    """Return the widest range that has every failed release, and none below or above it that passed; None where one is unknown."""
+    bad = sorted(release for release in failed if release is not None)
+    if not bad or None in failed:
+        return None
+    good = sorted({release for release in passed if release is not None})
+    below = [release for release in good if release < bad[0]]
+    above = [release for release in good if release > bad[-1]]
+    clauses = [f">={'.'.join(map(str, bad[0]))}"] if below else []
+    clauses += [f"<{'.'.join(map(str, above[0]))}"] if above else []
+    return ",".join(clauses) or None
+
+
+KEYS: Separate = {
+    "arch": lambda failed, passed: _words([here.arch for here in failed]),
+    "torch": lambda failed, passed: _range([here.torch for here in failed], [here.torch for here in passed]),
+    "vendor": lambda failed, passed: _words([here.vendor for here in failed]),
+    "python": lambda failed, passed: _range([here.python for here in failed], [here.python for here in passed]),
+}
+"""The keys of a condition that are proposed, the preferred one first. Backend and device are parts of the id."""
+
+
+# -- signatures -------------------------------------------------------------------------------------------------------
+
+
+def signature_of(failure: Failure) -> Mapping[str, Json]:
+    """Return the signature of a failure. Of wrong numbers it has what was claimed, and in place of what was observed how wrong they are."""
+    if not failure.numbers:
+        return {"type": failure.type, "match": pattern_of(failure.message)}
+    rounded = {word: float(f"{number:.3g}") for word, number in failure.numbers.items()}
+    answer = {word: number for word, number in rounded.items() if word != "error" and (word != "nonfinite" or number)}
+    claim = failure.message.partition(", observed ")[0]
+    return {"type": failure.type, "match": pattern_of(f"{claim}, observed "), "error": rounded["error"], "answer": answer}
+
+
+def _covers(signature: Mapping[str, Json], failure: Failure) -> bool:
+    """Whether a signature that was made of another failure is for this one too: then one is enough."""
+    own = signature_of(failure)
+    if "error" not in signature or "error" not in own:
+        return signature == own
+    other = Signature(failure.type, "", numbers={"error": signature["error"], **signature["answer"]})
+    return signature["match"] == own["match"] and other.covers(failure.numbers)
+
+
+# -- globs ------------------------------------------------------------------------------------------------------------
+
+
+def _globs(failing: Sequence[str], ids: Sequence[str]) -> list[str]:
+    """Return globs that match the failing ids and no other id of the runs: one for all of them where there is one."""
+    first, last = min(failing), max(failing)
+    length = next((index for index, (left, right) in enumerate(zip(first, last, strict=False)) if left != right), len(first))
+    pattern = f"{first[:length]}*"
+    matches = glob(pattern).fullmatch
+    if len(failing) > 1 and {case_id for case_id in ids if matches(case_id)} == set(failing):
+        return [pattern]
+    return list(failing)
+
+
+# -- removal ----------------------------------------------------------------------------------------------------------
+
+
+def removals(options: WaiveOptions) -> tuple[str, list[str]]:
+    """Return the patch that removes the waivers which the runs show to be void, and a line for each of these and what stays in its way.
+
+    A waiver is void if it ended, or if it was for cases that passed and was held against no failure. Raise ``UsageError`` for a file that
+    is another than a run read.
+    """
+    runs = [_read(name) for name in options.targets]
+    files = load_waivers(list(dict.fromkeys(path for run in runs for path in files_of(run.header, "waivers"))), None)
+    for run in runs:
+        require_same({read.file: read.digest for read in files.documents if read.file in run.header.specs}, run.header)
+    effects = Counter(
+        (note.position, note.effect is WaiverEffect.PASSED and result.outcome is not Outcome.FLAKY)
+        for run in runs
+        for result in run.results
+        for note in result.waivers
+        if note.effect not in (WaiverEffect.EXPIRED, WaiverEffect.PART_PASSED)
+    )
+    patches, lines = "", []
+    for document in files.documents:
+        void: list[int] = []
+        for index, waiver in enumerate(waiver for waiver in files.waivers if waiver.position.file == document.file):
+            passed = effects[waiver.position, True]
+            is_over = waiver.until < datetime.now(UTC).date()
+            if is_over or (passed and not effects[waiver.position, False]):
+                void.append(index)
+                why = f"ended on {waiver.until}" if is_over else f"{passed} of its cases passed, and no failure matched"
+                lines.append(f"{waiver.position}: {why} ({waiver.issue})")
+        try:
+            patches += patch(document, without(document, void)) if void else ""
+        except CannotEdit as error:
+            lines.append(f"{document.file}: {error}")
+    return patches, lines
+
+
+def without(document: Document, indices: Sequence[int]) -> str:
+    """Return the text of a file of waivers without some of them; raise ``CannotEdit`` where one does not stand on lines of its own."""
+    text = document.content.decode("utf-8")
+    lines = text.splitlines(keepends=True)
+    removed: set[int] = set()
+    for index in indices:
+        position = document.position(("waivers", index))
+        first = position.line - 1
+        dash = re.fullmatch(r"( *)- +", lines[first][: position.column - 1])
+        if dash is None:
+            raise CannotEdit(f"the waiver of line {position.line} stands in brackets: remove it by hand")
+        end = first + 1
+        while end < len(lines) and (not lines[end].strip() or lines[end].startswith(f"{dash[1]} ")):
+            end += 1
+        while not lines[end - 1].strip():
+            end -= 1
+        # a comment above goes with its waiver, unless another waiver follows without a gap: it may be about both
+        if not lines[end : end + 1] or not lines[end].lstrip().startswith("-"):
+            while lines[first - 1].startswith(f"{dash[1]}#"):
+                first -= 1
+        removed.update(range(first, end))
+    kept = [entry for index, entry in enumerate(document.data["waivers"]) if index not in indices]
+    new = "".join(line for number, line in enumerate(lines) if number not in removed)
+    if not kept:
+        new = re.sub(r"^waivers:", "waivers: []", new, count=1, flags=re.MULTILINE)
+    return changed(document, [Edit(0, len(text), new)], {**document.data, "waivers": kept}, WAIVERS).content.decode("utf-8")

@@ -1,0 +1,1 @@
+"""Compiles for GPUs that the machine lacks."""

@@ -1,0 +1,1 @@
+"""For vendors of GPUs and compilers."""

@@ -1,0 +1,67 @@
+"""``submit``: write the archive of a run that ``verify`` reads."""
+
+from pathlib import Path
+
+from runner.machine import output
+from runner.machine.redaction import redacted
+from runner.model.diagnostics import UsageError, shown_path
+from runner.model.exit_codes import ExitCode
+from runner.report import statement
+from runner.report.junit import difference, document_of
+from runner.report.report_files import replace
+from runner.tools.vendor.submission.submitting import Altered, Submission, SubmitOptions, submission
+
+
+def main(options: SubmitOptions) -> ExitCode:
+    """Pack a run, verify the archive, and write it; exit 1 where something contradicts it."""
+    if options.out is not None:
+        _require_free(options.out, may_replace=options.replace)
+    try:
+        made = submission(options, lambda run: document_of(run.header, run.results), difference)
+    except Altered as error:
+        output.note(f"torch-conformance: {error}; nothing was written")
+        return ExitCode.FAILED
+    if made.verification.findings:
+        for finding in made.verification.findings:
+            output.note(redacted(f"{finding.check}: {finding.message}"))
+        output.note("torch-conformance: this run contradicts itself; nothing was written")
+        return ExitCode.FAILED
+    path = options.out or Path(f"submission-{made.header.run_id}.tar.zst")
+    _require_free(path, may_replace=options.replace)
+    replace(path, made.data)
+    _show(options, made, path)
+    return ExitCode.OK
+
+
+def _require_free(path: Path, *, may_replace: bool) -> None:
+    if path.exists() and (not may_replace or not path.is_file()):
+        hint = "add --replace, or name another" if path.is_file() else "name another"
+        raise UsageError(f"--out {shown_path(path)}: this exists already ({hint})")
+
+
+def _show(options: SubmitOptions, made: Submission, path: Path) -> None:
+    stated = made.verification.statement
+    words = stated.conformance.value if stated else ""
+    counted = f"; {statement.in_words(stated)}" if stated else ""
+    if options.json:
+        output.document(
+            {
+                "format": 1,
+                "archive": str(path),
+                "bytes": len(made.data),
+                "files": made.files,
+                "run": made.header.run_id,
+                "signer": made.signer,
+                "statement": words,
+                "unjudged": list(made.verification.unjudged),
+                "weak": list(map(redacted, made.verification.weak)),
+            }
+        )
+        return
+    for why in made.verification.unjudged:
+        output.note(f"warning: not verified: {redacted(why)}")
+    for reason in made.verification.weak:
+        output.note(redacted(f"weak: {reason}"))
+    signed = f"signed with the key {made.signer[:16]}" if made.signer else "not signed"
+    output.note(f"{made.files} files, {len(made.data)} bytes, {signed}{counted}")
+    output.raw(f"{shown_path(path)}\n")

@@ -1,0 +1,282 @@
+"""Packs a recorded run into the members of a submission, without the folders of its machine and without secrets.
+
+Files that the run read get the names of their members, so that a reader finds them. Text is cut by the same rules on every line, and what
+was judged by is judged again before a submission is written: a cut that changes a verdict is noticed there.
+"""
+
+import json
+import os
+import re
+import shlex
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from runner.machine.data_dirs import folder
+from runner.machine.redaction import IDENTIFIERS, redacted
+from runner.machine.safe_open import open_untrusted
+from runner.model.diagnostics import UsageError, shown_path
+from runner.model.header import RunHeader
+from runner.model.results import CaseResult
+from runner.record.case_files import OBSERVATION, SERVICES, alterations, digest
+from runner.record.journal import JournalError, Run, read_run
+from runner.record.run_folder import JOURNAL, find_run, require_still
+from runner.tools.vendor.submission.archive import (
+    ATTESTATION,
+    ENVELOPE,
+    ENVIRONMENT,
+    JUNIT,
+    MANIFEST,
+    MOST_CONTENT,
+    OWN,
+    SHIPPED,
+    manifest_of,
+    member_of,
+)
+from runner.tools.vendor.submission.attestation import environment_of, key_id, signed, statement_of
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+# -- without folders and secrets ------------------------------------------------------------------------------------
+
+_SCRATCH = re.compile(r"/[^\s\"'\\]*?/torch-conformance[-.][a-z0-9_]{8}(?=[/\"'\\]|$)")
+"""The folder for temporary files of a run."""
+
+_KERNEL = re.compile(r"(Linux-[0-9.]+)-[\w.+-]+?(?=-x86_64|-aarch64)")
+"""The local part of a kernel's release, which its builder chose."""
+
+_FILES_OF_OPTIONS = ("backends", "waivers", "paths", "profile")
+"""Options of a run whose values are files that it read."""
+
+_SHORTEST = 2
+"""Folders with fewer parts, such as ``/`` and ``/usr``, are of no machine in particular."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """A file that the run read."""
+
+    name: str
+    """As the journal names it."""
+    path: Path
+    packed: str
+    """Its name in the packed journal."""
+
+
+def read_files(header: RunHeader, results: Sequence[CaseResult]) -> list[ReadFile]:
+    """Return the files that a run read, each with its name in the submission."""
+    shipped = folder("specs").resolve()
+    places = {name: Path(os.path.realpath(name)) for name in header.specs}
+    own = [path for path in places.values() if not path.is_relative_to(shipped)]
+    roots = [path.parent for path in own] + [root for result in results for root in _root_of(result) if not root.is_relative_to(shipped)]
+    root = Path(os.path.commonpath(roots)) if roots else shipped
+    found = [
+        ReadFile(
+            name, path, f"{SHIPPED}/{path.relative_to(shipped)}" if path.is_relative_to(shipped) else f"{OWN}/{path.relative_to(root)}"
+        )
+        for name, path in places.items()
+    ]
+    if len({one.packed for one in found}) < len(found):
+        raise UsageError("the run read one file under two names, and a submission has each file once (run it again with one of them)")
+    return found
+
+
+def _root_of(result: CaseResult) -> Iterator[Path]:
+    """Yield the folder that the area of a result lies in: it belongs to the ids of cases."""
+    path = Path(os.path.realpath(result.spec))
+    yield from [path.parents[len(Path(result.area).parts)]] if result.area and len(path.parents) > len(Path(result.area).parts) else []
+
+
+class Portable:
+    """Cuts the texts of a run; ``run`` is its folder."""
+
+    def __init__(self, run: Path, files: Sequence[ReadFile]) -> None:
+        self._names = {one.name: one.packed for one in files}
+        self._by_path = {one.path: one.packed for one in files}
+        places = sorted(_places(run).items(), key=lambda place: -len(place[0]))
+        self._places = [(re.compile(re.escape(place) + r"(?=[^\w.@+-]|\.?$)"), short) for place, short in places]
+
+    def text(self, text: str) -> str:
+        """Return a text without folders of this machine."""
+        for pattern, short in self._places:
+            text = pattern.sub(short.replace("\\", r"\\"), text)
+        return _KERNEL.sub(r"\1", _SCRATCH.sub(".../scratch", text))
+
+    def code(self, data: bytes) -> bytes:
+        """Return a piece of generated code without folders of this machine and without secrets."""
+        text = data.decode("utf-8", "surrogateescape")
+        return redacted(self.text(text)).encode("utf-8", "surrogateescape")
+
+    def facts(self, data: bytes) -> bytes:
+        """Return an observation without folders of this machine and without secrets; the same bytes where nothing is to be cut."""
+        sent = json.loads(data)
+        cut = _changed(sent, "", lambda text, key: text if key == "id" else redacted(self.text(text)))
+        return data if cut == sent else json.dumps(cut, ensure_ascii=True).encode("ascii")
+
+    def line(self, written: bytes) -> dict[str, Any]:
+        """Return a line of the journal with the names of the submission."""
+        record = json.loads(written)
+        line: dict[str, Any] = _changed(record, "", self._renamed)
+        for recorded, waiver in zip(record.get("waivers", ()), line.get("waivers", ()), strict=True):
+            waiver["reason"] = recorded["reason"]  # as in the file of waivers, which the submission has
+        if line.get("kind") == "header":
+            line["specs"] = {self._names.get(name, name): digest for name, digest in record["specs"].items()}
+            line["options"] |= {name: self._option(text) for name, text in record["options"].items() if name in _FILES_OF_OPTIONS}
+        return line
+
+    def _option(self, text: str) -> str:
+        try:
+            words = shlex.split(text)
+        except ValueError:
+            return self.text(text)
+        return shlex.join(self._by_path.get(Path(os.path.realpath(word)), self.text(word)) for word in words)
+
+    def _renamed(self, text: str, key: str) -> str:
+        if key in ("spec", "file"):
+            return self._names.get(text) or self.text(text)
+        return self.text(text) if key in IDENTIFIERS else redacted(self.text(text))
+
+
+def _changed(value: Any, key: str, change: Callable[[str, str], str]) -> Any:
+    """Return JSON with each text changed; ``change`` is given the text and the key of the object that it stands in."""
+    if isinstance(value, str):
+        return change(value, key)
+    if isinstance(value, list):
+        return [_changed(item, key, change) for item in value]
+    return {name: _changed(item, name, change) for name, item in value.items()} if isinstance(value, dict) else value
+
+
+def _places(run: Path) -> dict[str, str]:
+    """Return the folders of this machine, and what stands in their place."""
+    packages = [path for path in (*sys.path, sysconfig.get_path("purelib")) if path.endswith(("site-packages", "dist-packages"))]
+    found = {
+        os.path.expanduser("~"): "~",
+        str(Path.cwd()): ".",
+        str(run.resolve()): ".../run",
+        str(folder("specs").resolve().parent): ".../torch-conformance",
+        sys.prefix: ".../venv",
+        sysconfig.get_path("stdlib"): ".../python",
+        **dict.fromkeys(packages, ".../site-packages"),
+    }
+    return {place: short for place, short in found.items() if len(Path(place).parts) > _SHORTEST or (short == "~" and place != "/")}
+
+
+# -- the members ----------------------------------------------------------------------------------------------------
+
+JUnitOf: TypeAlias = Callable[[Run], bytes]
+"""Writes the report of a journal."""
+
+ToldAgain: TypeAlias = Callable[[Run, Mapping[str, bytes]], Mapping[str, CaseResult]]
+"""Returns the results, by case id, whose texts the cut facts change; it is given the packed journal and the members so far."""
+
+_MOST_FILE = 64 << 20
+
+
+class Altered(Exception):
+    """The files of a run are not those that it left."""
+
+
+def recorded(name: str) -> tuple[Path, Run]:
+    """Return the folder and the journal of a run that can be submitted; raise ``UsageError``, or ``Altered``."""
+    path = find_run(name)
+    require_still(name, path)
+    try:
+        run = read_run(path / JOURNAL)
+    except JournalError as error:
+        raise Altered(f"{path / JOURNAL}:{error.line}: {error.reason}") from error
+    if run.footer is None or run.footer.interrupted:
+        what = "was cut off" if run.footer is None else "was interrupted"
+        raise UsageError(f"{name}: this run {what}; resume it with 'run ... --resume', then submit it")
+    if run.header.shard:
+        raise UsageError(f"{name}: this is shard {run.header.shard} of a run; merge all shards, then submit the merged run")
+    for result in run.results:
+        for problem in alterations(path, result):
+            raise Altered(problem)
+    return path, run
+
+
+def members_of(path: Path, run: Run, junit: JUnitOf, key: "Ed25519PrivateKey | None", told: ToldAgain = lambda *_: {}) -> dict[str, bytes]:
+    """Return the members of the submission of a run, whose folder is ``path``. ``junit`` writes its report.
+
+    ``told`` judges: without it each text is the recorded one, without folders.
+
+
+    Raises ``UsageError`` where a file that the run read is not there, or is another one now.
+    """
+    files = read_files(run.header, run.results)
+    portable = Portable(path, files)
+    members = dict(_files(run, files))
+    digests: dict[str, dict[str, str]] = {}
+    for result in run.results:
+        for name, data in _evidence(path, result, portable):
+            members[name] = data
+            digests.setdefault(name.rpartition("/")[0], {})[name.rpartition("/")[2]] = digest(data)
+            if sum(map(len, members.values())) > MOST_CONTENT and len(members) % 100 == 0:
+                raise UsageError(f"the run has more than {MOST_CONTENT >> 20} MiB to submit")
+    members[JOURNAL] = _journal(path, portable, digests, {})
+    packed = _read(members[JOURNAL])
+    if texts := told(packed, members):
+        members[JOURNAL] = _journal(path, portable, digests, texts)
+        packed = _read(members[JOURNAL])
+    members[ENVIRONMENT] = environment_of(packed)
+    members[JUNIT] = junit(packed)
+    members[MANIFEST] = manifest_of(members)
+    members[ATTESTATION] = statement_of(packed, members, key_id(key.public_key()) if key else "")
+    if key is not None:
+        members[ENVELOPE] = signed(members[ATTESTATION], key)
+    return members
+
+
+def _files(run: Run, files: Sequence[ReadFile]) -> Iterator[tuple[str, bytes]]:
+    for file in files:
+        try:
+            with open_untrusted(file.path) as stream:
+                data = stream.read(_MOST_FILE)
+            member = member_of(file.packed)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise UsageError(
+                f"{file.name}: the run read this file, and it cannot be packed: {why} (submit where the run was made)"
+            ) from error
+        if digest(data) != run.header.specs[file.name]:
+            raise UsageError(f"{shown_path(file.path)}: this is not the file that the run read; it has changed since (run again)")
+        yield member, data
+
+
+def _evidence(path: Path, result: CaseResult, portable: Portable) -> Iterator[tuple[str, bytes]]:
+    """Yield the files by which a case and its attempts were judged, without folders of this machine."""
+    for part in (result, *result.attempts):
+        for name in part.evidence:
+            with open_untrusted(path / part.folder / name) as stream:
+                data = stream.read()
+            if digest(data) != part.evidence[name]:
+                raise Altered(f"{path / part.folder / name}: not the file that {result.case_id} was judged by")
+            yield f"{part.folder}/{name}", portable.facts(data) if name in (OBSERVATION, SERVICES) else portable.code(data)
+
+
+def _journal(path: Path, portable: Portable, digests: dict[str, dict[str, str]], texts: Mapping[str, CaseResult]) -> bytes:
+    """Return the journal with the names of the submission, the digests of its files, and the texts of results in the place of theirs."""
+    with open_untrusted(path / JOURNAL) as stream:
+        lines = [portable.line(line) for line in stream]
+    for line in lines:
+        for part in (line, *line.get("attempts", ())):
+            if part.get("evidence"):
+                known = digests.get(part["folder"], {})
+                part["evidence"] = {name: known.get(name, given) for name, given in part["evidence"].items()}
+        if line["kind"] == "case" and (told := texts.get(line["case_id"])) is not None:
+            line["reason"] = redacted(told.reason)
+            for verdict, now in zip(line["verdicts"], told.verdicts, strict=True):
+                verdict.update(expected=redacted(now.expected), observed=redacted(now.observed), detail=redacted(now.detail))
+    return b"".join(json.dumps(line, allow_nan=False, ensure_ascii=True).encode("ascii") + b"\n" for line in lines)
+
+
+def _read(journal: bytes) -> Run:
+    with TemporaryDirectory(prefix="torch-conformance-") as place:
+        path = Path(place) / JOURNAL
+        path.write_bytes(journal)
+        return read_run(path)

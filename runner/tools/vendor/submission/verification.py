@@ -1,0 +1,476 @@
+"""``verify``: a submission checked by a stranger, from the bytes of the archive to a statement that was computed again.
+
+Its files are compared with the published ones and loaded as the run read them; then its cases are judged again, and what it claims is
+computed from what that gives.
+"""
+
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from runner import __version__
+from runner.judge.cross_checks import disagreements, impossible_on_machine
+from runner.judge.evidence import carried_out, read_observation
+from runner.judge.waiving import Waivers, apply
+from runner.language.load import Suite, load, load_specs, surroundings_of
+from runner.language.read.document import Document
+from runner.language.read.spec_files import SpecPath
+from runner.language.waivers import load_waivers
+from runner.machine.data_dirs import folder
+from runner.model.case import Case
+from runner.model.conditions import Surroundings
+from runner.model.conformance import ProfileRecord
+from runner.model.diagnostics import InvalidSpecs, Position, UsageError, one_line, shown_path
+from runner.model.folding import WEAK
+from runner.model.header import RunHeader
+from runner.model.observation import Observation
+from runner.model.options import REFUSED, argument, flag, option, profile_option, several
+from runner.model.results import CaseResult
+from runner.plan.selection import without_benches
+from runner.plan.worker_plan import digest_of
+from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles, alterations, digest
+from runner.record.journal import JournalError, Run, digest_of_selection, read_run, totals
+from runner.run import rejudge
+from runner.run.case_results import phases_of
+from runner.run.machines_then import here_of, surroundings_then
+from runner.run.preparation import option_text
+from runner.tools.vendor.profile_cases import cases_of
+from runner.tools.vendor.profile_file import read_profile, shipped_profiles
+from runner.tools.vendor.submission import attestation
+from runner.tools.vendor.submission.archive import (
+    ATTESTATION,
+    ENVELOPE,
+    ENVIRONMENT,
+    FIXED,
+    JOURNAL,
+    JUNIT,
+    MOST_COMPRESSED,
+    OWN,
+    SHIPPED,
+    BadArchive,
+    manifest_problems,
+    name_of,
+    unpacked,
+)
+from runner.tools.vendor.submission.verification_report import Finding, Verification, claims_of
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+_MARK = ".git"
+"""What makes the folder of the author's files a project: defaults are looked for up to there."""
+
+_LARGEST = 64 << 20
+"""The maximum size in bytes of a published file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """The options of ``verify``."""
+
+    archive: Path = argument("ARCHIVE", "the file that 'submit' wrote", Path)
+    profile: str | None = profile_option("state whether the run conforms to this profile of yours, not to the author's copy of it")
+    specs: tuple[Path, ...] = several(
+        "PATH",
+        "published files of the author (specs, backends, waivers, profile) that those in the archive must equal: a file or a folder; the "
+        "shipped ones are always compared",
+        Path,
+    )
+    key: Path | None = option("FILE", "the author's public key (Ed25519, PEM): the archive must have a valid signature of it", reads=Path)
+    json: bool = flag("print one object")
+
+
+JUnitDifference: TypeAlias = Callable[[bytes, RunHeader, Sequence[CaseResult]], str]
+"""Returns where a report differs from the one that a journal gives."""
+
+
+_NO_RUN = (ValueError, TypeError, LookupError, RecursionError, ArithmeticError)
+
+
+def verified_file(options: VerifyOptions, difference: JUnitDifference) -> Verification:
+    """Return what is found of the archive that ``verify`` names; raise ``UsageError`` where there is no file, or no key."""
+    key = attestation.read_public_key(options.key) if options.key else None
+    try:
+        with options.archive.open("rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise UsageError(f"{shown_path(options.archive)}: this is no file")
+            data = stream.read(MOST_COMPRESSED + 1)
+    except OSError as error:
+        raise UsageError(f"{shown_path(options.archive)}: it cannot be read: {error.strerror}") from error
+    return verified(data, difference=difference, profile=options.profile, specs=options.specs, key=key)
+
+
+def verified(
+    data: bytes,
+    *,
+    difference: JUnitDifference,
+    profile: str | None = None,
+    specs: Sequence[Path] = (),
+    key: "Ed25519PublicKey | None" = None,
+) -> Verification:
+    """Return what is found in the bytes of an archive, which is untrusted."""
+    try:
+        members = unpacked(data)
+    except BadArchive as error:
+        return Verification(findings=(Finding("archive", str(error)),))
+    findings = [Finding("manifest", problem) for problem in manifest_problems(members)]
+    if FIXED - members.keys():
+        return Verification(findings=tuple(findings))
+    signer = attestation.signer_in(members[ATTESTATION])
+    if ENVELOPE in members:
+        if why := attestation.why_not_signed(members[ENVELOPE], members[ATTESTATION], key):
+            findings.append(Finding("signature", f"{ENVELOPE}: {why}"))
+    elif signer:
+        findings.append(Finding("signature", f"the attestation names the key {signer[:16]}, and its signature is missing"))
+    elif key is not None:
+        findings.append(Finding("signature", "it is not signed, and --key asks for a signature"))
+    with tempfile.TemporaryDirectory(prefix="torch-conformance-verify-") as scratch:
+        place = Path(scratch)
+        for member, content in members.items():  # their names were checked when they were read
+            path = place / name_of(member)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as stream:
+                stream.write(content)
+        try:
+            run = read_run(place / JOURNAL)
+            findings += _of_run(members, run, place, difference)
+            if run.footer is None or run.header.version != __version__:
+                why = f"it is of version {run.header.version}, and this is {__version__}: verify it with that version"
+                unjudged = (why,) if run.footer is not None else ()
+                return Verification(findings=tuple(findings), unjudged=unjudged, run=run.header.run_id)
+            return _judged_again(run, place, findings, signer=signer, is_signed=key is not None, profile=profile, specs=specs)
+        except JournalError as error:
+            findings.append(Finding("journal", str(error)))
+        except _NO_RUN as error:  # values of the right type that no run writes
+            findings.append(Finding("journal", f"it holds what no run writes: {type(error).__name__}: {one_line(str(error))[:200]}"))
+        return Verification(findings=tuple(findings))
+
+
+def _of_run(members: Mapping[str, bytes], run: Run, place: Path, difference: JUnitDifference) -> Iterator[Finding]:
+    """Yield what contradicts the journal, without a judge."""
+    if run.footer is None or run.footer.interrupted or run.header.shard:
+        yield Finding("journal", "the run did not end, or is a part of a run")
+    if any(json.dumps(json.loads(line)).encode("ascii") != line for line in members[JOURNAL].splitlines()):
+        yield Finding("journal", "a line is not written as 'submit' writes it")
+    if run.header.started[:10] > (datetime.now(UTC) + timedelta(days=1)).date().isoformat():
+        yield Finding("journal", "the run begins in the future")
+    if run.footer is None:
+        return
+    if members[ENVIRONMENT] != attestation.environment_of(run):
+        yield Finding("attestation", f"{ENVIRONMENT} is not what the journal says of the machine")
+    expected = attestation.statement_of(run, members, attestation.signer_in(members[ATTESTATION]))
+    if why := attestation.difference(members[ATTESTATION], expected):
+        yield Finding("attestation", why)
+    if why := difference(members[JUNIT], run.header, run.results):
+        yield Finding("report", why)
+    used: set[str] = set()
+    for result in run.results:
+        yield from (Finding("evidence", problem.removeprefix(f"{place}/")) for problem in alterations(place, result))
+        used |= {f"{part.folder}/{name}" for part in (result, *result.attempts) for name in part.evidence}
+    for name in sorted(member for member in members if member.startswith("cases/") and member not in used):
+        yield Finding("evidence", f"no case was judged by '{name}'")
+
+
+def _judged_again(
+    run: Run, place: Path, findings: list[Finding], *, signer: str, is_signed: bool, profile: str | None, specs: Sequence[Path]
+) -> Verification:
+    """Return what is found of a run whose members lie in the folder ``place``; ``findings`` are those so far."""
+    header = run.header
+    published = [*specs, *files_of_profile(profile)]
+    findings += [Finding("files", problem) for problem in problems_of_files(header, place, published)]
+    findings += [Finding("cases", problem) for problem in stolen(run.results)]
+    unjudged: list[str] = []
+    try:
+        then = loaded(header, run.results, place)
+    except NotOfTheRun as error:
+        findings.append(Finding("files", str(error)))
+        unjudged.append("the cases cannot be loaded: the journal names other files than there are")
+    except (InvalidSpecs, UsageError, ValueError) as error:
+        unjudged.append(f"the cases cannot be loaded here: {_first(error)}".replace(f"{place}/", ""))
+    else:
+        findings += _of_cases(run, then, place)
+    # the reader's profile to compare with: the one that is named, or the shipped one that the run names
+    shipped = f"{SHIPPED}/profiles/"
+    mine = profile or next((Path(record.file).stem for record in header.profile if record.file.startswith(shipped)), "")
+    record = next(iter(header.profile), None)
+    if record is None and mine:
+        findings.append(Finding("profile", f"the run is not one of a profile, and --profile asks for {mine}"))
+    elif record is not None:
+        for name, (default, why) in REFUSED.items():
+            option = name.replace("_", "-")
+            text = header.options.get(option)
+            if name != "paths" and text is not None and text != option_text(default):  # the paths are those of the profile
+                findings.append(Finding("profile", f"the run has --{option} {text}, which does not go with a profile: {why}"))
+        try:
+            findings += _of_profile(mine, header, record, run.results) if mine else ()
+        except InvalidSpecs as error:
+            unjudged.append(f"the profile {mine} cannot be read here: {_first(error)}")
+    follows, words = claims_of(run, signer=signer, is_signed=is_signed, has_files=bool(published), has_profile=bool(mine))
+    if findings or unjudged:
+        return Verification(findings=tuple(findings), unjudged=tuple(unjudged), words=words, run=header.run_id, signer=signer)
+    return Verification(
+        follows=follows,
+        words=words,
+        weak=tuple(dict.fromkeys(f"{one.position}: {one.observed}" for case in run.results for one in case.verdicts if one.kind == WEAK)),
+        run=header.run_id,
+        signer=signer,
+        totals=totals(run.results),
+        statement=header.statement(run.results),
+        code_of_cases=header.conclusion(run.results)[0],
+    )
+
+
+def _first(error: Exception) -> str:
+    """Return the first problem of an error on one line."""
+    return one_line(str(error.diagnostics[0] if isinstance(error, InvalidSpecs) and error.diagnostics else error).splitlines()[0])
+
+
+# -- the files that the run read -----------------------------------------------------------------------------------
+
+
+class NotOfTheRun(Exception):
+    """The journal names a file that the submission does not have, or that is not what the run read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Then:
+    """The specs, waivers and surroundings by which the run was judged, loaded again."""
+
+    suite: Suite
+    waivers: Waivers
+    known: Surroundings
+    names: Mapping[str, str]
+    """The name in the submission of each file that was loaded, by its name in messages."""
+
+    @property
+    def cases(self) -> dict[str, Case]:
+        """The cases by id."""
+        return {case.id: case for case in self.suite.cases}
+
+    def place(self, position: Position) -> Position:
+        """Return a position with the name of the submission."""
+        return replace(position, file=self.names.get(position.file, position.file))
+
+
+def problems_of_files(header: RunHeader, place: Path, published: Sequence[Path]) -> Iterator[str]:
+    """Yield how the files of a submission, below ``place``, differ from its journal and from the published ones."""
+    there = {str(path.relative_to(place)): path for path in sorted((place / "files").rglob("*")) if path.is_file() and path.name != _MARK}
+    for name in sorted(there.keys() ^ header.specs.keys()):
+        yield f"'{name}' is {'in the archive, and the run did not read it' if name in there else 'missing: the run read it'}"
+    for name in sorted(there.keys() & header.specs.keys()):
+        if digest(there[name].read_bytes()) != header.specs[name]:
+            yield f"'{name}' is not the file that the run read"
+    known = _published(published)
+    for name in sorted(header.specs):
+        if name.startswith(f"{SHIPPED}/"):
+            path = folder("specs") / name.removeprefix(f"{SHIPPED}/")
+            if ".." in Path(name).parts or not path.is_file() or digest(path.read_bytes()) != header.specs[name]:
+                yield f"'{name}' is not a published file of this version"
+        elif not name.startswith(f"{OWN}/"):
+            yield f"'{name}' is no file of a submission"
+        elif published:  # a file with this content in a folder of the same name: one path ends with the other
+            mine = Path(name.removeprefix(f"{OWN}/")).parts
+            same = [path.parts for path in known.get((Path(name).name, header.specs[name]), ())]
+            if not any(mine[-len(parts) :] == parts[-len(mine) :] for parts in same):
+                yield f"'{name}' is not one of the published files that you named"
+
+
+def files_of_profile(name: str | None) -> tuple[Path, ...]:
+    """Return the files of a reader's own profile: those of its author in the archive must be the same. A shipped one has none."""
+    if name is None or name in shipped_profiles():
+        return ()
+    profile = read_profile(name)
+    shipped = folder("specs").resolve()
+    found = (profile.document.path, *profile.specs, *profile.backends, *profile.waivers)
+    return tuple(path for path in found if not Path(os.path.realpath(path)).is_relative_to(shipped))
+
+
+def _published(paths: Sequence[Path]) -> dict[tuple[str, str], list[Path]]:
+    """Return the files below paths by their last part and sha256."""
+    found: dict[tuple[str, str], list[Path]] = {}
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"--specs {shown_path(path)}: no such file or folder")
+        files = [path] if path.is_file() else [one for one in sorted(path.rglob("*")) if one.is_file()]
+        for one in files:
+            if one.suffix in (".yaml", ".yml") and one.stat().st_size <= _LARGEST:
+                relative = Path(one.name) if path.is_file() else one.relative_to(path)
+                found.setdefault((one.name, digest(one.read_bytes())), []).append(relative)
+    return found
+
+
+def loaded(header: RunHeader, results: Sequence[CaseResult], place: Path) -> Then:
+    """Load what the run read; raise ``NotOfTheRun``, or ``InvalidSpecs`` or ``UsageError`` where it cannot be loaded here."""
+    (place / OWN).mkdir(parents=True, exist_ok=True)
+    (place / OWN / _MARK).touch()
+    specs: dict[str, SpecPath] = {}
+    for result in results:
+        path, depth = _file(header, result.spec, place), len(Path(result.area).parts)
+        if depth >= len(path.parents):
+            raise NotOfTheRun(f"'{result.spec}' does not lie in the folder '{result.area}', which the run names")
+        specs[result.spec] = SpecPath(path=path, root=path.parents[depth])
+    backends = [_file(header, str(path), place) for path in rejudge.files_of(header, "backends")]
+    waivers = [_file(header, str(path), place) for path in rejudge.files_of(header, "waivers")]
+    suite = load_specs(list(specs.values()), backends, surroundings_of(header.environment.get("torch"), None))
+    found = load_waivers(waivers, suite.backends)
+    documents = [*suite.documents, *(one.document for one in suite.backends.by_name.values()), *found.documents]
+    names = {document.file: _name(document, place) for document in documents}
+    other = sorted(names[document.file] for document in documents if header.specs.get(names[document.file]) != document.digest)
+    if other:
+        raise NotOfTheRun(f"'{other[0]}' decides how the cases are judged, and the run did not read it as it is here")
+    day = date.fromisoformat(header.started[:10])
+    return Then(suite=suite, waivers=Waivers(found, day), known=surroundings_then(header), names=names)
+
+
+def _file(header: RunHeader, name: str, place: Path) -> Path:
+    """Return where a file of the submission is here; raise ``NotOfTheRun`` for a name that is none."""
+    if name not in header.specs:
+        raise NotOfTheRun(f"'{one_line(name)}' is no file that the run read")
+    return folder("specs") / name.removeprefix(f"{SHIPPED}/") if name.startswith(f"{SHIPPED}/") else place / name
+
+
+def _name(document: Document, place: Path) -> str:
+    """Return the name in the submission of a file that was loaded."""
+    path, shipped = Path(os.path.realpath(document.path)), folder("specs").resolve()
+    if path.is_relative_to(shipped):
+        return f"{SHIPPED}/{path.relative_to(shipped)}"
+    real = Path(os.path.realpath(place))
+    return str(path.relative_to(real)) if path.is_relative_to(real) else document.file
+
+
+def stolen(results: Sequence[CaseResult]) -> Iterator[str]:
+    """Yield each file of the author whose cases have the ids of a published spec."""
+    shipped = folder("specs")
+    for spec, area, name in sorted({(result.spec, result.area, result.name) for result in results}):
+        if spec.startswith(f"{OWN}/") and any((shipped / area / f"{name}{suffix}").is_file() for suffix in (".yaml", ".yml")):
+            yield f"'{spec}' takes the ids of the published spec {area}/{name}"
+
+
+# -- cases ----------------------------------------------------------------------------------------------------------
+
+
+def _of_cases(run: Run, then: Then, place: Path) -> Iterator[Finding]:
+    """Yield how the results contradict the files, the machine, and what judging them again gives."""
+    cases = then.cases
+    backends = {name: backend.device for name, backend in then.suite.backends.by_name.items()}
+    if problem := impossible_on_machine(run.results, run.header.environment, backends):
+        yield Finding("machine", problem)
+    for result in run.results:
+        case = cases.get(result.case_id)
+        if case is None:
+            yield Finding("cases", f"{result.case_id}: it is no case of the files")
+            continue
+        same = {
+            "digest": result.digest == digest_of(case),
+            "spec": result.spec == then.names.get(case.spec, case.spec),
+            "area": result.area == case.area,
+            "name": result.name == case.name,
+            "backend": result.backend == case.backend,
+            "target": result.target == case.target,
+            "covers": result.covers == case.covers,
+            "requires": result.requires == tuple(dict.fromkeys(requirement.name for requirement in case.requires)),
+        }
+        if other := [name for name, is_same in same.items() if not is_same]:
+            yield Finding("cases", f"{result.case_id}: its {other[0]} is not that of the case in the files")
+        elif result.outcome in rejudge.BY_FACTS and OBSERVATION in result.evidence:
+            files = RecordedFiles(place / result.folder, result.evidence)
+            facts = _disagreements(case, result, run.header, then, files)
+            yield from (Finding("facts", f"{result.case_id}: {problem}") for problem in facts)
+            verdicts = _differences(case, result, then, files, place)
+            yield from (Finding("verdicts", f"{result.case_id}: {problem}") for problem in verdicts)
+    digests = {str(case_id): digest_of(case) for case_id, case in cases.items()}
+    if run.header.selection != digest_of_selection({result.case_id: digests.get(result.case_id, "") for result in run.results}):
+        yield Finding("cases", "its cases are not those that the run selected")
+
+
+def _disagreements(case: Case, result: CaseResult, header: RunHeader, then: Then, files: RecordedFiles) -> Iterator[str]:
+    if case.target:
+        return
+    try:
+        observation = read_observation(files.observation())
+        if not isinstance(observation, Observation) or observation.error is not None:
+            return
+        whole = without_benches(case) if result.benches_left_out else case
+        steps = list(carried_out(whole, observation, files.code))
+    except (EvidenceAltered, OSError, ValueError, LookupError, TypeError):
+        return  # the judge says what is wrong with them
+    if dict(result.phases) != phases_of(observation):
+        yield "the times of its phases are not those of the observation"
+    backend = then.suite.backends.by_name[case.backend]
+    yield from dict.fromkeys(disagreements(backend, result.node or header.environment, observation, steps))
+
+
+def _differences(case: Case, old: CaseResult, then: Then, files: RecordedFiles, place: Path) -> Iterator[str]:
+    """Yield how a recorded result differs from what judging it again gives."""
+    backend = then.suite.backends.by_name[case.backend]
+    if old.attempts:
+        problem = rejudge.disagreement(case, backend, then.known, old, place)
+        yield from [problem] if problem else []
+        return
+    here = here_of(case, backend, old, then.known)
+    judged = rejudge.judged_again(case, backend, here, old, files, Path(old.folder))
+    if isinstance(judged, str):
+        yield judged
+        return
+    new = apply(judged, case, here, then.waivers)
+    if rejudge.is_too_slow(new.verdicts):
+        return
+    if (old.outcome, old.failure_type, old.level) != (new.outcome, new.failure_type, new.level):
+        yield f"{old.outcome.label} is recorded, and judging it again gives {new.outcome.label}{f': {new.reason}' if new.reason else ''}"
+        return
+    if len(old.verdicts) != len(new.verdicts):
+        yield f"{len(old.verdicts)} verdicts are recorded, and judging it again gives {len(new.verdicts)}"
+        return
+    for said, verdict in zip(old.verdicts, new.verdicts, strict=True):
+        if (said.kind, said.status, said.position) != (verdict.kind, verdict.status, then.place(verdict.position)):
+            was = f"{said.kind} {said.status.value} at line {said.position.line}"
+            yield f"{was} is recorded, and judging it again gives {verdict.kind} {verdict.status.value}"
+        elif not rejudge.is_same_text(said, verdict):
+            yield f"the text of {said.kind} at line {said.position.line} is not what judging it again gives"
+    waivers = [replace(waiver, position=then.place(waiver.position)) for waiver in new.waivers]
+    if old.position not in (then.place(new.position), *(waiver.position for waiver in waivers[:1])):
+        yield "its position is not that of its first failure"
+    has_reasons = all(rejudge.is_text(said.reason, waiver.reason) for said, waiver in zip(old.waivers, waivers, strict=False))
+    if not has_reasons or [replace(waiver, reason="") for waiver in old.waivers] != [replace(waiver, reason="") for waiver in waivers]:
+        yield "its waivers are not those of the files"
+    if not old.waivers and not rejudge.is_text(old.reason, new.reason):
+        yield "its reason is not what judging it again gives"
+
+
+# -- the profile ----------------------------------------------------------------------------------------------------
+
+
+def _of_profile(name: str, header: RunHeader, said: ProfileRecord, results: Sequence[CaseResult]) -> Iterator[Finding]:
+    """Yield what the reader's profile of a name, from the reader's files and of the torch of the run, requires otherwise."""
+    profile = read_profile(name)
+    suite = load(profile.specs, profile.backends, surroundings_of(header.environment.get("torch"), None))
+    waivers = load_waivers(profile.waivers, suite.backends)
+    resolved = cases_of(profile, suite, waivers)
+    mine = resolved.record
+    problems = [
+        f"the {what} of the run's profile is '{getattr(said, what)[:40]}', and that of yours is '{getattr(mine, what)[:40]}'"
+        for what in ("name", "version", "digest", "torch")
+        if getattr(said, what) != getattr(mine, what)
+    ]
+    levels, own = ({level.name: (set(level.required), set(level.optional)) for level in one.levels} for one in (said, mine))
+    if left_out := sorted(set(mine.required) - set(said.required)):
+        problems.append(f"the run's profile leaves out {len(left_out)} required cases: {left_out[0]}")
+    elif levels != own:
+        problems.append("the run's profile has other levels, or other cases in one")
+    if more := set(said.waivers) - set(mine.waivers):
+        problems.append(f"the run's profile permits {len(more)} waivers that yours does not: {min(waiver.cases for waiver in more)}")
+    permitted = {document.digest for document in waivers.documents}
+    for file in map(str, rejudge.files_of(header, "waivers")):
+        if header.specs.get(file) not in permitted:
+            problems.append(f"the run read the waivers of '{file}', which the profile does not permit")
+    yield from (Finding("profile", problem) for problem in problems)
+    digests = {str(case.id): digest_of(case) for case in resolved.cases}
+    for result in results:
+        if result.digest != digests.get(result.case_id, result.digest):
+            yield Finding("cases", f"{result.case_id}: it is not the case of this name in your files")

@@ -1,0 +1,304 @@
+"""What the kinds of expectation share: names, problems of one that means nothing, counts, and the values of ``model.expectation``."""
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+from runner.model.conditions import Surroundings, choose, holds
+from runner.model.expectation import Judgement, Mutant, Status, StepFacts
+from runner.model.protocol import Json
+
+OUTPUT = "output"
+"""The name of a step's result."""
+
+EAGER = "eager"
+"""The name of the eager reference."""
+
+
+class BadExpectation(Exception):
+    """An expectation that fits the schema but is invalid.
+
+    ``path`` leads from the expectation's body to the invalid value; ``line`` and ``column`` are a position in that value, 0 if it has none.
+    """
+
+    def __init__(self, message: str, hint: str = "", *, path: tuple[str | int, ...] = (), line: int = 0, column: int = 0) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.path = path
+        self.line = line
+        self.column = column
+
+
+class Kind:
+    """What kinds of expectation share. By itself one names no value, and judges facts that every step has."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    is_recorded: ClassVar[bool] = False
+    """Whether the worker sends what it judges only when it is asked for, and there is nothing to choose."""
+
+    @classmethod
+    def check(cls, body: Any) -> None:
+        """Raise ``BadExpectation`` for a body that the schema lets through and that is invalid."""
+
+    @classmethod
+    def parse(cls, body: Any) -> Self:
+        """Read the body that the schema let through; raise ``BadExpectation``."""
+        cls.check(body)
+        return cls(**body)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The named values it speaks of."""
+        return ()
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """What the worker is asked to measure; None for facts that every step has."""
+        return {} if self.is_recorded else None
+
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge the facts where ``when`` holds, if there is one, and where what the worker was asked for was measured."""
+        if not holds(getattr(self, "when", None), here):
+            return [Judgement.not_applicable()]
+        if facts.measured is None and self.measurement() is not None:
+            return [Judgement.error("nothing was measured", expected=self.kind)]
+        return self.judged(facts, here)
+
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge facts that are there."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditional(Kind):
+    """A kind with ``when``."""
+
+    when: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfValue(Conditional):
+    """What is expected of one named value."""
+
+    of: str = OUTPUT
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of the value."""
+        return (self.of,)
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker sends what is known of the value."""
+        return {"of": self.of}
+
+
+def is_reference(value: Any) -> bool:
+    """Whether a value is ``{ref: NAME}``."""
+    return isinstance(value, dict) and set(value) == {"ref"}
+
+
+def is_unlisted(count: Any) -> bool:
+    """Whether the spec marks the counter with ``unlisted: true``: its name is in no table."""
+    if isinstance(count, list):
+        return any(is_unlisted(entry.get("value")) for entry in count)
+    return isinstance(count, dict) and count.get("unlisted") is True
+
+
+def allows_zero(count: Any) -> bool:
+    """Whether an untouched counter passes."""
+    if isinstance(count, list):
+        return any(allows_zero(entry["value"]) for entry in count)
+    if isinstance(count, dict):
+        if "any" in count:
+            return 0 in count["any"]
+        return (count.get("value") if "value" in count else count.get("min")) in (None, 0)
+    return bool(count == 0)
+
+
+def text_of(value: Any) -> str:
+    """Return a value as text, cut to one line."""
+    shown = value if isinstance(value, str) else repr(value)
+    return shown if len(shown) <= 200 else shown[:200] + "..."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """A closed range of numbers; ``least == most`` for an exact one. None means no bound."""
+
+    least: float | None
+    most: float | None
+    among: tuple[float, ...] = ()
+    """The only numbers of the range that count; empty for all of them."""
+
+    def __str__(self) -> str:
+        if self.among:
+            return f"{', '.join(map(str, self.among[:-1]))} or {self.among[-1]}"
+        if self.least == self.most:
+            return str(self.least)
+        if self.most is None:
+            return f"at least {self.least}"
+        return f"at most {self.most}" if self.least is None else f"{self.least} to {self.most}"
+
+    def holds(self, number: float) -> bool:
+        """Whether the number is in the range."""
+        if self.among:
+            return number in self.among
+        return (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
+
+
+def parse_count(body: Any) -> Count:
+    """Read a number or a range; raise ``BadExpectation`` for a range with no number or all numbers."""
+    words = body if isinstance(body, dict) else {"value": body}
+    for number in [*(words.get(word) for word in ("value", "min", "max")), *words.get("any", [])]:
+        if number is not None and number < 0:
+            raise BadExpectation(f"{number} is less than 0, and counts are not negative", "write 0 or more")
+    if "any" in words:
+        others = [word for word in ("value", "min", "max") if word in words]
+        if others:
+            raise BadExpectation(f"any together with {' and '.join(others)}", "any lists every number that holds")
+        numbers = tuple(sorted(set(words["any"])))
+        if len(numbers) < 2:
+            raise BadExpectation("any with one number", f"write {numbers[0]}")
+        if len(numbers) >= _RANGE and numbers[_RANGE - 1] <= _RANGE + (numbers[0] > 0):
+            raise BadExpectation("any of so many small numbers could hardly fail", "write the numbers that are right, or a range")
+        return Count(least=numbers[0], most=numbers[-1], among=numbers)
+    if "value" in words:
+        if "min" in words or "max" in words:
+            raise BadExpectation("value together with min or max", "use one of them")
+        return Count(least=words["value"], most=words["value"])
+    least, most = words.get("min"), words.get("max")
+    if least is None and most is None:
+        raise BadExpectation("a range without min and max", "write {min: 1}, {max: 3} or a number")
+    if least is not None and most is not None and least > most:
+        raise BadExpectation(f"the range from {least} to {most} is empty", "min must not be greater than max")
+    if most is None and least is not None and least <= 0:
+        raise BadExpectation(f"{{min: {least}}} is true for every count", "write {min: 1}")
+    return Count(least=least, most=most)
+
+
+_RANGE = 4
+"""So many numbers from 0 or 1, of which one may be left out, are a range."""
+
+
+def check_count(body: Any, *path: str | int) -> None:
+    """Check a count with its conditions, which stands at a path; raise ``BadExpectation``."""
+    entries = [((index, "value"), entry["value"]) for index, entry in enumerate(body)] if isinstance(body, list) else [((), body)]
+    for within, value in entries:
+        try:
+            parse_count(value)
+        except BadExpectation as error:
+            raise BadExpectation(str(error), error.hint, path=(*path, *within)) from error
+
+
+def judge_count(body: Any, observed: float | None, here: Surroundings, *, leaf: str, absent: str) -> Judgement:
+    """Judge one count. ``absent`` is the error text for a missing observation."""
+    applies, value = choose(body, here)
+    if not applies:
+        return Judgement.not_applicable(leaf)
+    required = parse_count(value)
+    if observed is None:
+        return Judgement.error(absent, expected=f"{leaf} {required}".strip(), leaf=leaf)
+    judged = Judgement.of(required.holds(observed), expected=f"{leaf} {required}".strip(), observed=str(observed), leaf=leaf)
+    return replace(judged, is_absence=observed == 0)
+
+
+FAR_MORE = "far more than observed"
+OF_ANY_FUNCTION = "as many as a trivial function has"
+COUNT_MUTATIONS = ("one more", "one less", "just below its least", "just above its most", "none of its numbers", FAR_MORE, OF_ANY_FUNCTION)
+"""The mutants of a count."""
+
+
+def count_mutants(
+    body: Any,
+    observed: float | None,
+    here: Surroundings,
+    changed: Callable[[float], StepFacts],
+    *,
+    leaf: str = "",
+    where: str = "",
+    trivial: int | None = None,
+    is_budget: bool = False,
+) -> Iterator[Mutant]:
+    """Yield one more and one less for an exact count, or numbers outside of others. ``changed`` makes facts with a number.
+
+    A most must be near what was observed; one that ``is_budget`` must only be a number that a GPU may have. A least must be more than a
+    ``trivial`` function has.
+    """
+    applies, value = choose(body, here)
+    if not applies or observed is None:
+        return
+    required = parse_count(value)
+    numbers: list[tuple[str, float]] = []
+    if required.among:
+        for step in (1, -1):
+            number = next(number for number in itertools.count(observed + step, step) if not required.holds(number))
+            numbers.append(("none of its numbers", number))
+    elif required.least is not None and required.least == required.most:
+        numbers = [("one more", observed + 1), ("one less", observed - 1)]
+    else:
+        if required.least is not None:
+            # only metrics have a least below 1: 0 is just below it
+            numbers.append(("just below its least", 0 if 0 < required.least < 1 else required.least - 1))
+        if required.most is not None:
+            numbers.append(("just above its most", required.most + 1))
+        if required.most is not None:
+            numbers.append((FAR_MORE, 2 * observed + (_MOST_BUDGET if is_budget else 9)))
+        if required.most is None and trivial is not None:
+            numbers.append((OF_ANY_FUNCTION, trivial))
+    for name, number in numbers:
+        if number < 0:
+            yield Mutant.not_applicable(name, "counts are not negative", leaf=leaf, where=where)
+        else:
+            yield Mutant(name=name, facts=changed(number), leaf=leaf, where=where)
+
+
+_MOST_BUDGET = 1_000_000
+"""More than the registers and the bytes of shared memory of any GPU."""
+
+
+class Counts(Kind):
+    """What is expected of some numbers, each of which is a leaf."""
+
+    __slots__ = ()
+    mutations: ClassVar[tuple[str, ...]] = COUNT_MUTATIONS
+    of_trivial_function: ClassVar[Mapping[str, int]] = {}
+    """Numbers, by leaf, that every function has."""
+    absent: ClassVar[str] = ""
+    """The error text where a number is not known."""
+
+    @property
+    def by_leaf(self) -> Mapping[str, Any]:
+        """The body of each count."""
+        raise NotImplementedError
+
+    def number(self, facts: StepFacts, leaf: str) -> float | None:
+        """Return the number that was observed; None where it is not known."""
+        raise NotImplementedError
+
+    def with_number(self, facts: StepFacts, leaf: str, number: float) -> StepFacts:
+        """Return the facts with another number: a mutant."""
+        raise NotImplementedError
+
+    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge each number on its own. A wrong count of a cache shows what torch kept out of caches."""
+        bypasses = [
+            f"{namespace}.{name}: {count}"
+            for namespace, counters in facts.counters.items()
+            for name, count in counters.items()
+            if count and name.endswith("_bypass")
+        ]
+        judged = [judge_count(count, self.number(facts, leaf), here, leaf=leaf, absent=self.absent) for leaf, count in self.by_leaf.items()]
+        return [
+            replace(one, observed=f"{one.observed} ({', '.join(bypasses)})")
+            if bypasses and one.status is Status.FAILED and "cache" in f"{self.kind} {one.leaf}" and not one.leaf.endswith("_bypass")
+            else one
+            for one in judged
+        ]
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """Each number on its own, with another one."""
+        for leaf, count in self.by_leaf.items():
+            put = functools.partial(self.with_number, facts, leaf)
+            yield from count_mutants(count, self.number(facts, leaf), here, put, leaf=leaf, trivial=self.of_trivial_function.get(leaf))

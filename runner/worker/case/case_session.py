@@ -1,0 +1,441 @@
+"""The session of a case: what its steps may use, and what is kept of each."""
+
+import contextlib
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils.weak import WeakIdKeyDictionary
+
+from runner.vocabulary.expectations import close_measure
+from runner.vocabulary.expectations.close import is_eager
+from runner.vocabulary.expectations.compilation import COMPILATION
+from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
+from runner.vocabulary.expectations.raises import RAISED
+from runner.vocabulary.expectations.texts import MOST, STDERR
+from runner.vocabulary.expectations.values import WEAK
+from runner.vocabulary.steps.step_session import Call, needed
+from runner.worker.case import copies, effects, making, spies, state, step_scope
+from runner.worker.case.additional import AdditionalCalls
+from runner.worker.case.compiler_hooks import Witness
+from runner.worker.case.effects import Effects, with_repetition
+from runner.worker.case.kinds import STEPS
+from runner.worker.case.phases import Phases
+from runner.worker.case.sides import Compiled, Enter, Reference, Side, Unseen, entering
+from runner.worker.case.source_module import SpecModule
+from runner.worker.case.state import GLOBAL
+from runner.worker.case.step_scope import Scope, follow
+from runner.worker.torch_compat import compiling, for_steps
+from runner.worker.torch_compat.device_modules import DeviceApi
+
+
+class Names:
+    """Looks up the names of expectations."""
+
+    def __init__(self, scope: Scope, reference: Reference, output: Callable[[], Any], log: Callable[[], str]) -> None:
+        self._scope = scope
+        self._reference = reference
+        self._output = output
+        self._log = log
+        self.weak: Mapping[str, Any] = {}
+        """Weak references to objects that must be dead at some step."""
+        self.snapshots: dict[str, Any] = {}
+        """Copies of the values of names that steps bound and that an expectation uses."""
+        self.compilation: Mapping[str, Any] = {}
+        """What was recorded of the compiles of the step, by the kind of expectation that asks for it."""
+        self.results: list[str] = []
+        """The names of the results of steps."""
+        self.bound: str | None = None
+        """The name of the current step's result; None before it is bound."""
+
+    def bind(self, name: str, value: Any, *, is_compared: bool) -> None:
+        """Bind a name to a result. With ``is_compared``, later comparisons use a copy made now."""
+        self._scope.values[name] = value
+        self.bound = name
+        self.results.append(name)
+        if is_compared:
+            self.snapshots[name] = copies.frozen(value)
+
+    def values(self) -> Callable[[str], Any]:
+        """Return the lookup for one expectation. It raises ``LookupError`` for two names of one mutable object, and for unknown names."""
+        objects: dict[str, Any] = {}
+
+        def value(name: str) -> Any:
+            found = self.value(name)
+            now = self._scope.values[name] if name == self.bound else found
+            for other, known in objects.items():
+                if other != name and copies.same_object(now, known):
+                    raise LookupError(f"'{other}' and '{name}' are one object: a comparison of the two cannot fail")
+            objects[name] = now
+            return copies.measured(found)
+
+        return value
+
+    def value(self, name: str) -> Any:
+        """Return the value of a name: output, eager, the copy of a named value, or a part of one of them."""
+        first, _, rest = name.partition(".")
+        if first == OUTPUT:
+            return follow(self._output(), rest, first)
+        if first == EAGER:
+            if not self._reference.is_there:
+                raise LookupError("no eager reference was run in this step")
+            return _known(first, follow(self._reference.output, rest, first))
+        if name == STDERR:
+            return self._log()
+        if name == RAISED:
+            return self._reference.raised
+        if name == WEAK:
+            return self.weak
+        if name.startswith(COMPILATION):
+            return self.compilation[name.removeprefix(COMPILATION)]
+        if first not in self.snapshots:
+            return self._scope.named(name)
+        snapshot = self.snapshots[first]
+        return _known(first, snapshot if isinstance(snapshot, copies.Live) else follow(snapshot, rest, first))
+
+
+def _known(name: str, value: Any) -> Any:
+    """Return the value; raise ``LookupError`` where a part of it could not be copied."""
+    for leaf in pytree.tree_leaves(value):
+        if isinstance(leaf, copies.Live):
+            raise leaf.refuse(name)
+    return value
+
+
+MOST_VALUES = 10_000
+"""The maximum number of values of earlier repetitions of a step that are sent; a repetition above it is an ERROR."""
+
+_PLAIN = (bool, int, float, complex, str, type(None))
+
+
+class EachRepetition:
+    """The repetitions of the current step before the last."""
+
+    def __init__(self, names: Names, reference: Reference, additional: AdditionalCalls) -> None:
+        self._names = names
+        self._reference = reference
+        self._additional = additional
+        self._values = 0
+        self._known: dict[tuple[str, str], dict[str, Any]] = {}
+        self.facts: dict[str, list[dict[str, Any]]] = {}
+        """For each expectation, by its index, the repetitions that differ: ``first``, ``times``, and ``measured`` or ``why_not``."""
+
+    def measure(self, step: Mapping[str, Any], number: int) -> None:
+        """Measure what the repetition left."""
+        for wanted in step["measure"]:
+            if wanted["kind"] == "close" and is_eager(wanted["arguments"]["to"]):
+                with torch.no_grad(), compiling.reference_stance():
+                    self._measure(str(wanted["index"]), wanted["arguments"], number)
+
+    def _measure(self, key: str, arguments: Mapping[str, Any], number: int) -> None:
+        digest = self._digest(arguments)
+        if digest is not None and (key, digest) in self._known:
+            self._known[key, digest]["times"] += 1
+            return
+        entry: dict[str, Any] = {"first": number, "times": 1}
+        self.facts.setdefault(key, []).append(entry)
+        if digest is not None:
+            self._known[key, digest] = entry
+        if self._values > MOST_VALUES:
+            entry["why_not"] = f"the repetitions before have more than {MOST_VALUES:,} values"
+            return
+        try:
+            measured: Any = close_measure.measure(arguments, self._names.values())
+            for leaf in measured["leaves"]:
+                leaf.pop("stand_ins", None)
+            self._values += len(measured["leaves"])
+            self._additional.calibrate(measured, arguments, self._names.value, with_stand_ins=False)
+        except Exception as error:  # comparing values of a spec may raise anything
+            entry["why_not"] = f"{type(error).__name__}: {error}"[:500]
+        else:
+            entry["measured"] = measured
+
+    def _digest(self, arguments: Mapping[str, Any]) -> str | None:
+        """Return a text that is equal for repetitions with equal inputs and results; None where that cannot be known."""
+        call = self._reference.latest_call
+        names = [arguments[word] for word in ("of", "to") if arguments.get(word)]
+        hashed = hashlib.sha256()
+        try:
+            inputs = call.inputs if call is not None and isinstance(call.inputs, list) else []
+            return hashed.hexdigest() if all(_add(hashed, value) for value in (inputs, *map(self._names.value, names))) else None
+        except Exception:  # names and values of a spec may raise anything: the repetition is measured then, which reports it
+            return None
+
+
+def _add(hashed: Any, value: Any) -> bool:
+    """Add a value; return whether all parts of it are known by their bits."""
+    leaves, structure = pytree.tree_flatten(value)
+    hashed.update(str(structure).encode())
+    for leaf in leaves:
+        if isinstance(leaf, torch.nn.Module):
+            if not _add(hashed, [*leaf.parameters(), *leaf.buffers()]):
+                return False
+        elif isinstance(leaf, torch.Tensor):
+            if type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.layout is not torch.strided or leaf.is_nested:
+                return False
+            hashed.update(f"{leaf.dtype} {list(leaf.shape)} {leaf.device} ".encode())
+            hashed.update(leaf.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        elif isinstance(leaf, _PLAIN):
+            hashed.update(f"{type(leaf)} {leaf!r} ".encode())
+        elif not callable(leaf):
+            return False
+    return True
+
+
+class StepEffects:
+    """Compares the side effects of a step: ``begin``, the eager side, ``eager_done``, the compiled side, ``finish``."""
+
+    def __init__(
+        self,
+        body: Mapping[str, Any],
+        unseen: Callable[[], Any],
+        phases: Callable[[str], Any],
+        additional: AdditionalCalls,
+        holders: Callable[[], Sequence[Any]],
+        modules: Callable[[], Sequence[Any]],
+        earlier: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        self._additional = additional
+        self._holders, self._globals = holders, modules
+        self._earlier = earlier
+        self._settings = body["compile"]
+        self._is_hooked = any(step_scope.names_something(body.get(section)) for section in ("compile", "config", "dynamo_config"))
+        self._unseen = unseen
+        self._phases = phases
+        self._tolerance: Mapping[str, Any] | None = None
+        self._running: Effects | None = None
+        self._twins: MutableMapping[torch.Tensor, torch.Tensor] = WeakIdKeyDictionary()
+        self.facts: dict[str, Any] | None = None
+        """The side effects of the current step; None where they were not compared."""
+
+    @contextlib.contextmanager
+    def _comparing(self) -> Iterator[None]:
+        """In this context an exception is an ERROR of the case: it does not come from compiled code."""
+        with self._phases("compare"), needed("the comparison of side effects"):
+            yield
+
+    def begin_step(self, step: Mapping[str, Any]) -> None:
+        """Forget the last step. ``effects`` of the plan's step is the tolerance, None where nothing is compared."""
+        self._tolerance = step.get("effects")
+        self._running, self.facts = None, None
+
+    def begin(self, compiled: list[Any], eager: list[Any], *, is_package: bool = False) -> None:
+        """Record the state of both sides (each the target followed by its arguments) before the step."""
+        if self._tolerance is None:
+            return
+        with self._comparing():
+            holders = [*reversed(self._globals()), *self._holders()]
+            self._running = Effects(self._tolerance, self._settings, is_package, holders, self._earlier(), self._twins)
+            self._running.before(compiled, eager)
+
+    def eager_done(self, eager: list[Any], result: Any = None) -> None:
+        """Record what the eager side left, and restore generators and modes for the compiled side."""
+        if self._running is None or self._running.begun is None:
+            return
+        with self._comparing():
+            self._running.after_eager(eager, result)
+            for state in self._running.begun:
+                state.restore()
+
+    def finish(self, compiled: list[Any], eager: Side | None, result: Any = None) -> None:
+        """Compare the two sides after the step, where it was begun."""
+        if self._running is None or eager is None:
+            return
+        with self._comparing(), self._unseen():
+            facts = self._running.after(compiled, eager.called, result)
+            if self._is_hooked:  # a pass, or a backend, of the spec runs in the compiled call alone, and may change what eager changes
+                facts["modes"] = [mode for mode in facts["modes"] if not mode["name"].startswith(GLOBAL)]
+            self.facts = with_repetition(self.facts, facts)
+            self._additional.calibrate_effects(self.facts, self._running.inexact, parameters=not self._running.is_package)
+
+    def unwanted_write(self, ours: torch.Tensor, theirs: torch.Tensor, before: torch.Tensor) -> dict[str, str] | None:
+        """Return how the compiled side changed a tensor that eager did not write, and what was expected; None where it did not."""
+        with self._comparing(), self._unseen():
+            change = effects.unwanted_write(ours, theirs, before)
+        return None if change is None else {"value": change, "reference": effects.REFERENCE}
+
+
+class Params:
+    """The ``params`` of preludes: the case's matrix values, its backend and its device, as attributes."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.__dict__.update(values)
+
+
+class Session:
+    """The state of a case while its steps run."""
+
+    def __init__(self, plan: Mapping[str, Any], phases: Phases, witness: Witness | None = None) -> None:
+        self.plan = plan
+        self.phases = phases
+        self.folder: str = plan["folder"]
+        self.cache: str = plan["cache"]
+        self.torch = for_steps
+        self.device_api = DeviceApi(plan["device"])
+        self.kept: dict[str, Any] = {}
+        """Storage of kinds of steps until the case ends, by kind."""
+        self.output: Any = None
+        self.exit: dict[str, Any] | None = None
+        self.bench: dict[str, Any] | None = None
+        self._step: Mapping[str, Any] = {}
+        self._log_begin = 0
+        self._twins = copies.Twins()
+        self._were_compared = False
+        """Whether the side effects of the step before were compared."""
+        self._may_have_changed = False
+        """Whether code of the spec ran since the eager side was copied: it may have changed the compiled side alone."""
+        self.compiled = Side({}, [])
+        self.spies: dict[str, spies.Spy] = {}
+        self.params = {**plan["params"], "backend": plan["backend"], "device": plan["device"]}
+        self.module = SpecModule(plan["module_key"], {"torch": torch, "params": Params(self.params)})
+        self.scope = Scope(self.module.namespace)
+        witness = witness or Witness()
+        self.compiled_functions = Compiled(plan["body"]["compile"], self.scope, witness)
+        self.unseen = Unseen(witness, self.spies)
+        self.reference = Reference(self.unseen, phases, self.device_api, self._is_of_a_call)
+        self.names = Names(self.scope, self.reference, lambda: self.output, self.log_of_step)
+        self.additional = AdditionalCalls(plan, self.scope, self.reference, self.unseen, phases)
+        self.effects = StepEffects(
+            plan["body"], self.unseen, phases, self.additional, self._holders, self.module.globals, self._earlier_results
+        )
+        self.repetitions = EachRepetition(self.names, self.reference, self.additional)
+        self._closing = contextlib.ExitStack()
+        self.maker = making.Maker(device=plan["device"], scope=self.scope, closing=self._closing)
+
+    @property
+    def eager(self) -> Side | None:
+        """The eager side; None where no expectation uses it."""
+        return self.reference.side
+
+    def function_of(self, block: Mapping[str, Any], entry: str) -> Callable[..., Any]:
+        """Return the function ``entry`` that a block of Python defines."""
+        found: Callable[..., Any] = self.module.function(block, entry)
+        return found
+
+    def inputs(self, entries: Sequence[Any]) -> list[Any]:
+        """Return the arguments that a list of inputs describes."""
+        return making.make_all(entries, self.maker)
+
+    def value(self, entry: Any) -> Any:
+        """Return a value with every input description in it replaced."""
+        return making.value(entry, self.maker)
+
+    def reseed(self) -> None:
+        """Set every generator to the case's seed."""
+        state.reseed(self.plan["seed"])
+
+    def close(self) -> None:
+        """Close the resources of ``let`` and of steps, the last first, and restore the handlers."""
+        self._closing.close()
+
+    def begin_step(self, step: Mapping[str, Any]) -> None:
+        """Begin a step of the plan: reset its results, and store the position in standard error."""
+        self._step = step
+        self.exit, self.bench = None, None
+        self._were_compared = self.effects.facts is not None
+        self.reference.begin_step(may_raise=bool(step.get("expects_raise")))
+        self.effects.begin_step(step)
+        self.names.bound = None
+        self.repetitions = EachRepetition(self.names, self.reference, self.additional)
+        sys.stderr.flush()
+        self._log_begin = os.fstat(2).st_size
+
+    def do(self, step: Mapping[str, Any]) -> None:
+        """Run the step, and bind the name of its result."""
+        kind = STEPS[step["kind"]]
+        with needed("the plan of the step"):
+            arguments = kind.parse(step["arguments"])
+        kind.runs(self, arguments)
+        is_on_both_sides = kind.traits.has_reference or kind.traits.gives_gradients
+        self._may_have_changed |= not is_on_both_sides or bool(getattr(arguments, "eager", False))
+        if (name := arguments.bound) is not None:
+            self.names.bind(name, self.output, is_compared=name in self.plan["compared"])
+            self.reference.bind(name, is_differentiated=name in step_scope.differentiated(self.plan))
+
+    def call(self, wanted: Call) -> None:
+        """Call a function and set ``output``. Its reference runs first, from the same state of the generators."""
+        with needed("the context"):
+            enter = self.entered(wanted.context)
+        for side in (self.compiled, self.eager):
+            if side is not None:
+                side.forget_gradients()
+        with self.phases("inputs"), needed("the arguments"):
+            given = None if wanted.inputs is None else self.inputs(wanted.inputs)
+        called = self.compiled.calling(wanted.function, given)
+        self.reference.is_there = False
+        if self.eager is not None and wanted.has_reference:
+            with needed("the eager reference"):
+                theirs = self.eager.calling(wanted.function, self._given_to_eager(wanted.inputs, given))
+            self.effects.begin(called, theirs, is_package=wanted.is_package)
+            self.reference.is_apart |= wanted.is_package
+            self.reference.call(self.eager, theirs, enter, done=self.effects.eager_done)
+        target = wanted.target()
+        self.additional.record(target, called, enter, is_package=wanted.is_package)
+        with self.phases(wanted.phase):
+            self.output = self.compiled.run(target, called, enter)
+            self.device_api.synchronize()
+        self.effects.finish(self.compiled.called, self.eager, self.output)
+        self.reference.is_apart |= self.effects.facts is None
+
+    def _given_to_eager(self, entries: Sequence[Any] | None, given: list[Any] | None) -> list[Any] | None:
+        """Bring the eager side to the compiled side's state, and return copies of a call's arguments for it; None for those of the spec."""
+        is_plain = all(not isinstance(entry, Mapping) or not {"call", "module", "ref"} & set(entry) for entry in entries or ())
+        if self._may_have_changed or not is_plain:
+            return self.copy_for_eager(given)
+        if self._were_compared or self.effects.facts is not None:
+            # what was judged in an earlier step is not judged again: both sides go on from one value
+            self._twins.adopt(compiling.is_erased, judged_alone=True)
+            self.reference.is_apart = False
+        copied: list[Any] | None = copies.apart(given, self._twins)
+        return copied
+
+    def copy_for_eager(self, given: list[Any] | None = None) -> list[Any] | None:
+        """Copy functions and arguments of the compiled side, as they are now, for the eager side; return copies of a call's arguments."""
+        assert self.eager is not None
+        for name, target in self.eager.targets.items():  # parameters that freezing has erased remain those of eager
+            ours, theirs = (copies.changeable([each], parameters=True) for each in (self.compiled.targets[name], target))
+            self._twins.add((leaf, theirs[path]) for path, leaf in ours.items() if compiling.is_erased(leaf) and path in theirs)
+        self._twins.adopt(compiling.is_erased, judged_alone=False)
+        # one copy, so that a module that is target and argument remains one object
+        parts = {"function": self.compiled.targets, "inputs": self.compiled.arguments, "arguments": given}
+        copied = copies.apart(parts, self._twins)
+        self.eager.targets, self.eager.arguments = copied["function"], copied["inputs"]
+        self._may_have_changed = False
+        arguments: list[Any] | None = copied["arguments"]
+        return arguments
+
+    def compiled_target(self, name: str) -> Callable[..., Any]:
+        """Return ``torch.compile`` of a function. The compile happens at the first call."""
+        return self.compiled_functions.target(self.compiled, name)
+
+    def entered(self, context: Sequence[Any] | None) -> Enter:
+        """Return a function that enters these contexts; None stands for the spec's contexts."""
+        return entering(self.plan["body"]["context"] if context is None else context, self.scope, self.device_api.name)
+
+    def copy(self, value: Any) -> Any:
+        """Return a value with every tensor copied: later steps cannot change the copy."""
+        return copies.snapshot(value)
+
+    def _holders(self) -> list[Any]:
+        """Return the spec's classes and functions, without the backend and its class, which the compiled side alone calls."""
+        backend = step_scope.resolved(self.plan["body"]["compile"].get("backend"), self.scope.named)
+        return [one for one in self.module.definitions() if one is not backend and one is not type(backend)]
+
+    def _earlier_results(self) -> dict[str, Any]:
+        """Return the results that are alive: those with a name, and the latest."""
+        return {**{name: self.scope.values[name] for name in self.names.results}, "the result before": self.output}
+
+    def _is_of_a_call(self) -> bool:
+        return self.eager is not None and self.reference.is_there and self.output is self.compiled.result
+
+    def log_of_step(self) -> str:
+        """Return the text written to standard error since the step began, at most its last ``MOST`` bytes."""
+        sys.stderr.flush()
+        with open("/proc/self/fd/2", "rb") as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(self._log_begin, size - MOST))
+            return stream.read().decode("utf-8", "backslashreplace")
