@@ -11,20 +11,23 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 ROOMS: dict[str, tuple[str, ...]] = {
-    "core": (),
-    "system": ("core",),
-    "vocabulary": ("core",),
-    "language": ("core", "system", "vocabulary"),
-    "worker": ("core", "vocabulary"),
-    "plan": ("core", "system", "language", "vocabulary"),
-    "execute": ("core", "system", "plan"),
-    "judge": ("core", "language", "plan", "vocabulary"),
-    "record": ("core", "system"),
-    "report": ("core", "system", "record"),
-    "run": ("core", "system", "vocabulary", "language", "plan", "execute", "judge", "record"),
-    "cli": ("core", "system", "language", "plan", "judge", "report", "run"),
+    "model": (),
+    "machine": ("model",),
+    "vocabulary": ("model",),
+    "language": ("model", "machine", "vocabulary"),
+    "worker": ("model", "vocabulary"),
+    "plan": ("model", "machine", "language", "vocabulary"),
+    "execute": ("model", "machine", "plan"),
+    "judge": ("model", "language", "plan", "vocabulary"),
+    "record": ("model", "machine"),
+    "report": ("model", "machine", "record"),
+    "run": ("model", "machine", "language", "plan", "execute", "judge", "record"),
+    "cli": ("model", "machine", "language", "plan", "judge", "report", "run"),
 }
 """Each room (a folder of runner/) and the rooms that it may import. The order is that of the arrows: a room imports only rooms above it."""
+
+TOOLS = ("author", "vendor", "offline", "fleet", "pytest_plugin")
+"""The optional parts, folders of runner/tools. They may import every room; no room imports one, and none imports another one."""
 
 MOST_ROOMS = 12
 
@@ -89,6 +92,15 @@ def room(module: str) -> str:
     return "".join(module.split(".")[1:2])
 
 
+def tool(module: str) -> str:
+    return module.split(".")[2] if room(module) == "tools" and module.count(".") > 1 else ""
+
+
+def is_workers(module: str) -> bool:
+    """Whether a module is imported by processes with torch alone."""
+    return room(module) == "worker" or module.startswith("runner.tools.offline.worker") or module == "runner.tools.vendor.ck_generators"
+
+
 def arrows(name: str) -> list[Import]:
     """Return the imports that lead out of a room, but for those for types alone; any room may read the package itself, with the version."""
     return [
@@ -101,7 +113,7 @@ def arrows(name: str) -> list[Import]:
 def test_every_room_is_in_the_table() -> None:
     entries = {path.name for path in (ROOT / "runner").iterdir() if path.is_dir() and path.name != "__pycache__"}
     modules = {path.stem for path in (ROOT / "runner").glob("*.py")}
-    assert entries == set(ROOMS), "a new room: add it to ARCHITECTURE.md and to ROOMS here, with what it may import"
+    assert entries == {*ROOMS, "tools"}, "a new room: add it to ARCHITECTURE.md and to ROOMS here, with what it may import"
     assert modules == {"__init__", "__main__"}
     assert len(ROOMS) <= MOST_ROOMS
 
@@ -118,8 +130,15 @@ def test_a_room_needs_what_it_may(name: str) -> None:
     assert set(ROOMS[name]) <= used, f"no longer needed by {name}: {set(ROOMS[name]) - used}; take it out of ROOMS"
 
 
-def test_only_the_program_imports_the_command_line() -> None:
-    assert not [str(found) for found in ours() if room(found.target) == "cli" and room(found.module) not in ("cli", "__main__")]
+def test_only_the_program_and_the_tools_import_the_command_line() -> None:
+    assert not [str(found) for found in ours() if room(found.target) == "cli" and room(found.module) not in ("cli", "__main__", "tools")]
+
+
+def test_no_room_imports_a_tool_and_no_tool_another_one() -> None:
+    strange = [str(found) for found in ours() if tool(found.target) not in ("", tool(found.module))]
+    assert not strange, f"ask for it by runner.model.optional.hooks: {strange}"
+    assert {tool(module) for module in MODULES} - {""} == set(TOOLS)
+    assert {tool(found.module) for found in ours() if room(found.target) == "model"} >= set(TOOLS), "this test sees nothing"
 
 
 def test_no_module_imports_itself_through_others() -> None:
@@ -143,16 +162,16 @@ def test_no_module_imports_itself_through_others() -> None:
 
 def test_what_costs_much_is_imported_late() -> None:
     early = [
-        str(found) for found in imports() if found.target.split(".")[0] in LATE and not found.functions and room(found.module) != "worker"
+        str(found) for found in imports() if found.target.split(".")[0] in LATE and not found.functions and not is_workers(found.module)
     ]
     assert not early, f"import these within the function that needs them: {early}"
 
 
 def test_torch_is_the_workers() -> None:
     """Besides, what an expectation measures stands beside it, and runs in the worker."""
-    places = [found for found in imports() if found.target.split(".")[0] in ("torch", "triton") and room(found.module) != "worker"]
+    places = [found for found in imports() if found.target.split(".")[0] in ("torch", "triton") and not is_workers(found.module)]
     strange = [str(found) for found in places if room(found.module) != "vocabulary" or not found.functions]
-    assert not strange, f"torch belongs to runner/worker, and to functions of runner/vocabulary: {strange}"
+    assert not strange, f"torch belongs to runner/worker and runner/tools/offline/worker, and to functions of runner/vocabulary: {strange}"
     assert places, "no expectation measures anything: this test sees nothing"
 
 
@@ -162,7 +181,7 @@ def test_what_the_runner_imports_imports_no_torch() -> None:
     for found in imports():
         if not found.functions:
             edges[found.module].append(found)
-    waiting = [module for module in MODULES if room(module) != "worker"]
+    waiting = [module for module in MODULES if not is_workers(module)]
     seen: set[str] = set()
     while waiting:
         module = waiting.pop()
@@ -173,7 +192,7 @@ def test_what_the_runner_imports_imports_no_torch() -> None:
             assert found.target.split(".")[0] not in ("torch", "triton"), f"{found}, which the runner imports"
             if found.target in MODULES:
                 waiting.append(found.target)
-    assert not {module for module in seen if room(module) == "worker"}
+    assert not set(filter(is_workers, seen))
     assert "runner.model.protocol" in seen
 
 
@@ -188,3 +207,5 @@ def test_the_document_names_every_room() -> None:
         parts = {path.name for path in folder.iterdir() if path.is_dir() and path.name not in ("__pycache__", "data")}
         unnamed = {part for part in parts if f"`{part}/`" not in rows[name][2]}
         assert not unnamed, f"ARCHITECTURE.md (Rooms), {name}: no word about {unnamed}"
+    for name in TOOLS:
+        assert f"\n| `{name}/` |" in text, f"ARCHITECTURE.md (Tools) does not name {name}"

@@ -18,7 +18,7 @@ def test_no_bound_of_size_is_exceeded() -> None:
 def test_one_run_of_one_small_spec_executes_no_more_than_it_may() -> None:
     measures = list(structure.traced())
     assert not [f"{measure.name}: {measure.value}, {measure.places}" for measure in measures if measure.exceeded]
-    assert all(measure.value > 50 for measure in measures), "nothing was measured"
+    assert all(measure.value > 50 or "of tools" in measure.name for measure in measures), "nothing was measured"
 
 
 def test_a_cycle_and_a_vague_name_are_seen() -> None:
