@@ -32,7 +32,7 @@ class Machine:
     """The version; None when torch is not installed."""
     release: tuple[int, ...] | None
     builds: Mapping[str, str | None] = field(default_factory=dict)
-    """The versions of what torch was built for, by their names in ``torch.version`` (``core/devices.py``)."""
+    """The versions of what torch was built for, by their names in ``torch.version`` (``model/devices.py``)."""
     gpus: int | None = None
     gpu_memory: int | None = None
     """Bytes of the smallest GPU."""

@@ -1,4 +1,4 @@
-"""The events of a run. ``run`` emits them, the listeners in ``report/table.py`` consume them; neither knows the other.
+"""The events of a run. ``run`` emits them, the listeners in ``report/reporters.py`` consume them; neither knows the other.
 
 The order of a run: ``RunStarted``, ``HeaderCompleted``, then the events of cases, ``ExecutionEnded``, warnings, unfinished cases,
 ``ResultsCompleted``, ``RunEnded``. ``RunAbandoned`` replaces the rest where the journal or a case's files were altered.

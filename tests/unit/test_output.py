@@ -13,7 +13,7 @@ from runner.machine.output import guarded
 from runner.model import escaping
 from tests.fakes import ROOT
 
-WRITERS = ("system/output.py",)
+WRITERS = ("machine/output.py",)
 OTHER_PROGRAMS = ("worker/", "execute/services/serve.py", "language/names/")
 """Run as processes of their own: workers and servers whose output is captured, and commands of developers."""
 

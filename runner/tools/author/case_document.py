@@ -1,7 +1,7 @@
 """A case as the spec that a person would write for it alone: what the matrix, the defaults and the spec decided is written out. Pure.
 
 ``document_of`` makes the document, ``text_of`` writes it as YAML. ``repro --shrink`` edits the first; ``explain`` prints the second with
-the origin of each value as a comment (``plan/origins.py``).
+the origin of each value as a comment (``origins``).
 """
 
 import copy

@@ -40,7 +40,7 @@ class Call:
 
 
 Session = Any
-"""A case in the worker, which runs the steps: ``worker/case/session.py`` defines it. Vocabulary imports nothing of the worker."""
+"""A case in the worker, which runs the steps: ``worker/case/case_session.py`` defines it. Vocabulary imports nothing of the worker."""
 
 Side = Any
 """One of the two sides of a case, compiled or eager: ``worker/case/sides.py`` defines it."""

@@ -17,7 +17,7 @@ class Maker:
     """What Linux shows of the GPUs of one maker."""
 
     build: str
-    """The capability of its build of torch (``core/devices.py``)."""
+    """The capability of its build of torch (``model/devices.py``)."""
     pci: str
     """Its number on the PCI bus."""
     control: tuple[str, ...]
@@ -64,7 +64,7 @@ MAKERS: tuple[Maker, ...] = (
         is_exclusive=False,
     ),
 )
-"""The makers whose devices are looked for. Another one adds an entry; its build stands in ``core/devices.py``."""
+"""The makers whose devices are looked for. Another one adds an entry; its build stands in ``model/devices.py``."""
 
 _DISPLAY, _COMPUTE = "0x03", "0x12"
 """Classes of PCI devices: displays, which include GPUs, and processing accelerators."""

@@ -23,7 +23,7 @@ GENERATORS: Mapping[str, str] = {
     "grouped_conv": "grouped convolution",
     "ck_tile": "CK tile GEMM",
 }
-"""The generators of torch's templates, with their titles. The worker's side is ``worker/torch_compat/ck_generators.py``."""
+"""The generators of torch's templates, with their titles. The worker's side is ``tools/vendor/ck_generators.py``."""
 
 _WHEEL = "the wheel of Composable Kernel (rocm-composable-kernel, which has ck4inductor)"
 _BUILT = "composablekernel-dev of ROCm (its build writes the header)"
