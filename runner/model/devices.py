@@ -1,6 +1,6 @@
 """Kinds of device in one table: what they are called, how torch is built for them, and what must be asked before a process forks.
 
-A device of a case is a kind and sometimes a number: ``cpu``, ``cuda``, ``cuda:1``. The worker's side is ``worker/torch_compat/device_modules.py``.
+A device of a case is a kind and sometimes a number: ``cpu``, ``cuda``, ``cuda:1``. The worker's side is ``torch_compat/device_modules``.
 """
 
 import re

@@ -25,6 +25,12 @@ def option(metavar: str, help: str, default: object = None, reads: Reads = str, 
     return field(default=default, metadata={"metavar": metavar, "help": help, "type": reads, **more})
 
 
+def may_differ(why: str, written: Any) -> Any:
+    """Return the field of an option that may differ between parts of one run, and between a run and what resumes it, with the reason."""
+    written.metadata = {**written.metadata, "may_differ": why}
+    return written
+
+
 def flag(help: str) -> Any:
     """Return the field of an option without a value."""
     return field(default=False, metadata={"help": help, "action": "store_true"})
@@ -154,7 +160,10 @@ def _seed(text: str) -> int | str:
 class ExecutionOptions:
     """How cases are executed: what ``run`` and ``audit`` have in common."""
 
-    jobs: str = option("N", "maximum number of cases that run in parallel (default: auto, by cores and memory)", "auto")
+    jobs: str = may_differ(
+        "the number of parallel cases changes no outcome",
+        option("N", "maximum number of cases that run in parallel (default: auto, by cores and memory)", "auto"),
+    )
     timeout: float = option("S", "deadline of a case in seconds (default: 300)", 300.0, positive)
     timeout_factor: float = option("F", "multiply every deadline, including those that specs set (default: 1)", 1.0, factor)
 
@@ -169,24 +178,29 @@ class RunOptions(ExecutionOptions):
     backend: tuple[str, ...] = backends_chosen()
     select: tuple[str, ...] = globs()
     tag: tuple[str, ...] = tags()
-    shard: str | None = shard_option()
+    shard: str | None = may_differ("differs between parts; checked separately", shard_option())
     profile: str | None = profile_option(
         "run the cases of this profile and state CONFORMANT (exit 0), NOT CONFORMANT (1) or INCOMPLETE (4)"
     )
     memory_limit: str = option(
         "SIZE", "memory limit of each case: 4GiB, 500MiB, none (default: auto, three quarters of the free memory at the start)", "auto"
     )
-    shuffle: int | str | None = option(
-        "SEED",
-        "run the cases in a random order that depends on SEED only (without SEED: one is chosen and printed)",
-        reads=_seed,
-        nargs="?",
-        const="random",
+    shuffle: int | str | None = may_differ(
+        "the order of the cases changes no outcome",
+        option(
+            "SEED",
+            "run the cases in a random order that depends on SEED only (without SEED: one is chosen and printed)",
+            reads=_seed,
+            nargs="?",
+            const="random",
+        ),
     )
-    junit: Path | None = option("FILE", "also write the JUnit report to this file", reads=Path)
-    junit_flavour: str = flavour_option()
-    github: str = github_option()
-    out: Path | None = option("DIR", "folder of the run (default: reports/<utc>-<id>)", reads=Path)
+    junit: Path | None = may_differ("the path of a report", option("FILE", "also write the JUnit report to this file", reads=Path))
+    junit_flavour: str = may_differ("the form of a report", flavour_option())
+    github: str = may_differ("annotations and summaries for GitHub change no outcome", github_option())
+    out: Path | None = may_differ(
+        "the path of the run's folder", option("DIR", "folder of the run (default: reports/<utc>-<id>)", reads=Path)
+    )
     require: tuple[str, ...] = several("NAME", "a backend or capability that must be available; exit 4 if no executed case uses it")
     bench: bool = flag("also run the bench steps: their cases run alone, their times are reported and never judged")
     min_executed: int = option("N", "exit 4 when fewer cases were executed (default: 1)", 1, natural)
@@ -194,14 +208,24 @@ class RunOptions(ExecutionOptions):
     retries: int = option("N", "run a failed case up to N more times, alone; a case that then passes is FLAKY", 0, natural)
     repeat: int = option("N", "run every case N times; a case with different outcomes is FLAKY (default: 1)", 1, times)
     flaky: str = one_of(("fail", "pass"), "whether a FLAKY case fails the run (default: fail)")
-    resume: str | None = option("RUN", "resume a run that was killed or interrupted: its folder, its id, or latest")
+    resume: str | None = may_differ(
+        "a resumed part is a part like any other",
+        option("RUN", "resume a run that was killed or interrupted: its folder, its id, or latest"),
+    )
     last_failed: bool = flag("select the cases that failed in the last run of these specs")
     failed_in: str | None = option("RUN", "select the cases that failed in this run: its folder, its id, or latest")
-    executor: str = one_of(
-        ("local", "ray"), "local: this machine (default); ray: the nodes that joined a Ray cluster (extra ray; the guide on labs)"
+    executor: str = may_differ(
+        "who runs the cases; what the machine is is compared",
+        one_of(("local", "ray"), "local: this machine (default); ray: the nodes that joined a Ray cluster (extra ray; the guide on labs)"),
     )
-    address: str | None = option("HOST:PORT", "with --executor ray: the head of the cluster, of which this machine is a part")
-    lab: Path | None = option("FILE", "with --executor ray: the file of the lab; nodes that are not what it says are not used", reads=Path)
+    address: str | None = may_differ(
+        "where the head of the lab is; what the nodes are is compared",
+        option("HOST:PORT", "with --executor ray: the head of the cluster, of which this machine is a part"),
+    )
+    lab: Path | None = may_differ(
+        "the file of the lab; what the nodes are is compared",
+        option("FILE", "with --executor ray: the file of the lab; nodes that are not what it says are not used", reads=Path),
+    )
 
     @property
     def lets_flaky_pass(self) -> bool:
@@ -242,4 +266,10 @@ class MergeOptions:
 
 def written(options: type) -> Mapping[str, Mapping[str, Any]]:
     """Return how each option of a class is written, by its field: the arguments of ``add_argument``, and ``word`` or ``positional``."""
-    return {one.name: {**one.metadata, "default": one.default} for one in fields(options) if "help" in one.metadata}
+    known = {field.name: {**field.metadata, "default": field.default} for field in fields(options) if "help" in field.metadata}
+    return {name: {key: value for key, value in how.items() if key != "may_differ"} for name, how in known.items()}
+
+
+def free_options() -> frozenset[str]:
+    """Return the options of ``run`` that may differ between parts of one run, by their names on the command line."""
+    return frozenset(field.name.replace("_", "-") for field in fields(RunOptions) if "may_differ" in field.metadata)

@@ -3,26 +3,12 @@
 Everything else must be equal: a new option, fact or variable is compared until it is added to a table.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 
 from runner.model import devices
 from runner.model.header import RunHeader
-
-FREE_OPTIONS: Mapping[str, str] = {
-    "github": "annotations and summaries for GitHub change no outcome",
-    "junit-flavour": "the form of a report",
-    "address": "where the head of the lab is; what the nodes are is compared",
-    "executor": "who runs the cases; what the machine is is compared",
-    "lab": "the file of the lab; what the nodes are is compared",
-    "jobs": "the number of parallel cases changes no outcome",
-    "junit": "the path of a report",
-    "out": "the path of the run's folder",
-    "resume": "a resumed part is a part like any other",
-    "shuffle": "the order of the cases changes no outcome",
-    "shard": "differs between parts; checked separately",
-}
-"""Options of ``run`` that may differ."""
+from runner.model.options import free_options
 
 FREE_FACTS: Mapping[str, str] = {
     "gpu_memory": "follows from the device; a driver reserves a little more or less of it",
@@ -89,8 +75,8 @@ def _profile(header: RunHeader) -> str:
 
 
 def option_differences(here: Mapping[str, str], there: Mapping[str, str]) -> list[Difference]:
-    """Return the options that differ and are not in ``FREE_OPTIONS``."""
-    return list(_differing("--", here, there, FREE_OPTIONS))
+    """Return the options that differ and may not."""
+    return list(_differing("--", here, there, free_options()))
 
 
 def variable_differences(here: Mapping[str, str], there: Mapping[str, str]) -> list[Difference]:
@@ -112,9 +98,9 @@ def _compared(facts: Mapping[str, str]) -> dict[str, str]:
     return {name: _AS_COMPARED.get(name, str)(value) for name, value in facts.items()}
 
 
-def _differing(what: str, here: Mapping[str, str], there: Mapping[str, str], free: Mapping[str, str] | None = None) -> Iterator[Difference]:
+def _differing(what: str, here: Mapping[str, str], there: Mapping[str, str], free: Container[str] = ()) -> Iterator[Difference]:
     for name in sorted(here.keys() | there.keys()):
-        if name not in (free or ()) and here.get(name, "") != there.get(name, ""):
+        if name not in free and here.get(name, "") != there.get(name, ""):
             joined = what + name if what in ("--", "$") else f"{what} {name}".strip()
             yield Difference(joined, here.get(name, ""), there.get(name, ""))
 
