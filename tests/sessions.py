@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from runner.language.expand.cases import surroundings
+from runner.language.expand.cases import surroundings_for
 from runner.language.load import load
 from runner.model.protocol import decode
 from runner.plan.worker_plan import make_plan, with_paths
@@ -21,7 +21,7 @@ def prepared(folder: Path, text: str, *, compile_with: str = "eager", **changes:
     path = folder / "spec.yaml"
     path.write_text(f"summary: A case of one session\nbackends: [cpu]\ncompile: {{backend: {compile_with}}}\n{text}")
     (one,) = load([path]).cases
-    plan = with_paths(make_plan(one, surroundings(shipped()["cpu"], HERE), {}), folder, folder / "cache")
+    plan = with_paths(make_plan(one, surroundings_for(shipped()["cpu"], HERE), {}), folder, folder / "cache")
     plan = decode(json.loads(json.dumps(plan)))
     plan.update({key: {**plan[key], **value} if isinstance(value, dict) else value for key, value in changes.items()})
     session = Session(plan, Phases(lambda phase: None))

@@ -165,9 +165,9 @@ def by_ending(case: Case, evidence: Evidence) -> CaseResult | None:
     return _ended(case, outcome, f"{reason}{_in_spec(frame)}{note}", ending.phase, detail, _place(case, frame, step))
 
 
-def ended_by_code(case: Case, here: Surroundings, observation: Observation) -> CaseResult | None:
+def ended_by_code(case: Case, surroundings: Surroundings, observation: Observation) -> CaseResult | None:
     """Return the result of a case whose code raised an exception that ends the process, if its spec does not expect it."""
-    raised = [(index, step.raised) for index, step in enumerate(observation.steps) if not expects_raise(case.steps[index], here)]
+    raised = [(index, step.raised) for index, step in enumerate(observation.steps) if not expects_raise(case.steps[index], surroundings)]
     for index, error in [(len(observation.steps), observation.error), *raised]:
         if error is not None and error.type in ENDS_PYTHON:
             # an exception before the first step belongs to no step

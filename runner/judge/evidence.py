@@ -175,10 +175,10 @@ ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticEr
 """Exceptions while reading a measurement of an unexpected form."""
 
 
-def judge_expectation(expected: Expected, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+def judge_expectation(expected: Expected, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
     """Judge one expectation by the facts of its step and its own measurement, which is untrusted."""
     try:
-        return list(expected.check.judge(facts, here))
+        return list(expected.check.judge(facts, surroundings))
     except ANOTHER_FORM as error:
         return [nonsense(error)]
 

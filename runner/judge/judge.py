@@ -34,7 +34,7 @@ _OWN_EXCEPTIONS = ("runner.vocabulary.steps.step_session.NotCarriedOut", "runner
 """Exceptions that the worker itself raises: their text needs neither type nor traceback."""
 
 
-def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) -> CaseResult:
+def judge(case: Case, backend: Backend, surroundings: Surroundings, evidence: Evidence) -> CaseResult:
     """Judge one case: return its outcome with the reason, without data about its execution."""
     ended = by_ending(case, evidence)
     if ended is not None:
@@ -50,7 +50,7 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
             observation = "it has too many steps"
     if not isinstance(observation, Observation):
         return error_of(case, f"the worker's observation makes no sense: {observation or 'there is none'}")
-    exited = ended_by_code(case, here, observation)
+    exited = ended_by_code(case, surroundings, observation)
     if exited is not None:
         return exited
     if (error := observation.error) is not None:
@@ -62,18 +62,18 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
         steps = list(carried_out(case, observation, evidence.code))
     except OSError as missing:
         return error_of(case, f"the generated code cannot be judged: {missing}")
-    verdicts = verdicts_of(case, here, steps)
+    verdicts = verdicts_of(case, surroundings, steps)
     # an exception is a more specific reason than anything that the steps after it did not show
     has_raised = any(verdict.kind == "raised" for verdict in verdicts)
     if not has_raised:
-        verdicts.extend(verdicts_of_services(case, evidence.services, steps, here))
+        verdicts.extend(verdicts_of_services(case, evidence.services, steps, surroundings))
     if case.target:
         verdicts.append(hooks("offline").proof(case, backend, steps))
     elif backend.compiles and not has_raised:
-        verdicts.append(proof(backend, here, steps, own_names(case) if backend.proof.code else frozenset()))
+        verdicts.append(proof(backend, surroundings, steps, own_names(case) if backend.proof.code else frozenset()))
     outcome, failure_type, first = fold(verdicts, case.target)
     if first is None:
-        verdicts.extend(verdicts_of_audit(case, here, steps))
+        verdicts.extend(verdicts_of_audit(case, surroundings, steps))
         outcome, failure_type, first = fold(verdicts, case.target)
     if first is None:
         passed = result_of(case, outcome, verdicts=tuple(verdicts))

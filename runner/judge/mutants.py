@@ -117,10 +117,10 @@ _INSTEAD = {
 _OF_COUNTS = "write the number itself, or a bound that is near it"
 
 
-def verdicts_of_audit(case: Case, here: Surroundings, steps: Iterable[CarriedOut]) -> Iterator[Verdict]:
+def verdicts_of_audit(case: Case, surroundings: Surroundings, steps: Iterable[CarriedOut]) -> Iterator[Verdict]:
     """Yield a verdict for each expectation of a case that also holds for changed facts: an ERROR where the spec does not say why it may."""
     survivors: dict[tuple[Position, str, str], list[Trial]] = {}
-    for trial in try_case(case, here, steps):
+    for trial in try_case(case, surroundings, steps):
         if trial.fate is Fate.SURVIVED and trial.mutant not in _FINER:
             survivors.setdefault((trial.position, trial.kind, trial.weak), []).append(trial)
     for (position, kind, weak), trials in survivors.items():
@@ -141,33 +141,33 @@ _FINER = ("lower precision", "sign of zero")
 """Mutants that a claim worth making may let pass, as where results are whole numbers: the command ``audit`` alone names them."""
 
 
-def try_case(case: Case, here: Surroundings, steps: Iterable[CarriedOut]) -> list[Trial]:
+def try_case(case: Case, surroundings: Surroundings, steps: Iterable[CarriedOut]) -> list[Trial]:
     """Try every expectation of a case that held; raise ``OSError`` where generated code is missing."""
     trials: list[Trial] = []
     for known in steps:
-        if known.facts.raised is not None and not expects_raise(known.step, here):
+        if known.facts.raised is not None and not expects_raise(known.step, surroundings):
             break
-        for index, expected in enumerate(known.step.expectations if known.step.runs(here) else ()):
-            trials.extend(_try_expectation(case, expected, facts_of(index, known), here))
+        for index, expected in enumerate(known.step.expectations if known.step.runs(surroundings) else ()):
+            trials.extend(_try_expectation(case, expected, facts_of(index, known), surroundings))
     return trials
 
 
-def _try_expectation(case: Case, expected: Expected, facts: StepFacts, here: Surroundings) -> Iterator[Trial]:
-    known_here = with_code(expected, facts, here)
+def _try_expectation(case: Case, expected: Expected, facts: StepFacts, surroundings: Surroundings) -> Iterator[Trial]:
+    known_here = with_code(expected, facts, surroundings)
     if isinstance(known_here, Judgement):
         return
-    here = known_here
-    held = {judgement.leaf for judgement in judge_expectation(expected, facts, here) if judgement.status is Status.HELD}
+    surroundings = known_here
+    held = {judgement.leaf for judgement in judge_expectation(expected, facts, surroundings) if judgement.status is Status.HELD}
     if not held:
         return
     trial = functools.partial(Trial, case_id=case.id, spec=case.spec, kind=expected.kind, weak=expected.weak)
     try:
-        for mutant in _in_time(expected.check.mutants(facts, here)):
+        for mutant in _in_time(expected.check.mutants(facts, surroundings)):
             if mutant.leaf not in held:
                 continue
             fate, observed = Fate.NOT_APPLICABLE, mutant.why_not
             if mutant.facts is not None:
-                judgements = judge_expectation(expected, mutant.facts, here)
+                judgements = judge_expectation(expected, mutant.facts, surroundings)
                 # the failure of one leaf may be reported for the whole expectation
                 fate, observed = Fate.KILLED, ""
                 if (judged := next((one for one in judgements if one.leaf == mutant.leaf), None)) is not None:

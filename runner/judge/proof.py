@@ -122,7 +122,7 @@ COMPILING = ("trace", "lower", "codegen", "kernel build", "autotune")
 _MOST_CENSUS = 4000
 
 
-def proof(backend: Backend, here: Surroundings, steps: Sequence[CarriedOut], own: frozenset[str] = frozenset()) -> Verdict:
+def proof(backend: Backend, surroundings: Surroundings, steps: Sequence[CarriedOut], own: frozenset[str] = frozenset()) -> Verdict:
     """Judge the proof that the backend ran; a FAILED proof with passed expectations is FELL_BACK.
 
     ``own`` are the names that the spec gives to things of its own, which are no proof where generated code repeats them.
@@ -131,13 +131,14 @@ def proof(backend: Backend, here: Surroundings, steps: Sequence[CarriedOut], own
     failed = functools.partial(held, status=Status.FAILED)
     too_slow = functools.partial(held, status=Status.ERROR, observed="pattern too slow")
     # bench steps only measure times
-    steps = [known for known in steps if traits_of(known.step).is_proof and known.step.runs(here)]
+    steps = [known for known in steps if traits_of(known.step).is_proof and known.step.runs(surroundings)]
     graphs_wanted = backend.proof.graphs
     wants_none = graphs_wanted is not None and graphs_wanted.most == 0
     kind = kind_of(backend.device)
 
     is_refused = not wants_none and any(
-        known.facts.raised is not None and known.facts.raised.phase in COMPILING and expects_raise(known.step, here) for known in steps
+        known.facts.raised is not None and known.facts.raised.phase in COMPILING and expects_raise(known.step, surroundings)
+        for known in steps
     )
     if not is_refused:
         if steps and not wants_none and all(map(_had_nothing_to_compile, steps)):
@@ -181,7 +182,7 @@ def proof(backend: Backend, here: Surroundings, steps: Sequence[CarriedOut], own
         # dynamo and the function itself raise before inductor is entered: then another step must prove the backend
         entered = sum(known.observed.entered for known in steps)
         refused = [known for known in steps if known.facts.raised is not None and parsed(known.step).runs_graphs]
-        if not entered and refused and all(_is_refused_as_claimed(known, steps, here) for known in refused):
+        if not entered and refused and all(_is_refused_as_claimed(known, steps, surroundings) for known in refused):
             return held(expected=f"backend {backend.name} gets no graph", observed="dynamo traced the function and raised before that")
         expected = "inductor was entered before the exception, or in another step"
         hint = " (where dynamo refuses what eager refuses, write raises: {..., before: backend})"
@@ -228,12 +229,12 @@ def proof(backend: Backend, here: Surroundings, steps: Sequence[CarriedOut], own
     return held(expected=f"backend {backend.name} ran", observed="shown")
 
 
-def _is_refused_as_claimed(known: CarriedOut, steps: Sequence[CarriedOut], here: Surroundings) -> bool:
+def _is_refused_as_claimed(known: CarriedOut, steps: Sequence[CarriedOut], surroundings: Surroundings) -> bool:
     """Whether dynamo itself raised in a step, and the spec says so: ``before``, ``as: eager``, or an eager call that raises the same."""
     if (traced := known.facts.dynamo) is None or traced.graphs or not traced.frames:
         return False
     checks = [expected.check for expected in known.step.expectations if isinstance(expected.check, Raises)]
-    if any((check.before or check.as_eager) and holds(check.when, here) for check in checks):
+    if any((check.before or check.as_eager) and holds(check.when, surroundings) for check in checks):
         return True
     eager = (other for other in steps if isinstance(call := parsed(other.step), Call) and call.eager and other.facts.raised is not None)
     above = [expected.check for other in eager for expected in other.step.expectations]

@@ -20,17 +20,17 @@ from runner.vocabulary.expectations.close import Close, contradiction, is_eager
 from runner.vocabulary.steps import parsed, traits_of
 
 
-def with_code(expected: Expected, facts: StepFacts, here: Surroundings) -> Surroundings | Judgement:
+def with_code(expected: Expected, facts: StepFacts, surroundings: Surroundings) -> Surroundings | Judgement:
     """Return the surroundings with the code of the step, where a condition of the expectation asks for it.
 
     Without code the condition is neither true nor false: an error, as for ``filecheck``. Comments and boilerplate are left out.
     """
     if not asks_for_code(expected.body):
-        return here
+        return surroundings
     if not facts.code:
         return Judgement.error("the step generated no code", expected="generated code, for the condition of this expectation")
     try:
-        return replace(here, code=joined([code_of(piece) for piece in facts.code]).text)
+        return replace(surroundings, code=joined([code_of(piece) for piece in facts.code]).text)
     except PatternTooSlow:
         return Judgement.error("pattern too slow", expected="generated code, for the condition of this expectation")
 
@@ -56,12 +56,12 @@ def is_active(known: CarriedOut) -> bool:
     return bool(observed.entered or observed.graphs or observed.executed or observed.executed_others or observed.code_pieces or counted)
 
 
-def problem_of_repetitions(expected: Expected, index: int, known: CarriedOut, here: Surroundings) -> Judgement | None:
+def problem_of_repetitions(expected: Expected, index: int, known: CarriedOut, surroundings: Surroundings) -> Judgement | None:
     """Return the judgement of the first repetition that does not hold, or of missing ones; None where each holds, or none is judged."""
     check, step = expected.check, known.step
-    if not isinstance(check, Close) or not is_eager(check.to) or not holds(check.when, here):
+    if not isinstance(check, Close) or not is_eager(check.to) or not holds(check.when, surroundings):
         return None
-    if step.repeat == 1 or known.facts.raised is not None or expects_raise(step, here):
+    if step.repeat == 1 or known.facts.raised is not None or expects_raise(step, surroundings):
         return None
     entries = known.observed.repetitions.get(str(index), ())
     for entry in entries:
@@ -70,7 +70,7 @@ def problem_of_repetitions(expected: Expected, index: int, known: CarriedOut, he
         else:
             try:
                 measured = decode(entry.measured)
-                judgements = judge_expectation(expected, replace(known.facts, measured=measured), here)
+                judgements = judge_expectation(expected, replace(known.facts, measured=measured), surroundings)
                 judgements = [Judgement.error(why)] if (why := _contradiction(measured)) else judgements
             except ANOTHER_FORM as error:
                 judgements = [nonsense(error)]
@@ -121,7 +121,7 @@ def problem_of_traffic(service: ServiceReport, steps: Sequence[Step], facts: Seq
     )
 
 
-def verdicts_of(case: Case, here: Surroundings, steps: Sequence[CarriedOut]) -> list[Verdict]:
+def verdicts_of(case: Case, surroundings: Surroundings, steps: Sequence[CarriedOut]) -> list[Verdict]:
     """Judge the expectations of the steps in order, up to an unexpected exception; verdicts of side effects come last."""
     verdicts: list[Verdict] = []
     effects: list[Verdict] = []
@@ -129,18 +129,18 @@ def verdicts_of(case: Case, here: Surroundings, steps: Sequence[CarriedOut]) -> 
     has_other_draws = False
     for known in steps:
         step, raised = known.step, known.facts.raised
-        if raised is not None and not expects_raise(step, here):
+        if raised is not None and not expects_raise(step, surroundings):
             observed = f"{raised.type} in phase '{raised.phase}': {headline(raised.message)}".rstrip(": ")
             judgement = Judgement.failed(expected="no exception", observed=observed, detail=folded(raised.traceback))
             return [*verdicts, *effects, Verdict.of(judgement, kind="raised", position=step.position)]
-        runs, left = step.runs(here), known.observed.effects
+        runs, left = step.runs(surroundings), known.observed.effects
         # of numpy's generator torch never promises the state of eager
         drawn = [one for one in (left.generators if left else ()) if one.eager_advanced and not one.exact and one.name != "numpy"]
         has_other_draws = has_other_draws or bool(drawn)
         judged = [
             (expected, judgement)
             for index, expected in enumerate(step.expectations)
-            for judgement in (_judged(expected, index, known, here) if runs else [Judgement.not_applicable()])
+            for judgement in (_judged(expected, index, known, surroundings) if runs else [Judgement.not_applicable()])
         ]
         held = [judgement for _, judgement in judged if judgement.status is Status.HELD]
         # in a case without any activity a 0 that nothing else stands beside is an ERROR
@@ -152,7 +152,7 @@ def verdicts_of(case: Case, here: Surroundings, steps: Sequence[CarriedOut]) -> 
                 judgement = _with_hint(judgement)
             verdicts.append(Verdict.of(judgement, kind=expected.kind, position=place_of(expected, judgement)))
         # a call that raised has no verdict of side effects
-        if runs and raised is None and needs_eager(case) and (rule := side_effects.of_step(step, case.steps, here)) is not None:
+        if runs and raised is None and needs_eager(case) and (rule := side_effects.of_step(step, case.steps, surroundings)) is not None:
             try:
                 judgement = rule.judge(known.observed.effects)
                 if known.observed.effects and (why := _contradiction({"leaves": decode(list(known.observed.effects.leaves))})):
@@ -189,12 +189,12 @@ def place_of(expected: Expected, judgement: Judgement) -> Position:
     return expected.place(judgement.leaf or (judgement.expected.partition(":")[0] if expected.kind == "filecheck" else ""))
 
 
-def _judged(expected: Expected, index: int, known: CarriedOut, here: Surroundings) -> list[Judgement]:
+def _judged(expected: Expected, index: int, known: CarriedOut, surroundings: Surroundings) -> list[Judgement]:
     try:
         facts = facts_of(index, known)
     except ANOTHER_FORM as error:
         return [nonsense(error)]
-    known_here = with_code(expected, facts, here)
+    known_here = with_code(expected, facts, surroundings)
     if isinstance(known_here, Judgement):
         return [known_here]
     if why := _contradiction(facts.measured):
@@ -209,10 +209,10 @@ def _judged(expected: Expected, index: int, known: CarriedOut, here: Surrounding
 
 
 def verdicts_of_services(
-    case: Case, services: Sequence[ServiceReport], steps: Sequence[CarriedOut], here: Surroundings
+    case: Case, services: Sequence[ServiceReport], steps: Sequence[CarriedOut], surroundings: Surroundings
 ) -> Iterator[Verdict]:
     """Yield an ERROR for each service without traffic from torch: torch continues silently if it cannot reach its remote cache."""
-    ran = [known for known in steps if known.step.runs(here)]
+    ran = [known for known in steps if known.step.runs(surroundings)]
     for service in services:
         why = problem_of_traffic(service, [known.step for known in ran], [known.observed for known in ran])
         if why:

@@ -49,9 +49,9 @@ class Waivers:
         """Whether a waiver's last day is past."""
         return waiver.until < self.today
 
-    def of(self, case_id: str, here: Surroundings) -> list[Waiver]:
+    def of(self, case_id: str, surroundings: Surroundings) -> list[Waiver]:
         """Return the waivers that apply to a case here, including expired ones, in order."""
-        return [waiver for waiver in self.files.waivers if _glob(waiver.cases).fullmatch(case_id) and holds(waiver.when, here)]
+        return [waiver for waiver in self.files.waivers if _glob(waiver.cases).fullmatch(case_id) and holds(waiver.when, surroundings)]
 
 
 class Failure(NamedTuple):
@@ -92,9 +92,9 @@ def _has_case(waiver: Waiver, ids: Sequence[str]) -> bool:
     return any(map(_glob(waiver.cases).fullmatch, alike))
 
 
-def apply(judged: CaseResult, case: Case, here: Surroundings, waivers: Waivers) -> CaseResult:
+def apply(judged: CaseResult, case: Case, surroundings: Surroundings, waivers: Waivers) -> CaseResult:
     """Return the outcome of a case once it is held against the waivers that are for it."""
-    candidates = waivers.of(case.id, here)
+    candidates = waivers.of(case.id, surroundings)
     if not candidates or judged.outcome not in (*PASSED, *WAIVABLE):
         return judged
     failures = failures_of(judged)

@@ -129,7 +129,7 @@ def inspect_specs(
     names = NameTables.load(installed)
     of_options = list(check_backends(backends, names))
     problems.extend(of_options)
-    here = known or surroundings_of(installed.version if installed else None, None)
+    surroundings = known or surroundings_of(installed.version if installed else None, None)
     cases: list[Case] = []
     for anatomy in anatomies:
         own = list(anatomy.problems)
@@ -143,7 +143,7 @@ def inspect_specs(
                 own += check_templates(anatomy, backends, names, own)
             if not errors(own):
                 try:
-                    expanded = expand(anatomy, backends, names, here)
+                    expanded = expand(anatomy, backends, names, surroundings)
                     cases.extend(expanded)
                     own += covers_problems(anatomy.document, expanded)
                 except InvalidSpecs as error:

@@ -14,7 +14,7 @@ def leave_out_working_folder() -> None:
     search = os.environ.get("PYTHONPATH", "")
     if search and not sys.flags.ignore_environment and "" in search.split(os.pathsep):
         # an empty entry means the working folder to Python; a .pth file may name it too, whose entries are the last
-        here = os.getcwd()
-        if here in sys.path and here not in [os.path.abspath(entry) for entry in search.split(os.pathsep) if entry]:
-            sys.path.remove(here)
-            sys.path.append(here)
+        working_folder = os.getcwd()
+        if working_folder in sys.path and working_folder not in [os.path.abspath(entry) for entry in search.split(os.pathsep) if entry]:
+            sys.path.remove(working_folder)
+            sys.path.append(working_folder)

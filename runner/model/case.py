@@ -54,9 +54,9 @@ class Step:
     when: Mapping[str, Json] | None = None
     """Where it is carried out; None for everywhere."""
 
-    def runs(self, here: Surroundings) -> bool:
+    def runs(self, surroundings: Surroundings) -> bool:
         """Whether it is carried out here."""
-        return holds(self.when, here)
+        return holds(self.when, surroundings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

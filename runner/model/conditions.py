@@ -62,31 +62,33 @@ class Surroundings:
     """The code that the judged step generated; None where no step is judged."""
 
 
-def _holds_of_code(wanted: Mapping[str, object], here: Surroundings) -> bool:
-    if here.code is None:
+def _holds_of_code(wanted: Mapping[str, object], surroundings: Surroundings) -> bool:
+    if surroundings.code is None:
         return False
     contained, lacked = as_list(wanted.get("contains", [])), as_list(wanted.get("lacks", []))
-    return all(text in here.code for text in contained) and not any(text in here.code for text in lacked)
+    return all(text in surroundings.code for text in contained) and not any(text in surroundings.code for text in lacked)
 
 
 CODE = "code"
 """The condition on generated code, which only expectations have."""
 
 CONDITIONS: Mapping[str, Callable[[Any, Surroundings], bool]] = {
-    "torch": lambda wanted, here: here.torch is not None and VersionRange.parse(wanted).holds(here.torch),
-    "python": lambda wanted, here: here.python is not None and VersionRange.parse(wanted).holds(here.python),
-    "device": lambda wanted, here: kind_of(here.device) in as_list(wanted),
-    "vendor": lambda wanted, here: here.vendor in as_list(wanted),
-    "backend": lambda wanted, here: bool(here.backends & set(as_list(wanted))),
-    "arch": lambda wanted, here: here.arch is not None and any(here.arch.startswith(name) for name in as_list(wanted)),
+    "torch": lambda wanted, surroundings: surroundings.torch is not None and VersionRange.parse(wanted).holds(surroundings.torch),
+    "python": lambda wanted, surroundings: surroundings.python is not None and VersionRange.parse(wanted).holds(surroundings.python),
+    "device": lambda wanted, surroundings: kind_of(surroundings.device) in as_list(wanted),
+    "vendor": lambda wanted, surroundings: surroundings.vendor in as_list(wanted),
+    "backend": lambda wanted, surroundings: bool(surroundings.backends & set(as_list(wanted))),
+    "arch": lambda wanted, surroundings: (
+        surroundings.arch is not None and any(surroundings.arch.startswith(name) for name in as_list(wanted))
+    ),
     CODE: _holds_of_code,
 }
 """The keys of ``when:``. All given keys must hold; a list holds if one of its values does."""
 
 
-def holds(when: Mapping[str, Any] | None, here: Surroundings) -> bool:
+def holds(when: Mapping[str, Any] | None, surroundings: Surroundings) -> bool:
     """Whether the condition holds here; a missing condition always holds."""
-    return all(CONDITIONS[word](required, here) for word, required in (when or {}).items())
+    return all(CONDITIONS[word](required, surroundings) for word, required in (when or {}).items())
 
 
 def without_code(when: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -107,7 +109,7 @@ def as_list(value: object) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def choose(value: object, here: Surroundings) -> tuple[bool, Any]:
+def choose(value: object, surroundings: Surroundings) -> tuple[bool, Any]:
     """Return (applies, value) of a value that may be conditional.
 
     A conditional value is a list of ``{when: ..., value: ...}``; the first entry whose condition holds applies. Any other value always
@@ -116,7 +118,7 @@ def choose(value: object, here: Surroundings) -> tuple[bool, Any]:
     if not isinstance(value, list) or not is_conditional(value):
         return True, value
     for entry in value:
-        if holds(entry.get("when"), here):
+        if holds(entry.get("when"), surroundings):
             return True, entry["value"]
     return False, None
 

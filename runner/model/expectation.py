@@ -143,11 +143,11 @@ class Expectation(Protocol):
         """What the worker is asked to measure, as plain data; None for facts that every step has."""
         ...
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge the facts. Pure."""
         ...
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterable[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterable[Mutant]:
         """Yield, for each leaf, facts under which it must not hold. Pure; asked only where the expectation held.
 
         Change one thing in a copy of the facts (``dataclasses.replace``) and leave the judging to ``judge``: a mutant that is

@@ -73,15 +73,15 @@ def compare(ledger: CaseLedger, cases: Iterable[Case]) -> Comparison:
 
     Cases of a source are left out: a committed table for each torch version names them, and a test compares it with torch.
     """
-    here = {case.id: f"{case.area}/{case.name}".lstrip("/") for case in cases if not is_of_operator(case)}
-    loaded = set(here.values())
-    absent = {case_id: case_id.rpartition("[")[0] or case_id for case_id in ledger.ids if case_id not in here}
+    paths = {case.id: f"{case.area}/{case.name}".lstrip("/") for case in cases if not is_of_operator(case)}
+    loaded = set(paths.values())
+    absent = {case_id: case_id.rpartition("[")[0] or case_id for case_id in ledger.ids if case_id not in paths}
     is_outside = {spec: spec not in loaded and _exists(ledger.path.parent, spec) for spec in set(absent.values())}
     gone = tuple(case_id for case_id, spec in absent.items() if not is_outside[spec])
     return Comparison(
         gone=gone,
         outside=tuple(case_id for case_id, spec in absent.items() if is_outside[spec]),
-        new=tuple(case_id for case_id in here if case_id not in ledger.ids),
+        new=tuple(case_id for case_id in paths if case_id not in ledger.ids),
     )
 
 

@@ -63,7 +63,7 @@ class Script:
     unchecked: tuple[str, ...]
 
 
-def script_of(case: Case, here: Surroundings, facts: Mapping[str, object], torch: str) -> Script:
+def script_of(case: Case, surroundings: Surroundings, facts: Mapping[str, object], torch: str) -> Script:
     """Return the script of a case; raise ``NothingChecked``, or ``TemplateError`` for a fact that this machine does not have.
 
     ``torch`` is the version that the conditions of the case were decided for.
@@ -72,7 +72,7 @@ def script_of(case: Case, here: Surroundings, facts: Mapping[str, object], torch
         raise NothingChecked(f"the case is compiled for {case.target} and not executed")
     if any(step.kind == SAMPLES for step in case.steps):
         raise NothingChecked("samples of an operator have a script each: repro CASE --sample N")
-    return _Composer(case, here, decode(make_plan(case, here, facts))).script(torch)
+    return _Composer(case, surroundings, decode(make_plan(case, surroundings, facts))).script(torch)
 
 
 def literal(value: Any) -> str:
@@ -104,8 +104,8 @@ def _within(opening: str, lines: Iterable[str]) -> list[str]:
 class _Composer:
     """Collects the statements of one case."""
 
-    def __init__(self, case: Case, here: Surroundings, plan: Mapping[str, Any]) -> None:
-        self._case, self._here, self._plan = case, here, plan
+    def __init__(self, case: Case, surroundings: Surroundings, plan: Mapping[str, Any]) -> None:
+        self._case, self._here, self._plan = case, surroundings, plan
         self._body = plan["body"]
         self._device = plan["device"]
         self._helpers: set[str] = set()

@@ -74,8 +74,8 @@ def _own_specs() -> tuple[Path, ...]:
     own = Path("specs")
     if own.is_dir():
         return () if own.resolve() == folder("specs").resolve() or not discover([own], []) else (own,)
-    here = sorted(path for path in Path().glob("*.y*ml") if path.is_file() and is_spec_file(path, Path()))
-    return tuple(path for path in here if SPEC.recognises(read_bytes(path).decode("utf-8-sig", "replace")))
+    paths = sorted(path for path in Path().glob("*.y*ml") if path.is_file() and is_spec_file(path, Path()))
+    return tuple(path for path in paths if SPEC.recognises(read_bytes(path).decode("utf-8-sig", "replace")))
 
 
 def taken(paths: Sequence[Path], count: int) -> str:

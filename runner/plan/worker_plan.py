@@ -91,13 +91,13 @@ def body_as_json(case: Case) -> dict[str, Json]:
     }
 
 
-def expects_raise(step: Step, here: Surroundings) -> bool:
+def expects_raise(step: Step, surroundings: Surroundings) -> bool:
     """Whether the spec expects an exception in this step."""
-    if not step.runs(here) or not any(expected.kind == "raises" for expected in step.expectations):
+    if not step.runs(surroundings) or not any(expected.kind == "raises" for expected in step.expectations):
         return False
     from runner.vocabulary.expectations.raises import Raises
 
-    return any(isinstance(expected.check, Raises) and holds(expected.check.when, here) for expected in step.expectations)
+    return any(isinstance(expected.check, Raises) and holds(expected.check.when, surroundings) for expected in step.expectations)
 
 
 def needs_eager(case: Case) -> bool:
@@ -110,7 +110,7 @@ def _compared(case: Case) -> list[str]:
     return sorted({name.partition(".")[0] for step in case.steps for expected in step.expectations for name in expected.check.names})
 
 
-def make_plan(case: Case, here: Surroundings, facts: Mapping[str, object]) -> dict[str, Any]:
+def make_plan(case: Case, surroundings: Surroundings, facts: Mapping[str, object]) -> dict[str, Any]:
     """Return the plan as JSON data; raise ``templates.TemplateError`` for a fact that this machine does not have.
 
     The plan has no path that a worker opens: ``with_paths`` adds the paths of the worker's machine. The ``file`` of a Python block is
@@ -128,7 +128,7 @@ def make_plan(case: Case, here: Surroundings, facts: Mapping[str, object]) -> di
         "module_key": case.spec,
         "needs_eager": needs_eager(case),
         "compared": _compared(case),
-        "steps": [_plan_step(case, step, here, facts) for step in case.steps],
+        "steps": [_plan_step(case, step, surroundings, facts) for step in case.steps],
         **({"target": case.target} if case.target else {}),
     }
     return dict(encode(plan))
@@ -155,16 +155,16 @@ def step_names(step: Step) -> Iterator[str]:
     yield from parsed(step).names
 
 
-def _plan_step(case: Case, step: Step, here: Surroundings, facts: Mapping[str, object]) -> dict[str, Any]:
-    if not step.runs(here):
+def _plan_step(case: Case, step: Step, surroundings: Surroundings, facts: Mapping[str, object]) -> dict[str, Any]:
+    if not step.runs(surroundings):
         return {"kind": step.kind, "skipped": True, "effects": None, "arguments": {}, "expects_raise": False, "measure": []}
     wanted = [(index, expected.check.kind, expected.check.measurement()) for index, expected in enumerate(step.expectations)]
-    effects = side_effects.of_step(step, case.steps, here) if needs_eager(case) else None
+    effects = side_effects.of_step(step, case.steps, surroundings) if needs_eager(case) else None
     return {
         "kind": step.kind,
         "effects": None if effects is None else effects.measurement(),
-        "arguments": resolve_facts(dict(STEPS[step.kind].planned(step.arguments, here)), facts),
+        "arguments": resolve_facts(dict(STEPS[step.kind].planned(step.arguments, surroundings)), facts),
         **({"repeat": step.repeat} if step.repeat != 1 else {}),
-        "expects_raise": expects_raise(step, here),
+        "expects_raise": expects_raise(step, surroundings),
         "measure": [{"index": index, "kind": kind, "arguments": arguments} for index, kind, arguments in wanted if arguments is not None],
     }

@@ -50,23 +50,23 @@ class Difference:
     """A difference that should not be: the name, and the value of each side; empty where a side has none."""
 
     what: str
-    here: str
-    there: str
+    first: str
+    second: str
 
-    def between(self, here: str, there: str) -> str:
-        """Return the difference in words; ``here`` and ``there`` are the names of the two sides."""
-        return f"{self.what} is {_shown(self.here)} {here}, {_shown(self.there)} {there}"
+    def between(self, first: str, second: str) -> str:
+        """Return the difference in words; ``first`` and ``second`` are the names of the two sides."""
+        return f"{self.what} is {_shown(self.first)} {first}, {_shown(self.second)} {second}"
 
 
-def differences(here: RunHeader, there: RunHeader, *, same_machine: bool = True) -> list[Difference]:
+def differences(first: RunHeader, second: RunHeader, *, same_machine: bool = True) -> list[Difference]:
     """Return every difference between two parts of one run that should not be; those of machines only with ``same_machine``."""
     return [
-        *_differing("the version of this program", {"": here.version}, {"": there.version}),
-        *option_differences(here.options, there.options),
-        *([] if here.profile == there.profile else [Difference("the profile", _profile(here), _profile(there))]),
-        *_differing("the file", _cut(here.specs), _cut(there.specs)),
-        *variable_differences(here.variables, there.variables),
-        *(machine_differences(here.environment, there.environment) if same_machine else ()),
+        *_differing("the version of this program", {"": first.version}, {"": second.version}),
+        *option_differences(first.options, second.options),
+        *([] if first.profile == second.profile else [Difference("the profile", _profile(first), _profile(second))]),
+        *_differing("the file", _cut(first.specs), _cut(second.specs)),
+        *variable_differences(first.variables, second.variables),
+        *(machine_differences(first.environment, second.environment) if same_machine else ()),
     ]
 
 
@@ -74,20 +74,20 @@ def _profile(header: RunHeader) -> str:
     return ", ".join(f"{one.name} {one.version} with {len(one.required)} required cases" for one in header.profile)
 
 
-def option_differences(here: Mapping[str, str], there: Mapping[str, str]) -> list[Difference]:
+def option_differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[Difference]:
     """Return the options that differ and may not."""
-    return list(_differing("--", here, there, free_options()))
+    return list(_differing("--", first, second, free_options()))
 
 
-def variable_differences(here: Mapping[str, str], there: Mapping[str, str]) -> list[Difference]:
+def variable_differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[Difference]:
     """Return the environment variables that differ and are not in ``FREE_VARIABLES``."""
-    return list(_differing("$", here, there, FREE_VARIABLES))
+    return list(_differing("$", first, second, FREE_VARIABLES))
 
 
-def machine_differences(here: Mapping[str, str], there: Mapping[str, str]) -> list[Difference]:
+def machine_differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[Difference]:
     """Return the facts that differ and are not in ``FREE_FACTS``; only the facts of files if no worker reported on one of the machines."""
-    mine, theirs = _compared(here), _compared(there)
-    if not (_REPORTED in here and _REPORTED in there):
+    mine, theirs = _compared(first), _compared(second)
+    if not (_REPORTED in first and _REPORTED in second):
         mine, theirs = ({name: facts[name] for name in facts if name in _OF_FILES} for facts in (mine, theirs))
     one_sided = {name for name in FACTS_OF_SOME if not (name in mine and name in theirs)}
     mine, theirs = ({name: facts[name] for name in facts if name not in one_sided} for facts in (mine, theirs))
@@ -98,11 +98,11 @@ def _compared(facts: Mapping[str, str]) -> dict[str, str]:
     return {name: _AS_COMPARED.get(name, str)(value) for name, value in facts.items()}
 
 
-def _differing(what: str, here: Mapping[str, str], there: Mapping[str, str], free: Container[str] = ()) -> Iterator[Difference]:
-    for name in sorted(here.keys() | there.keys()):
-        if name not in free and here.get(name, "") != there.get(name, ""):
+def _differing(what: str, first: Mapping[str, str], second: Mapping[str, str], free: Container[str] = ()) -> Iterator[Difference]:
+    for name in sorted(first.keys() | second.keys()):
+        if name not in free and first.get(name, "") != second.get(name, ""):
             joined = what + name if what in ("--", "$") else f"{what} {name}".strip()
-            yield Difference(joined, here.get(name, ""), there.get(name, ""))
+            yield Difference(joined, first.get(name, ""), second.get(name, ""))
 
 
 def _cut(digests: Mapping[str, str]) -> dict[str, str]:

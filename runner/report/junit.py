@@ -314,9 +314,9 @@ def cached_file(shown: str) -> str:
 
     Cached during one report: many cases share few files, and files may appear between two reports.
     """
-    here = Path.cwd()
-    root = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
-    whole = Path(os.path.abspath(here / shown))
+    working_folder = Path.cwd()
+    root = next((folder for folder in (working_folder, *working_folder.parents) if (folder / ".git").exists()), working_folder)
+    whole = Path(os.path.abspath(working_folder / shown))
     # a path of another folder or machine is not changed, nor a name that no file can have
     return whole.relative_to(root).as_posix() if whole.is_relative_to(root) and os.path.exists(whole) else shown
 

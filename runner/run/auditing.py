@@ -180,8 +180,8 @@ def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
         raise UsageError(f"{folder}: the observation of {case.id} is not there; run it again")
     files = RecordedFiles(folder, result.evidence)
     try:
-        here = here_of(case, ran.suite.backends.by_name[case.backend], result, ran.known)
-        return try_case(case, here, carried_out(case, recorded_observation(files.observation()), files.code))
+        surroundings = here_of(case, ran.suite.backends.by_name[case.backend], result, ran.known)
+        return try_case(case, surroundings, carried_out(case, recorded_observation(files.observation()), files.code))
     except EvidenceAltered as error:
         raise UsageError(f"{error}; run it again") from error
     except (OSError, ValueError, LookupError, TypeError) as error:

@@ -19,7 +19,7 @@ from runner.judge.evidence import Evidence, read_observation
 from runner.judge.judge import judge
 from runner.judge.waiving import Waivers, apply
 from runner.language.backends import Backend
-from runner.language.expand.cases import surroundings
+from runner.language.expand.cases import surroundings_for
 from runner.language.flow import flow
 from runner.machine import scratch
 from runner.machine.availability import Verdict
@@ -54,7 +54,7 @@ def result_of_execution(
     folder = run_folder / execution.job.folder
     files = CaseFiles(folder)
     backend = backends[case.backend]
-    here = surroundings(backend, known, case.target)
+    surroundings = surroundings_for(backend, known, case.target)
     problem = execution.problem or _keep(files, folder / OBSERVATION, execution.observation)
     if execution.services:
         problem = problem or _keep(files, folder / SERVICES, [dataclasses.asdict(service) for service in execution.services])
@@ -69,11 +69,11 @@ def result_of_execution(
     evidence = Evidence(
         ending=ending, observation=sent, code=files.code, note=execution.note, problem=problem, services=execution.services, stderr=stack
     )
-    judged = judge(case, backend, here, evidence)
+    judged = judge(case, backend, surroundings, evidence)
     if judged.outcome not in PASSED and not problem and execution.space is not None:
         texts = "\n".join(f"{verdict.observed}\n{verdict.detail}" for verdict in judged.verdicts)
         if shortage := scratch.shortage(execution.space, texts):  # with no space left on the device a failure is an ERROR
-            judged = judge(case, backend, here, dataclasses.replace(evidence, problem=shortage))
+            judged = judge(case, backend, surroundings, dataclasses.replace(evidence, problem=shortage))
     timings, attachments, notes = ((), (), ()) if problem else benches_of(folder, observation)
     # the files of generated code, by step and piece, then those of graphs
     matches = [match for name in execution.files if (match := _CODE_FILE.fullmatch(name))]
@@ -81,7 +81,7 @@ def result_of_execution(
     pieces.sort(key=lambda match: (match["what"], int(match["step"]), match["stage"] or "", int(match["index"])))
     return _case_result(
         case,
-        apply(judged, case, here, waivers),
+        apply(judged, case, surroundings, waivers),
         seconds=round(execution.seconds, 3),
         phases=phases_of(observation),
         isolation=execution.isolation,

@@ -15,14 +15,14 @@ from runner.plan.selection import without_benches
 NAME = "repro.py"
 
 
-def write_script(case: Case, here: Surroundings, machine: Machine, result: CaseResult, run_folder: Path) -> None:
+def write_script(case: Case, surroundings: Surroundings, machine: Machine, result: CaseResult, run_folder: Path) -> None:
     """Write the script of a failed case, where there is one. It is a help for people: without it the run goes on."""
     if result.outcome not in RETRIED or not result.folder or case.target:
         return
     from runner.plan.script import NothingChecked, script_of  # jinja2 costs too much for a run in which nothing fails
 
     with contextlib.suppress(NothingChecked, TemplateError, ValueError, OSError):
-        text = script_of(without_benches(case), here, machine.facts, machine.torch or "unknown").text
+        text = script_of(without_benches(case), surroundings, machine.facts, machine.torch or "unknown").text
         path = run_folder / result.folder / NAME
         path.unlink(missing_ok=True)
         # the worker may have left a link under this name: only a new file is written

@@ -211,7 +211,7 @@ def differences(before: RunHeader, after: RunHeader) -> Iterator[str]:
         if then != now:
             yield f"{name}: {then}, then {now}"
     for difference in (*option_differences(before.options, after.options), *variable_differences(before.variables, after.variables)):
-        yield f"{difference.what}: {difference.here or 'not given'}, then {difference.there or 'not given'}"
+        yield f"{difference.what}: {difference.first or 'not given'}, then {difference.second or 'not given'}"
     if before.shard != after.shard:
         yield f"--shard: {before.shard or 'not given'}, then {after.shard or 'not given'}"
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from runner.language.backends import Backend
-from runner.language.expand.cases import surroundings
+from runner.language.expand.cases import surroundings_for
 from runner.language.load import surroundings_of
 from runner.machine.capabilities import Machine
 from runner.model import devices
@@ -38,4 +38,4 @@ def surroundings_of_record(facts: Mapping[str, str]) -> Surroundings:
 
 def here_of(case: Case, backend: Backend, part: Attempt, known: Surroundings) -> Surroundings:
     """Return the surroundings of a case where a result, or an attempt of it, came from; ``known`` are those of the machine of the run."""
-    return surroundings(backend, surroundings_of_record(part.node) if part.node else known, case.target)
+    return surroundings_for(backend, surroundings_of_record(part.node) if part.node else known, case.target)

@@ -9,7 +9,7 @@ from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
 from runner.execute.local.executor import LocalExecutor
 from runner.judge.waiving import Waivers
 from runner.language.backends import Backend
-from runner.language.expand.cases import surroundings
+from runner.language.expand.cases import surroundings_for
 from runner.language.load import Suite
 from runner.language.read.templates import TemplateError
 from runner.machine import availability, cache_dirs
@@ -87,10 +87,10 @@ class Jobs:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{case.id} ({folder.name})"  # unique for each attempt: two attempts of a case may run in parallel
         self.cases[name] = case
-        here = surroundings(self._backends[case.backend], known, case.target)
+        surroundings = surroundings_for(self._backends[case.backend], known, case.target)
         return Job(
             name=name,
-            plan=make_plan(case, here, self.machine.facts),
+            plan=make_plan(case, surroundings, self.machine.facts),
             folder=str(folder.relative_to(self._folder.path)),
             environment=self._environments[schedule.environment_of(case).key],
             timeout=(case.body.timeout or self._options.timeout) * self._options.timeout_factor,
@@ -219,8 +219,8 @@ class CaseRunner:
         for execution in self._executor.run(jobs, schedule.capacity(self._workers, self._machine)):
             case = self._jobs.cases[execution.job.name]
             result = result_of_execution(self._folder.path, self._backends, self._waivers, case, execution, known, repro(case))
-            here = surroundings(self._backends[case.backend], known, case.target)
-            write_script(case, here, self._machine, result, self._folder.path)
+            surroundings = surroundings_for(self._backends[case.backend], known, case.target)
+            write_script(case, surroundings, self._machine, result, self._folder.path)
             yield redacted_result(result)
 
 

@@ -62,7 +62,7 @@ def disagreement(case: Case, backend: Backend, known: Surroundings, result: Case
 
 
 def judged_again(
-    case: Case, backend: Backend, here: Surroundings, result: CaseResult, files: RecordedFiles, folder: Path
+    case: Case, backend: Backend, surroundings: Surroundings, result: CaseResult, files: RecordedFiles, folder: Path
 ) -> CaseResult | str:
     """Return what recorded files give, or why they cannot be judged; ``folder`` is named in that reason."""
     if result.benches_left_out:
@@ -70,7 +70,7 @@ def judged_again(
     try:
         observation, services = read_observation(files.observation()), files.services()
         evidence = Evidence(ending=Ending(exit_code=0), observation=observation, code=files.code, services=services)
-        return judge(case, backend, here, evidence)
+        return judge(case, backend, surroundings, evidence)
     except EvidenceAltered as error:
         return str(error)
     except (OSError, ValueError, LookupError, TypeError) as error:
@@ -99,14 +99,14 @@ def _difference(case: Case, then: tuple[Verdict, ...], now: tuple[Verdict, ...])
     return ""
 
 
-def _not_excused(case: Case, result: CaseResult, here: Surroundings, waivers: Waivers) -> str:
+def _not_excused(case: Case, result: CaseResult, surroundings: Surroundings, waivers: Waivers) -> str:
     """Return why no waiver makes this an XFAIL or XPASS; empty if one does, expired or not, and for any other outcome."""
     texts = [verdict.message for verdict in result.verdicts]
     if result.outcome not in (Outcome.XFAIL, Outcome.XPASS) or any(MASK in text for text in texts):
         return ""
     outcome, failure_type, _ = fold(result.verdicts, result.target)
     judged = replace(result, outcome=outcome, failure_type=failure_type, waivers=())
-    found = apply(judged, case, here, replace(waivers, today=date.min)).outcome
+    found = apply(judged, case, surroundings, replace(waivers, today=date.min)).outcome
     return "" if found is result.outcome else f"{result.outcome.label} is recorded, and no waiver gives this outcome"
 
 

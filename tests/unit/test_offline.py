@@ -11,7 +11,7 @@ import pytest
 from runner.judge.mutants import with_control
 from runner.judge.waiving import Waivers, apply
 from runner.language.backends import load_backends
-from runner.language.expand.cases import surroundings
+from runner.language.expand.cases import surroundings_for
 from runner.language.load import load
 from runner.language.waivers import load_waivers
 from runner.model.case import Case
@@ -29,8 +29,8 @@ from runner.vocabulary.expectations import EXPECTATIONS
 from tests.fakes import HERE, backend, observation, seen, verdict_of
 
 AMD, NVIDIA = TARGETS["hip:gfx942"], TARGETS["cuda:sm_90"]
-HERE_AMD = surroundings(backend("offline"), HERE, AMD.name)
-HERE_NVIDIA = surroundings(backend("offline"), HERE, NVIDIA.name)
+HERE_AMD = surroundings_for(backend("offline"), HERE, AMD.name)
+HERE_NVIDIA = surroundings_for(backend("offline"), HERE, NVIDIA.name)
 
 AMDGCN = """\
 	.amdgcn_target "amdgcn-amd-amdhsa--gfx942"
@@ -106,7 +106,7 @@ def result_of(case: Case, texts: tuple[str, ...] = OF_AMD, **step: Any) -> CaseR
     """Judge a case on texts."""
     code = {(0, index): text for index, text in enumerate(texts)}
     sent = observation(seen(code=len(texts), measured={"1": {"shared": 1}}, **step), id=case.id)
-    here = surroundings(backend("offline"), HERE, case.target)
+    here = surroundings_for(backend("offline"), HERE, case.target)
     return verdict_of(case, sent, by=backend("offline"), code=code, here=here)
 
 
@@ -125,7 +125,7 @@ def test_conditions_see_the_target_and_not_the_machine(tmp_path: Path) -> None:
     here = replace(HERE, vendor="intel", arch="other")
     arguments = {}
     for case in cases_of(tmp_path):
-        plan = make_plan(case, surroundings(backend("offline"), here, case.target), {})
+        plan = make_plan(case, surroundings_for(backend("offline"), here, case.target), {})
         arguments[case.target] = plan["steps"][0]["arguments"]
         assert plan["target"] == case.target
     assert arguments["hip:gfx942"]["options"] == {"num_warps": 1, "waves_per_eu": 2}

@@ -10,7 +10,7 @@ import pytest
 
 from runner.judge.evidence import read_observation
 from runner.language.expand import operators as tables
-from runner.language.expand.cases import surroundings
+from runner.language.expand.cases import surroundings_for
 from runner.language.load import load
 from runner.machine.installed_torch import installed_torch
 from runner.model.expectation import Status, StepFacts
@@ -49,7 +49,7 @@ def measured(torch: Any, tmp_path: Path, uncompiled: list[str]) -> Callable[...,
             f"source: {{opinfo: {{dtypes: [{dtype}], {source}}}}}\nexpect: [{{close: {{to: eager}}}}]\n"
         )
         (one,) = [case for case in load([path]).cases if case.params["op"] == op]
-        plan = with_paths(make_plan(one, surroundings(shipped()["cpu"], HERE), {}), tmp_path, tmp_path / "cache")
+        plan = with_paths(make_plan(one, surroundings_for(shipped()["cpu"], HERE), {}), tmp_path, tmp_path / "cache")
         session = Session(decode(json.loads(json.dumps(plan))), Phases(lambda phase: None))
         prepare(session, contextlib.ExitStack())
         session.begin_step({})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runner.language.expand.cases import surroundings
+from runner.language.expand.cases import surroundings_for
 from runner.language.load import load, surroundings_of
 from runner.language.read.substitution import Deferred
 from runner.language.read.templates import TemplateError, parse
@@ -45,7 +45,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
 
 
 def plan_of(one: Case, facts: Any = None) -> dict[str, Any]:
-    here = surroundings(shipped()[one.backend], HERE)
+    here = surroundings_for(shipped()[one.backend], HERE)
     return with_paths(make_plan(one, here, facts or {}), Path("/run/cases/00001"), Path("/scratch/00001"))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.language.expand.cases import surroundings
+from runner.language.expand.cases import surroundings_for
 from runner.language.load import load
 from runner.machine.redaction import KNOWN
 from runner.plan.script import NothingChecked, Script, script_of
@@ -22,7 +22,7 @@ def script_for(folder: Path, text: str) -> Script:
     path = folder / "planted.yaml"
     path.write_text(f"summary: A planted case\nbackends: [cpu]\n{text}", encoding="utf-8")
     (case,) = load([path]).cases
-    return script_of(case, surroundings(shipped()[case.backend], HERE), {}, "2.13.0")
+    return script_of(case, surroundings_for(shipped()[case.backend], HERE), {}, "2.13.0")
 
 
 def test_a_script_of_a_small_function_is_short_and_imports_torch_alone(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runner.language.expand.cases import surroundings
+from runner.language.expand.cases import surroundings_for
 from runner.language.load import load
 from runner.machine import availability
 from runner.machine.capabilities import Machine
@@ -23,7 +23,7 @@ from runner.vocabulary.expectations import EXPECTATIONS
 from tests.fakes import HERE, backend, observation, seen, verdict_of
 
 AMD, NVIDIA = TARGETS["hip:gfx942"], TARGETS["cuda:sm_90"]
-HERE_AMD = surroundings(backend(SIMULATED), HERE, AMD.name)
+HERE_AMD = surroundings_for(backend(SIMULATED), HERE, AMD.name)
 
 SPEC = """\
 summary: A sum is one kernel
@@ -67,7 +67,7 @@ def cases_of(tmp_path: Path, text: str = SPEC) -> list[Case]:
 def result_of(case: Case, texts: tuple[str, ...], **step: Any) -> CaseResult:
     code = {(0, index): text for index, text in enumerate(texts)}
     sent = observation(seen(code=len(texts), measured={"1": {"shared": 1}}, **step), id=case.id)
-    return verdict_of(case, sent, by=backend(SIMULATED), code=code, here=surroundings(backend(SIMULATED), HERE, case.target))
+    return verdict_of(case, sent, by=backend(SIMULATED), code=code, here=surroundings_for(backend(SIMULATED), HERE, case.target))
 
 
 def tally(**counts: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runner.language.expand.cases import surroundings
+from runner.language.expand.cases import surroundings_for
 from runner.language.load import load
 from runner.model.protocol import decode
 from runner.plan.worker_plan import make_plan, with_paths
@@ -41,7 +41,7 @@ def session(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
         path = tmp_path / "spec.yaml"
         path.write_text(HOST + text)
         (one,) = load([path]).cases
-        plan = with_paths(make_plan(one, surroundings(shipped()["host"], HERE), {}), tmp_path, tmp_path / "cache")
+        plan = with_paths(make_plan(one, surroundings_for(shipped()["host"], HERE), {}), tmp_path, tmp_path / "cache")
         made = Session(decode(json.loads(json.dumps(plan))), Phases(lambda phase: None))
         try:
             prepare(made, contextlib.ExitStack())

@@ -25,7 +25,7 @@ from runner.vocabulary.expectations.filecheck import FileCheck
 from runner.vocabulary.steps import TRITON
 
 
-def surroundings(backend: Backend, known: Surroundings, target: str = "") -> Surroundings:
+def surroundings_for(backend: Backend, known: Surroundings, target: str = "") -> Surroundings:
     """Return the surroundings of conditions for one backend; ``known`` has torch, python, vendor and arch.
 
     Those of a case that is compiled for a ``target`` have the target's vendor and arch, whatever the machine has.
@@ -72,7 +72,7 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
     cases: list[Case] = []
     for point in matrix.points(document, matrix.axes(document)[0], backends.of(anatomy.data["backends"], anatomy.tags)):
         filled, backend, target = _filled(anatomy, parsed, point), point.backend, target_of(point)
-        data, around = filled.data, surroundings(backend, known, target)
+        data, around = filled.data, surroundings_for(backend, known, target)
         for section in SECTIONS:
             key = (section, backend.name, target)
             if key not in merged or section in templated:

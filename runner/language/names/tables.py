@@ -84,7 +84,7 @@ class Lookup:
 
     known: bool
     """Whether a committed table or the installed source has the name."""
-    here: bool
+    is_installed: bool
     """Whether the installed torch has the name. Without torch it equals ``known``."""
     versions: tuple[str, ...]
     """The minor versions whose tables have the name, oldest first."""
@@ -122,24 +122,26 @@ class NameTables:
         with_name = [minor for minor, table in self._tables.items() if name in table.names[kind]]
         with_pattern = [minor for minor, table in self._tables.items() if kind == COUNTER and matches(table.patterns, name)]
         versions = tuple(minor for minor in self._tables if minor in with_name or minor in with_pattern)
-        here, by_name = bool(versions), bool(with_name)
+        is_installed, by_name = bool(versions), bool(with_name)
         if self.installed is not None:
             is_listed = self.installed.is_release and self.installed.minor in self._tables
-            here = is_listed and self.installed.minor in versions
-            if not here:
+            is_installed = is_listed and self.installed.minor in versions
+            if not is_installed:
                 names, patterns = self._names_in_source(kind)
                 by_name = by_name or name in names
                 # the table of a release has every pattern; its source is read for names that a patch adds
-                here = name in names or (not is_listed and matches(patterns, name))
-        known = here or bool(versions)
+                is_installed = name in names or (not is_listed and matches(patterns, name))
+        known = is_installed or bool(versions)
         hint = "" if by_name else self._hint(kind, name, known=known)
-        self._lookups[kind, name] = Lookup(known=known, here=here, versions=versions, hint=hint, by_pattern=known and not by_name)
+        self._lookups[kind, name] = Lookup(
+            known=known, is_installed=is_installed, versions=versions, hint=hint, by_pattern=known and not by_name
+        )
         return self._lookups[kind, name]
 
     def absence(self, kind: str, name: str) -> str:
         """Return why a known name makes a case unavailable here; empty if the installed torch has it."""
         lookup = self.lookup(kind, name)
-        if lookup.here or not lookup.known or self.installed is None:
+        if lookup.is_installed or not lookup.known or self.installed is None:
             return ""
         return f"{kind} {name} is not in torch {self.installed.minor}, only in {', '.join(lookup.versions)}"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.language.backends import Backends
-from runner.language.expand.cases import surroundings
+from runner.language.expand.cases import surroundings_for
 from runner.language.flow import block, flow
 from runner.language.load import surroundings_of
 from runner.language.read.substitution import as_text
@@ -40,9 +40,9 @@ _PLAIN = (str, int, float, bool)
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Conditions that are decided for one case: those on ``words``, by what is ``here``. Conditions on other words stay."""
+    """Conditions that are decided for one case: those on ``words``, by what is ``surroundings``. Conditions on other words stay."""
 
-    here: Surroundings
+    surroundings: Surroundings
     words: frozenset[str] = frozenset(CONDITIONS) - {CODE}
     lacking: frozenset[str] = frozenset()
     """The stages that the target of the case does not have: expectations of them are not for it."""
@@ -51,7 +51,7 @@ class Decision:
         """Return what stays of a condition; None where it does not hold."""
         when = when or {}
         decided = {word: wanted for word, wanted in when.items() if word in self.words}
-        return {word: wanted for word, wanted in when.items() if word not in self.words} if holds(decided, self.here) else None
+        return {word: wanted for word, wanted in when.items() if word not in self.words} if holds(decided, self.surroundings) else None
 
     def steps_of(self, case: Case) -> list[Step]:
         """Return the steps that may apply."""
@@ -65,18 +65,18 @@ def decision_of(case: Case, backends: Backends) -> Decision:
     """
     words = {"backend", "device"} | (set() if is_accelerator(case.device) and not case.target else {"vendor", "arch"})
     stages = STAGES[TARGETS[case.target].backend] if case.target else ALL_STAGES
-    here = surroundings(backends.by_name[case.backend], surroundings_of(None, None), case.target)
-    return Decision(here, frozenset(words), frozenset(ALL_STAGES).difference(stages))
+    surroundings = surroundings_for(backends.by_name[case.backend], surroundings_of(None, None), case.target)
+    return Decision(surroundings, frozenset(words), frozenset(ALL_STAGES).difference(stages))
 
 
-def reduced_document_of(case: Case, here: Surroundings) -> Document:
+def reduced_document_of(case: Case, surroundings: Surroundings) -> Document:
     """Return the document without what a failure cannot depend on; raise ``UsageError`` for a case that is not one of a function and steps.
 
-    All conditions on the machine are decided for ``here``.
+    All conditions on the machine are decided for ``surroundings``.
     """
     if case.target or any(step.kind in (SAMPLES, TRITON) for step in case.steps):
         raise UsageError("shrink works on cases of a function or of steps, not on operators of torch's database or on offline targets")
-    document = _document(case, Decision(here))
+    document = _document(case, Decision(surroundings))
     for section, options in case.body.settings.by_section.items():  # options of the backend come with it
         own = {name: value for name, value in options.items() if not case.options[section][name].layer.startswith("backend")}
         document[section] = plain(own)

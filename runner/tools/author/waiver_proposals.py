@@ -69,8 +69,10 @@ def proposals(options: WaiveOptions) -> tuple[list[Draft], list[str]]:
         raise UsageError(f"--until '{one_line(options.until)}' is no date: write year, month and day: 2027-03-01") from error
     results: list[Seen] = []
     for run in map(_read, options.targets):
-        here = surroundings_of_record(run.header.environment)
-        results += [(run.header.run_id, surroundings_of_record(result.node) if result.node else here, result) for result in run.results]
+        surroundings = surroundings_of_record(run.header.environment)
+        results += [
+            (run.header.run_id, surroundings_of_record(result.node) if result.node else surroundings, result) for result in run.results
+        ]
     return propose(results, issue=options.issue or FILL_IN, reason=options.reason, until=until)
 
 
@@ -97,8 +99,8 @@ def propose(results: Sequence[Seen], *, until: date, issue: str = FILL_IN, reaso
             stuck = [(result.outcome, run) for run, _, result in seen_results if result.outcome in (Outcome.ERROR, Outcome.FLAKY)]
             notes += [f"{case_id}: {outcome.label} in {run} cannot be waived" for outcome, run in stuck]
             continue
-        failed = [here for _, here, result in seen_results if result.outcome in (*WAIVABLE, Outcome.XFAIL)]
-        passed = [here for _, here, result in seen_results if result.outcome in (Outcome.PASS, Outcome.XPASS)]
+        failed = [surroundings for _, surroundings, result in seen_results if result.outcome in (*WAIVABLE, Outcome.XFAIL)]
+        passed = [surroundings for _, surroundings, result in seen_results if result.outcome in (Outcome.PASS, Outcome.XPASS)]
         when = smallest_condition(failed, passed)
         if when is None:
             notes.append(f"{case_id}: failed and passed under the same conditions; it is flaky, or depends on what no condition names")
@@ -147,7 +149,7 @@ def smallest_condition(
     for size in range(1, len(parts) + 1):
         for chosen in itertools.combinations(parts, size):
             when = dict(chosen)
-            if all(holds(when, here) for here in failed) and not any(holds(when, here) for here in passed):
+            if all(holds(when, surroundings) for surroundings in failed) and not any(holds(when, surroundings) for surroundings in passed):
                 return when
     return None
 
@@ -174,10 +176,14 @@ def _range(failed: Sequence[_Release | None], passed: Sequence[_Release | None])
 
 
 KEYS: Separate = {
-    "arch": lambda failed, passed: _words([here.arch for here in failed]),
-    "torch": lambda failed, passed: _range([here.torch for here in failed], [here.torch for here in passed]),
-    "vendor": lambda failed, passed: _words([here.vendor for here in failed]),
-    "python": lambda failed, passed: _range([here.python for here in failed], [here.python for here in passed]),
+    "arch": lambda failed, passed: _words([surroundings.arch for surroundings in failed]),
+    "torch": lambda failed, passed: _range(
+        [surroundings.torch for surroundings in failed], [surroundings.torch for surroundings in passed]
+    ),
+    "vendor": lambda failed, passed: _words([surroundings.vendor for surroundings in failed]),
+    "python": lambda failed, passed: _range(
+        [surroundings.python for surroundings in failed], [surroundings.python for surroundings in passed]
+    ),
 }
 """The keys of a condition that are proposed, the preferred one first. Backend and device are parts of the id."""
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from runner.execute.executor_protocol import Execution
-from runner.language.expand.cases import surroundings
+from runner.language.expand.cases import surroundings_for
 from runner.machine.availability import Verdict
 from runner.machine.capabilities import Machine
 from runner.machine.redaction import redacted_result
@@ -89,8 +89,8 @@ class FleetRunner(CaseRunner):
         assert mine is not None
         judged = result_of_execution(self._folder.path, self._backends, self._waivers, mine, execution, offer.known, self._repro(mine))
         result = dataclasses.replace(judged, node=offer.record)
-        here = surroundings(self._backends[mine.backend], offer.known, mine.target)
-        write_script(mine, here, offer.machine, result, self._folder.path)
+        surroundings = surroundings_for(self._backends[mine.backend], offer.known, mine.target)
+        write_script(mine, surroundings, offer.machine, result, self._folder.path)
         return redacted_result(result)
 
     def _problem_of_canary(self, case_id: str, execution: Execution) -> str:

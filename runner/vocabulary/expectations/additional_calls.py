@@ -134,7 +134,7 @@ class Repeated(Conditional):
         """What is expected, in words."""
         raise NotImplementedError
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge the calls, where they were made and say something of the claim."""
         measured, expected = facts.measured, self.expected
         if "why_not" in measured:
@@ -148,9 +148,9 @@ class Repeated(Conditional):
         if measured["eager_calls"]:
             observed = f"{measured['eager_calls']} of the additional calls ran no compiled graph, as the step's own call did"
             return [Judgement.error(observed, expected=expected)]
-        return [self.judged_calls(facts, here)]
+        return [self.judged_calls(facts, surroundings)]
 
-    def judged_calls(self, facts: StepFacts, here: Surroundings) -> Judgement:
+    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Judgement:
         """Judge what the calls gave. A judgement shows the first difference."""
         raise NotImplementedError
 
@@ -175,7 +175,7 @@ class Deterministic(Repeated):
         """What is expected, in words."""
         return f"the same bits in {self.runs} more runs"
 
-    def judged_calls(self, facts: StepFacts, here: Surroundings) -> Judgement:
+    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Judgement:
         """Judge every run."""
         runs = facts.measured["runs"]
         for number, differences in enumerate(runs, 1):
@@ -186,7 +186,7 @@ class Deterministic(Repeated):
         observed = f"{facts.measured['tensors']} tensors with the same bits in {len(runs)} runs"
         return Judgement.passed(expected=self.expected, observed=observed)
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """A difference in the last run, and a run that is missing."""
         runs = facts.measured["runs"]
         yield Mutant(name="other bits", facts=facts.with_measured(runs=[*runs[:-1], _ANOTHER_ANSWER]))
@@ -228,7 +228,7 @@ class BatchInvariant(Repeated):
         """What is expected, in words."""
         return f"the same bits for parts of the batch (dim {self.dim}, sizes {', '.join(map(str, self.sizes))})"
 
-    def judged_calls(self, facts: StepFacts, here: Surroundings) -> Judgement:
+    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Judgement:
         """Judge every part of the batch."""
         parts, batch = facts.measured["parts"], facts.measured["batch"]
         for part in parts:
@@ -239,7 +239,7 @@ class BatchInvariant(Repeated):
             return Judgement.error(f"{len(parts)} parts of the batch were tried", expected=self.expected)
         return Judgement.passed(expected=self.expected, observed=f"the same bits for {len(parts)} parts of a batch of {batch}")
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """A difference in the last part, and a part that is missing."""
         parts = facts.measured["parts"]
         yield Mutant(name="other bits", facts=facts.with_measured(parts=[*parts[:-1], {**parts[-1], "differences": _ANOTHER_ANSWER}]))
@@ -306,7 +306,7 @@ class Poisoned(Repeated):
         """What is expected, in words."""
         return "the same bits where fresh memory holds NaN"
 
-    def judged_calls(self, facts: StepFacts, here: Surroundings) -> Judgement:
+    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Judgement:
         """Judge the result with poisoned memory. Without poisoned memory nothing is claimed."""
         for first in facts.measured["differences"]:
             return Judgement.failed(expected=self.expected, observed=f"{OUTPUT}{first['path']}: {first['why']}")
@@ -316,7 +316,7 @@ class Poisoned(Repeated):
         observed = f"the same bits; {count} allocations of {facts.measured['bytes']} bytes poisoned"
         return Judgement.passed(expected=self.expected, observed=observed)
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """A difference; no allocation."""
         yield Mutant(name="other bits", facts=facts.with_measured(differences=_ANOTHER_ANSWER))
         yield Mutant(name="no memory was poisoned", facts=facts.with_measured(allocations=0))
@@ -372,12 +372,12 @@ class Candidates(Repeated):
         """What is expected, in words."""
         return f"each candidate of autotuning close to {EAGER}"
 
-    def judged_calls(self, facts: StepFacts, here: Surroundings) -> Judgement:
+    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Judgement:
         """Judge the answer of each candidate by the rule of ``close``, then how many there were, and how many could not run."""
         tried, seen = facts.measured["tried"], facts.measured["seen"]
         ran = [candidate for candidate in tried if "raised" not in candidate]
         for candidate in ran:
-            (judgement,) = self._close.judge(replace(facts, measured=candidate["measured"]), here)
+            (judgement,) = self._close.judge(replace(facts, measured=candidate["measured"]), surroundings)
             if judgement.status is not Status.HELD:
                 expected = f"{self.expected}: {judgement.expected}"
                 return replace(judgement, expected=expected, observed=f"candidate {_name(candidate)}: {judgement.observed}")
@@ -390,7 +390,7 @@ class Candidates(Repeated):
             return Judgement.failed(expected=f"at least {self.min} candidates that run", observed=observed)
         return Judgement.passed(expected=self.expected, observed=observed)
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """A wrong answer of the last candidate; candidates that could not run."""
         tried = facts.measured["tried"]
         last = max(number for number, candidate in enumerate(tried) if "raised" not in candidate)

@@ -54,7 +54,7 @@ class Choices(Conditional):
             return {"rendered": AT_LEAST_ONE, **counts}
         return counts
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge how many operations there were, then each count for each of them. The judgement of a count shows the first that fails."""
         found = list(facts.tunings.of(self.of))
         candidates = f"candidates of {self.backend}" if self.backend else "candidates"
@@ -63,12 +63,14 @@ class Choices(Conditional):
             return [Judgement.error(observed, expected=f"every operation's {candidates}")]
         detail = "\n".join(map(str, found[:_SHOWN]))
         required = AT_LEAST_ONE if self.tuned is None else self.tuned
-        number = judge_count(required, len(found), here, leaf="tuned", absent="")
+        number = judge_count(required, len(found), surroundings, leaf="tuned", absent="")
         what = f" of {', '.join(self.of)}" if self.of else ""
         number = replace(number, expected=f"operations{what} that inductor selects a kernel for: {_plain(number, 'tuned')}", detail=detail)
         judgements = [number]
         for name, count in self._counts.items() if found else ():
-            judged = [(one, judge_count(count, getattr(one.tally(self.backend), name), here, leaf=name, absent="")) for one in found]
+            judged = [
+                (one, judge_count(count, getattr(one.tally(self.backend), name), surroundings, leaf=name, absent="")) for one in found
+            ]
             tuning, worst = next(((one, result) for one, result in judged if result.status is Status.FAILED), judged[0])
             expected = f"{candidates} that {_VERBS[name]}, for each operation: {_plain(worst, name)}"
             error = tuning.tally(self.backend).error
@@ -76,7 +78,7 @@ class Choices(Conditional):
             judgements.append(replace(worst, expected=expected, observed=observed, detail=detail))
         return judgements
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """No operation at all; each count of one operation on its own, with another number."""
         found = list(facts.tunings.of(self.of))
         if self.tuned is None or not parse_count(self.tuned[0]["value"] if isinstance(self.tuned, list) else self.tuned).holds(0):
@@ -95,7 +97,7 @@ class Choices(Conditional):
                 tunings = tuple(tuning if one is first else one for one in facts.tunings.found)
                 return replace(facts, tunings=replace(facts.tunings, found=tunings))
 
-            yield from count_mutants(count, number, here, changed, leaf=name, where=first.op)
+            yield from count_mutants(count, number, surroundings, changed, leaf=name, where=first.op)
 
 
 _VERBS = {"rendered": "were rendered", "compiled": "compiled", "failed": "failed", "timed": "were timed", "won": "won"}

@@ -108,7 +108,7 @@ class Close(Conditional):
             return wanted
         return {**wanted, "judge": self.judge_kind.value}
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge the structure first, then each leaf. The judgement shows the first failed leaf."""
         expected = f"{self.of} close to {self.to}"
         measured = facts.measured
@@ -139,7 +139,7 @@ class Close(Conditional):
             return Judgement.error("the float64 reference was not measured", expected=f"{self.of}{leaf['path']}")
         return self.problem(leaf)
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """One mutant for each leaf and each stand-in that the worker measured for it."""
         leaves = facts.measured["leaves"]
         if not leaves:

@@ -41,15 +41,15 @@ def check_counts(body: Mapping[str, Any], *keys: str) -> None:
             check_count(body[key], key)
 
 
-def judge_checks(checks: FileCheck, text: str, here: Surroundings) -> Judgement:
+def judge_checks(checks: FileCheck, text: str, surroundings: Surroundings) -> Judgement:
     """Judge directives on a text; the leaf is ``checks``."""
-    (judged,) = checks.judge(StepFacts(code=(text,)), here)
+    (judged,) = checks.judge(StepFacts(code=(text,)), surroundings)
     return replace(judged, leaf="checks")
 
 
-def checks_mutants(checks: FileCheck, text: str, here: Surroundings, changed: Callable[[str], StepFacts]) -> Iterator[Mutant]:
+def checks_mutants(checks: FileCheck, text: str, surroundings: Surroundings, changed: Callable[[str], StepFacts]) -> Iterator[Mutant]:
     """Yield the mutants of directives. ``changed`` makes facts with a text."""
-    for mutant in checks.mutants(StepFacts(code=(text,)), here):
+    for mutant in checks.mutants(StepFacts(code=(text,)), surroundings):
         facts = None if mutant.facts is None else changed(mutant.facts.code[0])
         if mutant.name != TRIVIAL:  # of guards and graphs it is another text
             yield replace(mutant, facts=facts, leaf="checks")
@@ -85,7 +85,7 @@ class Events(Conditional):
         """Return why the facts say nothing where they show no event; empty where they do."""
         raise NotImplementedError
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge how many there were, then the reason of each. That there were none may mean nothing."""
         if not facts.measured["recorded"]:
             return [Judgement.error("the backend of the case compiles nothing", expected=f"the {self.what} of the step")]
@@ -93,7 +93,7 @@ class Events(Conditional):
         shown = [f"{event['frame']}: {_cut(event['reason'])}" for event in events[:_MOST]]
         more = [f"and {len(events) - _MOST} more"] if len(events) > _MOST else []
         required = AT_LEAST_ONE if self.count is None else self.count
-        counted = judge_count(required, facts.measured["count"], here, leaf="count", absent="")
+        counted = judge_count(required, facts.measured["count"], surroundings, leaf="count", absent="")
         expected = f"{self.what}: {counted.expected.removeprefix('count ')}"
         judged = [replace(counted, expected=expected, detail="\n".join([*shown, *more]))]
         if self.reason is not None:
@@ -108,11 +108,11 @@ class Events(Conditional):
             return [Judgement.error(why, expected=expected)]
         return judged
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Yield more of them and fewer, and each reason without what is expected of it."""
         required, events = AT_LEAST_ONE if self.count is None else self.count, facts.measured["events"]
         observed = facts.measured["count"]
-        yield from count_mutants(required, observed, here, lambda number: facts.with_measured(count=int(number)), leaf="count")
+        yield from count_mutants(required, observed, surroundings, lambda number: facts.with_measured(count=int(number)), leaf="count")
         for index, event in enumerate(events if self.reason is not None else ()):
 
             def changed(text: str, index: int = index, event: Mapping[str, str] = event) -> StepFacts:
@@ -157,7 +157,7 @@ class Guards(Conditional):
         check_guards(body, checks.checks if checks else None)
         return cls(**{**body, "checks": checks})
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge the number of guards, then their text."""
         texts, count, what = facts.measured["texts"], facts.measured["count"], "guards of the step"
         if not facts.measured["frames"]:
@@ -165,7 +165,7 @@ class Guards(Conditional):
             return [Judgement.error(why, expected=what)]
         if facts.measured["problem"]:
             return [Judgement.error(facts.measured["problem"], expected=what)]
-        judged = [] if self.count is None else [judge_count(self.count, count, here, leaf="count", absent="")]
+        judged = [] if self.count is None else [judge_count(self.count, count, surroundings, leaf="count", absent="")]
         if self.contains is None and self.matches is None and self.checks is None:
             return judged
         if len(texts) < count:
@@ -175,14 +175,14 @@ class Guards(Conditional):
             judged.append(replace(judge_text(text, parts_of(self.contains), None, what="guards"), leaf="contains"))
         if self.matches is not None:
             judged.append(replace(judge_text(text, (), self.matches, what="guards"), leaf="matches"))
-        return judged if self.checks is None else [*judged, judge_checks(self.checks, text, here)]
+        return judged if self.checks is None else [*judged, judge_checks(self.checks, text, surroundings)]
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """More guards and fewer; the text without what is expected in it."""
         if self.count is not None:
             observed = facts.measured["count"]
             yield from count_mutants(
-                self.count, observed, here, lambda number: facts.with_measured(count=int(number)), leaf="count", trivial=_GUARDS
+                self.count, observed, surroundings, lambda number: facts.with_measured(count=int(number)), leaf="count", trivial=_GUARDS
             )
         text, put = "\n".join(facts.measured["texts"]), lambda text: facts.with_measured(texts=[text], count=1)
         for mutant in text_mutants(text, parts_of(self.contains), None, put):
@@ -190,7 +190,7 @@ class Guards(Conditional):
         for mutant in text_mutants(text, (), self.matches, put):
             yield replace(mutant, leaf="matches")
         if self.checks is not None:
-            found = checks_mutants(self.checks, text, here, put)
+            found = checks_mutants(self.checks, text, surroundings, put)
             yield from (mutant for mutant in found if mutant.name != COMMENTED_OUT)
 
 
@@ -262,7 +262,7 @@ class GraphOfStage(Conditional):
         """The worker sends the graphs of the stage, and which of the operators torch does not have."""
         return {"stage": self.stage, "ops": list(self.ops)}
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge the number of graphs, then each operator and the directives for the chosen graph."""
         what = f"the {self.stage} graph of the step"
         graphs = facts.measured["graphs"]
@@ -271,7 +271,7 @@ class GraphOfStage(Conditional):
         if not graphs:
             why = "no graph of the case's function was made at this stage: it was compiled before, served from a cache, or not compiled"
             return [Judgement.error(why, expected=what)]
-        judged = [] if self.count is None else [judge_count(self.count, len(graphs), here, leaf="count", absent="")]
+        judged = [] if self.count is None else [judge_count(self.count, len(graphs), surroundings, leaf="count", absent="")]
         if not self.ops and not self.checks:
             return judged
         chosen = self._choose(graphs)
@@ -289,13 +289,15 @@ class GraphOfStage(Conditional):
             elif why := _of_another_level(self.stage, name, chosen):
                 judged.append(Judgement.error(why, expected=leaf, leaf=leaf))
             else:
-                judged.append(replace(judge_count(count, _count_of_nodes(chosen, name), here, leaf=leaf, absent=""), detail=operators))
+                judged.append(
+                    replace(judge_count(count, _count_of_nodes(chosen, name), surroundings, leaf=leaf, absent=""), detail=operators)
+                )
         if self.checks is not None:
             if any(graph["cut"] for graph in chosen):
                 why = "the graph is too large: its text was cut off"
                 judged.append(Judgement.error(why, expected="the text of the graph", leaf="checks"))
             else:
-                judged.append(judge_checks(self.checks, _graph_text(chosen), here))
+                judged.append(judge_checks(self.checks, _graph_text(chosen), surroundings))
         return judged
 
     def _choose(self, graphs: Sequence[Graph]) -> Sequence[Graph] | str:
@@ -307,7 +309,7 @@ class GraphOfStage(Conditional):
         at = int(self.index)
         return graphs[at : at + 1] or f"a graph with the index {at}"
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Another number of graphs; each operator more often and less often; the mutants of the directives."""
         graphs = facts.measured["graphs"]
         if self.count is not None:
@@ -315,7 +317,7 @@ class GraphOfStage(Conditional):
             def more_or_fewer(number: float) -> StepFacts:
                 return facts.with_measured(graphs=[*graphs, *[graphs[-1]] * int(number)][: int(number)])
 
-            yield from count_mutants(self.count, len(graphs), here, more_or_fewer, leaf="count", trivial=1)
+            yield from count_mutants(self.count, len(graphs), surroundings, more_or_fewer, leaf="count", trivial=1)
         chosen = self._choose(graphs)
         if isinstance(chosen, str):
             return
@@ -328,14 +330,16 @@ class GraphOfStage(Conditional):
                 ops = {**graph["ops"], name: graph["ops"].get(name, 0) + int(number) - observed}
                 return facts.with_measured(graphs=[*before, {**graph, "ops": ops}, *after])
 
-            yield from count_mutants(count, observed, here, with_operator, leaf=f"ops {name}", trivial=1 if name == "placeholder" else None)
+            yield from count_mutants(
+                count, observed, surroundings, with_operator, leaf=f"ops {name}", trivial=1 if name == "placeholder" else None
+            )
         if self.checks is not None:
 
             def with_text(text: str) -> StepFacts:
                 # the directives are matched against one text: one graph takes the place of the chosen ones
                 return facts.with_measured(graphs=[*before, {**graph, "text": text}, *graphs[at + len(chosen) :]])
 
-            yield from checks_mutants(self.checks, _graph_text(chosen), here, with_text)
+            yield from checks_mutants(self.checks, _graph_text(chosen), surroundings, with_text)
             yield from (replace(one, leaf="checks") for one in self.checks.trivial_mutants(self.stage, with_text))
 
 
@@ -408,7 +412,7 @@ class Kernels(Conditional, Counts):
         """The counts that are expected."""
         return {key: getattr(self, key) for key in COUNTS if getattr(self, key) is not None}
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge each count on its own. What could not be counted is an ERROR."""
         measured, nothing_ran = facts.measured, "the step ran no compiled graph of the case's function"
         judgements = []
@@ -418,7 +422,7 @@ class Kernels(Conditional, Counts):
                 why = "the backend of the case compiles nothing"
             elif not why and not measured["ran"] and key != "compiled":
                 why = nothing_ran
-            judged = judge_count(count, None if why else self.number(facts, key), here, leaf=key, absent=why)
+            judged = judge_count(count, None if why else self.number(facts, key), surroundings, leaf=key, absent=why)
             if judged.status is Status.HELD and key == "compiled" and not measured["compiled"] and not measured["ran"]:
                 judged = Judgement.error(nothing_ran, expected=judged.expected, leaf=key)
             judgements.append(judged if why or key == "compiled" else replace(judged, detail="\n".join(measured["names"][:50])))

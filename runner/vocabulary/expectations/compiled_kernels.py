@@ -56,44 +56,46 @@ class Resources(Conditional):
         checked = {name: {"max": 1} if body[name] == {"max": TARGET} else body[name] for name in named}
         check_counts(checked, *named)
 
-    def _bounds(self, here: Surroundings) -> Iterator[tuple[str, Any]]:
+    def _bounds(self, surroundings: Surroundings) -> Iterator[tuple[str, Any]]:
         """Yield each count with its name, and with the bound of the target as a number."""
         for name in RESOURCES:
             count = getattr(self, name)
             if count == {"max": TARGET}:
-                most = next(target.shared for target in TARGETS.values() if (target.vendor, target.arch) == (here.vendor, here.arch))
+                most = next(
+                    target.shared for target in TARGETS.values() if (target.vendor, target.arch) == (surroundings.vendor, surroundings.arch)
+                )
                 yield name, {"max": most}
             elif count is not None:
                 yield name, count
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge each resource on its own. What the compiler did not report is an ERROR."""
         judgements = []
-        for name, count in self._bounds(here):
+        for name, count in self._bounds(surroundings):
             try:
-                observed, why = _amount(name, facts, here), ""
+                observed, why = _amount(name, facts, surroundings), ""
             except NotReported as error:
                 observed, why = None, str(error)
-            judgements.append(judge_count(count, observed, here, leaf=name, absent=why))
+            judgements.append(judge_count(count, observed, surroundings, leaf=name, absent=why))
         return judgements
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Each resource on its own, with another amount; then none reported."""
         nothing = replace(facts, code=()).with_measured(shared=None)
-        for name, count in self._bounds(here):
+        for name, count in self._bounds(surroundings):
 
             def with_number(number: float, name: str = name) -> StepFacts:
                 if name == "shared":
                     return facts.with_measured(shared=int(number))
-                return replace(facts, code=with_amount(name, here.vendor or "", facts.code, int(number)))
+                return replace(facts, code=with_amount(name, surroundings.vendor or "", facts.code, int(number)))
 
-            yield from count_mutants(count, _amount(name, facts, here), here, with_number, leaf=name, is_budget=True)
+            yield from count_mutants(count, _amount(name, facts, surroundings), surroundings, with_number, leaf=name, is_budget=True)
             yield Mutant(name=NOT_REPORTED, facts=nothing, leaf=name)
 
 
-def _amount(name: str, facts: StepFacts, here: Surroundings) -> int:
+def _amount(name: str, facts: StepFacts, surroundings: Surroundings) -> int:
     if name != "shared":
-        return of_compiler(name, here.vendor or "", facts.code)
+        return of_compiler(name, surroundings.vendor or "", facts.code)
     shared = facts.measured["shared"]
     if not isinstance(shared, int) or isinstance(shared, bool) or shared < 0:
         raise NotReported("the compiler reported no amount")
@@ -122,11 +124,11 @@ class Metadata(Kind):
         """Read the values by name."""
         return cls(values=dict(body))
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge each value on its own. A name that the compiler does not record is an ERROR."""
         judgements = []
         for name, conditional in self.values.items():
-            applies, wanted = choose(conditional, here)
+            applies, wanted = choose(conditional, surroundings)
             expected = f"{name} {text_of(wanted)}"
             if not applies:
                 judgements.append(Judgement.not_applicable(name))
@@ -139,10 +141,10 @@ class Metadata(Kind):
                 judgements.append(Judgement.of(holds, expected=expected, observed=text_of(value), leaf=name))
         return judgements
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Each value on its own: another one, and none."""
         for name in self.values:
-            if choose(self.values[name], here)[0] and name in facts.measured:
+            if choose(self.values[name], surroundings)[0] and name in facts.measured:
                 yield Mutant(name=CHANGED, facts=facts.with_measured(**{name: another(facts.measured[name])}), leaf=name)
                 rest = {key: value for key, value in facts.measured.items() if key != name}
                 yield Mutant(name=ABSENT, facts=replace(facts, measured=rest), leaf=name)

@@ -129,12 +129,12 @@ class Runs(Conditional):
     kind: ClassVar[str] = "runs"
     mutations: ClassVar[tuple[str, ...]] = ("an exception",)
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge that there is no exception."""
         observed = "no exception" if facts.raised is None else f"{facts.raised.type} while {facts.raised.phase}"
         return [Judgement.of(facts.raised is None, expected="no exception", observed=observed)]
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """An exception."""
         raised = Raised(type="builtins.Exception", ancestors=("builtins.Exception",), message="raised", traceback="", phase="run")
         yield Mutant(name="an exception", facts=replace(facts, raised=raised))
@@ -201,7 +201,7 @@ class Calls(Conditional):
         if "count" in body:
             check_count(body["count"], "count")
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge the number of entries that match ``where``."""
         required = _AT_LEAST_ONE if self.count is None else self.count
         what = f"calls of {self.of}" + (f" where {text_of(dict(self.where))}" if self.where else "")
@@ -212,14 +212,14 @@ class Calls(Conditional):
         if self.where and len(entries) < calls.count:
             return [Judgement.error(f"only {len(entries)} of {calls.count} entries were recorded", expected=what)]
         number = sum(_matches(entry, self.where) for entry in entries) if self.where else calls.count
-        judged = judge_count(required, number, here, leaf="", absent="")
+        judged = judge_count(required, number, surroundings, leaf="", absent="")
         shown = "\n".join(text_of(entry) for entry in entries[:20])
         return [replace(judged, expected=f"{what}: {judged.expected}", detail=shown)]
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """More matching entries and fewer; and none, if some are required."""
         calls = facts.calls.get(self.of)
-        if calls is None or not holds(self.when, here):
+        if calls is None or not holds(self.when, surroundings):
             return
         required = _AT_LEAST_ONE if self.count is None else self.count
         where = self.where or {}
@@ -233,7 +233,9 @@ class Calls(Conditional):
             return replace(facts, calls={**facts.calls, self.of: seen})
 
         number = len(fitting) if self.where else calls.count
-        yield from count_mutants(required, number, here, lambda count: with_entries(((fitting or [sample]) * int(count))[: int(count)]))
+        yield from count_mutants(
+            required, number, surroundings, lambda count: with_entries(((fitting or [sample]) * int(count))[: int(count)])
+        )
         if self.where and fitting:
             yield Mutant(name="entries that do not fit", facts=with_entries([{}] * len(fitting)))
 

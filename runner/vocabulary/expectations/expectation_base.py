@@ -58,15 +58,15 @@ class Kind:
         """What the worker is asked to measure; None for facts that every step has."""
         return {} if self.is_recorded else None
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge the facts where ``when`` holds, if there is one, and where what the worker was asked for was measured."""
-        if not holds(getattr(self, "when", None), here):
+        if not holds(getattr(self, "when", None), surroundings):
             return [Judgement.not_applicable()]
         if facts.measured is None and self.measurement() is not None:
             return [Judgement.error("nothing was measured", expected=self.kind)]
-        return self.judged(facts, here)
+        return self.judged(facts, surroundings)
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge facts that are there."""
         raise NotImplementedError
 
@@ -192,9 +192,9 @@ def check_count(body: Any, *path: str | int) -> None:
             raise BadExpectation(str(error), error.hint, path=(*path, *within)) from error
 
 
-def judge_count(body: Any, observed: float | None, here: Surroundings, *, leaf: str, absent: str) -> Judgement:
+def judge_count(body: Any, observed: float | None, surroundings: Surroundings, *, leaf: str, absent: str) -> Judgement:
     """Judge one count. ``absent`` is the error text for a missing observation."""
-    applies, value = choose(body, here)
+    applies, value = choose(body, surroundings)
     if not applies:
         return Judgement.not_applicable(leaf)
     required = parse_count(value)
@@ -213,7 +213,7 @@ COUNT_MUTATIONS = ("one more", "one less", "just below its least", "just above i
 def count_mutants(
     body: Any,
     observed: float | None,
-    here: Surroundings,
+    surroundings: Surroundings,
     changed: Callable[[float], StepFacts],
     *,
     leaf: str = "",
@@ -226,7 +226,7 @@ def count_mutants(
     A most must be near what was observed; one that ``is_budget`` must only be a number that a GPU may have. A least must be more than a
     ``trivial`` function has.
     """
-    applies, value = choose(body, here)
+    applies, value = choose(body, surroundings)
     if not applies or observed is None:
         return
     required = parse_count(value)
@@ -281,7 +281,7 @@ class Counts(Kind):
         """Return the facts with another number: a mutant."""
         raise NotImplementedError
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge each number on its own. A wrong count of a cache shows what torch kept out of caches."""
         bypasses = [
             f"{namespace}.{name}: {count}"
@@ -289,7 +289,10 @@ class Counts(Kind):
             for name, count in counters.items()
             if count and name.endswith("_bypass")
         ]
-        judged = [judge_count(count, self.number(facts, leaf), here, leaf=leaf, absent=self.absent) for leaf, count in self.by_leaf.items()]
+        judged = [
+            judge_count(count, self.number(facts, leaf), surroundings, leaf=leaf, absent=self.absent)
+            for leaf, count in self.by_leaf.items()
+        ]
         return [
             replace(one, observed=f"{one.observed} ({', '.join(bypasses)})")
             if bypasses and one.status is Status.FAILED and "cache" in f"{self.kind} {one.leaf}" and not one.leaf.endswith("_bypass")
@@ -297,8 +300,10 @@ class Counts(Kind):
             for one in judged
         ]
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Each number on its own, with another one."""
         for leaf, count in self.by_leaf.items():
             put = functools.partial(self.with_number, facts, leaf)
-            yield from count_mutants(count, self.number(facts, leaf), here, put, leaf=leaf, trivial=self.of_trivial_function.get(leaf))
+            yield from count_mutants(
+                count, self.number(facts, leaf), surroundings, put, leaf=leaf, trivial=self.of_trivial_function.get(leaf)
+            )

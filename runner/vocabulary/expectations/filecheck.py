@@ -85,9 +85,9 @@ class FileCheck(Kind):
         words = [word for one in self.checks for word in _forbidden_words(one)]
         return {"words": words} if words and self.stage in (None, WRAPPER) else None
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Match the directives against the selected code."""
-        if not self._applies(here):
+        if not self._applies(surroundings):
             return [Judgement.not_applicable()]
         try:
             chosen = self._choose(facts.code, self.text)
@@ -110,15 +110,15 @@ class FileCheck(Kind):
         detail = [outcome.excerpt, f"possible match: {outcome.possible}" if outcome.possible else ""]
         return [Judgement.of(outcome.passed, expected=expected, observed=observed, detail="\n".join(filter(None, detail)))]
 
-    def _applies(self, here: Surroundings) -> bool:
-        if self.stage is not None and self.stage not in (WRAPPER, *STAGES_OF_VENDOR.get(here.vendor or "", ())):
+    def _applies(self, surroundings: Surroundings) -> bool:
+        if self.stage is not None and self.stage not in (WRAPPER, *STAGES_OF_VENDOR.get(surroundings.vendor or "", ())):
             return False
-        return holds(self.when, here)
+        return holds(self.when, surroundings)
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Each directive on its own: its match removed, or its forbidden line inserted; then all code commented out."""
         chosen = self._choose(facts.code, self.text)
-        if isinstance(chosen, Judgement) or not self._applies(here):
+        if isinstance(chosen, Judgement) or not self._applies(surroundings):
             return
         for change in changes(self.checks, chosen.text):
             where = f"line {change.directive.line}: {change.directive}"
@@ -136,7 +136,7 @@ class FileCheck(Kind):
         is_python = self.stage in (None, WRAPPER)
         code = [commented_out(piece) if is_python else compiler_output.commented_out(piece, str(self.stage)) for piece in facts.code]
         yield Mutant(name=COMMENTED_OUT, facts=replace(facts, code=tuple(code)))
-        kind = here.device if is_python else f"{here.vendor} {self.stage}"
+        kind = surroundings.device if is_python else f"{surroundings.vendor} {self.stage}"
         yield from self.trivial_mutants(kind, lambda text: replace(facts, code=self._with(facts.code, text)))
 
     def trivial_mutants(self, kind: str, changed: Callable[[str], StepFacts]) -> Iterator[Mutant]:

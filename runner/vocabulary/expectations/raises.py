@@ -95,7 +95,7 @@ class Raises(Conditional):
             before=body.get("before"),
         )
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge the type (a subclass passes), then the text, then the chain of causes."""
         eager = facts.measured["eager"] if self.as_eager else None
         if self.as_eager and eager is None:
@@ -132,7 +132,7 @@ class Raises(Conditional):
             )
         ]
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """No exception, one of an unrelated type, another text if the text is expected, and likewise for the cause."""
         if facts.raised is None:
             return

@@ -54,12 +54,12 @@ class EachSample:
             return wanted
         return {word: value for word, value in wanted.items() if word != "judge"}
 
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge every sample; the judgement shows the first that failed, and names the others."""
         if facts.measured is None:
             return [Judgement.error("nothing was measured", expected="every sample close to eager")]
         entries = facts.measured["samples"]
-        judged = [(entry, judgement) for entry in entries if (judgement := self._judged(entry, facts, here)) is not None]
+        judged = [(entry, judgement) for entry in entries if (judgement := self._judged(entry, facts, surroundings)) is not None]
         if not judged:
             first = entries[0]["refused"] or "its result holds no tensor and no number" if entries else "there is none"
             return [Judgement.error(f"no sample can be compared: {first}", expected="every sample close to eager")]
@@ -92,7 +92,7 @@ class EachSample:
             observed += f"; {told(by_value)}{by_form}"
         return [Judgement.passed(expected="every sample close to eager", observed=observed)]
 
-    def _judged(self, entry: Mapping[str, Any], facts: StepFacts, here: Surroundings) -> Judgement | None:
+    def _judged(self, entry: Mapping[str, Any], facts: StepFacts, surroundings: Surroundings) -> Judgement | None:
         """Return the judgement of a sample; None where eager refuses it, or where both results are equally empty."""
         if entry["refused"] or _is_empty(entry["value"]):
             return None
@@ -107,10 +107,10 @@ class EachSample:
             return _judge_form(entry["value"])
         if self.parts and (form := _judge_form(_leaves(entry["value"], lambda path: path in self.parts))).status is not Status.HELD:
             return form
-        found = self.check.judge(replace(facts, measured=_leaves(entry["value"], lambda path: path not in self.parts)), here)
+        found = self.check.judge(replace(facts, measured=_leaves(entry["value"], lambda path: path not in self.parts)), surroundings)
         return next((one for one in found if one.status is not Status.HELD), found[0])
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Those of the first sample with elements; for the others no stand-ins are measured."""
         entries = facts.measured["samples"]
         compared = [number for number, entry in enumerate(entries) if entry["value"] is not None]
@@ -118,7 +118,7 @@ class EachSample:
         if index is None or self.rule == FORM:
             return
         for mutant in self.check.mutants(
-            replace(facts, measured=_leaves(entries[index]["value"], lambda path: path not in self.parts)), here
+            replace(facts, measured=_leaves(entries[index]["value"], lambda path: path not in self.parts)), surroundings
         ):
             if mutant.facts is None:
                 yield mutant

@@ -87,7 +87,7 @@ def _other_change(leaf: Mapping[str, Any]) -> Judgement | None:
     return Judgement.failed(expected=f"{where} changed by {change['eager']:.3g}, as by eager", observed=ours)
 
 
-def of_step(step: Step, steps: Sequence[Step], here: Surroundings) -> SideEffects | None:
+def of_step(step: Step, steps: Sequence[Step], surroundings: Surroundings) -> SideEffects | None:
     """Return what is judged of a step of a case with an eager reference; None where nothing is."""
     above = [parsed(other) for other in itertools.takewhile(lambda other: other is not step, steps)]
     if not parsed(step).compares_effects or parsed(step).why_no_reference(above) is not None:
@@ -97,12 +97,12 @@ def of_step(step: Step, steps: Sequence[Step], here: Surroundings) -> SideEffect
         isinstance(check := expected.check, Close)
         and (check.of, check.to) == (OUTPUT, EAGER)
         and without_code(check.when) == (check.when or {})
-        and holds(check.when, here)
+        and holds(check.when, surroundings)
         for expected in step.expectations
     )
     gradients = not (parsed(step).traits.gives_gradients and judges_the_result)
     for expected in (expected for other in (step, *steps) for expected in other.expectations):
         check = expected.check
-        if isinstance(check, Close) and is_eager(check.to) and holds(without_code(check.when), here):
+        if isinstance(check, Close) and is_eager(check.to) and holds(without_code(check.when), surroundings):
             return SideEffects(rtol=check.rtol, atol=check.atol, equal_nan=check.equal_nan, gradients=gradients)
     return SideEffects(gradients=gradients)

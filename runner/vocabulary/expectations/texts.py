@@ -113,11 +113,11 @@ def text_mutants(text: str, contains: tuple[str, ...], pattern: str | None, chan
     yield Mutant.not_applicable("its match removed", "more than 100 matches", where=f"/{pattern}/")
 
 
-def _judge_measured(check: "Text | Log", facts: StepFacts, here: Surroundings, what: str) -> Judgement:
+def _judge_measured(check: "Text | Log", facts: StepFacts, surroundings: Surroundings, what: str) -> Judgement:
     """Judge the text that was measured; where all else holds, how often each part is in it. Occurrences do not overlap."""
     text, parts = facts.measured["text"], parts_of(check.contains)
     judged = judge_text(text, parts, check.matches, what=what, lacks=parts_of(check.lacks))
-    applies, value = choose(check.count, here)
+    applies, value = choose(check.count, surroundings)
     if check.count is None or not applies or judged.status is not Status.HELD:
         return judged
     required = parse_count(value)
@@ -132,9 +132,9 @@ def _judge_measured(check: "Text | Log", facts: StepFacts, here: Surroundings, w
     return replace(judged, expected=expected)
 
 
-def _mutants_of_measured(check: "Text | Log", facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+def _mutants_of_measured(check: "Text | Log", facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
     """The text without the expected parts and matches, with parts as often as they must not be, and with what it must lack."""
-    if not holds(check.when, here):
+    if not holds(check.when, surroundings):
         return
     text, parts = facts.measured["text"], parts_of(check.contains)
     yield from text_mutants(text, parts, check.matches, lambda other: facts.with_measured(text=other))
@@ -145,7 +145,7 @@ def _mutants_of_measured(check: "Text | Log", facts: StepFacts, here: Surroundin
         def so_often(number: float, part: str = part) -> StepFacts:
             return facts.with_measured(text="\n".join([text.replace(part, ""), *[part] * int(number)]))
 
-        yield from count_mutants(check.count, text.count(part), here, so_often, where=repr(part))
+        yield from count_mutants(check.count, text.count(part), surroundings, so_often, where=repr(part))
     for part in parts_of(check.lacks):
         yield Mutant(name=LACKED, facts=facts.with_measured(text=text + part), where=repr(part))
 
@@ -266,15 +266,15 @@ class Text(OfValue):
         check_lacked(body)
         check_times(body)
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge the text; a value of another type is a failure."""
         if facts.measured["text"] is None:
             return [Judgement.failed(expected=f"{self.of} is a text", observed=facts.measured["type"])]
-        return [_judge_measured(self, facts, here, self.of)]
+        return [_judge_measured(self, facts, surroundings, self.of)]
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """The text without the expected parts and matches, with parts as often as they must not be, and with what it must lack."""
-        yield from _mutants_of_measured(self, facts, here)
+        yield from _mutants_of_measured(self, facts, surroundings)
 
 
 def measure_text(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
@@ -326,13 +326,13 @@ class Log(Conditional):
         check_lacked(body)
         check_times(body)
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge the text."""
-        return [_judge_measured(self, facts, here, "standard error")]
+        return [_judge_measured(self, facts, surroundings, "standard error")]
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """The text without the expected parts and matches, with parts as often as they must not be, and with what it must lack."""
-        yield from _mutants_of_measured(self, facts, here)
+        yield from _mutants_of_measured(self, facts, surroundings)
 
 
 def measure_log(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
@@ -379,7 +379,7 @@ class Exit(Conditional):
             hint = "name words that only this failure prints: a child that cannot import something prints a traceback too"
             raise BadExpectation(f"{' and '.join(map(repr, printed))} is what any failure prints: this cannot fail", hint, path=("stderr",))
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge the code, then the texts."""
         expected = "a non-zero exit code" if self.nonzero else f"exit code {self.code}"
         if facts.exit is None:
@@ -397,10 +397,10 @@ class Exit(Conditional):
             judged.append(replace(printed, leaf="stdout"))
         return judged or [Judgement.passed(expected=expected, observed=f"exit code {code}")]
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Another code, and standard error without its text."""
         child = facts.exit
-        if child is None or not holds(self.when, here):
+        if child is None or not holds(self.when, surroundings):
             return
         another = replace(facts, exit=replace(child, code=0 if self.nonzero else child.code + 1))
         yield Mutant(name="another code", facts=another, leaf="stdout" if self.stderr is None and self.stdout is not None else "")

@@ -68,7 +68,7 @@ class _Pairs(Kind):
         """The worker sends plain values; it compares two named values itself."""
         return {"pairs": encode(dict(self.pairs))}
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge each pair."""
         judgements = []
         for name, other in self.pairs.items():
@@ -89,7 +89,7 @@ class _Pairs(Kind):
                 judgements.append(Judgement.of(equal is self.expects_equal, expected=expected, observed=observed, leaf=name))
         return judgements
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Each pair on its own: changed if equality is expected, made equal if a difference is."""
         for name, other in self.pairs.items():
             fact = facts.measured[name]
@@ -271,7 +271,7 @@ class Strides(OfValue):
         """The worker sends what is known of the values."""
         return {"of": self.of, **({} if self.to is None else {"to": self.to})}
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge each selected tensor. The judgement shows the first that fails."""
         tensors = facts.measured["tensors"]
         chosen = self._chosen(len(tensors))
@@ -298,7 +298,7 @@ class Strides(OfValue):
             judgements.append(judged)
         return [next((judged for judged in judgements if judged.status is not Status.HELD), judgements[0])]
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Each selected tensor on its own, with other strides and formats."""
         tensors = facts.measured["tensors"]
         for index in self._chosen(len(tensors)):
@@ -367,7 +367,7 @@ class Dead(Kind):
         """The worker collects garbage and checks its weak references."""
         return {"objects": list(self.objects)}
 
-    def judged(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge each object on its own. An object that never existed is an error."""
         judgements = []
         for name in self.objects:
@@ -380,7 +380,7 @@ class Dead(Kind):
                 judgements.append(Judgement.of(fact["alive"] is False, expected=expected, observed=observed, leaf=name))
         return judgements
 
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Each object on its own, still alive."""
         for name in self.objects:
             alive = {**facts.measured, name: {**facts.measured[name], "alive": True}}

@@ -135,7 +135,7 @@ class StepKind:
         return cls(**{_FIELDS.get(key, key): value for key, value in body.items()})
 
     @classmethod
-    def planned(cls, arguments: Mapping[str, Json], here: Surroundings) -> Mapping[str, Json]:
+    def planned(cls, arguments: Mapping[str, Json], surroundings: Surroundings) -> Mapping[str, Json]:
         """Return the arguments of a case as the worker gets them: with conditions decided, where a kind has some."""
         return arguments
 

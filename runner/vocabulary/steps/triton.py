@@ -90,7 +90,7 @@ class Triton(StepKind):
             yield from ((name, (*below, name)) for name in inner)
 
     @classmethod
-    def planned(cls, arguments: Mapping[str, Json], here: Surroundings) -> Mapping[str, Json]:
+    def planned(cls, arguments: Mapping[str, Json], surroundings: Surroundings) -> Mapping[str, Json]:
         """Return the arguments with the conditions of options and values decided."""
         decided: dict[str, dict[str, Json]] = {}
         for key in CONDITIONAL:
@@ -99,7 +99,7 @@ class Triton(StepKind):
                 for entry in arguments[key]:
                     if "set" not in entry:
                         decided[key].update(entry)
-                    elif holds(entry.get("when"), here):
+                    elif holds(entry.get("when"), surroundings):
                         decided[key].update(entry["set"])
         return {**arguments, **decided, "kernel": cls.parse(arguments).kernel_name}
 

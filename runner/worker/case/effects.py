@@ -202,19 +202,23 @@ class Untouched:
                 if path in theirs and now is begun.eager:
                     self._kept[path] = begun.our_value
                 continue
-            here, before = plain(now), plain(begun.eager_value)
+            surroundings, before = plain(now), plain(begun.eager_value)
             # neither replaced nor written, not even with the same bits
-            if place(here) == begun.place and tensor_version(now) == begun.version and is_same(here, before):
+            if place(surroundings) == begun.place and tensor_version(now) == begun.version and is_same(surroundings, before):
                 self._kept[path] = begun.our_value
                 continue
-            if not is_same(here, before):
+            if not is_same(surroundings, before):
                 self.changed.append(path)
-            pair = _only_pair(here, before)
-            if pair is not None and here.numel():
+            pair = _only_pair(surroundings, before)
+            if pair is not None and surroundings.numel():
                 ours, bits = (_bytes(_dense(part)).view(-1, part.element_size()) for part in pair)
-                self.elements[path] = (ours == bits).all(1).view(here.shape)
+                self.elements[path] = (ours == bits).all(1).view(surroundings.shape)
                 self.alike.update([path] if begun.our_value is begun.eager else [])
-                if path in self.alike and (here.is_floating_point() or here.is_complex()) and here.numel() <= _MOST_CHANGED:
+                if (
+                    path in self.alike
+                    and (surroundings.is_floating_point() or surroundings.is_complex())
+                    and surroundings.numel() <= _MOST_CHANGED
+                ):
                     self.values[path] = frozen(before)
         self._begun = {}
 

@@ -90,13 +90,13 @@ def compile_pattern(directive: Directive, variables: Mapping[str, str]) -> re.Pa
 
 def without_variables(parts: Iterable[UOp], variables: Mapping[str, str]) -> Iterator[UOp]:
     """Yield the parts with each variable as its text, or as a named group where it is defined."""
-    here: set[str] = set()
+    names: set[str] = set()
     for part in parts:
         match part:
             case Capture(name=name, pattern=pattern):
-                here.add(name)
+                names.add(name)
                 yield RE(f"(?P<{group_name(name)}>{pattern})")
-            case Subst(variable=name) if name in here:
+            case Subst(variable=name) if name in names:
                 yield RE(f"(?P={group_name(name)})")
             case Subst(variable=name):
                 yield Literal(variables[name])

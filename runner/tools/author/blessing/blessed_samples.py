@@ -5,7 +5,7 @@ from pathlib import Path
 
 from runner.judge.evidence import CarriedOut, carried_out, recorded_observation
 from runner.language.backends import Backends
-from runner.language.expand.cases import surroundings
+from runner.language.expand.cases import surroundings_for
 from runner.model.case import Case
 from runner.model.conditions import Surroundings
 from runner.model.options import argument, backend_files, flag, several
@@ -55,7 +55,7 @@ class Sample:
 
     source: Source
     case: Case
-    here: Surroundings
+    surroundings: Surroundings
     result: CaseResult
     folder: Path
     steps: tuple[CarriedOut, ...]
@@ -103,7 +103,7 @@ def read_samples(options: BlessOptions) -> Recorded:
         backend_files = options.backends or tuple(files_of(run.header, "backends"))
         red += [(run.header.run_id, result) for result in run.results if result.outcome.is_failure]
         for case, result in ran.results:
-            here = here_of(case, backends.by_name[case.backend], result, ran.known)
+            surroundings = here_of(case, backends.by_name[case.backend], result, ran.known)
             facts = result.node or run.header.environment
             source = Source(
                 run=run.header.run_id, torch=facts.get("torch"), backend_files=backend_files, machine=tuple(sorted(facts.items()))
@@ -114,8 +114,10 @@ def read_samples(options: BlessOptions) -> Recorded:
             if result.folder and OBSERVATION in result.evidence:
                 files = RecordedFiles(place, result.evidence)
                 steps = tuple(carried_out(case, recorded_observation(files.observation()), files.code))
-            samples.append(Sample(source=source, case=case, here=here, result=result, folder=place, steps=steps))
+            samples.append(Sample(source=source, case=case, surroundings=surroundings, result=result, folder=place, steps=steps))
     known = {sample.case.id for sample in samples if sample.steps}
     nothing = Surroundings(backends=frozenset(), device="")
-    others = [(case, surroundings(backends.by_name[case.backend], nothing, case.target)) for case in cases.values() if case.id not in known]
+    others = [
+        (case, surroundings_for(backends.by_name[case.backend], nothing, case.target)) for case in cases.values() if case.id not in known
+    ]
     return Recorded(samples=tuple(samples), others=tuple(others), red=tuple(red), backends=backends)

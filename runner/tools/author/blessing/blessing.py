@@ -60,7 +60,7 @@ def bless(options: BlessOptions) -> Blessing:
         source = samples[0].source
         inspection = inspect_specs(specs_of([samples[0].result]), source.backend_files, surroundings_of(source.torch, None))
         anatomy = inspection.valid().anatomies[0]
-        others = [(case, here) for case, here in recorded.others if case.spec == spec]
+        others = [(case, surroundings) for case, surroundings in recorded.others if case.spec == spec]
         facts = SpecFacts(anatomy=anatomy, samples=samples, others=others, chosen=frozenset(chosen))
         changes = propose(facts) if SOURCE not in anatomy.data else []
         refused.update(facts.refused)
@@ -117,8 +117,8 @@ def judge_again(changed: Document, samples: Sequence[Sample], blessed: Iterable[
 def _compare(sample: Sample, case: Case, backend: Backend, *, must_pass: bool) -> None:
     """Raise ``NotBlessed`` where the facts of a sample, judged by a changed case, are not what they must be."""
     files = RecordedFiles(sample.folder, sample.result.evidence)
-    now = rejudge.judged_again(case, backend, sample.here, sample.result, files, sample.folder)
-    then = rejudge.judged_again(sample.case, backend, sample.here, sample.result, files, sample.folder)
+    now = rejudge.judged_again(case, backend, sample.surroundings, sample.result, files, sample.folder)
+    then = rejudge.judged_again(sample.case, backend, sample.surroundings, sample.result, files, sample.folder)
     if isinstance(now, str) or isinstance(then, str):
         raise NotBlessed(now if isinstance(now, str) else str(then))
     if must_pass and now.outcome not in PASSED:

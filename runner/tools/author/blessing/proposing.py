@@ -61,7 +61,7 @@ class Row:
     params: Mapping[str, Json]
     """The case's values of the matrix."""
     backend: str
-    here: Surroundings
+    surroundings: Surroundings
     old: Any
     """What the spec says: a count, or counts under conditions."""
     value: Any
@@ -71,7 +71,7 @@ class Row:
     @property
     def entry(self) -> int | None:
         """The entry of counts under conditions that applies; None where the count has no conditions."""
-        return _entry(self.old, self.here)
+        return _entry(self.old, self.surroundings)
 
 
 class NotBlessed(Exception):
@@ -108,16 +108,16 @@ class SpecFacts:
 
 def _observed(sample: Sample) -> Iterator[tuple[Leaf, tuple[Expected, Judgement]]]:
     for number, known in enumerate(sample.steps):
-        for index, expected in enumerate(known.step.expectations if known.step.runs(sample.here) else ()):
+        for index, expected in enumerate(known.step.expectations if known.step.runs(sample.surroundings) else ()):
             if expected.kind not in COUNTED:
                 continue
             try:
                 facts = facts_of(index, known)
             except ANOTHER_FORM:
                 continue
-            here = with_code(expected, facts, sample.here)
-            if not isinstance(here, Judgement):
-                for judgement in judge_expectation(expected, facts, here):
+            surroundings = with_code(expected, facts, sample.surroundings)
+            if not isinstance(surroundings, Judgement):
+                for judgement in judge_expectation(expected, facts, surroundings):
                     yield Leaf(number, index, judgement.leaf), (expected, judgement)
 
 
@@ -167,7 +167,7 @@ def _of_leaf(facts: SpecFacts, leaf: Leaf) -> Iterator[Change]:
     rows = list(_rows(facts, leaf, path))
     for entry in dict.fromkeys(row.entry for row in rows):
         own = [row for row in rows if row.entry == entry]
-        if all(row.value == _effective(row.old, row.here) for row in own):
+        if all(row.value == _effective(row.old, row.surroundings) for row in own):
             continue
         value = expression(own)
         if entry is not None and is_conditional(value):
@@ -184,20 +184,25 @@ def _rows(facts: SpecFacts, leaf: Leaf, path: DataPath) -> Iterator[Row]:
     places: dict[str, dict[Surroundings, None]] = {}
     for sample in facts.samples:
         if sample.steps:
-            by_place.setdefault((str(sample.case.id), sample.here), []).append(sample)
-            places.setdefault(sample.case.backend, {})[sample.here] = None
+            by_place.setdefault((str(sample.case.id), sample.surroundings), []).append(sample)
+            places.setdefault(sample.case.backend, {})[sample.surroundings] = None
     recorded = {case_id for case_id, _ in by_place}
-    others = [(case, place) for case, here in facts.others if case.id not in recorded for place in places.get(case.backend, {here: None})]
-    for case, here in [*((samples[0].case, here) for (_, here), samples in by_place.items()), *others]:
+    others = [
+        (case, place)
+        for case, surroundings in facts.others
+        if case.id not in recorded
+        for place in places.get(case.backend, {surroundings: None})
+    ]
+    for case, surroundings in [*((samples[0].case, surroundings) for (_, surroundings), samples in by_place.items()), *others]:
         if leaf.step >= len(case.steps) or leaf.index >= len(case.steps[leaf.step].expectations):
             continue  # a run without benches
         expected = case.steps[leaf.step].expectations[leaf.index]
         when = expected.body.get("when") if isinstance(expected.body, Mapping) else None
-        if not case.steps[leaf.step].runs(here) or not holds(when if isinstance(when, Mapping) else None, here):
+        if not case.steps[leaf.step].runs(surroundings) or not holds(when if isinstance(when, Mapping) else None, surroundings):
             continue
         old = _value_at(expected.body, path)
-        value = _effective(old, here)
-        samples = by_place.get((str(case.id), here), [])
+        value = _effective(old, surroundings)
+        samples = by_place.get((str(case.id), surroundings), [])
         used = [sample for sample in samples if sample.is_usable and sample.key not in facts.refused and leaf in facts.seen[sample.key]]
         seen = [(sample.source.machine, facts.seen[sample.key][leaf][1]) for sample in used if sample.case.id in facts.chosen]
         if any(judgement.status is Status.FAILED for _, judgement in seen):
@@ -206,7 +211,7 @@ def _rows(facts: SpecFacts, leaf: Leaf, path: DataPath) -> Iterator[Row]:
             except NotBlessed as why:
                 raise NotBlessed(str(why), str(case.id)) from why
         is_recorded = case.backend in places
-        yield Row(params=case.params, backend=case.backend, here=here, old=old, value=value, is_recorded=is_recorded)
+        yield Row(params=case.params, backend=case.backend, surroundings=surroundings, old=old, value=value, is_recorded=is_recorded)
 
 
 def _value_at(body: object, path: DataPath) -> Any:
@@ -217,17 +222,17 @@ def _value_at(body: object, path: DataPath) -> Any:
     return body
 
 
-def _entry(old: object, here: Surroundings) -> int | None:
+def _entry(old: object, surroundings: Surroundings) -> int | None:
     if not isinstance(old, list) or not is_conditional(old):
         return None
-    return next((index for index, entry in enumerate(old) if holds(entry.get("when"), here)), None)
+    return next((index for index, entry in enumerate(old) if holds(entry.get("when"), surroundings)), None)
 
 
-def _effective(old: Any, here: Surroundings) -> Any:
+def _effective(old: Any, surroundings: Surroundings) -> Any:
     """Return the count that applies here."""
     if not isinstance(old, list) or not is_conditional(old):
         return old
-    return None if (entry := _entry(old, here)) is None else old[entry]["value"]
+    return None if (entry := _entry(old, surroundings)) is None else old[entry]["value"]
 
 
 def _needed(seen: Sequence[tuple[object, Judgement]], now: object) -> Any:
@@ -269,7 +274,7 @@ def expression(rows: Sequence[Row]) -> Any:
     """
     columns: dict[tuple[str, Surroundings], list[Row]] = {}
     for row in rows:
-        columns.setdefault((row.backend, row.here), []).append(row)
+        columns.setdefault((row.backend, row.surroundings), []).append(row)
     groups: dict[str, tuple[Any, list[Row]]] = {}
     for column in columns.values():
         value = _of_column(column)
@@ -277,8 +282,8 @@ def expression(rows: Sequence[Row]) -> Any:
     ordered = sorted(groups.values(), key=lambda group: (any(not row.is_recorded for row in group[1]), len(group[1])))
     entries = []
     for index, (value, own) in enumerate(ordered[:-1]):
-        others = [row.here for _, group in ordered[index + 1 :] for row in group]
-        when = smallest_condition([row.here for row in own], others, SEPARATING)
+        others = [row.surroundings for _, group in ordered[index + 1 :] for row in group]
+        when = smallest_condition([row.surroundings for row in own], others, SEPARATING)
         if when is None:
             raise NotBlessed("machines differ, and no condition of the language tells them apart")
         entries.append({"when": when, "value": value})
@@ -330,14 +335,14 @@ def _template(rows: Sequence[Row], keys: Sequence[str]) -> str | None:
 
 
 def _device(wanted: Sequence[Surroundings], others: Sequence[Surroundings]) -> Json:
-    names = sorted({here.device.partition(":")[0] for here in wanted})
+    names = sorted({surroundings.device.partition(":")[0] for surroundings in wanted})
     return names[0] if len(names) == 1 else names
 
 
 def _backend(wanted: Sequence[Surroundings], others: Sequence[Surroundings]) -> Json:
-    foreign = frozenset[str]().union(*(here.backends for here in others))
-    common = frozenset.intersection(*(here.backends for here in wanted)) - foreign
-    names = sorted(common)[:1] or sorted({name for here in wanted for name in here.backends - foreign})
+    foreign = frozenset[str]().union(*(surroundings.backends for surroundings in others))
+    common = frozenset.intersection(*(surroundings.backends for surroundings in wanted)) - foreign
+    names = sorted(common)[:1] or sorted({name for surroundings in wanted for name in surroundings.backends - foreign})
     return (names[0] if len(names) == 1 else names) if names else None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from runner.cli.commands.list import as_json
 from runner.judge.waiving import Waivers
 from runner.language.backends import Backend
-from runner.language.expand.cases import surroundings
+from runner.language.expand.cases import surroundings_for
 from runner.language.flow import flow
 from runner.language.load import Suite, load, surroundings_of
 from runner.language.read.substitution import as_text
@@ -58,8 +58,8 @@ def main(options: ExplainOptions) -> ExitCode:
         waivers, known = Waivers(files, today=datetime.now(UTC).date()), surroundings_of(machine.torch, machine)
         for number, (case, verdict) in enumerate(found):
             output.raw("---\n" if number else "")
-            here = surroundings(suite.backends.by_name[case.backend], known, case.target)
-            output.lines(_text(case, verdict, suite, _waivers(case, waivers, here)))
+            surroundings = surroundings_for(suite.backends.by_name[case.backend], known, case.target)
+            output.lines(_text(case, verdict, suite, _waivers(case, waivers, surroundings)))
     return ExitCode.OK
 
 
@@ -95,9 +95,9 @@ def _text(case: Case, verdict: Verdict, suite: Suite, waivers: Iterable[str]) ->
     yield from text_of(document_of(case, suite.backends), origins).rstrip("\n").split("\n")
 
 
-def _waivers(case: Case, waivers: Waivers, here: Surroundings) -> Iterator[str]:
+def _waivers(case: Case, waivers: Waivers, surroundings: Surroundings) -> Iterator[str]:
     """Yield the waivers that apply to a case here."""
-    for waiver in waivers.of(case.id, here):
+    for waiver in waivers.of(case.id, surroundings):
         ended = " (ended)" if waivers.is_expired(waiver) else ""
         yield f"{waiver.position}, until {waiver.until}{ended}: {waiver.reason}, {waiver.issue}"
 

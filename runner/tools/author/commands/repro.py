@@ -6,7 +6,7 @@ A case of torch's database of operators has a script for each sample.
 import contextlib
 import shlex
 
-from runner.language.expand.cases import surroundings
+from runner.language.expand.cases import surroundings_for
 from runner.language.load import Suite, load, surroundings_of
 from runner.language.read.templates import TemplateError
 from runner.machine import availability, output, scratch
@@ -59,9 +59,9 @@ def _print(case: Case, suite: Suite, options: ReproOptions) -> None:
     KNOWN.learn_environment(case.body.settings.env)
     again = shlex.join(["torch-conformance", "run", *map(str, options.paths), "--select", case.id])
     machine = availability.inspect_files(installed_torch())
-    here = surroundings(suite.backends.by_name[case.backend], surroundings_of(machine.torch, machine), case.target)
+    surroundings = surroundings_for(suite.backends.by_name[case.backend], surroundings_of(machine.torch, machine), case.target)
     try:
-        found = script_of(without_benches(case), here, machine.facts, machine.torch or "unknown")
+        found = script_of(without_benches(case), surroundings, machine.facts, machine.torch or "unknown")
     except NothingChecked as error:
         raise UsageError(f"no script: {error} ('{again}' runs this case)") from error
     except TemplateError as error:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from runner.judge.waiving import Waivers
-from runner.language.expand.cases import surroundings
+from runner.language.expand.cases import surroundings_for
 from runner.language.load import Suite, load, surroundings_of
 from runner.language.waivers import WaiverFiles
 from runner.machine import availability
@@ -87,10 +87,10 @@ class Trials:
         (result,) = runner.run([without_benches(case)], surroundings_of(machine.torch, machine), lambda _: shlex.join(words))
         return result
 
-    def here(self, case: Case) -> Surroundings:
+    def surroundings(self, case: Case) -> Surroundings:
         """Return what the conditions of a case ask for."""
         machine = self.runner(case)[1]
-        return surroundings(self._suite.backends.by_name[case.backend], surroundings_of(machine.torch, machine), case.target)
+        return surroundings_for(self._suite.backends.by_name[case.backend], surroundings_of(machine.torch, machine), case.target)
 
     def runner(self, case: Case) -> tuple[CaseRunner, Machine]:
         """Return what runs a case, and the facts of the machine."""
@@ -261,7 +261,7 @@ def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: S
         if again != wanted:
             other = "PASS" if again is None else str(again)
             raise UsageError(f"{case.id} is flaky: {wanted}, then {other}: 'run --repeat' says how often it fails")
-        document = reduced_document_of(case, trials.here(case))
+        document = reduced_document_of(case, trials.surroundings(case))
         attempts = Attempts(trials, wanted, options.seconds)
         try:
             if not attempts(document):
@@ -277,7 +277,7 @@ def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: S
         machine = trials.runner(smallest)[1]
         script, why, stage = None, "", "not looked for"
         try:
-            text = script_of(smallest, trials.here(smallest), machine.facts, machine.torch or "unknown").text
+            text = script_of(smallest, trials.surroundings(smallest), machine.facts, machine.torch or "unknown").text
         except NothingChecked as error:
             text, why = "", str(error)
         if text:

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from runner.judge.waiving import apply
-from runner.language.expand.cases import surroundings
+from runner.language.expand.cases import surroundings_for
 from runner.model.diagnostics import InvalidSpecs, UsageError
 from runner.model.header import RunHeader
 from runner.model.options import argument, flag, option
@@ -94,14 +94,14 @@ def _told(old: CaseResult, new: CaseResult, then: Then, folder: Path, place: Pat
     if case is None or old.outcome not in rejudge.BY_FACTS or OBSERVATION not in old.evidence:
         return
     backend = then.suite.backends.by_name[case.backend]
-    here = surroundings(backend, then.known, case.target)
+    surroundings = surroundings_for(backend, then.known, case.target)
     before, after = (
-        rejudge.judged_again(case, backend, here, result, RecordedFiles(root / result.folder, result.evidence), Path(result.folder))
+        rejudge.judged_again(case, backend, surroundings, result, RecordedFiles(root / result.folder, result.evidence), Path(result.folder))
         for result, root in ((old, folder), (new, place))
     )
     if isinstance(before, str) or isinstance(after, str) or not (len(old.verdicts) == len(before.verdicts) == len(after.verdicts)):
         return
-    before, after = (apply(judged, case, here, then.waivers) for judged in (before, after))
+    before, after = (apply(judged, case, surroundings, then.waivers) for judged in (before, after))
     if before.outcome is not old.outcome or not all(map(rejudge.is_same_text, old.verdicts, before.verdicts)):
         return
     # the frames of a traceback stay: they are folded by their folders

@@ -413,12 +413,12 @@ def _differences(case: Case, old: CaseResult, then: Then, files: RecordedFiles, 
         problem = rejudge.disagreement(case, backend, then.known, old, place)
         yield from [problem] if problem else []
         return
-    here = here_of(case, backend, old, then.known)
-    judged = rejudge.judged_again(case, backend, here, old, files, Path(old.folder))
+    surroundings = here_of(case, backend, old, then.known)
+    judged = rejudge.judged_again(case, backend, surroundings, old, files, Path(old.folder))
     if isinstance(judged, str):
         yield judged
         return
-    new = apply(judged, case, here, then.waivers)
+    new = apply(judged, case, surroundings, then.waivers)
     if rejudge.is_too_slow(new.verdicts):
         return
     if (old.outcome, old.failure_type, old.level) != (new.outcome, new.failure_type, new.level):
