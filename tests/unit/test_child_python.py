@@ -74,7 +74,7 @@ def test_another_runner_of_the_user_is_not_the_workers(hostile, tmp_path):
     code = "import runner.model.protocol as p; print(p.__file__)"
     (hostile / "json.py").unlink()
     (hostile / "sitecustomize.py").unlink()
-    assert said([sys.executable, "-P", "-c", code], tmp_path, found) == [str(ROOT / "runner" / "core" / "protocol.py")]
+    assert said([sys.executable, "-P", "-c", code], tmp_path, found) == [str(ROOT / "runner" / "model" / "protocol.py")]
 
 
 def test_a_relative_entry_means_what_it_meant_to_the_parent(tmp_path, monkeypatch):

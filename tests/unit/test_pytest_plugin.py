@@ -205,7 +205,7 @@ def test_other_sessions_import_nothing_of_the_program() -> None:
     )
     command = [sys.executable, "-c", code]
     found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    assert found.stdout.strip() == "['runner', 'runner.cli', 'runner.tools.pytest_plugin']"
+    assert found.stdout.strip() == "['runner', 'runner.tools', 'runner.tools.pytest_plugin']"
 
 
 def _running(*words: str) -> list[str]:
