@@ -74,7 +74,7 @@ import torch
 from runner.worker.torch_compat import device_modules
 
 for question in sys.argv[1:]:
-    print(devices.answer(question, seconds=5 if "hangs" in question else 60))
+    print(device_modules.answer(question, seconds=5 if "hangs" in question else 60))
 assert not [name for name in sys.modules if name.startswith("vendor_")]
 """
 
