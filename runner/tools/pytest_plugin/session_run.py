@@ -32,7 +32,7 @@ from runner.model.options import RunOptions
 from runner.model.results import CaseResult
 from runner.report import plain, reporters
 from runner.run.controller import run_prepared
-from runner.run.following import results_after
+from runner.tools.pytest_plugin.following import results_after
 from runner.run.preparation import check, choose, prepare
 
 if TYPE_CHECKING:
