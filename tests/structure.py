@@ -19,9 +19,9 @@ TOP = Path(__file__).resolve().parents[1]
 ROOT = TOP / "runner"
 
 BOUNDS: Mapping[str, float] = {
-    "runner/: lines of Python": 51_000,
+    "runner/: lines of Python": 51_200,
     "runner/: files": 335,
-    "the core: lines of Python": 38_600,
+    "the core: lines of Python": 38_950,
     "the core: files": 240,
     "tests/: lines of Python": 38_000,
     "docs/: files": 55,

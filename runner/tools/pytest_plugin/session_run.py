@@ -32,8 +32,8 @@ from runner.model.options import RunOptions
 from runner.model.results import CaseResult
 from runner.report import plain, reporters
 from runner.run.controller import run_prepared
-from runner.tools.pytest_plugin.following import results_after
 from runner.run.preparation import check, choose, prepare
+from runner.tools.pytest_plugin.following import results_after
 
 if TYPE_CHECKING:
     from runner.record.run_folder import RunFolder
