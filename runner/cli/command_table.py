@@ -109,8 +109,8 @@ EXAMPLES: Sequence[tuple[str, str]] = (
 
 def commands() -> Mapping[str, Command]:
     """Return every command: those of the core, and those of each tool that was installed."""
-    found = [importlib.import_module(f"runner.tools.{tool}.commands").COMMANDS for tool in TOOLS if is_there(tool)]
-    return {name: command for table in (COMMANDS, *found) for name, command in table.items()}
+    tables = [importlib.import_module(f"runner.tools.{tool}.commands").COMMANDS for tool in TOOLS if is_there(tool)]
+    return {name: command for table in (COMMANDS, *tables) for name, command in table.items()}
 
 
 def examples_of(name: str = "") -> str:

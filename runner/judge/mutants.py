@@ -157,20 +157,20 @@ def _try_expectation(case: Case, expected: Expected, facts: StepFacts, surroundi
     if isinstance(known_here, Judgement):
         return
     surroundings = known_here
-    held = {judgement.leaf for judgement in judge_expectation(expected, facts, surroundings) if judgement.status is Status.HELD}
-    if not held:
+    held_leaves = {judgement.leaf for judgement in judge_expectation(expected, facts, surroundings) if judgement.status is Status.HELD}
+    if not held_leaves:
         return
     trial = functools.partial(Trial, case_id=case.id, spec=case.spec, kind=expected.kind, weak=expected.weak)
     try:
         for mutant in _in_time(expected.check.mutants(facts, surroundings)):
-            if mutant.leaf not in held:
+            if mutant.leaf not in held_leaves:
                 continue
             fate, observed = Fate.NOT_APPLICABLE, mutant.why_not
             if mutant.facts is not None:
                 judgements = judge_expectation(expected, mutant.facts, surroundings)
                 # the failure of one leaf may be reported for the whole expectation
                 fate, observed = Fate.KILLED, ""
-                if (judged := next((one for one in judgements if one.leaf == mutant.leaf), None)) is not None:
+                if (judged := next((judgement for judgement in judgements if judgement.leaf == mutant.leaf), None)) is not None:
                     fate = Fate.SURVIVED if judged.status in (Status.HELD, Status.NOT_APPLICABLE) else Fate.KILLED
                     observed = judged.observed
             position = expected.place(mutant.leaf)
@@ -233,31 +233,31 @@ def judge_control(case: Case, result: CaseResult) -> ControlResult:
     return ControlResult(case_id=case.id, position=case.control.position, patch=patch, failed_as_it_must=fails, words=words)
 
 
-def lines(found: Audit, controls: Sequence[ControlResult]) -> Iterator[str]:
+def lines(audited: Audit, controls: Sequence[ControlResult]) -> Iterator[str]:
     """Yield a line for each survivor, each stale reason, each control, and the score."""
-    for text, _ in _by_expectation(found.survivors, "still passes with"):
+    for text, _ in _by_expectation(audited.survivors, "still passes with"):
         yield text
-    for trial in found.stale:
+    for trial in audited.stale:
         yield str(
             Diagnostic(position=trial.position, message=f"{trial.kind} fails with every mutant: it is not weak", hint="remove 'weak'")
         )
-    for text, trials in _by_expectation(found.excused, "may pass with"):
+    for text, trials in _by_expectation(audited.excused, "may pass with"):
         yield f"{text}: {trials[0].weak}"
     for control in controls:
         word = "fails as it must" if control.failed_as_it_must else "does not fail as it must"
         yield f"{control.position}: control {word} with {control.patch}: {control.words}  {shlex.quote(control.case_id)}"
-    counted = Counter((trial.kind, trial.mutant, trial.observed) for trial in found.trials if trial.fate is Fate.NOT_APPLICABLE)
+    counted = Counter((trial.kind, trial.mutant, trial.observed) for trial in audited.trials if trial.fate is Fate.NOT_APPLICABLE)
     for (kind, mutant, why), count in sorted(counted.items()):
         yield f"not applicable: {count} x {kind}, {mutant}: {why}"
-    parts = [f"{found.killed} of {found.applicable} mutants refused by {found.expectations} expectations of {found.cases} cases"]
-    parts.append(f"{len(found.survivors)} survived")
-    if found.excused:
-        parts.append(f"{len(found.excused)} with a written reason")
-    if found.stale:
-        parts.append(f"{len(found.stale)} stale reasons")
+    parts = [f"{audited.killed} of {audited.applicable} mutants refused by {audited.expectations} expectations of {audited.cases} cases"]
+    parts.append(f"{len(audited.survivors)} survived")
+    if audited.excused:
+        parts.append(f"{len(audited.excused)} with a written reason")
+    if audited.stale:
+        parts.append(f"{len(audited.stale)} stale reasons")
     if controls:
         parts.append(f"{sum(control.failed_as_it_must for control in controls)} of {len(controls)} controls failed as they must")
-    share = f"{found.killed / found.applicable:.1%}" if found.applicable else "none"
+    share = f"{audited.killed / audited.applicable:.1%}" if audited.applicable else "none"
     yield f"score {share}: {', '.join(parts)}"
 
 
@@ -273,19 +273,19 @@ def _by_expectation(trials: Sequence[Trial], what: str) -> Iterator[tuple[str, l
         yield f"{position}: {kind}{' ' + leaf if leaf else ''}: {what} {'; '.join(mutants)}  {shlex.quote(cases[0])}{more}", group
 
 
-def as_json(found: Audit, controls: Sequence[ControlResult]) -> Mapping[str, Any]:
+def as_json(audited: Audit, controls: Sequence[ControlResult]) -> Mapping[str, Any]:
     """Return the JSON of ``audit --json``."""
     return {
         "format": 1,
-        "score": found.killed / found.applicable if found.applicable else None,
-        "killed": found.killed,
-        "applicable": found.applicable,
-        "not_applicable": len(found.trials) - found.applicable,
-        "expectations": found.expectations,
-        "cases": found.cases,
-        "survivors": [_trial_as_json(trial) for trial in found.survivors],
-        "excused": [_trial_as_json(trial) for trial in found.excused],
-        "stale": [{**_place(trial.position), "expectation": trial.kind, "reason": trial.weak} for trial in found.stale],
+        "score": audited.killed / audited.applicable if audited.applicable else None,
+        "killed": audited.killed,
+        "applicable": audited.applicable,
+        "not_applicable": len(audited.trials) - audited.applicable,
+        "expectations": audited.expectations,
+        "cases": audited.cases,
+        "survivors": [_trial_as_json(trial) for trial in audited.survivors],
+        "excused": [_trial_as_json(trial) for trial in audited.excused],
+        "stale": [{**_place(trial.position), "expectation": trial.kind, "reason": trial.weak} for trial in audited.stale],
         "controls": [
             {**_place(control.position), "case": control.case_id, "failed": control.failed_as_it_must, "observed": control.words}
             for control in controls

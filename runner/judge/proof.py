@@ -86,18 +86,18 @@ _CALL = (
 )
 
 
-def unserved(wanted: Serves, steps: Sequence[CarriedOut]) -> str:
+def unserved(serves: Serves, steps: Sequence[CarriedOut]) -> str:
     """Return why the steps do not show that the backends served each operation of the group; empty if they do.
 
     A library kernel in the generated code is one that runs, whoever selected it. A graph that was served from a cache has no selection:
     its code must show the same kernels, which is what the ``code`` of a proof is for. Raise ``PatternTooSlow``.
     """
-    selected = [tuning for known in steps for tuning in known.facts.tunings.of([wanted.group])]
+    selected = [tuning for known in steps for tuning in known.facts.tunings.of([serves.group])]
     if any(known.facts.tunings.count > len(known.facts.tunings.found) for known in steps):
         return "more operations were selected for than are recorded"
-    if other := next((tuning for tuning in selected if tuning.won_by not in wanted.by), None):
+    if other := next((tuning for tuning in selected if tuning.won_by not in serves.by), None):
         reasons = [f"{other.op} was served by {other.won_by}" if other.won_by else f"what serves {other.op} is not known"]
-        for backend in wanted.by:  # what became of the candidates that should have won
+        for backend in serves.by:  # what became of the candidates that should have won
             tally = other.tally(backend)
             if not tally.rendered:
                 reasons.append(f"{backend} had no candidate")
@@ -106,14 +106,14 @@ def unserved(wanted: Serves, steps: Sequence[CarriedOut]) -> str:
             else:
                 reasons.append(f"{backend} had {tally.rendered} candidates, {tally.timed} timed")
         return "; ".join(reasons)
-    library = re.compile(_CALL.replace("{name}", _LIBRARY[wanted.group]))
+    library = re.compile(_CALL.replace("{name}", _LIBRARY[serves.group]))
     for piece in (piece for known in steps for piece in known.facts.code):
         text = code_of(piece, strings=False).text
         with time_limit(_SECONDS):
             call = library.search(text)
         if call is not None:
             return f"the generated code calls the library: {call[0].rstrip('(.')}"
-    return "" if selected else f"inductor selected no kernel for any {wanted.group}"
+    return "" if selected else f"inductor selected no kernel for any {serves.group}"
 
 
 COMPILING = ("trace", "lower", "codegen", "kernel build", "autotune")

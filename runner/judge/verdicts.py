@@ -135,16 +135,16 @@ def verdicts_of(case: Case, surroundings: Surroundings, steps: Sequence[CarriedO
             return [*verdicts, *effects, Verdict.of(judgement, kind="raised", position=step.position)]
         runs, left = step.runs(surroundings), known.observed.effects
         # of numpy's generator torch never promises the state of eager
-        drawn = [one for one in (left.generators if left else ()) if one.eager_advanced and not one.exact and one.name != "numpy"]
+        drawn = [state for state in (left.generators if left else ()) if state.eager_advanced and not state.exact and state.name != "numpy"]
         has_other_draws = has_other_draws or bool(drawn)
         judged = [
             (expected, judgement)
             for index, expected in enumerate(step.expectations)
             for judgement in (_judged(expected, index, known, surroundings) if runs else [Judgement.not_applicable()])
         ]
-        held = [judgement for _, judgement in judged if judgement.status is Status.HELD]
+        held_judgements = [judgement for _, judgement in judged if judgement.status is Status.HELD]
         # in a case without any activity a 0 that nothing else stands beside is an ERROR
-        is_hollow = not active and all(judgement.is_absence for judgement in held)
+        is_hollow = not active and all(judgement.is_absence for judgement in held_judgements)
         for expected, judgement in judged:
             if is_hollow and judgement.status is Status.HELD:
                 judgement = replace(judgement, status=Status.ERROR, observed=NOTHING)

@@ -32,7 +32,7 @@ def flow(value: object) -> str:
             return "{" + ", ".join(f"{flow(name)}: {flow(part)}" for name, part in value.items()) + "}"
         case str():
             return (
-                value if _is_plain(value) else _BREAKS.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
+                value if _is_plain(value) else _BREAKS.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
             )
         case Sequence() | set() | frozenset():
             return "[" + ", ".join(map(flow, value)) + "]"

@@ -111,7 +111,7 @@ class Covered:
         for cases in self.cases.values():
             for case in cases:
                 ids.setdefault(case.spec, set()).add(case.id)
-        return {spec: len(found) for spec, found in ids.items()}
+        return {spec: len(spec_ids) for spec, spec_ids in ids.items()}
 
 
 def coverage(cases: Iterable[Case], upstream: Upstream) -> list[Covered]:

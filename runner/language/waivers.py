@@ -109,8 +109,8 @@ def read_waivers(extra: Sequence[Path], backends: Backends | None, problems: lis
         waivers.extend(_waivers(document, problems))
         if backends is not None and backends.is_whole:
             problems.extend(condition_problems(document, ("waivers",), backends))
-    given = frozenset(document.file for document in documents if document.path != shipped)
-    return WaiverFiles(waivers=tuple(waivers), documents=tuple(documents), given=given)
+    user_files = frozenset(document.file for document in documents if document.path != shipped)
+    return WaiverFiles(waivers=tuple(waivers), documents=tuple(documents), given=user_files)
 
 
 def _waivers(document: Document, problems: list[Diagnostic]) -> Iterator[Waiver]:

@@ -105,8 +105,8 @@ def with_target(machine: Machine, target: str, facts: Mapping[str, Any] | None, 
 
 def questions_of(cases: Iterable[Case]) -> tuple[str, ...]:
     """Return the predicates and the devices of vendors that cases require, each once."""
-    found = (one.argument for case in cases for one in case.requires if one.name in ("call", "device") and one.argument)
-    return tuple(dict.fromkeys(found))
+    arguments = (need.argument for case in cases for need in case.requires if need.name in ("call", "device") and need.argument)
+    return tuple(dict.fromkeys(arguments))
 
 
 def _refuse_other_torch(machine: Machine, root: str, version: str) -> None:

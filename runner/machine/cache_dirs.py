@@ -41,15 +41,15 @@ def private_folder(path: Path, instead: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
-    found = path.lstat()
-    if stat.S_ISLNK(found.st_mode):
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode):
         raise UsageError(f"{path}: this is a symbolic link; name the folder itself with {instead}")
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         raise UsageError(f"{path}: this is not a folder; name one with {instead}")
-    if found.st_uid != os.geteuid():
-        raise UsageError(f"{path}: this folder belongs to another user (uid {found.st_uid}); name one of your own with {instead}")
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_uid != os.geteuid():
+        raise UsageError(f"{path}: this folder belongs to another user (uid {status.st_uid}); name one of your own with {instead}")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise UsageError(
-            f"{path}: other users can write to this folder (mode {stat.S_IMODE(found.st_mode):04o}); chmod 700 it, or use {instead}"
+            f"{path}: other users can write to this folder (mode {stat.S_IMODE(status.st_mode):04o}); chmod 700 it, or use {instead}"
         )
     return path

@@ -30,15 +30,15 @@ def command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", *(["-s"] if sys.flags.no_user_site else []), "-m", module, *arguments]
 
 
-def variables(given: Mapping[str, str], scratch: Path) -> dict[str, str]:
+def variables(environ: Mapping[str, str], scratch: Path) -> dict[str, str]:
     """Return the environment of a child Python that can import this package, followed by the user's ``PYTHONPATH``.
 
     Each call makes a new folder for the package in ``scratch``, because a running case may have written into an older one.
     """
     # a parent that ignores the variables (-E) found its torch without them
-    search = "" if sys.flags.ignore_environment else given.get(_SEARCH, "")
-    found = {**given, _SEARCH: os.pathsep.join([_folder_of_package(scratch), *folders(search)]), _SAFE_PATH: "1"}
-    return {**found, "PYTHONNOUSERSITE": "1"} if sys.flags.no_user_site else found
+    search = "" if sys.flags.ignore_environment else environ.get(_SEARCH, "")
+    environment = {**environ, _SEARCH: os.pathsep.join([_folder_of_package(scratch), *folders(search)]), _SAFE_PATH: "1"}
+    return {**environment, "PYTHONNOUSERSITE": "1"} if sys.flags.no_user_site else environment
 
 
 def folders(search: str) -> list[str]:

@@ -48,8 +48,8 @@ def no_torch_reason() -> str:
     spec = find_spec("torch")
     if spec is None:
         return "torch is not installed"
-    found = next(iter(spec.submodule_search_locations or ()), None) or spec.origin or "an unknown place"
-    return f"torch is not installed: {found} has no version.py (remove it, or correct PYTHONPATH)"
+    location = next(iter(spec.submodule_search_locations or ()), None) or spec.origin or "an unknown place"
+    return f"torch is not installed: {location} has no version.py (remove it, or correct PYTHONPATH)"
 
 
 def facts_of_files(torch: InstalledTorch | None) -> dict[str, str]:

@@ -234,8 +234,8 @@ def redacted_result(record: _Record) -> _Record:
     """Return a result with all free text masked, also in its verdicts, waivers and attempts."""
     assert dataclasses.is_dataclass(record)
     assert not isinstance(record, type)
-    given = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
-    changed = {name: shown for name, value in given.items() if name not in IDENTIFIERS and (shown := _redacted_value(value)) is not value}
+    values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    changed = {name: shown for name, value in values.items() if name not in IDENTIFIERS and (shown := _redacted_value(value)) is not value}
     return dataclasses.replace(record, **changed) if changed else record
 
 
@@ -245,7 +245,7 @@ def _redacted_value(value: Any) -> Any:
         return value if shown == value else shown
     if isinstance(value, tuple):
         items = tuple(map(_redacted_value, value))
-        return value if all(one is other for one, other in zip(items, value, strict=True)) else items
+        return value if all(masked is other for masked, other in zip(items, value, strict=True)) else items
     return redacted_result(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
 
 

@@ -75,16 +75,16 @@ def _base() -> tuple[Path, str]:
         if named := os.environ.get(variable):
             return Path(named).absolute(), one_line(f"{variable}={named}")
     try:
-        found = tempfile.gettempdir()
+        folder = tempfile.gettempdir()
     except OSError as error:
         raise UsageError(f"no folder for temporary files can be written to: {error.strerror}; name one with TMPDIR") from error
-    return Path(found).absolute(), f"the folder for temporary files, {one_line(found)}"
+    return Path(folder).absolute(), f"the folder for temporary files, {one_line(folder)}"
 
 
 def _free(folder: Path) -> tuple[int, int | None]:
     """Return the free bytes and the free files; None if the file system has no limit of files."""
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None
+    filesystem = os.statvfs(folder)
+    return filesystem.f_bavail * filesystem.f_frsize, filesystem.f_favail if filesystem.f_files else None
 
 
 def problem_of(folder: Path) -> str:

@@ -69,52 +69,52 @@ class Policy:
         """The number of attempts of a case, as text."""
         return f"at most {self.retries + 1}" if self.retries else str(self.repeat)
 
-    def remaining(self, made: Sequence[CaseResult]) -> int:
-        """Return how many attempts are left in the normal order, without retries, after the attempts ``made``."""
-        return max(self.repeat - len(made), 0) if self.repeat > 1 else int(not made)
+    def remaining(self, results: Sequence[CaseResult]) -> int:
+        """Return how many attempts are left in the normal order, without retries, after the attempts with these ``results``."""
+        return max(self.repeat - len(results), 0) if self.repeat > 1 else int(not results)
 
-    def is_done(self, made: Sequence[CaseResult]) -> bool:
+    def is_done(self, results: Sequence[CaseResult]) -> bool:
         """Whether a case needs no further attempt."""
-        last = made[-1].outcome
+        last = results[-1].outcome
         if not last.is_executed:
             return True
-        return len(made) >= self.repeat if self.repeat > 1 else last not in RETRIED or len(made) > self.retries
+        return len(results) >= self.repeat if self.repeat > 1 else last not in RETRIED or len(results) > self.retries
 
-    def fold(self, made: Sequence[CaseResult], stopped: str = "") -> CaseResult:
+    def fold(self, results: Sequence[CaseResult], stopped: str = "") -> CaseResult:
         """Return the one result of a case's attempts. ``stopped`` is the reason why attempts are missing; empty if none are."""
-        folded = made[0] if len(made) == 1 else self._folded(made)
+        folded = results[0] if len(results) == 1 else self._folded(results)
         if not stopped:
             return folded
-        remark = f"{stopped} after {len(made)} of {self.bound} attempts"
+        remark = f"{stopped} after {len(results)} of {self.bound} attempts"
         if folded.outcome.is_failure:
             return replace(folded, reason=f"{folded.reason}; {remark}")
-        return _not_run(folded, made, remark)
+        return _not_run(folded, results, remark)
 
-    def interrupted(self, made: Sequence[CaseResult]) -> CaseResult:
+    def interrupted(self, results: Sequence[CaseResult]) -> CaseResult:
         """Return the result of a case with attempts missing because of an interruption."""
-        folded = self.fold(made)
+        folded = self.fold(results)
         seen = f": {_cut(folded.reason)}" if folded.outcome.is_failure else ""
-        return _not_run(folded, made, f"interrupted after {len(made)} of {self.bound} attempts{seen}")
+        return _not_run(folded, results, f"interrupted after {len(results)} of {self.bound} attempts{seen}")
 
-    def _folded(self, made: Sequence[CaseResult]) -> CaseResult:
-        index, outcome = outcome_of([result.outcome for result in made], self.repeat)
-        shown = made[index]
+    def _folded(self, results: Sequence[CaseResult]) -> CaseResult:
+        index, outcome = outcome_of([result.outcome for result in results], self.repeat)
+        shown = results[index]
         others = [
             f"; another failure in attempt {number}: {result.outcome.label}: {_cut(result.reason)}"
-            for number, result in enumerate(made, start=1)
+            for number, result in enumerate(results, start=1)
             if result.outcome not in _PASSED and _signature(result) != _signature(shown)
         ]
         more = f"; and other failures in {len(others) - _NAMED} more" if len(others) > _NAMED else ""
         otherwise = "".join(others[:_NAMED]) + more
         if outcome is Outcome.FLAKY and self.repeat > 1:
-            counts = Counter(result.outcome for result in made)
+            counts = Counter(result.outcome for result in results)
             words = ", ".join(f"{counts[known]} {known.label}" for known in Outcome if counts[known])
-            reason = f"{len(made)} attempts had the outcomes {words}: {_cut(shown.reason)}{otherwise}"
+            reason = f"{len(results)} attempts had the outcomes {words}: {_cut(shown.reason)}{otherwise}"
         elif outcome is Outcome.FLAKY:
-            reason = f"failed {len(made) - 1} of {len(made)} attempts: {_cut(shown.reason)}{otherwise}; passed when retried alone"
+            reason = f"failed {len(results) - 1} of {len(results)} attempts: {_cut(shown.reason)}{otherwise}; passed when retried alone"
         elif outcome in RETRIED:
-            failed = sum(result.outcome.is_failure for result in made)
-            reason = f"failed {failed} of {len(made)} attempts: {_cut(shown.reason)}{otherwise}"
+            failed = sum(result.outcome.is_failure for result in results)
+            reason = f"failed {failed} of {len(results)} attempts: {_cut(shown.reason)}{otherwise}"
         else:
             reason = shown.reason + otherwise
         return replace(
@@ -122,8 +122,8 @@ class Policy:
             outcome=outcome,
             reason=reason,
             failure_type="flaky" if outcome is Outcome.FLAKY else shown.failure_type,
-            seconds=round(sum(result.seconds for result in made), 3),
-            attempts=tuple(map(attempt_of, made)),
+            seconds=round(sum(result.seconds for result in results), 3),
+            attempts=tuple(map(attempt_of, results)),
         )
 
 
@@ -135,8 +135,8 @@ def outcome_of(outcomes: Sequence[Outcome], repeat: int) -> tuple[int, Outcome]:
     return index, Outcome.FLAKY if is_flaky else outcomes[index]
 
 
-def _not_run(folded: CaseResult, made: Sequence[CaseResult], reason: str) -> CaseResult:
-    attempts = tuple(map(attempt_of, made))
+def _not_run(folded: CaseResult, results: Sequence[CaseResult], reason: str) -> CaseResult:
+    attempts = tuple(map(attempt_of, results))
     return replace(folded, outcome=Outcome.NOT_RUN, reason=reason, failure_type="not-run", verdicts=(), attempts=attempts)
 
 

@@ -173,7 +173,7 @@ class CaseBody:
     @property
     def blocks(self) -> tuple[CodeBlock, ...]:
         """The Python of its preludes and functions."""
-        return (*self.preludes, *(one.block for one in self.functions.values() if isinstance(one, WrittenFunction)))
+        return (*self.preludes, *(function.block for function in self.functions.values() if isinstance(function, WrittenFunction)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

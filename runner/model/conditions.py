@@ -62,10 +62,10 @@ class Surroundings:
     """The code that the judged step generated; None where no step is judged."""
 
 
-def _holds_of_code(wanted: Mapping[str, object], surroundings: Surroundings) -> bool:
+def _holds_of_code(required: Mapping[str, object], surroundings: Surroundings) -> bool:
     if surroundings.code is None:
         return False
-    contained, lacked = as_list(wanted.get("contains", [])), as_list(wanted.get("lacks", []))
+    contained, lacked = as_list(required.get("contains", [])), as_list(required.get("lacks", []))
     return all(text in surroundings.code for text in contained) and not any(text in surroundings.code for text in lacked)
 
 
@@ -73,13 +73,13 @@ CODE = "code"
 """The condition on generated code, which only expectations have."""
 
 CONDITIONS: Mapping[str, Callable[[Any, Surroundings], bool]] = {
-    "torch": lambda wanted, surroundings: surroundings.torch is not None and VersionRange.parse(wanted).holds(surroundings.torch),
-    "python": lambda wanted, surroundings: surroundings.python is not None and VersionRange.parse(wanted).holds(surroundings.python),
-    "device": lambda wanted, surroundings: kind_of(surroundings.device) in as_list(wanted),
-    "vendor": lambda wanted, surroundings: surroundings.vendor in as_list(wanted),
-    "backend": lambda wanted, surroundings: bool(surroundings.backends & set(as_list(wanted))),
-    "arch": lambda wanted, surroundings: (
-        surroundings.arch is not None and any(surroundings.arch.startswith(name) for name in as_list(wanted))
+    "torch": lambda required, surroundings: surroundings.torch is not None and VersionRange.parse(required).holds(surroundings.torch),
+    "python": lambda required, surroundings: surroundings.python is not None and VersionRange.parse(required).holds(surroundings.python),
+    "device": lambda required, surroundings: kind_of(surroundings.device) in as_list(required),
+    "vendor": lambda required, surroundings: surroundings.vendor in as_list(required),
+    "backend": lambda required, surroundings: bool(surroundings.backends & set(as_list(required))),
+    "arch": lambda required, surroundings: (
+        surroundings.arch is not None and any(surroundings.arch.startswith(name) for name in as_list(required))
     ),
     CODE: _holds_of_code,
 }

@@ -81,10 +81,10 @@ class VendorDevice:
     @classmethod
     def parse(cls, text: str) -> "VendorDevice":
         """Return what ``str`` wrote; raise ``ValueError`` for another text."""
-        found = _VENDOR_DEVICE.fullmatch(text)
-        if found is None:
+        match = _VENDOR_DEVICE.fullmatch(text)
+        if match is None:
             raise ValueError(f"'{text}' is not KIND=MODULE")
-        return cls(found[1], found[2])
+        return cls(match[1], match[2])
 
 
 _VENDOR_DEVICE = re.compile(r"([a-z][a-z0-9_]*)=([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)", re.ASCII)

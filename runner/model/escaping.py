@@ -94,13 +94,13 @@ def json_text(value: object) -> str:
     import json  # ``--help`` needs none
 
     text = json.dumps(value, indent=2, allow_nan=False, ensure_ascii=True).replace("\x7f", "\\u007f")
-    return _COMMAND_ANYWHERE.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    return _COMMAND_ANYWHERE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def _visible(text: str) -> str:
     if not text.isprintable():
         text = "".join(char if char.isprintable() or char == "\t" or unicodedata.category(char) == "Zs" else _escape(char) for char in text)
-    return _INVISIBLE.sub(lambda found: _escape(found.group()), text)
+    return _INVISIBLE.sub(lambda match: _escape(match.group()), text)
 
 
 def _escape(char: str) -> str:

@@ -28,8 +28,8 @@ def exit_code(outcomes: Iterable[Outcome], min_executed: int, *, lets_flaky_pass
 
     ``executed`` is how many cases were executed, where outcomes alone do not tell: an offline case is not, whatever its outcome.
     """
-    found = list(outcomes)
-    if any(outcome.is_failure and not (lets_flaky_pass and outcome is Outcome.FLAKY) for outcome in found):
+    outcomes = list(outcomes)
+    if any(outcome.is_failure and not (lets_flaky_pass and outcome is Outcome.FLAKY) for outcome in outcomes):
         return ExitCode.FAILED
-    executed = sum(outcome.is_executed for outcome in found) if executed is None else executed
+    executed = sum(outcome.is_executed for outcome in outcomes) if executed is None else executed
     return ExitCode.OK if executed >= max(min_executed, 1) else ExitCode.NOTHING

@@ -145,9 +145,9 @@ class Room:
         if len(self._leases) >= self._capacity.jobs or self.lease_of_alone is not None:
             return []
         running = [lease.needs for lease in self._leases.values()]
-        if sum((one.cores for one in running), needs.cores) > self._capacity.cores + _ROUNDING:
+        if sum((used.cores for used in running), needs.cores) > self._capacity.cores + _ROUNDING:
             return []
-        if sum((one.memory for one in running), needs.memory) > self._capacity.memory:
+        if sum((used.memory for used in running), needs.memory) > self._capacity.memory:
             return []
         return [Lease(needs, gpus) for gpus in self._gpus_for(needs)]
 

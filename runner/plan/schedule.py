@@ -90,12 +90,12 @@ def environments(cases: Sequence[Case]) -> dict[str, Environment]:
 
     That with the most cases is the first: its zygote is the first to start, and the others start beside its cases.
     """
-    made = [environment_of(case) for case in cases]
+    per_case = [environment_of(case) for case in cases]
     kinds: dict[str, frozenset[str]] = {}
-    for mine in made:
+    for mine in per_case:
         kinds[mine.key] = kinds.get(mine.key, frozenset()) | mine.kinds
-    variables = {mine.key: mine.variables for mine in made}
-    most_first = Counter(mine.key for mine in made).most_common()
+    variables = {mine.key: mine.variables for mine in per_case}
+    most_first = Counter(mine.key for mine in per_case).most_common()
     return {key: Environment(variables=variables[key], kinds=kinds[key]) for key, _ in most_first}
 
 
@@ -157,7 +157,7 @@ def needs_of(case: Case, machine: Machine) -> Needs:
     memory += (compilers - 1) * _MEMORY_OF_COMPILER + children * _MEMORY_OF_CHILD
     if not _uses_gpu(case):
         return Needs(cores=_cores_of(compilers), memory=memory, exclusive=is_exclusive(case))
-    asked = max((memory_of(one.argument or "") for one in case.requires if one.name == "gpu_memory"), default=0)
+    asked = max((memory_of(need.argument or "") for need in case.requires if need.name == "gpu_memory"), default=0)
     return Needs(
         cores=_cores_of(compilers),
         memory=memory + _MEMORY_ON_HOST_OF_GPU,
@@ -170,11 +170,11 @@ def needs_of(case: Case, machine: Machine) -> Needs:
 def _compilers(case: Case) -> int:
     """Return how many compile processes run in parallel: one, unless the case sets the number."""
     config, env = case.body.settings.config, case.body.settings.env
-    found = config.get("compile_threads", env.get("TORCHINDUCTOR_COMPILE_THREADS", 1))
-    text = str(found)  # only the worker evaluates a template over facts
-    wanted = int(text) if re.fullmatch("[1-9][0-9]{0,3}", text) and case.body.compiles else 1
+    setting = config.get("compile_threads", env.get("TORCHINDUCTOR_COMPILE_THREADS", 1))
+    text = str(setting)  # only the worker evaluates a template over facts
+    thread_count = int(text) if re.fullmatch("[1-9][0-9]{0,3}", text) and case.body.compiles else 1
     # threads beyond the number of cores wait for each other, so they need no cores
-    return min(wanted, max(1, int(hardware.cores())))
+    return min(thread_count, max(1, int(hardware.cores())))
 
 
 def _cores_of(compilers: int) -> int:
@@ -193,19 +193,19 @@ def _children(case: Case) -> int:
 
 
 def _uses_gpu(case: Case) -> bool:
-    return devices.is_accelerator(case.device) or any(CAPABILITIES[one.name].is_of_gpus for one in case.requires)
+    return devices.is_accelerator(case.device) or any(CAPABILITIES[need.name].is_of_gpus for need in case.requires)
 
 
 def _whole_gpus(case: Case, machine: Machine) -> int:
     """Return how many GPUs a case uses alone: 0 when one GPU is enough, which it shares."""
     there = machine.gpus or 0
-    ranges = [VersionRange.parse(one.argument or "") for one in case.requires if one.name == "gpus"]
+    ranges = [VersionRange.parse(need.argument or "") for need in case.requires if need.name == "gpus"]
     # the smallest number that the spec accepts
-    wanted = next((count for count in range(1, there + 1) if all(one.holds((count,)) for one in ranges)), 1)
-    wanted = max(wanted, devices.index_of(case.device) + 1)
+    gpus = next((count for count in range(1, there + 1) if all(bounds.holds((count,)) for bounds in ranges)), 1)
+    gpus = max(gpus, devices.index_of(case.device) + 1)
     if case.body.settings.config.get("autotune_multi_device") is True:
-        wanted = max(wanted, there)
-    return wanted if wanted > 1 else 0
+        gpus = max(gpus, there)
+    return gpus if gpus > 1 else 0
 
 
 def workers(jobs: str) -> int:
@@ -240,8 +240,8 @@ def threads(count: int) -> int:
 def zygotes() -> int:
     """Return how many environments may have a zygote with jobs at a time: the start of one uses a core for seconds."""
     cores = int(hardware.cores())
-    wanted = max(cores // _CORES_OF_ZYGOTE, min(cores, _LEAST_ZYGOTES))
-    return max(1, min(wanted, _shared_memory() // _MEMORY_OF_ZYGOTE))
+    count = max(cores // _CORES_OF_ZYGOTE, min(cores, _LEAST_ZYGOTES))
+    return max(1, min(count, _shared_memory() // _MEMORY_OF_ZYGOTE))
 
 
 def spares(count: int) -> int:
@@ -270,10 +270,10 @@ def memory_limit(text: str) -> int | None:
         return None
     if text == "auto":
         return max(int(hardware.available_memory() * MOST_OF_MEMORY), _MEMORY_OF_COMPILING)
-    found = _SIZE.fullmatch(text)
-    if found is None:
+    match = _SIZE.fullmatch(text)
+    if match is None:
         raise UsageError(f"--memory-limit {one_line(text)}: write a size with its unit, for example 4GiB or 500MiB, or auto, or none")
-    size = int(float(found[1]) * _UNITS[found[2]])
+    size = int(float(match[1]) * _UNITS[match[2]])
     if size < _LEAST_LIMIT:
         raise UsageError(f"--memory-limit {text}: no worker can begin in so little; write {_LEAST_LIMIT // _MIB}MiB or more")
     return size

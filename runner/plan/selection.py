@@ -53,16 +53,16 @@ def unmatched(globs: Sequence[str], cases: Sequence[Case]) -> list[str]:
 
 
 def _hint(pattern: str, ids: Sequence[str]) -> str:
-    wanted = f"no case matches '{one_line(pattern)}'"
+    problem = f"no case matches '{one_line(pattern)}'"
     if not ids:
-        return wanted
+        return problem
     if below := [case_id for case_id in ids if glob(f"*/{pattern}").fullmatch(case_id)]:
-        return f"{wanted}: ids begin with their folder; '*/{one_line(pattern)}' matches '{one_line(below[0])}'"
+        return f"{problem}: ids begin with their folder; '*/{one_line(pattern)}' matches '{one_line(below[0])}'"
     text = pattern.strip("*?")
     name = text.partition("[")[0].rpartition("/")[2]
     near = [case_id for part in (text, name) if part for case_id in ids if part in case_id]
     near += difflib.get_close_matches(text, ids, n=1, cutoff=0.4)
-    return f"{wanted}: ids look like '{one_line((near or ids)[0])}'"
+    return f"{problem}: ids look like '{one_line((near or ids)[0])}'"
 
 
 def select(
@@ -87,13 +87,13 @@ def select(
         if tag.removeprefix(NOT) not in known:
             message, hint = unknown("tag", tag.removeprefix(NOT), known)
             raise UsageError(f"{message} ({hint})")
-    wanted = {tag for tag in tags if not tag.startswith(NOT)}
+    included = {tag for tag in tags if not tag.startswith(NOT)}
     unwanted = {tag.removeprefix(NOT) for tag in tags if tag.startswith(NOT)}
     patterns = [glob(pattern) for pattern in globs]
-    found = [case for case in cases if not names or case.backend in names]
-    found = [case for case in found if not patterns or any(pattern.fullmatch(case.id) for pattern in patterns)]
-    found = [case for case in found if (not wanted or not wanted.isdisjoint(case.tags)) and unwanted.isdisjoint(case.tags)]
-    return [case for case in found if shard is None or shard.holds(case)]
+    selected = [case for case in cases if not names or case.backend in names]
+    selected = [case for case in selected if not patterns or any(pattern.fullmatch(case.id) for pattern in patterns)]
+    selected = [case for case in selected if (not included or not included.isdisjoint(case.tags)) and unwanted.isdisjoint(case.tags)]
+    return [case for case in selected if shard is None or shard.holds(case)]
 
 
 def is_optional(step: Step) -> bool:
@@ -117,9 +117,9 @@ def why_nothing_selected(
         return "no case is selected: the files that were read hold none"
     if of and shard:
         return f"no case is selected: none of the {of} selected cases falls to shard {shard}; its run is recorded, so that it can be merged"
-    given = [*(f"--backend {name}" for name in names), *(f"--select {glob}" for glob in globs)]
-    given += [*(f"--tag {tag}" for tag in tags), *([f"--shard {shard}"] if shard else [])]
-    return f"no case is selected: none of the {read} cases that were read matches {' '.join(given) or 'the paths'} ('list' shows them)"
+    filters = [*(f"--backend {name}" for name in names), *(f"--select {glob}" for glob in globs)]
+    filters += [*(f"--tag {tag}" for tag in tags), *([f"--shard {shard}"] if shard else [])]
+    return f"no case is selected: none of the {read} cases that were read matches {' '.join(filters) or 'the paths'} ('list' shows them)"
 
 
 def requested(

@@ -37,8 +37,8 @@ def with_settings(options: Options) -> Options:
     path = Path(SETTINGS.file_name)
     words = _read(path) if os.path.lexists(path) else {}
     values = {name: getattr(options, name) for name in names}
-    given = [word for word in ("backends", "waivers") if word in names and word in words and not values[word]]
-    changes: dict[str, Any] = {word: tuple(map(Path, as_list(words[word]))) for word in given}
+    from_file = [word for word in ("backends", "waivers") if word in names and word in words and not values[word]]
+    changes: dict[str, Any] = {word: tuple(map(Path, as_list(words[word]))) for word in from_file}
     if "paths" in names and not (values["paths"] or values.get("profile") or values.get("resume")):
         # a selection, as --select, is made among the paths: it does not go with a profile
         is_whole = all(values.get(name, default) == default for name, (default, _) in REFUSED.items())

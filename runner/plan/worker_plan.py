@@ -18,9 +18,9 @@ from runner.vocabulary.steps import STEPS, parsed, traits_of
 
 def seed_of(case: Case) -> int:
     """Return the case's seed: a hash of its id without the backend, so that every backend gets the same random numbers."""
-    given = case.body.settings.torch.get("seed")
-    if given is not None:
-        return int(given)
+    seed = case.body.settings.torch.get("seed")
+    if seed is not None:
+        return int(seed)
     return int.from_bytes(hashlib.sha256(case.seed_key.encode("utf-8", "surrogatepass")).digest()[:4], "big")
 
 
@@ -32,12 +32,12 @@ def digest_of(case: Case) -> str:
     apart = ("isolation", "preludes", "functions")  # isolation is no part of the claim; the text of the others is added below
     body = {name: value for name, value in body_as_json(case).items() if name not in apart}
     preludes = [block.text for block in case.body.preludes]
-    functions = {name: one.block.text if isinstance(one, WrittenFunction) else one for name, one in case.body.functions.items()}
+    functions = {name: code.block.text if isinstance(code, WrittenFunction) else code for name, code in case.body.functions.items()}
     judged = [
         [
             step.kind,
             _arguments(step),
-            [(one.kind, _claim(one.check), *filter(None, [one.weak])) for one in step.expectations],
+            [(expected.kind, _claim(expected.check), *filter(None, [expected.weak])) for expected in step.expectations],
             *_beside(step),
         ]
         for step in (*case.steps, *case.left_out)
@@ -53,7 +53,7 @@ def digest_of(case: Case) -> str:
 
 def _claim(check: Any) -> dict[str, str]:
     """Return what an expectation says; a word that a later version adds changes no digest of a spec without it."""
-    return {one.name: repr(value) for one in fields(check) if (value := getattr(check, one.name)) != one.default}
+    return {field.name: repr(value) for field in fields(check) if (value := getattr(check, field.name)) != field.default}
 
 
 def _arguments(step: Step) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def body_as_json(case: Case) -> dict[str, Json]:
     return {
         **body.settings.by_section,
         "preludes": [asdict(block) for block in body.preludes],
-        "functions": {name: asdict(one) if isinstance(one, WrittenFunction) else one for name, one in body.functions.items()},
+        "functions": {name: asdict(code) if isinstance(code, WrittenFunction) else code for name, code in body.functions.items()},
         "let": body.let,
         "spies": body.spies,
         "handlers": body.handlers,
@@ -158,7 +158,7 @@ def step_names(step: Step) -> Iterator[str]:
 def _plan_step(case: Case, step: Step, surroundings: Surroundings, facts: Mapping[str, object]) -> dict[str, Any]:
     if not step.runs(surroundings):
         return {"kind": step.kind, "skipped": True, "effects": None, "arguments": {}, "expects_raise": False, "measure": []}
-    wanted = [(index, expected.check.kind, expected.check.measurement()) for index, expected in enumerate(step.expectations)]
+    measures = [(index, expected.check.kind, expected.check.measurement()) for index, expected in enumerate(step.expectations)]
     effects = side_effects.of_step(step, case.steps, surroundings) if needs_eager(case) else None
     return {
         "kind": step.kind,
@@ -166,5 +166,5 @@ def _plan_step(case: Case, step: Step, surroundings: Surroundings, facts: Mappin
         "arguments": resolve_facts(dict(STEPS[step.kind].planned(step.arguments, surroundings)), facts),
         **({"repeat": step.repeat} if step.repeat != 1 else {}),
         "expects_raise": expects_raise(step, surroundings),
-        "measure": [{"index": index, "kind": kind, "arguments": arguments} for index, kind, arguments in wanted if arguments is not None],
+        "measure": [{"index": index, "kind": kind, "arguments": arguments} for index, kind, arguments in measures if arguments is not None],
     }

@@ -96,11 +96,11 @@ def alterations(folder: Path, result: CaseResult) -> Iterator[str]:
         for file, expected in digests.items():
             path = folder / name / file
             try:
-                found = digest(_read(folder / name, file, _MOST_BYTES))
+                actual = digest(_read(folder / name, file, _MOST_BYTES))
             except OSError as error:
                 yield f"{path}: the file that {result.case_id} was judged by cannot be read: {error.strerror or error}"
                 continue
-            if found != expected:
+            if actual != expected:
                 yield f"{path}: not the file that {result.case_id} was judged by"
 
 

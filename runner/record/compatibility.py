@@ -71,7 +71,7 @@ def differences(first: RunHeader, second: RunHeader, *, same_machine: bool = Tru
 
 
 def _profile(header: RunHeader) -> str:
-    return ", ".join(f"{one.name} {one.version} with {len(one.required)} required cases" for one in header.profile)
+    return ", ".join(f"{profile.name} {profile.version} with {len(profile.required)} required cases" for profile in header.profile)
 
 
 def option_differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[Difference]:

@@ -316,5 +316,5 @@ def special(path: Path) -> str:
     """Return the type of a path that is no regular file: a folder, a named pipe, a device, a broken link."""
     kinds = ((Path.is_dir, "a folder"), (Path.is_fifo, "a named pipe"), (Path.is_socket, "a socket"))
     devices = ((Path.is_char_device, "a character device"), (Path.is_block_device, "a block device"))
-    found = next((words for test, words in (*kinds, *devices) if test(path)), "")
-    return found or ("a link that leads nowhere" if path.is_symlink() and not path.exists() else "no regular file")
+    description = next((words for test, words in (*kinds, *devices) if test(path)), "")
+    return description or ("a link that leads nowhere" if path.is_symlink() and not path.exists() else "no regular file")

@@ -130,7 +130,7 @@ def note_lines(result: CaseResult) -> list[str]:
 
 def weak_lines(result: CaseResult) -> list[str]:
     """Return the expectations of a case that hold for wrong answers too, each with the reason of its spec."""
-    return [one_line(f"weak: {one.position}: {one.observed}") for one in result.verdicts if one.kind == WEAK]
+    return [one_line(f"weak: {verdict.position}: {verdict.observed}") for verdict in result.verdicts if verdict.kind == WEAK]
 
 
 _OF_NODE = ("name", "host", "image", "torch", "device", "driver", "gpu_serial")

@@ -63,22 +63,22 @@ def _standings(levels: Sequence[LevelStatement]) -> str:
     return ", ".join(f"{count} {word}" for word, count in counts.items() if count or word == "passed")
 
 
-def _reasons(what: str, found: Mapping[str, str]) -> Iterator[str]:
-    if found:
+def _reasons(what: str, reasons: Mapping[str, str]) -> Iterator[str]:
+    if reasons:
         yield f"  {what}:"
-    for reason, ids in folded_by_reason(found).items():
+    for reason, ids in folded_by_reason(reasons).items():
         yield f"    {one_line(reason)}"
         yield from (f"      {one_line(line, limit=_ID_LIMIT)}" for line in ids)
 
 
 def why(statement: Statement) -> str:
     """Return on one line why a profile is not CONFORMANT."""
-    found = statement.failed or statement.not_executed
+    by_case = statement.failed or statement.not_executed
     what = "failed" if statement.failed else "not executed"
-    reasons = Counter(one_line(reason, 200) for reason in found.values())
+    reasons = Counter(one_line(reason, 200) for reason in by_case.values())
     shown = [f"{count} x {reason}" for reason, count in reasons.most_common(_SHOWN)]
     more = [f"and {len(reasons) - _SHOWN} more reasons"] if len(reasons) > _SHOWN else []
-    counted = f"{len(found)} of {statement.required} required cases {what}" if found else ""
+    counted = f"{len(by_case)} of {statement.required} required cases {what}" if by_case else ""
     words = "; ".join(filter(None, [*statement.problems, counted]))
     because = f": {'; '.join([*shown, *more])}" if shown else ""
     return one_line(f"profile {statement.profile} {statement.version} is {statement.conformance.value}: {words}{because}", 2_000)

@@ -135,7 +135,7 @@ def _run(cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Pat
     waivers = Waivers(WaiverFiles(waivers=(), documents=(), given=frozenset()), today=datetime.now(UTC).date())
     workers = schedule.workers(options.jobs)
     run_folder = RunFolder(path=folder, run_id="audit")
-    found: list[tuple[Case, CaseResult]] = []
+    results: list[tuple[Case, CaseResult]] = []
 
     def repro(case: Case) -> str:
         return shlex.join(["torch-conformance", "run", case.spec, "--select", case.id])
@@ -149,8 +149,8 @@ def _run(cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Pat
         possible = [case for case in cases if not availability.of_case(case, machine).reason]
         for number, result in enumerate(runner.run(possible, known, repro), start=1):
             output.note(f"{result.outcome.label}  {number}/{len(possible)}  {shlex.quote(result.case_id)}")
-            found.append((by_id[result.case_id], result))
-    return found, known
+            results.append((by_id[result.case_id], result))
+    return results, known
 
 
 def controls_of(ran: Ran, options: AuditOptions, folder: Path) -> list[ControlResult]:

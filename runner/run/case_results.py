@@ -183,8 +183,8 @@ def _printed(path: Path) -> str:
 
 def phases_of(observation: Observation | None) -> dict[str, float]:
     """Return the seconds of each phase, without impossible values."""
-    found = {} if observation is None else observation.phases
-    return {name: round(float(seconds), 4) for name, seconds in found.items() if 0 <= seconds < 1e9}
+    phases = {} if observation is None else observation.phases
+    return {name: round(float(seconds), 4) for name, seconds in phases.items() if 0 <= seconds < 1e9}
 
 
 def benches_of(folder: Path, observation: Observation | None) -> tuple[tuple[Timing, ...], tuple[str, ...], tuple[str, ...]]:

@@ -256,14 +256,14 @@ class Ledger:
         self._policy = policy
         self._emit = emit
         self.results: dict[str, CaseResult] = {result.case_id: result for result in finished}
-        self.attempts: dict[str, list[CaseResult]] = {case_id: list(made) for case_id, made in attempts.items()}
+        self.attempts: dict[str, list[CaseResult]] = {case_id: list(results) for case_id, results in attempts.items()}
 
     @property
     def executions(self) -> Iterator[CaseResult]:
         """The results, and the attempts of cases that have no result."""
         yield from self.results.values()
-        for made in self.attempts.values():
-            yield from made
+        for results in self.attempts.values():
+            yield from results
 
     def of(self, cases: Iterable[Case]) -> list[CaseResult]:
         """Return the known results of cases, in the order of the cases."""
@@ -271,8 +271,8 @@ class Ledger:
 
     def had_all_attempts(self, case_id: str) -> bool:
         """Return whether a case without a result needs no further attempt."""
-        made = self.attempts.get(case_id, ())
-        return bool(made) and self._policy.is_done(made)
+        results = self.attempts.get(case_id, ())
+        return bool(results) and self._policy.is_done(results)
 
     def take(self, result: CaseResult) -> None:
         """Record the result of a case."""
@@ -286,13 +286,13 @@ class Ledger:
 
     def take_attempt(self, result: CaseResult) -> None:
         """Record an attempt, and the case's result if it was the last attempt."""
-        made = [*self.attempts.get(result.case_id, ()), result]
-        is_done = self._policy.is_done(made)
-        if is_done and len(made) == 1:
+        results = [*self.attempts.get(result.case_id, ()), result]
+        is_done = self._policy.is_done(results)
+        if is_done and len(results) == 1:
             self.take(result)
             return
-        self._emit(AttemptFinished(result=result, number=len(made), bound=self._policy.bound))
-        self.attempts[result.case_id] = made
+        self._emit(AttemptFinished(result=result, number=len(results), bound=self._policy.bound))
+        self.attempts[result.case_id] = results
         if is_done:
             self.take(self._policy.fold(self.attempts.pop(result.case_id)))
 

@@ -106,7 +106,7 @@ def _last_of(paths: Sequence[Path]) -> str:
     mine = [path.resolve() for path in paths]
     for folder, began_in, *names in _last_runs():
         theirs = list(map(Path, names))
-        is_same = any(one.is_relative_to(other) or other.is_relative_to(one) for one in mine for other in theirs)
+        is_same = any(path.is_relative_to(other) or other.is_relative_to(path) for path in mine for other in theirs)
         if (is_same if mine and theirs else began_in == os.getcwd()) and os.path.isfile(Path(folder, JOURNAL)):
             return folder
     return LATEST

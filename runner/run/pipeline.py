@@ -227,9 +227,9 @@ class CaseRunner:
 def informed(machine: Machine, execution: Execution) -> Machine:
     """Return the machine with the facts of a job; raise ``UsageError`` where torch could not report any."""
     words = (execution.printed or execution.note).strip()
-    found = execution.observation if isinstance(execution.observation, dict) else None
+    facts = execution.observation if isinstance(execution.observation, dict) else None
     if (compiler := compiler_of(execution.job.environment)) is not None:
-        return availability.with_target(machine, compiler, found, words)
-    if found is None:
+        return availability.with_target(machine, compiler, facts, words)
+    if facts is None:
         raise UsageError(f"no worker with torch could report the facts of this machine; its output:\n{words}")
-    return availability.with_facts(machine, found)
+    return availability.with_facts(machine, facts)

@@ -106,8 +106,8 @@ def _not_excused(case: Case, result: CaseResult, surroundings: Surroundings, wai
         return ""
     outcome, failure_type, _ = fold(result.verdicts, result.target)
     judged = replace(result, outcome=outcome, failure_type=failure_type, waivers=())
-    found = apply(judged, case, surroundings, replace(waivers, today=date.min)).outcome
-    return "" if found is result.outcome else f"{result.outcome.label} is recorded, and no waiver gives this outcome"
+    excused = apply(judged, case, surroundings, replace(waivers, today=date.min)).outcome
+    return "" if excused is result.outcome else f"{result.outcome.label} is recorded, and no waiver gives this outcome"
 
 
 def is_text(recorded: str, now: str) -> bool:
@@ -132,7 +132,7 @@ def files_of(header: RunHeader, option: str) -> list[Path]:
 
 def specs_of(results: Iterable[CaseResult]) -> list[SpecPath]:
     """Return the spec files of results, each with the root folder of its area; raise ``UsageError`` where one is missing."""
-    found: dict[str, SpecPath] = {}
+    specs: dict[str, SpecPath] = {}
     for result in results:
         path = Path(result.spec).absolute()
         depth = len(Path(result.area).parts)
@@ -142,8 +142,8 @@ def specs_of(results: Iterable[CaseResult]) -> list[SpecPath]:
             )
         if depth >= len(path.parents):
             raise UsageError(f"{result.spec} does not lie in the folder '{result.area}', which the run names")
-        found[result.spec] = SpecPath(path=path, root=path.parents[depth])
-    return list(found.values())
+        specs[result.spec] = SpecPath(path=path, root=path.parents[depth])
+    return list(specs.values())
 
 
 def require_same(read: Mapping[str, str], header: RunHeader) -> None:

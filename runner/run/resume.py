@@ -87,8 +87,8 @@ def _why_another(run: Run, now: RunHeader, digests: Mapping[str, str], files: Ma
     return _in_words(variable_differences(now.variables, then.variables))
 
 
-def _in_words(found: Sequence[Difference]) -> str:
-    return "; ".join(difference.between("now", "then") for difference in found)
+def _in_words(differences: Sequence[Difference]) -> str:
+    return "; ".join(difference.between("now", "then") for difference in differences)
 
 
 def check_machine(name: str, now: Mapping[str, str], then: Mapping[str, str]) -> None:

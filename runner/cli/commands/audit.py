@@ -21,14 +21,14 @@ def main(options: AuditOptions) -> ExitCode:
         else:
             chosen = {"names": options.backend, "globs": options.select, "tags": options.tag}
             ran = recorded_cases(options.targets, run, options.backends, **chosen, shard=shard)
-        found = audit_of(ran)
+        audit = audit_of(ran)
         controls = controls_of(ran, options, folder / "controls") if options.run else []
     if options.json:
-        output.document(mutants.as_json(found, controls))
+        output.document(mutants.as_json(audit, controls))
     else:
-        output.lines(mutants.lines(found, controls))
-    if not found.trials and not controls:
+        output.lines(mutants.lines(audit, controls))
+    if not audit.trials and not controls:
         output.note(f"nothing was audited: {why_nothing(ran)}")
         return ExitCode.NOTHING
-    is_clean = not found.survivors and not found.stale and all(control.failed_as_it_must for control in controls)
+    is_clean = not audit.survivors and not audit.stale and all(control.failed_as_it_must for control in controls)
     return ExitCode.OK if is_clean else ExitCode.FAILED

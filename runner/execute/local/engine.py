@@ -250,34 +250,34 @@ class Engine:
         self._missing.setdefault((key, gpus), job.environment)
         return False
 
-    def _start_zygote(self, wanted: Environment) -> None:
+    def _start_zygote(self, environment: Environment) -> None:
         """Start the zygote of an environment, unless there are enough with jobs; end those without: each uses some 300 MB.
 
         The zygote of a target that nothing is executed on starts beside them, and stays.
         """
-        if TARGET not in wanted.variables:
+        if TARGET not in environment.variables:
             zygotes = {key for key in self._zygotes if TARGET not in self._environments[key].variables}
             waiting = {line for _, line in self._waiting.sizes}
             used = {worker.key for worker in self._busy()} | {key for key in zygotes if key in waiting or not self._is_ready(key)}
             if len(used & zygotes) >= self._settings.zygotes:
                 return
             for worker in self._workers.values():
-                if worker.running is None and worker.key not in {*used, wanted.key}:
+                if worker.running is None and worker.key not in {*used, environment.key}:
                     _end(worker)
             for key in zygotes - used:
                 self._hang_up(key)
-        zygote = self._starter.zygote(wanted)
-        self._zygotes[wanted.key] = zygote
-        self._zygote_due[wanted.key] = time.monotonic() + self._start_seconds
-        self._selector.register(zygote.control.fileno(), selectors.EVENT_READ, functools.partial(self._on_zygote, wanted.key))
+        zygote = self._starter.zygote(environment)
+        self._zygotes[environment.key] = zygote
+        self._zygote_due[environment.key] = time.monotonic() + self._start_seconds
+        self._selector.register(zygote.control.fileno(), selectors.EVENT_READ, functools.partial(self._on_zygote, environment.key))
 
     def _is_ready(self, key: str) -> bool:
         """Whether the zygote of an environment is warm."""
         return key in self._zygotes and self._zygotes[key].is_ready
 
-    def _warms_workers(self, wanted: Environment) -> bool:
+    def _warms_workers(self, environment: Environment) -> bool:
         """Whether the workers of an environment warm up before they have a job."""
-        return wanted.uses_accelerator and wanted.key in self._zygotes and wanted.key not in self._cold
+        return environment.uses_accelerator and environment.key in self._zygotes and environment.key not in self._cold
 
     def _warm_spares(self, room: Room) -> None:
         """Start warm-ups of workers for the next waiting jobs, as far as the machine has cores, up to ``spares`` more than jobs.
@@ -306,22 +306,22 @@ class Engine:
                     break
                 self._start_worker(environment, gpus, warms=True)
 
-    def _start_worker(self, wanted: Environment, gpus: tuple[int, ...], *, warms: bool = False, is_new: bool = False) -> Worker:
+    def _start_worker(self, environment: Environment, gpus: tuple[int, ...], *, warms: bool = False, is_new: bool = False) -> Worker:
         """Start a worker: by a fork where that is safe, else as a new Python, which warms nothing up.
 
         ``gpus`` are those that it sees, by number; it sees all of them where none is named.
         """
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        worker = Worker(number=next(self._numbers), key=wanted.key, control=mine, gpus=gpus)
-        zygote = None if is_new or wanted.key in self.broken else self._zygotes.get(wanted.key)
+        worker = Worker(number=next(self._numbers), key=environment.key, control=mine, gpus=gpus)
+        zygote = None if is_new or environment.key in self.broken else self._zygotes.get(environment.key)
         if zygote is None or not zygote.fork(worker.number, theirs.fileno()):
-            worker.isolation, worker.note = "process", self.broken.get(wanted.key, "")
-            worker.process = self._starter.worker(wanted, theirs.fileno())
+            worker.isolation, worker.note = "process", self.broken.get(environment.key, "")
+            worker.process = self._starter.worker(environment, theirs.fileno())
             worker.pid = worker.process.pid
             worker.pidfd = os.pidfd_open(worker.pid)
             self._selector.register(worker.pidfd, selectors.EVENT_READ)
         elif warms:
-            worker.warm_up(sorted(wanted.kinds), time.monotonic() + self._start_seconds)
+            worker.warm_up(sorted(environment.kinds), time.monotonic() + self._start_seconds)
         theirs.close()
         self._workers[worker.number] = worker
         self._selector.register(mine.fileno(), selectors.EVENT_READ, functools.partial(self._on_control, worker))
@@ -378,8 +378,8 @@ class Engine:
                 worker.kill()
         else:
             worker.status = int(message["status"])
-            if held := message.get("held"):
-                pids = ", ".join(map(str, held[:5])) + (", ..." if len(held) > 5 else "")
+            if survivors := message.get("held"):
+                pids = ", ".join(map(str, survivors[:5])) + (", ..." if len(survivors) > 5 else "")
                 worker.left_over = f"processes that were started by a case and killed had not ended 1 s later: {pids}"
 
     # -- watching and ending ----------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ Message = Mapping[str, Any]
 """What a zygote sends (``worker/process/zygote.py``)."""
 
 
-def environment_for(wanted: Environment, threads: int, scratch: Path, warm_folder: Path | None = None) -> dict[str, str]:
+def environment_for(environment: Environment, threads: int, scratch: Path, warm_folder: Path | None = None) -> dict[str, str]:
     """Return the variables of a process that imports torch."""
     variables = dict(os.environ)
     # a parent that asks CUDA how many devices there are makes every fork useless: NVML answers without a context
@@ -43,7 +43,7 @@ def environment_for(wanted: Environment, threads: int, scratch: Path, warm_folde
     temporary = scratch / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     variables["TMPDIR"] = str(temporary)
-    for name, value in wanted.variables.items():
+    for name, value in environment.variables.items():
         if value is None:
             variables.pop(name, None)
         else:
@@ -139,29 +139,30 @@ class ProcessStarter:
         self._warm_folder = warm_folder
         self._count = 0
 
-    def zygote(self, wanted: Environment) -> ZygoteProcess:
+    def zygote(self, environment: Environment) -> ZygoteProcess:
         """Start a zygote; its temporary files lie in a folder of its own."""
         self._count += 1
         scratch = self._scratch / f"zygote-{self._count}"
         scratch.mkdir(parents=True, exist_ok=True)
-        return ZygoteProcess(wanted.kinds, self._variables(wanted, scratch), scratch / "zygote.log", f"{_package(wanted)}.zygote")
+        variables = self._variables(environment, scratch)
+        return ZygoteProcess(environment.kinds, variables, scratch / "zygote.log", f"{_package(environment)}.zygote")
 
-    def worker(self, wanted: Environment, control: int) -> "subprocess.Popen[bytes]":
+    def worker(self, environment: Environment, control: int) -> "subprocess.Popen[bytes]":
         """Start a worker in a process of its own: slow, and never unsafe."""
-        command = child_python.command(f"{_package(wanted)}.entry", str(control), str(os.getpid()))
-        environment = self._variables(wanted, self._scratch)
+        command = child_python.command(f"{_package(environment)}.entry", str(control), str(os.getpid()))
+        variables = self._variables(environment, self._scratch)
         with (self._scratch / "workers.log").open("ab") as log:
             # its own session from the start, so that it can be killed as a group
             return subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[control], start_new_session=True
+                command, env=variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[control], start_new_session=True
             )
 
-    def _variables(self, wanted: Environment, scratch: Path) -> dict[str, str]:
-        if TARGET not in wanted.variables:
-            return environment_for(wanted, self._threads, scratch, self._warm_folder)
-        variables = environment_for(wanted, self._threads, scratch)
+    def _variables(self, environment: Environment, scratch: Path) -> dict[str, str]:
+        if TARGET not in environment.variables:
+            return environment_for(environment, self._threads, scratch, self._warm_folder)
+        variables = environment_for(environment, self._threads, scratch)
         variables = {name: value for name, value in variables.items() if not name.startswith(_OF_TRITON)}
-        if SIMULATED in wanted.variables:
+        if SIMULATED in environment.variables:
             variables = {name: value for name, value in variables.items() if not name.startswith(_OF_INDUCTOR)}
             # one build of the C++ side for all targets of a run, and no device that torch could find
             variables.update({SIMULATED: str(self._scratch / "simulated"), "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""})
@@ -171,6 +172,6 @@ class ProcessStarter:
         return variables
 
 
-def _package(wanted: Environment) -> str:
+def _package(environment: Environment) -> str:
     """Return the package of the zygote of an environment, and of its workers that are new Pythons."""
-    return "runner.tools.offline.worker" if TARGET in wanted.variables else "runner.worker.process"
+    return "runner.tools.offline.worker" if TARGET in environment.variables else "runner.worker.process"

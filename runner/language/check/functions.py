@@ -38,9 +38,9 @@ def entry_of(anatomy: Anatomy, function: RawFunction) -> str | None:
     if function.tree is None:
         return None
     names = list(python_source.top_level_functions(function.tree))
-    wanted = anatomy.data.get("entry") if function.name == ONLY else None
-    if wanted is not None:
-        return wanted if wanted in python_source.top_level_names(function.tree) else None
+    entry = anatomy.data.get("entry") if function.name == ONLY else None
+    if entry is not None:
+        return entry if entry in python_source.top_level_names(function.tree) else None
     return names[0] if len(names) == 1 else None
 
 

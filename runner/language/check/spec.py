@@ -200,9 +200,9 @@ def all_condition_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Dia
     possible = {"backend": {name for backend in chosen for name in backend.names}, "device": {_kind(backend.device) for backend in chosen}}
     for path, when in _find_conditions(anatomy.data, ()):
         for word, names in possible.items():
-            wanted = as_list(when.get(word, []))
-            if wanted and all(name in known[word] and name not in names for name in wanted):
-                message = f"this condition never holds: no backend of the spec {'is' if word == 'backend' else 'is on'} {one_of(wanted)}"
+            accepted = as_list(when.get(word, []))
+            if accepted and all(name in known[word] and name not in names for name in accepted):
+                message = f"this condition never holds: no backend of the spec {'is' if word == 'backend' else 'is on'} {one_of(accepted)}"
                 yield anatomy.document.problem((*path, word), message, f"the spec has {one_of(names)}", code="never-holds")
 
 

@@ -123,8 +123,8 @@ class Table:
             supported = operator.dtypes.get(kind, frozenset())
             for call in calls:
                 if call in operator.calls:
-                    wanted = (dtype for dtype in dtypes if dtype in supported)
-                    yield operator, call, [dtype for dtype in wanted if not operator.is_refused(call, dtype, device)]
+                    usable = (dtype for dtype in dtypes if dtype in supported)
+                    yield operator, call, [dtype for dtype in usable if not operator.is_refused(call, dtype, device)]
 
 
 @functools.cache

@@ -33,15 +33,15 @@ class Axis:
     labels: tuple[str, ...]
     named: tuple[bool, ...]
 
-    def places(self, wanted: Any) -> frozenset[int]:
+    def places(self, excluded: Any) -> frozenset[int]:
         """Return the indices of the values that an exclusion selects, by value or by given id."""
         entries = enumerate(zip(self.values, self.labels, self.named, strict=True))
         return frozenset(
             # 1, 1.0 and true differ, because their ids differ; NaN equals NaN
             index
             for index, (value, label, named) in entries
-            if (type(value) is type(wanted) and (value == wanted or (value != value and wanted != wanted)))
-            or (named and label == _text(wanted))
+            if (type(value) is type(excluded) and (value == excluded or (value != value and excluded != excluded)))
+            or (named and label == _text(excluded))
         )
 
 
@@ -142,7 +142,7 @@ def exclusion_problems(document: Document, axes: Sequence[Axis], backends: Seque
     by_key = {axis.key: axis for axis in axes}
     names = {name for backend in backends for name in backend.names}
     for index, exclusion in enumerate(document.data.get("exclude", [])):
-        for key, wanted in exclusion.items():
+        for key, excluded in exclusion.items():
             path: DataPath = ("exclude", index, key)
             if key == "reason":
                 continue
@@ -150,15 +150,15 @@ def exclusion_problems(document: Document, axes: Sequence[Axis], backends: Seque
                 message, hint = unknown("matrix key", key, [*by_key, "backend"])
                 problems.append(document.problem(path, message, hint, key=True, code="unknown-name"))
                 continue
-            if wanted == []:
+            if excluded == []:
                 problems.append(
                     document.problem(path, f"an empty list for '{key}': this excludes nothing", "remove the key", code="excludes-nothing")
                 )
-            for place, value in enumerate(as_list(wanted)):
+            for place, value in enumerate(as_list(excluded)):
                 if not (str(value) in names if key == "backend" else by_key[key].places(value)):
                     message = f"'{key}' is never {json.dumps(value)}: this excludes nothing"
                     hint = f"it is one of {one_of(names if key == 'backend' else by_key[key].labels)}"
                     problems.append(
-                        document.problem((*path, place) if isinstance(wanted, list) else path, message, hint, code="excludes-nothing")
+                        document.problem((*path, place) if isinstance(excluded, list) else path, message, hint, code="excludes-nothing")
                     )
     return problems

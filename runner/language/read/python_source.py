@@ -153,8 +153,8 @@ def module_arity(tree: ast.Module, name: str) -> Arity | None:
         if isinstance(node, ast.ClassDef) and node.name == name:
             for item in node.body:
                 if isinstance(item, ast.FunctionDef) and item.name == "forward":
-                    found = arity(item, method=True)
-                    return replace(found, name=f"{name}.forward")
+                    forward = arity(item, method=True)
+                    return replace(forward, name=f"{name}.forward")
     return None
 
 

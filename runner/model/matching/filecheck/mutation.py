@@ -86,7 +86,7 @@ def _with_forbidden(checks: CheckFile, directive: Directive, matcher: Matcher) -
     texts = [canonical(text) for text in texts]
     mismatches = [Matcher(text=text).run(checks, _SECONDS) for text in texts]
     refusing = [mismatch and mismatch.directive for mismatch in mismatches]
-    best = next((refusing.index(wanted) for wanted in (directive, None) if wanted in refusing), 0)
+    best = next((refusing.index(preferred) for preferred in (directive, None) if preferred in refusing), 0)
     return Changed(directive=directive, kind=Change.FORBIDDEN, text=texts[best])
 
 
