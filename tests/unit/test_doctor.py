@@ -44,7 +44,7 @@ class Answers:
         self.answers = answers
         self.commands: list[list[str]] = []
 
-    def __call__(self, command: Sequence[str], *, given: bytes = b"", seconds: float = 0) -> Printed:
+    def __call__(self, command: Sequence[str], *, stdin: bytes = b"", seconds: float = 0) -> Printed:
         self.commands.append(list(command))
         line = " ".join(command)
         return next((printed for part, printed in self.answers.items() if part in line), Printed("", "it cannot be started: No such file"))
@@ -147,7 +147,7 @@ def test_a_compiler_that_answers_nothing_or_lacks_openmp(tmp_path: Path) -> None
 
 
 def test_programs_are_bounded() -> None:
-    assert run_program(["/bin/sh", "-c", "cat; echo two >&2"], given=b"one\n") == Printed("one\ntwo\n")
+    assert run_program(["/bin/sh", "-c", "cat; echo two >&2"], stdin=b"one\n") == Printed("one\ntwo\n")
     assert run_program(["/bin/sh", "-c", "exit 3"]).problem == "it ended with exit code 3"
     assert run_program(["/bin/sh", "-c", "kill -9 $$"]).problem == "it was ended by signal 9"
     assert run_program(["/nowhere/cc"]).problem == "it cannot be started: No such file or directory"

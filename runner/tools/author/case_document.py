@@ -50,8 +50,8 @@ class Decision:
     def left_of(self, when: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """Return what stays of a condition; None where it does not hold."""
         when = when or {}
-        decided = {word: wanted for word, wanted in when.items() if word in self.words}
-        return {word: wanted for word, wanted in when.items() if word not in self.words} if holds(decided, self.surroundings) else None
+        decided = {word: accepted for word, accepted in when.items() if word in self.words}
+        return {word: accepted for word, accepted in when.items() if word not in self.words} if holds(decided, self.surroundings) else None
 
     def steps_of(self, case: Case) -> list[Step]:
         """Return the steps that may apply."""
@@ -127,7 +127,7 @@ def _document(case: Case, decision: Decision) -> Document:
         "tags": list(case.tags),
         "backends": [case.backend],
         "matrix": {name: [point_of(value)] for name, value in case.params.items() if name in used and name != AXIS},
-        "requires": [one.name if one.argument is None else {one.name: one.argument} for one in required.values()],
+        "requires": [need.name if need.argument is None else {need.name: need.argument} for need in required.values()],
         **{section: _options(case, section) for section in (*SECTIONS, "compile")},
         "context": plain(list(body.context)),
         "prelude": "\n".join(prelude.text.rstrip("\n") + "\n" for prelude in body.preludes),

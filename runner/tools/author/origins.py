@@ -46,7 +46,7 @@ class Origins:
                     return self._at(option.position)
                 return f"from {option.position.file}" if option.layer == "defaults" else option.layer
             case ("requires", int(number)):
-                position = list({str(one): one for one in self._case.requires}.values())[number].position
+                position = list({str(need): need for need in self._case.requires}.values())[number].position
                 return self._at(position) if position.file == self._case.spec else f"backend {self._case.backend}"
             case ("tags",):
                 own = set(self._spec.data.get("tags", []))

@@ -38,7 +38,7 @@ def schema(tables: Mapping[str, Names] | None = None, files: Sequence[Path] = ()
         tables = committed_tables()
     backends = load_backends(files).by_name
     modes = dict.fromkeys(mode for table in tables.values() for mode in table.modes)
-    one = {"$ref": "#/$defs/backend"}
+    backend = {"$ref": "#/$defs/backend"}
     options = {section: _options(section, tables) for section in CONFIG_FILES}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -51,7 +51,7 @@ def schema(tables: Mapping[str, Names] | None = None, files: Sequence[Path] = ()
             "counter": _counters(tables),
             "metric": _closed("A metric of inductor.", _by_minor({minor: table.names[METRIC] for minor, table in tables.items()})),
             "backend": _backend(backends, is_closed=is_closed),
-            "backends": {"description": "A backend, or several.", "if": {"type": "array"}, "then": {"items": one}, "else": one},
+            "backends": {"description": "A backend, or several.", "if": {"type": "array"}, "then": {"items": backend}, "else": backend},
             "capability": _capability(),
             "mode": {"description": "A mode of torch.compile.", "anyOf": [{"enum": [*modes, None]}, _TEMPLATE]},
             "dynamo_backend": {

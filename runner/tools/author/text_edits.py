@@ -79,6 +79,6 @@ def patch(document: Document, text: str) -> str:
     """Return the unified diff of a file and its changed text, for ``git apply`` and ``patch -p1``."""
     name = document.file.replace("\\", "/").lstrip("/")
     name += "\t" if " " in name else ""  # as git does: 'patch' ends a name at a blank unless a tab follows it
-    before, after = (one.splitlines(keepends=True) for one in (document.content.decode("utf-8"), text))
+    before, after = (version.splitlines(keepends=True) for version in (document.content.decode("utf-8"), text))
     changes = difflib.unified_diff(before, after, f"a/{name}", f"b/{name}")
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in changes)

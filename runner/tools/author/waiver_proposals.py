@@ -145,7 +145,7 @@ def smallest_condition(
     """
     if not passed:
         return {}
-    parts = [(word, wanted) for word, make in (KEYS if keys is None else keys).items() if (wanted := make(failed, passed)) is not None]
+    parts = [(word, accepted) for word, make in (KEYS if keys is None else keys).items() if (accepted := make(failed, passed)) is not None]
     for size in range(1, len(parts) + 1):
         for chosen in itertools.combinations(parts, size):
             when = dict(chosen)

@@ -43,8 +43,8 @@ def _problems(case: Case, known: CarriedOut) -> Iterator[str]:
 
 def with_level(case: Case, passed: CaseResult) -> CaseResult:
     """Return an OFFLINE_PASS with its level of evidence, the highest of its expectations, and with its reason."""
-    held = [one for step in case.steps for one in step.expectations if _held(one, passed)]
-    level = max(map(_level, held), key=lambda found: found.value)
+    proven = [expected for step in case.steps for expected in step.expectations if _held(expected, passed)]
+    level = max(map(_level, proven), key=lambda level: level.value)
     reason = f"compiled for {case.target} and not executed; evidence {evidence_of(level.value)}"
     return replace(passed, level=level.value, reason=reason)
 
@@ -57,4 +57,4 @@ def _level(expected: Expected) -> Level:
 
 def _held(expected: Expected, result: CaseResult) -> bool:
     places = {expected.position, *expected.leaves.values()}
-    return any(one.kind == expected.kind and one.position in places and one.status is Status.HELD for one in result.verdicts)
+    return any(judged.kind == expected.kind and judged.position in places and judged.status is Status.HELD for judged in result.verdicts)

@@ -98,21 +98,21 @@ def load_shipped(suite: Suite) -> Iterator[Loaded]:
 def prospect_of(loaded: Loaded, machine: Machine) -> Prospect:
     """Return whether a machine could execute what a profile requires."""
     verdicts = {str(case.id): availability.of_case(case, machine) for case in loaded.resolved.cases}
-    found = {case_id: (verdict.availability, verdict.reason) for case_id, verdict in verdicts.items()}
-    return prospect(loaded.resolved.record, found, torch=machine.release)
+    availabilities = {case_id: (verdict.availability, verdict.reason) for case_id, verdict in verdicts.items()}
+    return prospect(loaded.resolved.record, availabilities, torch=machine.release)
 
 
-def lines_of(record: ProfileRecord, found: Prospect) -> Iterator[str]:
+def lines_of(record: ProfileRecord, outlook: Prospect) -> Iterator[str]:
     """Yield the profile, how many cases each level has, and whether a run here could be complete."""
     yield ""
     yield f"profile {record.name} {record.version}, for torch {record.torch}, sha256 {record.digest}"
     for level in record.levels:
         yield f"  {level.name}  {len(level.required)} required, {len(level.optional)} optional"
     words = {True: "a run here can be complete", False: "a run here is INCOMPLETE", None: "only a run here can show whether it is complete"}
-    perhaps = sum(found.uncertain.values())
-    counts = f"{found.possible} can run here" + (f", {perhaps} perhaps" if perhaps else "")
-    yield f"  {words[found.can_be_complete]}: of {found.required} required cases {counts}"
-    if found.problem:
-        yield f"  {one_line(found.problem)}"
-    for word, reasons in (("perhaps", found.uncertain), ("unavailable", found.missing)):
+    perhaps = sum(outlook.uncertain.values())
+    counts = f"{outlook.possible} can run here" + (f", {perhaps} perhaps" if perhaps else "")
+    yield f"  {words[outlook.can_be_complete]}: of {outlook.required} required cases {counts}"
+    if outlook.problem:
+        yield f"  {one_line(outlook.problem)}"
+    for word, reasons in (("perhaps", outlook.uncertain), ("unavailable", outlook.missing)):
         yield from (f"  {count:5}  {word}: {one_line(reason)}" for reason, count in reasons.items())

@@ -46,17 +46,17 @@ class Blessing:
 def bless(options: BlessOptions) -> Blessing:
     """Return the changed specs; raise ``UsageError`` for a run that cannot be read or whose specs changed since."""
     recorded = read_samples(options)
-    cases = list({one.case.id: one.case for one in recorded.samples}.values())
+    cases = list({sample.case.id: sample.case for sample in recorded.samples}.values())
     cases += [case for case, _ in recorded.others]
     chosen = {str(case.id) for case in select(cases, recorded.backends, names=options.backend, globs=options.select, tags=options.tag)}
     if not (options.backend or options.select or options.tag):  # also those whose specs are gone
         chosen.update(str(result.case_id) for _, result in recorded.red)
-    with_facts = {one.key for one in recorded.samples}
+    with_facts = {sample.key for sample in recorded.samples}
     reasons = {(run, str(result.case_id)): f"{result.outcome.label}: {result.reason}" for run, result in recorded.red}
     refused = {key: reason for key, reason in reasons.items() if key not in with_facts}
     specs: list[ChangedSpec] = []
-    for spec in dict.fromkeys(one.case.spec for one in recorded.samples if one.is_red):
-        samples = [one for one in recorded.samples if one.case.spec == spec]
+    for spec in dict.fromkeys(sample.case.spec for sample in recorded.samples if sample.is_red):
+        samples = [sample for sample in recorded.samples if sample.case.spec == spec]
         source = samples[0].source
         inspection = inspect_specs(specs_of([samples[0].result]), source.backend_files, surroundings_of(source.torch, None))
         anatomy = inspection.valid().anatomies[0]
@@ -64,7 +64,7 @@ def bless(options: BlessOptions) -> Blessing:
         facts = SpecFacts(anatomy=anatomy, samples=samples, others=others, chosen=frozenset(chosen))
         changes = propose(facts) if SOURCE not in anatomy.data else []
         refused.update(facts.refused)
-        own = [one.key for one in facts.blessed]
+        own = [sample.key for sample in facts.blessed]
         if not changes:
             is_database = SOURCE in anatomy.data
             reason = "its cases come from a database of operators" if is_database else "nothing in its spec can be blessed"
@@ -92,26 +92,26 @@ def edited(document: Document, changes: Sequence[Change]) -> Document:
 
 def judge_again(changed: Document, samples: Sequence[Sample], blessed: Iterable[Sample]) -> None:
     """Raise ``NotBlessed`` unless a changed spec validates, blessed cases pass by it, and the outcomes of others stay."""
-    must_pass = {id(one) for one in blessed}
+    must_pass = {id(sample) for sample in blessed}
     suites: dict[object, Suite] = {}
-    for one in samples:
-        source = one.source
+    for sample in samples:
+        source = sample.source
         key = (source.torch, source.backend_files)
         if key not in suites:
             try:
-                specs = specs_of([one.result])
+                specs = specs_of([sample.result])
                 texts = {spec.path: changed.content for spec in specs}
                 suites[key] = load_specs(specs, source.backend_files, surroundings_of(source.torch, None), texts)
             except InvalidSpecs as error:
                 raise NotBlessed(f"the changed spec would not validate: {error.diagnostics[0]}") from error
             except UsageError as error:
                 raise NotBlessed(str(error)) from error
-        case = next((case for case in suites[key].cases if case.id == one.case.id), None)
+        case = next((case for case in suites[key].cases if case.id == sample.case.id), None)
         if case is None:
-            raise NotBlessed(f"{one.case.id} would be gone")
-        if one.steps:
-            case = without_benches(case) if one.result.benches_left_out else case
-            _compare(one, case, suites[key].backends.by_name[case.backend], must_pass=id(one) in must_pass)
+            raise NotBlessed(f"{sample.case.id} would be gone")
+        if sample.steps:
+            case = without_benches(case) if sample.result.benches_left_out else case
+            _compare(sample, case, suites[key].backends.by_name[case.backend], must_pass=id(sample) in must_pass)
 
 
 def _compare(sample: Sample, case: Case, backend: Backend, *, must_pass: bool) -> None:

@@ -334,15 +334,15 @@ def _template(rows: Sequence[Row], keys: Sequence[str]) -> str | None:
     return shortest if len(shortest) <= MAX_EXPRESSION else None
 
 
-def _device(wanted: Sequence[Surroundings], others: Sequence[Surroundings]) -> Json:
-    names = sorted({surroundings.device.partition(":")[0] for surroundings in wanted})
+def _device(covered: Sequence[Surroundings], others: Sequence[Surroundings]) -> Json:
+    names = sorted({surroundings.device.partition(":")[0] for surroundings in covered})
     return names[0] if len(names) == 1 else names
 
 
-def _backend(wanted: Sequence[Surroundings], others: Sequence[Surroundings]) -> Json:
+def _backend(covered: Sequence[Surroundings], others: Sequence[Surroundings]) -> Json:
     foreign = frozenset[str]().union(*(surroundings.backends for surroundings in others))
-    common = frozenset.intersection(*(surroundings.backends for surroundings in wanted)) - foreign
-    names = sorted(common)[:1] or sorted({name for surroundings in wanted for name in surroundings.backends - foreign})
+    common = frozenset.intersection(*(surroundings.backends for surroundings in covered)) - foreign
+    names = sorted(common)[:1] or sorted({name for surroundings in covered for name in surroundings.backends - foreign})
     return (names[0] if len(names) == 1 else names) if names else None
 
 

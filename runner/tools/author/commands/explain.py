@@ -50,13 +50,13 @@ def main(options: ExplainOptions) -> ExitCode:
     if not cases:
         raise UsageError(unmatched([options.case], suite.cases)[0])
     machine = availability.inspect_files(installed_torch())
-    found = [(case, availability.of_case(case, machine)) for case in cases]
+    verdicts = [(case, availability.of_case(case, machine)) for case in cases]
     if options.json:
-        output.document(encode([{**as_json(case, verdict), **_details(case)} for case, verdict in found]))
+        output.document(encode([{**as_json(case, verdict), **_details(case)} for case, verdict in verdicts]))
     else:
         files = load_waivers(() if profile is None else profile.profile.waivers, suite.backends)
         waivers, known = Waivers(files, today=datetime.now(UTC).date()), surroundings_of(machine.torch, machine)
-        for number, (case, verdict) in enumerate(found):
+        for number, (case, verdict) in enumerate(verdicts):
             output.raw("---\n" if number else "")
             surroundings = surroundings_for(suite.backends.by_name[case.backend], known, case.target)
             output.lines(_text(case, verdict, suite, _waivers(case, waivers, surroundings)))
@@ -76,7 +76,7 @@ def _details(case: Case) -> dict[str, Any]:
         "body": as_text(body_as_json(case)),
         "steps": steps,
         "control": control,
-        "origins": {f"{section}.{name}": option.origin for section, found in case.options.items() for name, option in found.items()},
+        "origins": {f"{section}.{name}": option.origin for section, options in case.options.items() for name, option in options.items()},
     }
 
 

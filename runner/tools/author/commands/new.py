@@ -70,21 +70,21 @@ def _must_be_name(name: str) -> None:
 
 
 def _from_python(options: NewOptions) -> ExitCode:
-    place, _, wanted = options.from_python.partition("::")
+    place, _, test_name = options.from_python.partition("::")
     file = _parsed(Path(place))
-    tests = _wanted(file, wanted, place)
+    tests = _wanted(file, test_name, place)
     if options.name and len(tests) != 1:
         raise UsageError(f"NAME goes with one test, and {one_line(options.from_python)} has {len(tests)}")
     if options.name:
         _must_be_name(options.name)
     drafts = [draft(file, test) for test in tests]
     paths = _paths(drafts, options)
-    _write({path: made.text for path, made in zip(paths, drafts, strict=True) if made.text})
-    for path, made in zip(paths, drafts, strict=True):
-        is_carried = "whole" if made.state == "whole" else "in part"
-        output.line(f"written: {shown_path(path)}: {made.test} {is_carried}" if made.text else f"not carried: {made.test}")
-        output.lines([f"  line {remark.line}: {remark.text}" for remark in made.lost])
-    counts = Counter(made.state for made in drafts)
+    _write({path: drafted.text for path, drafted in zip(paths, drafts, strict=True) if drafted.text})
+    for path, drafted in zip(paths, drafts, strict=True):
+        is_carried = "whole" if drafted.state == "whole" else "in part"
+        output.line(f"written: {shown_path(path)}: {drafted.test} {is_carried}" if drafted.text else f"not carried: {drafted.test}")
+        output.lines([f"  line {remark.line}: {remark.text}" for remark in drafted.lost])
+    counts = Counter(drafted.state for drafted in drafts)
     total = "1 test" if len(drafts) == 1 else f"{len(drafts)} tests"
     output.line(f"{total}: {counts['whole']} whole, {counts['part']} in part, {counts['none']} not at all")
     if counts["whole"] == len(drafts) or (options.allow_partial and counts["none"] < len(drafts)):
@@ -108,25 +108,25 @@ def _parsed(path: Path) -> PythonFile:
         raise UsageError(f"{one_line(str(path))}: no Python that can be read: {one_line(str(error)) or type(error).__name__}") from error
 
 
-def _wanted(file: PythonFile, wanted: str, place: str) -> list[Test]:
+def _wanted(file: PythonFile, asked: str, place: str) -> list[Test]:
     tests = file.tests()
     if not tests:
         raise UsageError(f"{one_line(place)} has no test: a function whose name begins with 'test', or such a method of a class")
-    if not wanted:
+    if not asked:
         return tests
-    found = [test for test in tests if wanted in (test.name, test.function.name) or test.name.startswith(f"{wanted}::")]
-    if found:
-        return found
+    matching = [test for test in tests if asked in (test.name, test.function.name) or test.name.startswith(f"{asked}::")]
+    if matching:
+        return matching
     names = [test.name for test in tests]
-    raise UsageError(f"{one_line(place)} has no test '{one_line(wanted)}' ({did_you_mean(wanted, names) or f'its tests: {one_of(names)}'})")
+    raise UsageError(f"{one_line(place)} has no test '{one_line(asked)}' ({did_you_mean(asked, names) or f'its tests: {one_of(names)}'})")
 
 
 def _paths(drafts: list[Draft], options: NewOptions) -> list[Path]:
     """Return the file of each draft; tests of one name in two classes get a number."""
     taken: Counter[str] = Counter()
     paths = []
-    for made in drafts:
-        name = options.name or spec_name(made.test)
+    for drafted in drafts:
+        name = options.name or spec_name(drafted.test)
         taken[name] += 1
         paths.append(options.area / f"{name if taken[name] == 1 else f'{name}-{taken[name]}'}.yaml")
     return paths

@@ -45,12 +45,12 @@ def _shrink(case: Case, suite: Suite, options: ReproOptions) -> ExitCode:
     from runner.tools.author.shrinking.shrinking import shrink
 
     with contextlib.closing(scratch.make()) as place:
-        found = shrink(case, suite, options, place.path, output.note)
-    output.line(f"spec: {found.spec}")
-    output.line(f"script: {found.script or f'none: {found.why_no_script}'}")
-    output.line(f"stage: {found.stage}")
-    output.line(f"{found.runs} runs{f', ended early: {found.ended}' if found.ended else ''}")
-    return ExitCode.INTERRUPTED if found.ended == "interrupted" else ExitCode.OK
+        shrunk = shrink(case, suite, options, place.path, output.note)
+    output.line(f"spec: {shrunk.spec}")
+    output.line(f"script: {shrunk.script or f'none: {shrunk.why_no_script}'}")
+    output.line(f"stage: {shrunk.stage}")
+    output.line(f"{shrunk.runs} runs{f', ended early: {shrunk.ended}' if shrunk.ended else ''}")
+    return ExitCode.INTERRUPTED if shrunk.ended == "interrupted" else ExitCode.OK
 
 
 def _print(case: Case, suite: Suite, options: ReproOptions) -> None:
@@ -61,11 +61,11 @@ def _print(case: Case, suite: Suite, options: ReproOptions) -> None:
     machine = availability.inspect_files(installed_torch())
     surroundings = surroundings_for(suite.backends.by_name[case.backend], surroundings_of(machine.torch, machine), case.target)
     try:
-        found = script_of(without_benches(case), surroundings, machine.facts, machine.torch or "unknown")
+        program = script_of(without_benches(case), surroundings, machine.facts, machine.torch or "unknown")
     except NothingChecked as error:
         raise UsageError(f"no script: {error} ('{again}' runs this case)") from error
     except TemplateError as error:
         raise UsageError(f"no script: this machine lacks a fact: {error} ('{again}' runs this case)") from error
-    output.raw(found.text)
-    for text in found.unchecked:
+    output.raw(program.text)
+    for text in program.unchecked:
         output.note(f"not checked by the script: {text}")

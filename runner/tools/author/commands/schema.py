@@ -26,11 +26,11 @@ _NAMES = "names.schema.json"
 
 def main(options: SchemaOptions) -> ExitCode:
     """Print the schema of names, or write all schemas to a folder."""
-    made = schema_of_installed(options.backends) if options.with_torch else schema(files=options.backends)
+    document = schema_of_installed(options.backends) if options.with_torch else schema(files=options.backends)
     if options.out is None:
-        output.document(made)
+        output.document(document)
         return ExitCode.OK
-    count = _write(options.out, json.dumps(made, indent=1) + "\n")
+    count = _write(options.out, json.dumps(document, indent=1) + "\n")
     output.line(f"{count} schemas in {shown_path(options.out)}; begin a spec with:")
     output.line(f"# yaml-language-server: $schema={shown_path(options.out / 'spec.schema.json')}")
     return ExitCode.OK

@@ -173,7 +173,7 @@ def _dtypes(case: Case) -> tuple[str, ...]:
     texts = [str(case.body.inputs), str(case.body.let), str(dict(case.params)), str(case.body.context)]
     texts += [block.text for block in case.body.blocks]
     named = {_OTHER.get(word, word) for text in texts for word in _DTYPE.findall(text)} & set(DEFAULTS)
-    if not named or any(isinstance(one, dict) and "dtype" not in one for one in case.body.inputs):
+    if not named or any(isinstance(entry, dict) and "dtype" not in entry for entry in case.body.inputs):
         named.add("float32")
     return tuple(sorted(named))
 
@@ -277,8 +277,8 @@ _ARCHS = {"nvidia": ("sm_",), "amd": ("gfx",)}
 def may_hold(when: Mapping[str, Any] | None, case: Case, backends: Backends) -> bool:
     """Whether a condition may hold for a case on some machine with a torch that the runner knows."""
     vendors = _vendors(case)
-    for word, wanted in (when or {}).items():
-        values = as_list(wanted)
+    for word, required in (when or {}).items():
+        values = as_list(required)
         match word:
             case "device":
                 may = devices.kind_of(case.device) in values
@@ -292,7 +292,7 @@ def may_hold(when: Mapping[str, Any] | None, case: Case, backends: Backends) -> 
                 begins = tuple(begin for vendor in vendors for begin in _ARCHS.get(vendor, ("",)))
                 may = bool(begins) and any(str(arch).startswith(begins) for arch in values)
             case "torch":
-                ranges = [str(wanted), *(str(need.argument) for need in case.requires if need.name == "torch" and need.argument)]
+                ranges = [str(required), *(str(need.argument) for need in case.requires if need.name == "torch" and need.argument)]
                 may = any(all(_in_range(release, text) for text in ranges) for release in _releases())
             case _:
                 may = True

@@ -57,7 +57,7 @@ class Pass:
 
 def applied(document: Document, edits: Sequence[Edit]) -> Document:
     """Return a copy of a document with edits; a change of a part that is gone does nothing."""
-    made: Any = copy.deepcopy(document)
+    changed: Any = copy.deepcopy(document)
     nodes: dict[Path, list[Node]] = {}
     others: list[Change] = []
     for change in (change for edit in edits for change in edit.changes):
@@ -67,14 +67,14 @@ def applied(document: Document, edits: Sequence[Edit]) -> Document:
             others.append(change)
     for path, own in nodes.items():
         *above, last = path
-        owner = functools.reduce(operator.getitem, above, made)
+        owner = functools.reduce(operator.getitem, above, changed)
         walk = list(ast.walk(ast.parse(owner[last])))
         new = {walk[node.place]: None if node.part is None else walk[node.part] for node in own}
         owner[last] = f"{ast.unparse(_Replacing(new).visit(walk[0]))}\n"
     for change in sorted(others, key=operator.attrgetter("path"), reverse=True):  # later items of lists first
         *above, last = change.path
         try:
-            owner = functools.reduce(operator.getitem, above, made)
+            owner = functools.reduce(operator.getitem, above, changed)
             owner[last]
         except (KeyError, IndexError, TypeError):
             continue
@@ -83,8 +83,8 @@ def applied(document: Document, edits: Sequence[Edit]) -> Document:
         else:
             owner[last] = copy.deepcopy(change.value)
     # sections and lists that became empty, and that a spec may leave out, go
-    tidy = {name: value for name, value in made.items() if value or name not in (*_SECTIONS, "context", "services")}
-    tidy["steps"] = [{name: value for name, value in step.items() if name != "expect" or value} for step in made.get("steps", [])]
+    tidy = {name: value for name, value in changed.items() if value or name not in (*_SECTIONS, "context", "services")}
+    tidy["steps"] = [{name: value for name, value in step.items() if name != "expect" or value} for step in changed.get("steps", [])]
     if not str(tidy.get("prelude", "")).strip():
         tidy.pop("prelude", None)
     return without_idle_spies(tidy)
@@ -116,31 +116,31 @@ def _removal(words: str, *path: str | int) -> Edit:
 
 
 def _expectations(document: Document) -> list[Edit]:
-    found = []
+    edits = []
     for index, step in enumerate(document["steps"]):
-        for number, one in enumerate(step.get("expect", [])):
-            kind, body = next(iter(one.items()))
-            found.append(_removal(f"{kind} of step {index + 1}", "steps", index, "expect", number))
+        for number, expectation in enumerate(step.get("expect", [])):
+            kind, body = next(iter(expectation.items()))
+            edits.append(_removal(f"{kind} of step {index + 1}", "steps", index, "expect", number))
             if kind in ("counter", "metric", "equals", "differs") and isinstance(body, Mapping) and len(body) > 1:
-                found += [_removal(f"{kind} {name}", "steps", index, "expect", number, kind, name) for name in body]
-    return found
+                edits += [_removal(f"{kind} {name}", "steps", index, "expect", number, kind, name) for name in body]
+    return edits
 
 
 _SECTIONS = ("config", "dynamo_config", "functorch_config", "env", "compile", "let", "spies", "handlers", "matrix", "torch")
 
 
 def _options(document: Document) -> list[Edit]:
-    found = [_removal(f"{section} {name}", section, name) for section in _SECTIONS for name in document.get(section, {}) if name != "seed"]
-    found += [_removal(f"context {index + 1}", "context", index) for index in range(len(document.get("context", [])))]
-    found += [_removal(word, word) for word in ("isolation", "services") if word in document]
+    edits = [_removal(f"{section} {name}", section, name) for section in _SECTIONS for name in document.get(section, {}) if name != "seed"]
+    edits += [_removal(f"context {index + 1}", "context", index) for index in range(len(document.get("context", [])))]
+    edits += [_removal(word, word) for word in ("isolation", "services") if word in document]
     for index, step in enumerate(document["steps"]):
         kind = next(iter(step))
         arguments = step[kind]
-        found += [_removal(f"{word} of step {index + 1}", "steps", index, word) for word in ("repeat", "when") if word in step]
+        edits += [_removal(f"{word} of step {index + 1}", "steps", index, word) for word in ("repeat", "when") if word in step]
         if isinstance(arguments, Mapping):
             words = [word for word in ("context", "as", "side_effects", "strict", "loss") if word in arguments]
-            found += [_removal(f"{word} of step {index + 1}", "steps", index, kind, word) for word in words]
-    return found
+            edits += [_removal(f"{word} of step {index + 1}", "steps", index, kind, word) for word in words]
+    return edits
 
 
 # -- Python ------------------------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def _parts(node: ast.expr) -> list[ast.expr]:
     match node:
         case ast.Call(func=function, args=arguments):
             own = [function.value] if isinstance(function, ast.Attribute) and not _is_module(function.value) else []
-            return [*own, *(one for one in arguments if not isinstance(one, ast.Starred))]
+            return [*own, *(argument for argument in arguments if not isinstance(argument, ast.Starred))]
         case ast.BinOp(left=left, right=right):
             return [left, right]
         case ast.UnaryOp(operand=operand):
@@ -227,9 +227,9 @@ _OPTIONS = ("config", "dynamo_config", "functorch_config", "compile", "context")
 
 def _references(value: Any) -> Iterator[Any]:
     if isinstance(value, Mapping):
-        yield from [value["ref"]] if set(value) == {"ref"} else [one for inner in value.values() for one in _references(inner)]
+        yield from [value["ref"]] if set(value) == {"ref"} else [reference for inner in value.values() for reference in _references(inner)]
     elif isinstance(value, list):
-        yield from (one for inner in value for one in _references(inner))
+        yield from (reference for inner in value for reference in _references(inner))
 
 
 def _inputs(document: Document) -> list[Edit]:
@@ -276,12 +276,12 @@ def _described(document: Document) -> Iterator[tuple[Path, Mapping[str, Any]]]:
 
 def _keys(document: Document) -> list[Edit]:
     """Propose to drop a key of an input: its strides, its dtype."""
-    found = []
+    edits = []
     for path, entry in _described(document):
         kind = kind_of(entry)
         optional = [key for key in entry if key != kind and key in ("strides", "memory_format", "requires_grad", "mark_dynamic", "dtype")]
-        found += [_removal(f"{key} of {'.'.join(map(str, path))}", *path, key) for key in optional if kind in INPUTS]
-    return found
+        edits += [_removal(f"{key} of {'.'.join(map(str, path))}", *path, key) for key in optional if kind in INPUTS]
+    return edits
 
 
 def _sizes(document: Document) -> dict[int, list[Path]]:

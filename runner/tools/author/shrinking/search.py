@@ -38,23 +38,23 @@ class Search:
             before = None
             while before != text_of(self.best):
                 before = text_of(self.best)
-                for one in passes:
-                    self._reduce(one)
+                for reduction in passes:
+                    self._reduce(reduction)
         except OutOfBudget as error:
             self.ended = str(error)
         except KeyboardInterrupt:
             self.ended = "interrupted"
         return self.best
 
-    def _reduce(self, one: Pass) -> None:
+    def _reduce(self, reduction: Pass) -> None:
         """Try all edits of a pass at once, then halves, down to single ones. Edits that were kept change what is proposed."""
-        size = len(one.propose(self.best)) if one.together else 1
+        size = len(reduction.propose(self.best)) if reduction.together else 1
         while size >= 1:
             at = 0
-            while at < len(edits := one.propose(self.best)):
+            while at < len(edits := reduction.propose(self.best)):
                 if not self._takes(edits[at : at + size]):
                     at += size
-                elif not one.together:
+                elif not reduction.together:
                     at = 0  # alternatives: another list, of which the first ones are the smallest
             size //= 2
 
@@ -115,8 +115,8 @@ def signature_of(result: CaseResult) -> Signature | None:
 
 def _said(verdict: Verdict) -> str:
     if verdict.kind in ("raised", "raises"):
-        found = _RAISED.match(verdict.observed)
-        text = verdict.observed if found is None else f"{found['type']} {found['text'] or ''}"
+        match = _RAISED.match(verdict.observed)
+        text = verdict.observed if match is None else f"{match['type']} {match['text'] or ''}"
         wrapped = _WRAPPED.search(verdict.detail)
         return " ".join(_masked(part)[:200] for part in (text, wrapped[0] if wrapped else "", verdict.expected))
     if verdict.kind == "close" and _OF_NUMBERS.search(verdict.expected):

@@ -125,9 +125,9 @@ class Trials:
 class Attempts:
     """Judges documents by a signature, for some seconds."""
 
-    def __init__(self, trials: Trials, wanted: Signature, seconds: float) -> None:
+    def __init__(self, trials: Trials, signature: Signature, seconds: float) -> None:
         self._trials = trials
-        self._wanted = wanted
+        self._signature = signature
         self._end = time.monotonic() + seconds
         self._seconds = seconds
         self.made = 0
@@ -141,7 +141,7 @@ class Attempts:
             return False
         self.made += 1
         try:
-            return signature_of(self._trials.run(case)) == self._wanted
+            return signature_of(self._trials.run(case)) == self._signature
         except UsageError:  # a candidate that cannot run here is none
             return False
 
@@ -252,23 +252,23 @@ def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: S
     with Trials(options, suite, options.backends, folder) as trials:
         # the case fails twice in the same way
         result = trials.run(case)
-        wanted = signature_of(result)
-        if wanted is None:
+        signature = signature_of(result)
+        if signature is None:
             reason = f": {result.reason}" if result.reason else ""
             raise UsageError(f"{case.id} is {result.outcome.label}{reason}: only a case that fails can be made smaller")
-        say(f"run 1 of the case: {wanted}")
+        say(f"run 1 of the case: {signature}")
         again = signature_of(trials.run(case))
-        if again != wanted:
+        if again != signature:
             other = "PASS" if again is None else str(again)
-            raise UsageError(f"{case.id} is flaky: {wanted}, then {other}: 'run --repeat' says how often it fails")
+            raise UsageError(f"{case.id} is flaky: {signature}, then {other}: 'run --repeat' says how often it fails")
         document = reduced_document_of(case, trials.surroundings(case))
-        attempts = Attempts(trials, wanted, options.seconds)
+        attempts = Attempts(trials, signature, options.seconds)
         try:
             if not attempts(document):
                 raise UsageError(f"{case.id}, written as a spec of its own, does not fail in the same way")
         except OutOfBudget as error:
             raise UsageError(f"{error} before the search began: allow more") from error
-        say(f"{wanted}: looking for a smaller case, at most {options.seconds:g} s")
+        say(f"{signature}: looking for a smaller case, at most {options.seconds:g} s")
         search = Search(document, attempts, lambda words: say(f"run {attempts.made}: {words}"))
         search.run()
         spec.write_text(f"# a smaller case with the failure of {case.id}\n{text_of(search.best)}", encoding="utf-8")
@@ -284,9 +284,9 @@ def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: S
             script = spec.with_name("repro.py")
             script.write_text(text, encoding="utf-8")
             if search.ended != "interrupted":
-                kinds = {kind for kind, _, _ in wanted.verdicts} - {"proof"}
+                kinds = {kind for kind, _, _ in signature.verdicts} - {"proof"}
                 if not kinds or not kinds <= COMPARED:
-                    other = ", ".join(sorted(kinds - COMPARED)) or wanted.outcome.label
+                    other = ", ".join(sorted(kinds - COMPARED)) or signature.outcome.label
                     stage = f"not looked for: {other} is not what other stages can show"
                 else:
                     say("looking for the stage that breaks, with torch's bisector")

@@ -105,10 +105,10 @@ class PythonFile:
             seen.add(name)
             if name in self.definitions:
                 waiting |= free_names(self.definitions[name]) - seen
-        wanted = [self.definitions[name] for name in seen if name in self.definitions and name not in _ALWAYS_DEFINED]
+        definitions = [self.definitions[name] for name in seen if name in self.definitions and name not in _ALWAYS_DEFINED]
         used: list[ast.stmt] = []
         for statement in self.statements:
-            if any(statement is definition for definition in wanted):
+            if any(statement is definition for definition in definitions):
                 if isinstance(statement, ast.Import | ast.ImportFrom):  # of the used names alone
                     statement = copy.copy(statement)
                     statement.names = [alias for alias in statement.names if (alias.asname or alias.name.partition(".")[0]) in seen]

@@ -310,9 +310,9 @@ class Reader:
     def _argument(self, node: ast.expr, name: str) -> Value:
         """Return the value of an argument; a function of the file keeps its name."""
         value = self.value(node)
-        found = self.file.definitions.get(node.id) if isinstance(node, ast.Name) and node.id not in self.translation.names else None
-        if isinstance(found, ast.FunctionDef):
-            return SetUp(found.name, self.translation.rewritten(found))
+        definition = self.file.definitions.get(node.id) if isinstance(node, ast.Name) and node.id not in self.translation.names else None
+        if isinstance(definition, ast.FunctionDef):
+            return SetUp(definition.name, self.translation.rewritten(definition))
         return self.translation.value_of(node, name) if value is None else value
 
     # compiled functions and their calls
@@ -376,12 +376,12 @@ class Reader:
                 values += items.elts
         rewritten: list[ast.expr | Result] = []
         for value in values:
-            found = self.value(value)
-            if found is not None and not isinstance(found, Result):
+            recorded = self.value(value)
+            if recorded is not None and not isinstance(recorded, Result):
                 raise NotCarried("an argument that is a compiled function or code")
-            if isinstance(found, Result):
-                self.translation.named(found.step)
-                rewritten.append(found)
+            if isinstance(recorded, Result):
+                self.translation.named(recorded.step)
+                rewritten.append(recorded)
             elif isinstance(value, ast.Constant):
                 rewritten.append(value)
             else:

@@ -140,8 +140,8 @@ class Translation:
 
     def rewritten(self, node: Node) -> Node:
         """Return Python for the prelude: with its names, and with the device of the case."""
-        made = _Rewriter(self).visit(copy.deepcopy(node))
-        rewritten: Node = ast.fix_missing_locations(made)
+        tree = _Rewriter(self).visit(copy.deepcopy(node))
+        rewritten: Node = ast.fix_missing_locations(tree)
         return rewritten
 
     def set_up(self, statement: ast.stmt) -> None:
@@ -149,23 +149,23 @@ class Translation:
         binds = bound_names(statement)
         is_import = isinstance(statement, ast.Import | ast.ImportFrom)
         is_late = any(step.kind == "call" for step in self.steps)
-        made = self.rewritten(statement)
+        tree = self.rewritten(statement)
         used = {part.id for step in self.steps for part in step.arguments if isinstance(part, ast.Name)} | self.needed
-        if is_late and not binds and (free_names(made) & used or not free_names(made) & self.values.keys()):
+        if is_late and not binds and (free_names(tree) & used or not free_names(tree) & self.values.keys()):
             raise NotCarried("it may change values between two calls")
         if binds and not is_import:
             aliases = {name: self.fresh(name) for name in binds}
-            if isinstance(made, ast.Assign) and isinstance(statement, ast.Assign):
-                made.targets = copy.deepcopy(statement.targets)
-            if isinstance(made, ast.FunctionDef | ast.ClassDef):
-                made.name = aliases[made.name]
-            elif isinstance(made, ast.Assign | ast.AnnAssign):
-                targets = made.targets if isinstance(made, ast.Assign) else [made.target]
+            if isinstance(tree, ast.Assign) and isinstance(statement, ast.Assign):
+                tree.targets = copy.deepcopy(statement.targets)
+            if isinstance(tree, ast.FunctionDef | ast.ClassDef):
+                tree.name = aliases[tree.name]
+            elif isinstance(tree, ast.Assign | ast.AnnAssign):
+                targets = tree.targets if isinstance(tree, ast.Assign) else [tree.target]
                 for part in (part for target in targets for part in ast.walk(target)):
                     if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
                         part.id = aliases[part.id]
-            is_plain = isinstance(made, ast.Assign) and isinstance(made.targets[0], ast.Name)
-            node = made if isinstance(made, ast.FunctionDef) else made.value if isinstance(made, ast.Assign) and is_plain else None
+            is_plain = isinstance(tree, ast.Assign) and isinstance(tree.targets[0], ast.Name)
+            node = tree if isinstance(tree, ast.FunctionDef) else tree.value if isinstance(tree, ast.Assign) and is_plain else None
             for name, alias in aliases.items():
                 self.names[name] = self._keep(alias, node)
         else:
@@ -173,13 +173,13 @@ class Translation:
             for name in stored | binds:
                 if not isinstance(self.names.get(name), SetUp):
                     self.names[name] = self._keep(name, None)
-            changed = free_names(made) | {value.name for name in stored if isinstance(value := self.names[name], SetUp)}
+            changed = free_names(tree) | {value.name for name in stored if isinstance(value := self.names[name], SetUp)}
             self.changes.update(dict.fromkeys(changed, len(self.setup) + 1))
         for context in reversed(self.contexts):
-            if not isinstance(made, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
+            if not isinstance(tree, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
                 items = [ast.withitem(context_expr=ast.parse(f"torch.{context}()", mode="eval").body)]
-                made = ast.With(items=items, body=[made])
-        self.setup.append(ast.fix_missing_locations(made))
+                tree = ast.With(items=items, body=[tree])
+        self.setup.append(ast.fix_missing_locations(tree))
 
     def value_of(self, node: ast.expr, name: str) -> SetUp:
         """Make an expression a value of the prelude."""
@@ -243,11 +243,11 @@ class Translation:
         templates = {name: self.templates.get(value.name) for name, value in values.items() if isinstance(value, SetUp)}
         if not templates or not all(templates.values()) or any(isinstance(part, ast.Call | ast.Subscript) for part in ast.walk(node)):
             return self.literal(node, is_prelude=is_prelude)
-        made = copy.deepcopy(node)
-        for part in ast.walk(made):
+        expression = copy.deepcopy(node)
+        for part in ast.walk(expression):
             if isinstance(part, ast.Name):
                 part.id = templates.get(part.id) or part.id
-        return f"{{{{ {ast.unparse(made)} }}}}"
+        return f"{{{{ {ast.unparse(expression)} }}}}"
 
     # steps
 

@@ -75,24 +75,24 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
         arguments = step["arguments"]
         kernel = module.function(arguments["source"], arguments["kernel"])
         seal.check()
-        raised, made = None, None
+        raised, compiled = None, None
         try:
             with phases("kernel build"):
-                made = kernels.compiled(kernel, arguments, TARGETS[plan["target"]])
+                compiled = kernels.compiled(kernel, arguments, TARGETS[plan["target"]])
         except Exception as error:  # the compiler, or the Python of the kernel, may raise anything: it is the result of the step
             raised = exception(error, "kernel build")
-        facts["steps"].append(facts_of_step(plan, index, step, raised, made.texts if made else (), made))
+        facts["steps"].append(facts_of_step(plan, index, step, raised, compiled.texts if compiled else (), compiled))
         seal.check()
     # a binary, and its instructions
     facts["offline"] = summary(plan, facts["steps"], Level.COMPILED, Level.INSTRUCTIONS)
 
 
 def facts_of_step(
-    plan: Mapping[str, Any], index: int, step: Mapping[str, Any], raised: Any, texts: Sequence[str], made: Compiled | None
+    plan: Mapping[str, Any], index: int, step: Mapping[str, Any], raised: Any, texts: Sequence[str], compiled: Compiled | None
 ) -> dict[str, Any]:
-    """Return the facts of a step, whose texts are written to files; ``made`` is None where there is no kernel."""
+    """Return the facts of a step, whose texts are written to files; ``compiled`` is None where there is no kernel."""
     why = "the step raised" if raised else "no kernel of Triton was generated"
-    values = {KERNEL: made.metadata if made else {}}
+    values = {KERNEL: compiled.metadata if compiled else {}}
     return {
         "raised": raised,
         **NOTHING,
@@ -100,9 +100,9 @@ def facts_of_step(
         # what expectations measure of a kernel
         "measured": {
             str(request["index"]): MEASURES[request["kind"]](request["arguments"], values.__getitem__)
-            for request in (step["measure"] if made else ())
+            for request in (step["measure"] if compiled else ())
         },
-        "unmeasured": {} if made else {str(request["index"]): why for request in step["measure"]},
+        "unmeasured": {} if compiled else {str(request["index"]): why for request in step["measure"]},
     }
 
 

@@ -52,19 +52,19 @@ def compiled(kernel: Any, arguments: Mapping[str, Any], target: Target) -> Compi
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed):
-            made = compiler.compile(source, target=gpu, options=dict(arguments.get("options") or {}))
+            compiled_kernel = compiler.compile(source, target=gpu, options=dict(arguments.get("options") or {}))
     finally:
         sys.stdout.write(printed.getvalue())
-    return taken(made, target, printed.getvalue())
+    return taken(compiled_kernel, target, printed.getvalue())
 
 
-def taken(made: Any, target: Target, printed: str) -> Compiled:
+def taken(compiled_kernel: Any, target: Target, printed: str) -> Compiled:
     """Return the texts and metadata of what Triton made; ``printed`` is the report of the assembler."""
-    binary = made.asm[BINARIES[target.backend]]
-    texts = [made.asm[stage] for stage in target.stages]
+    binary = compiled_kernel.asm[BINARIES[target.backend]]
+    texts = [compiled_kernel.asm[stage] for stage in target.stages]
     if target.backend == "cuda":
         texts.append(printed)
-    plain = {name: _value(value) for name, value in made.metadata._asdict().items() if name not in _NOT_RECORDED}
+    plain = {name: _value(value) for name, value in compiled_kernel.metadata._asdict().items() if name not in _NOT_RECORDED}
     own = {"binary_bytes": len(binary), "binary_sha256": hashlib.sha256(binary).hexdigest()}
     return Compiled(texts=tuple(texts), metadata={**plain, **own})
 

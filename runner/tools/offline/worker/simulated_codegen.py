@@ -185,7 +185,7 @@ class Source:
 
 def sources(wrapper: str) -> list[Source]:
     """Return the kernels that a wrapper defines, in order."""
-    found: list[Source] = []
+    kernel_sources: list[Source] = []
     for node in ast.parse(wrapper).body:
         match node:
             case ast.Assign(
@@ -195,8 +195,8 @@ def sources(wrapper: str) -> list[Source]:
                     args=[ast.Constant(value=str(name)), ast.Constant(value=str(text)), *_],
                 ),
             ):
-                found.append(Source(name, text))
-    return found
+                kernel_sources.append(Source(name, text))
+    return kernel_sources
 
 
 def load(source: Source) -> Any:

@@ -114,21 +114,21 @@ def run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: 
         seal.check()
         for index, step in enumerate(plan["steps"]):
             channel.step(index)
-            raised, made, recording, texts, phase = None, None, Recording(), [], "trace"
+            raised, compilation, recording, texts, phase = None, None, Recording(), [], "trace"
             try:
                 with phases(phase):
                     recording = lowering.step(step)
                 phase = "kernel build"
                 with phases(phase):
-                    made = compiled(recording.graphs, TARGETS[plan["target"]])
+                    compilation = compiled(recording.graphs, TARGETS[plan["target"]])
                 # without a kernel the wrappers alone are sent: the runner does not judge them
-                texts = list(made.texts) if made else [graph.wrapper for graph in recording.graphs]
+                texts = list(compilation.texts) if compilation else [graph.wrapper for graph in recording.graphs]
             except codegen.Unfaithful:
                 raise
             except Exception as error:  # torch, Inductor or the compiler may raise anything: it is the result of the step
                 raised = exception(error, phase)
             tunings = [tuning.to_json() for tuning in recording.tunings[: choice_census.MOST_TUNINGS]]
-            of_step = compile_case.facts_of_step(plan, index, step, raised, texts, made)
+            of_step = compile_case.facts_of_step(plan, index, step, raised, texts, compilation)
             facts["steps"].append({**of_step, "tunings": {"count": len(recording.tunings), "found": tunings}})
             seal.check()
             if raised:
@@ -150,12 +150,12 @@ def compiled(graphs: Sequence[Graph], target: Target) -> Compiled | None:
 
     knobs.nvidia.dump_ptxas_log = True
     knobs.compilation.always_compile = True  # a candidate may be the same kernel: without a compile there is no report of the assembler
-    made = {source.name: _kernel(source, target) for graph in graphs for source in codegen.sources(graph.wrapper)}
+    by_name = {source.name: _kernel(source, target) for graph in graphs for source in codegen.sources(graph.wrapper)}
     wrapper = "\n".join(graph.wrapper for graph in graphs)
-    if not made:
+    if not by_name:
         return None
-    stages = zip(*(one.texts for one in made.values()), strict=True)
-    return Compiled(texts=(*map("\n".join, stages), wrapper), metadata=merged({name: one.metadata for name, one in made.items()}))
+    stages = zip(*(kernel.texts for kernel in by_name.values()), strict=True)
+    return Compiled(texts=(*map("\n".join, stages), wrapper), metadata=merged({name: kernel.metadata for name, kernel in by_name.items()}))
 
 
 def _kernel(source: Source, target: Target) -> Compiled:
@@ -166,13 +166,13 @@ def _kernel(source: Source, target: Target) -> Compiled:
         printed = io.StringIO()
         try:
             with contextlib.redirect_stdout(printed):
-                made = kernel._precompile_config(config).kernel
+                compiled_kernel = kernel._precompile_config(config).kernel
         except Exception as error:  # the compiler may raise anything: torch drops such a configuration, as long as one is left
             errors.append(error)
             continue
         finally:
             sys.stdout.write(printed.getvalue())
-        first = first or taken(made, target, printed.getvalue())
+        first = first or taken(compiled_kernel, target, printed.getvalue())
     if first is None:
         raise errors[0] if errors else codegen.Unfaithful(f"the kernel {source.name} has no configuration")
     return Compiled(texts=first.texts, metadata={**first.metadata, "configs": len(configs), "configs_failed": len(errors)})
@@ -180,13 +180,13 @@ def _kernel(source: Source, target: Target) -> Compiled:
 
 def merged(metadata: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return metadata of several kernels: each value that all have, else a map by kernel."""
-    names = dict.fromkeys(name for one in metadata.values() for name in one)
-    found: dict[str, Any] = {}
+    names = dict.fromkeys(name for of_kernel in metadata.values() for name in of_kernel)
+    by_name: dict[str, Any] = {}
     for name in names:
-        values = {kernel: one.get(name) for kernel, one in metadata.items()}
+        values = {kernel: of_kernel.get(name) for kernel, of_kernel in metadata.items()}
         kinds = {(type(value), repr(value)) for value in values.values()}
-        found[name] = next(iter(values.values())) if len(kinds) == 1 else values
-    return found
+        by_name[name] = next(iter(values.values())) if len(kinds) == 1 else values
+    return by_name
 
 
 # -- canaries: functions with a known result, lowered and compiled before any case of a target -----------------------
@@ -207,13 +207,13 @@ _NUMBERS = ("multi_processor_count", "major", "regs_per_multiprocessor", "max_th
 def canary_problems(target: Target) -> Iterator[str]:
     """Yield why the code for a simulated target cannot be trusted."""
     graphs = lowered(lambda x, y: (x + y,), [(64, 64), (64, 64)], "float32")
-    yield from (f"canary '{CANARIES[0]}': {problem}" for problem in device_problems(target, "\n".join(one.wrapper for one in graphs)))
-    made = compiled(graphs, target)
-    if made is None:
+    yield from (f"canary '{CANARIES[0]}': {problem}" for problem in device_problems(target, "\n".join(graph.wrapper for graph in graphs)))
+    compilation = compiled(graphs, target)
+    if compilation is None:
         yield f"canary '{CANARIES[1]}': no kernel was generated for a sum"
         return
     names = [source.name for graph in graphs for source in codegen.sources(graph.wrapper)]
-    yield from (f"canary '{CANARIES[1]}': {problem}" for problem in compiler_output.problems_of_texts(target, names, made.texts))
+    yield from (f"canary '{CANARIES[1]}': {problem}" for problem in compiler_output.problems_of_texts(target, names, compilation.texts))
     instructions = []
     for dtype in ("bfloat16", "float16"):
         product = compiled(lowered(lambda x, y: (x @ y,), [(256, 128), (128, 256)], dtype, _ONE_TEMPLATE), target)
@@ -224,15 +224,15 @@ def canary_problems(target: Target) -> Iterator[str]:
 
 def device_problems(target: Target, wrapper: str) -> Iterator[str]:
     """Yield what a wrapper says of the device otherwise than the table."""
-    given = re.search(r"DeviceProperties\(type='(\w+)', ([^)]*)\)", wrapper)
-    if given is None:
+    match = re.search(r"DeviceProperties\(type='(\w+)', ([^)]*)\)", wrapper)
+    if match is None:
         yield "the wrapper names no device"
         return
-    found = dict(part.split("=", 1) for part in given[2].split(", "))
+    printed = dict(part.split("=", 1) for part in match[2].split(", "))
     cc = str(target.compiler_arch) if target.backend == "cuda" else f"'{target.arch}'"
-    wanted = {"type": target.backend, "cc": cc, **{name: str(PROPERTIES[target.name][name]) for name in _NUMBERS}}
-    for name, value in wanted.items():
-        if (said := {**found, "type": given[1]}.get(name)) != value:
+    expected = {"type": target.backend, "cc": cc, **{name: str(PROPERTIES[target.name][name]) for name in _NUMBERS}}
+    for name, value in expected.items():
+        if (said := {**printed, "type": match[1]}.get(name)) != value:
             yield f"the wrapper has {name} {said}, the table {value}"
 
 

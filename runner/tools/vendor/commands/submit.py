@@ -17,19 +17,19 @@ def main(options: SubmitOptions) -> ExitCode:
     if options.out is not None:
         _require_free(options.out, may_replace=options.replace)
     try:
-        made = submission(options, lambda run: document_of(run.header, run.results), difference)
+        packed = submission(options, lambda run: document_of(run.header, run.results), difference)
     except Altered as error:
         output.note(f"torch-conformance: {error}; nothing was written")
         return ExitCode.FAILED
-    if made.verification.findings:
-        for finding in made.verification.findings:
+    if packed.verification.findings:
+        for finding in packed.verification.findings:
             output.note(redacted(f"{finding.check}: {finding.message}"))
         output.note("torch-conformance: this run contradicts itself; nothing was written")
         return ExitCode.FAILED
-    path = options.out or Path(f"submission-{made.header.run_id}.tar.zst")
+    path = options.out or Path(f"submission-{packed.header.run_id}.tar.zst")
     _require_free(path, may_replace=options.replace)
-    replace(path, made.data)
-    _show(options, made, path)
+    replace(path, packed.data)
+    _show(options, packed, path)
     return ExitCode.OK
 
 
@@ -39,8 +39,8 @@ def _require_free(path: Path, *, may_replace: bool) -> None:
         raise UsageError(f"--out {shown_path(path)}: this exists already ({hint})")
 
 
-def _show(options: SubmitOptions, made: Submission, path: Path) -> None:
-    stated = made.verification.statement
+def _show(options: SubmitOptions, packed: Submission, path: Path) -> None:
+    stated = packed.verification.statement
     words = stated.conformance.value if stated else ""
     counted = f"; {statement.in_words(stated)}" if stated else ""
     if options.json:
@@ -48,20 +48,20 @@ def _show(options: SubmitOptions, made: Submission, path: Path) -> None:
             {
                 "format": 1,
                 "archive": str(path),
-                "bytes": len(made.data),
-                "files": made.files,
-                "run": made.header.run_id,
-                "signer": made.signer,
+                "bytes": len(packed.data),
+                "files": packed.files,
+                "run": packed.header.run_id,
+                "signer": packed.signer,
                 "statement": words,
-                "unjudged": list(made.verification.unjudged),
-                "weak": list(map(redacted, made.verification.weak)),
+                "unjudged": list(packed.verification.unjudged),
+                "weak": list(map(redacted, packed.verification.weak)),
             }
         )
         return
-    for why in made.verification.unjudged:
+    for why in packed.verification.unjudged:
         output.note(f"warning: not verified: {redacted(why)}")
-    for reason in made.verification.weak:
+    for reason in packed.verification.weak:
         output.note(redacted(f"weak: {reason}"))
-    signed = f"signed with the key {made.signer[:16]}" if made.signer else "not signed"
-    output.note(f"{made.files} files, {len(made.data)} bytes, {signed}{counted}")
+    signed = f"signed with the key {packed.signer[:16]}" if packed.signer else "not signed"
+    output.note(f"{packed.files} files, {len(packed.data)} bytes, {signed}{counted}")
     output.raw(f"{shown_path(path)}\n")

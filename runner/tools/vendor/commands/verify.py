@@ -17,42 +17,42 @@ _SHOWN = 20
 
 def main(options: VerifyOptions) -> ExitCode:
     """Verify an archive; exit 1 where something contradicts it, else as its statement or its results say."""
-    found = verified_file(options, difference)
+    verification = verified_file(options, difference)
     if options.json:
-        output.document(as_json(found))
+        output.document(as_json(verification))
     else:
-        for line in _lines(found):
+        for line in _lines(verification):
             output.raw(f"{line}\n")
-    output.note(_in_short(found))
-    return found.exit_code
+    output.note(_in_short(verification))
+    return verification.exit_code
 
 
-def _lines(found: Verification) -> Iterator[str]:
+def _lines(verification: Verification) -> Iterator[str]:
     for check, meaning in CHECKS.items():
-        wrong = [finding.message for finding in found.findings if finding.check == check]
+        wrong = [finding.message for finding in verification.findings if finding.check == check]
         if wrong:
             yield f"{check}: NOT so: {meaning}"
             yield from (f"  {_shown(message)}" for message in wrong[:_SHOWN])
             yield from [f"  and {len(wrong) - _SHOWN} more"] if len(wrong) > _SHOWN else []
-    parts = {"not judged:": found.unjudged, "follows from evidence:": found.follows, "the author's word:": found.words}
-    for title, claims in {**parts, "weak: could not have failed, as the specs say": found.weak}.items():
+    parts = {"not judged:": verification.unjudged, "follows from evidence:": verification.follows, "the author's word:": verification.words}
+    for title, claims in {**parts, "weak: could not have failed, as the specs say": verification.weak}.items():
         if claims:
             yield title
             yield from (f"  {_shown(claim)}" for claim in claims)
-    if found.totals:
-        yield "judged again: " + ", ".join(f"{count} {label}" for label, count in found.totals.items() if count)
-    if found.statement is not None:
-        yield from statement.lines_of_statement(found.statement)
+    if verification.totals:
+        yield "judged again: " + ", ".join(f"{count} {label}" for label, count in verification.totals.items() if count)
+    if verification.statement is not None:
+        yield from statement.lines_of_statement(verification.statement)
 
 
 def _shown(text: str) -> str:
     return redacted(one_line(text))
 
 
-def _in_short(found: Verification) -> str:
-    if found.findings:
-        count = len(found.findings)
+def _in_short(verification: Verification) -> str:
+    if verification.findings:
+        count = len(verification.findings)
         return f"NOT VERIFIED: {count} contradiction{'' if count == 1 else 's'}; nothing of this archive is shown"
-    if found.unjudged:
-        return f"NOT VERIFIED: {_shown(found.unjudged[0])}"
-    return f"verified{f': {found.statement.conformance.value}' if found.statement else ''}"
+    if verification.unjudged:
+        return f"NOT VERIFIED: {_shown(verification.unjudged[0])}"
+    return f"verified{f': {verification.statement.conformance.value}' if verification.statement else ''}"

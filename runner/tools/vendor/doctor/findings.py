@@ -70,16 +70,16 @@ class Printed:
 class RunProgram(Protocol):
     """Runs a command and returns what it printed; tests pass another one."""
 
-    def __call__(self, command: Sequence[str], *, given: bytes = b"", seconds: float = _SECONDS) -> Printed:
-        """Run it; ``given`` is its standard input."""
+    def __call__(self, command: Sequence[str], *, stdin: bytes = b"", seconds: float = _SECONDS) -> Printed:
+        """Run it; ``stdin`` is its standard input."""
 
 
 def run_program(
-    command: Sequence[str], *, given: bytes = b"", seconds: float = _SECONDS, environ: Mapping[str, str] | None = None
+    command: Sequence[str], *, stdin: bytes = b"", seconds: float = _SECONDS, environ: Mapping[str, str] | None = None
 ) -> Printed:
     """Run a command in a session of its own, kill the whole session at the deadline, and return the end of what it printed."""
     with tempfile.TemporaryFile() as stream, tempfile.TemporaryFile() as source:
-        source.write(given)
+        source.write(stdin)
         source.seek(0)
         try:
             child = subprocess.Popen(list(command), stdin=source, stdout=stream, stderr=stream, env=environ, start_new_session=True)

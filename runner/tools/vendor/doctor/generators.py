@@ -25,11 +25,11 @@ def ask_generators() -> GeneratorReport:
         if printed.problem:
             return GeneratorReport(problem=f"{printed.problem}: {printed.text.strip()[-SHOWN_BYTES:]}")
         with answer.open("rb") as stream:
-            found = protocol.loads(stream.read(_MOST_BYTES))
+            report = protocol.loads(stream.read(_MOST_BYTES))
         return GeneratorReport(
-            inductor=str(found["inductor"]),
-            counts={name: int(found["counts"].get(name, 0)) for name in GENERATORS},
-            reasons={name: str(reason) for name, reason in found["reasons"].items()},
+            inductor=str(report["inductor"]),
+            counts={name: int(report["counts"].get(name, 0)) for name in GENERATORS},
+            reasons={name: str(reason) for name, reason in report["reasons"].items()},
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:  # not the file that ck_generators writes
         return GeneratorReport(problem=f"the answer cannot be read: {type(error).__name__}: {error}")

@@ -98,14 +98,14 @@ def cxx(scene: Scene) -> Iterator[Finding]:
     with tempfile.TemporaryDirectory(prefix="torch-conformance-doctor-") as folder:
         target = Path(folder) / "built.so"
         command = [str(compiler), "-x", "c++", "-", "-shared", "-fPIC", "-o", str(target)]
-        printed = scene.run([*command, "-fopenmp"], given=_OPENMP)
+        printed = scene.run([*command, "-fopenmp"], stdin=_OPENMP)
         if printed.problem:
             remedy = "install the OpenMP library of this compiler (libgomp for g++, libomp-dev for clang++)"
             yield Finding("cxx.openmp", PROBLEM, "the compiler builds no library that uses OpenMP", _why(printed), remedy)
         else:
             yield Finding("cxx.openmp", OK, "the compiler builds a library that uses OpenMP")
         target.unlink(missing_ok=True)
-        printed = scene.run(command, given=_LOCALE)
+        printed = scene.run(command, stdin=_LOCALE)
         if printed.problem or not target.is_file():
             return
         is_shared = any(name in target.read_bytes() for name in _SHARED_RUNTIMES)

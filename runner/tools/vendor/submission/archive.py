@@ -131,7 +131,7 @@ def manifest_problems(members: Mapping[str, bytes]) -> Iterator[str]:
     for name in sorted(FIXED - members.keys()):
         yield f"the member '{name}' is missing"
     try:
-        listed = {str(one["path"]): one for one in json.loads(members.get(MANIFEST, b"{}"))["files"]}
+        listed = {str(entry["path"]): entry for entry in json.loads(members.get(MANIFEST, b"{}"))["files"]}
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         yield f"{MANIFEST} is no manifest: {type(error).__name__}"
         return

@@ -30,8 +30,8 @@ _MOST_KEY = 1 << 16
 def environment_of(run: Run) -> bytes:
     """Return the facts of the machine, those of each node of a fleet, and the recorded variables, as a member."""
     nodes = nodes_of(run.results)
-    found = {"environment": dict(run.header.environment), "variables": dict(run.header.variables)}
-    return as_json({**found, "nodes": nodes} if nodes else found)
+    recorded = {"environment": dict(run.header.environment), "variables": dict(run.header.variables)}
+    return as_json({**recorded, "nodes": nodes} if nodes else recorded)
 
 
 def nodes_of(results: Iterable[CaseResult]) -> dict[str, dict[str, str]]:
@@ -44,7 +44,7 @@ def statement_of(run: Run, members: Mapping[str, bytes], signer: str) -> bytes:
     """Return the Statement of a run that has ended; ``signer`` is the id of the key, empty for an unsigned submission."""
     assert run.footer is not None, "a run without a footer is not packed"
     subject = [{"name": name, "digest": {"sha256": digest(members[name])}} for name in (ENVIRONMENT, JUNIT, MANIFEST, JOURNAL)]
-    profile = [{"name": one.name, "version": one.version, "sha256": one.digest} for one in run.header.profile]
+    profile = [{"name": profile.name, "version": profile.version, "sha256": profile.digest} for profile in run.header.profile]
     predicate = {
         "tool": {"name": "torch-conformance", "version": run.header.version},
         "run": {"id": run.header.run_id, "started": run.header.started, "ended": run.footer.ended, "merged": list(run.header.merged)},

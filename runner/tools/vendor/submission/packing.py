@@ -75,15 +75,15 @@ def read_files(header: RunHeader, results: Sequence[CaseResult]) -> list[ReadFil
     own = [path for path in places.values() if not path.is_relative_to(shipped)]
     roots = [path.parent for path in own] + [root for result in results for root in _root_of(result) if not root.is_relative_to(shipped)]
     root = Path(os.path.commonpath(roots)) if roots else shipped
-    found = [
+    files = [
         ReadFile(
             name, path, f"{SHIPPED}/{path.relative_to(shipped)}" if path.is_relative_to(shipped) else f"{OWN}/{path.relative_to(root)}"
         )
         for name, path in places.items()
     ]
-    if len({one.packed for one in found}) < len(found):
+    if len({file.packed for file in files}) < len(files):
         raise UsageError("the run read one file under two names, and a submission has each file once (run it again with one of them)")
-    return found
+    return files
 
 
 def _root_of(result: CaseResult) -> Iterator[Path]:
@@ -96,8 +96,8 @@ class Portable:
     """Cuts the texts of a run; ``run`` is its folder."""
 
     def __init__(self, run: Path, files: Sequence[ReadFile]) -> None:
-        self._names = {one.name: one.packed for one in files}
-        self._by_path = {one.path: one.packed for one in files}
+        self._names = {file.name: file.packed for file in files}
+        self._by_path = {file.path: file.packed for file in files}
         places = sorted(_places(run).items(), key=lambda place: -len(place[0]))
         self._places = [(re.compile(re.escape(place) + r"(?=[^\w.@+-]|\.?$)"), short) for place, short in places]
 
@@ -154,7 +154,7 @@ def _changed(value: Any, key: str, change: Callable[[str, str], str]) -> Any:
 def _places(run: Path) -> dict[str, str]:
     """Return the folders of this machine, and what stands in their place."""
     packages = [path for path in (*sys.path, sysconfig.get_path("purelib")) if path.endswith(("site-packages", "dist-packages"))]
-    found = {
+    places = {
         os.path.expanduser("~"): "~",
         str(Path.cwd()): ".",
         str(run.resolve()): ".../run",
@@ -163,7 +163,7 @@ def _places(run: Path) -> dict[str, str]:
         sysconfig.get_path("stdlib"): ".../python",
         **dict.fromkeys(packages, ".../site-packages"),
     }
-    return {place: short for place, short in found.items() if len(Path(place).parts) > _SHORTEST or (short == "~" and place != "/")}
+    return {place: short for place, short in places.items() if len(Path(place).parts) > _SHORTEST or (short == "~" and place != "/")}
 
 
 # -- the members ----------------------------------------------------------------------------------------------------
@@ -200,10 +200,10 @@ def recorded(name: str) -> tuple[Path, Run]:
     return path, run
 
 
-def members_of(path: Path, run: Run, junit: JUnitOf, key: "Ed25519PrivateKey | None", told: ToldAgain = lambda *_: {}) -> dict[str, bytes]:
+def members_of(path: Path, run: Run, junit: JUnitOf, key: "Ed25519PrivateKey | None", judge: ToldAgain = lambda *_: {}) -> dict[str, bytes]:
     """Return the members of the submission of a run, whose folder is ``path``. ``junit`` writes its report.
 
-    ``told`` judges: without it each text is the recorded one, without folders.
+    ``judge`` judges again: without it each text is the recorded one, without folders.
 
 
     Raises ``UsageError`` where a file that the run read is not there, or is another one now.
@@ -220,7 +220,7 @@ def members_of(path: Path, run: Run, junit: JUnitOf, key: "Ed25519PrivateKey | N
                 raise UsageError(f"the run has more than {MOST_CONTENT >> 20} MiB to submit")
     members[JOURNAL] = _journal(path, portable, digests, {})
     packed = _read(members[JOURNAL])
-    if texts := told(packed, members):
+    if texts := judge(packed, members):
         members[JOURNAL] = _journal(path, portable, digests, texts)
         packed = _read(members[JOURNAL])
     members[ENVIRONMENT] = environment_of(packed)
@@ -267,10 +267,10 @@ def _journal(path: Path, portable: Portable, digests: dict[str, dict[str, str]],
         for part in (line, *line.get("attempts", ())):
             if part.get("evidence"):
                 known = digests.get(part["folder"], {})
-                part["evidence"] = {name: known.get(name, given) for name, given in part["evidence"].items()}
-        if line["kind"] == "case" and (told := texts.get(line["case_id"])) is not None:
-            line["reason"] = redacted(told.reason)
-            for verdict, now in zip(line["verdicts"], told.verdicts, strict=True):
+                part["evidence"] = {name: known.get(name, old_digest) for name, old_digest in part["evidence"].items()}
+        if line["kind"] == "case" and (result := texts.get(line["case_id"])) is not None:
+            line["reason"] = redacted(result.reason)
+            for verdict, now in zip(line["verdicts"], result.verdicts, strict=True):
                 verdict.update(expected=redacted(now.expected), observed=redacted(now.observed), detail=redacted(now.detail))
     return b"".join(json.dumps(line, allow_nan=False, ensure_ascii=True).encode("ascii") + b"\n" for line in lines)
 

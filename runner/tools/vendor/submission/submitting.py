@@ -85,7 +85,7 @@ def texts_of_cut_facts(folder: Path, run: Run, packed: Run, members: Mapping[str
             then = loaded(packed.header, [new for _, new in pairs], place)
         except (NotOfTheRun, InvalidSpecs, UsageError, ValueError):
             return {}  # the verification of the submission says what is wrong
-        return {new.case_id: told for old, new in pairs for told in _told(old, new, then, folder, place)}
+        return {new.case_id: result for old, new in pairs for result in _told(old, new, then, folder, place)}
 
 
 def _told(old: CaseResult, new: CaseResult, then: Then, folder: Path, place: Path) -> Iterator[CaseResult]:

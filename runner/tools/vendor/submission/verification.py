@@ -287,22 +287,22 @@ def files_of_profile(name: str | None) -> tuple[Path, ...]:
         return ()
     profile = read_profile(name)
     shipped = folder("specs").resolve()
-    found = (profile.document.path, *profile.specs, *profile.backends, *profile.waivers)
-    return tuple(path for path in found if not Path(os.path.realpath(path)).is_relative_to(shipped))
+    paths = (profile.document.path, *profile.specs, *profile.backends, *profile.waivers)
+    return tuple(path for path in paths if not Path(os.path.realpath(path)).is_relative_to(shipped))
 
 
 def _published(paths: Sequence[Path]) -> dict[tuple[str, str], list[Path]]:
     """Return the files below paths by their last part and sha256."""
-    found: dict[tuple[str, str], list[Path]] = {}
+    by_content: dict[tuple[str, str], list[Path]] = {}
     for path in paths:
         if not path.exists():
             raise UsageError(f"--specs {shown_path(path)}: no such file or folder")
-        files = [path] if path.is_file() else [one for one in sorted(path.rglob("*")) if one.is_file()]
-        for one in files:
-            if one.suffix in (".yaml", ".yml") and one.stat().st_size <= _LARGEST:
-                relative = Path(one.name) if path.is_file() else one.relative_to(path)
-                found.setdefault((one.name, digest(one.read_bytes())), []).append(relative)
-    return found
+        files = [path] if path.is_file() else [file for file in sorted(path.rglob("*")) if file.is_file()]
+        for file in files:
+            if file.suffix in (".yaml", ".yml") and file.stat().st_size <= _LARGEST:
+                relative = Path(file.name) if path.is_file() else file.relative_to(path)
+                by_content.setdefault((file.name, digest(file.read_bytes())), []).append(relative)
+    return by_content
 
 
 def loaded(header: RunHeader, results: Sequence[CaseResult], place: Path) -> Then:
@@ -318,14 +318,14 @@ def loaded(header: RunHeader, results: Sequence[CaseResult], place: Path) -> The
     backends = [_file(header, str(path), place) for path in rejudge.files_of(header, "backends")]
     waivers = [_file(header, str(path), place) for path in rejudge.files_of(header, "waivers")]
     suite = load_specs(list(specs.values()), backends, surroundings_of(header.environment.get("torch"), None))
-    found = load_waivers(waivers, suite.backends)
-    documents = [*suite.documents, *(one.document for one in suite.backends.by_name.values()), *found.documents]
+    waiver_files = load_waivers(waivers, suite.backends)
+    documents = [*suite.documents, *(backend.document for backend in suite.backends.by_name.values()), *waiver_files.documents]
     names = {document.file: _name(document, place) for document in documents}
     other = sorted(names[document.file] for document in documents if header.specs.get(names[document.file]) != document.digest)
     if other:
         raise NotOfTheRun(f"'{other[0]}' decides how the cases are judged, and the run did not read it as it is here")
     day = date.fromisoformat(header.started[:10])
-    return Then(suite=suite, waivers=Waivers(found, day), known=surroundings_then(header), names=names)
+    return Then(suite=suite, waivers=Waivers(waiver_files, day), known=surroundings_then(header), names=names)
 
 
 def _file(header: RunHeader, name: str, place: Path) -> Path:
@@ -458,7 +458,7 @@ def _of_profile(name: str, header: RunHeader, said: ProfileRecord, results: Sequ
         for what in ("name", "version", "digest", "torch")
         if getattr(said, what) != getattr(mine, what)
     ]
-    levels, own = ({level.name: (set(level.required), set(level.optional)) for level in one.levels} for one in (said, mine))
+    levels, own = ({level.name: (set(level.required), set(level.optional)) for level in profile.levels} for profile in (said, mine))
     if left_out := sorted(set(mine.required) - set(said.required)):
         problems.append(f"the run's profile leaves out {len(left_out)} required cases: {left_out[0]}")
     elif levels != own:

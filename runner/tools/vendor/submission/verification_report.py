@@ -72,21 +72,21 @@ FORMAT = 1
 """The number of the form of ``--json``."""
 
 
-def as_json(found: Verification) -> dict[str, object]:
+def as_json(verification: Verification) -> dict[str, object]:
     """Return a verification as ``verify --json`` prints it."""
     return {
         "format": FORMAT,
-        "verified": not found.findings and not found.unjudged,
-        "exit_code": int(found.exit_code),
-        "run": found.run,
-        "signer": found.signer,
-        "findings": [{"check": finding.check, "message": finding.message} for finding in found.findings],
-        "unjudged": list(found.unjudged),
-        "follows": list(found.follows),
-        "words": list(found.words),
-        "weak": list(found.weak),
-        "totals": dict(found.totals),
-        "statement": encode(found.statement) if found.statement else None,
+        "verified": not verification.findings and not verification.unjudged,
+        "exit_code": int(verification.exit_code),
+        "run": verification.run,
+        "signer": verification.signer,
+        "findings": [{"check": finding.check, "message": finding.message} for finding in verification.findings],
+        "unjudged": list(verification.unjudged),
+        "follows": list(verification.follows),
+        "words": list(verification.words),
+        "weak": list(verification.weak),
+        "totals": dict(verification.totals),
+        "statement": encode(verification.statement) if verification.statement else None,
     }
 
 
