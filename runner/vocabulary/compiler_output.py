@@ -42,7 +42,7 @@ def code_of_stage(text: str, stage: str) -> Code:
     """Return the text of a stage without comments, and without lines that are empty then."""
     mark = _COMMENTS[stage]
     token = re.compile(rf"{_STRING}|{re.escape(mark)}[^\n]*")
-    stripped = token.sub(lambda found: "" if found[0].startswith(mark) else found[0], text.replace("\r\n", "\n"))
+    stripped = token.sub(lambda match: "" if match[0].startswith(mark) else match[0], text.replace("\r\n", "\n"))
     kept = [(number, line.rstrip()) for number, line in enumerate(stripped.split("\n"), start=1) if line.strip()]
     return Code("\n".join(line for _, line in kept), tuple(number for number, _ in kept), text.count("\n") + 1)
 
@@ -57,15 +57,15 @@ def problems_of_texts(target: Target, kernels: Sequence[str], texts: Sequence[st
     if len(texts) < len(target.stages) or not all(text.strip() for text in texts):
         yield f"{sum(bool(text.strip()) for text in texts)} texts, where {', '.join(target.stages)} are made"
         return
-    found = dict(zip(target.stages, texts, strict=False))
+    by_stage = dict(zip(target.stages, texts, strict=False))
     module = f"{target.backend}:{target.compiler_arch}"
-    if set(modules := _MODULE.findall(found["ttgir"])) != {module}:
+    if set(modules := _MODULE.findall(by_stage["ttgir"])) != {module}:
         said = ", ".join(sorted(set(modules) - {module})) or "nothing"
         yield f'ttgir does not say ttg.target = "{module}" alone: it says {said}'
-    isa = code_of_stage(found[target.isa], target.isa).text
+    isa = code_of_stage(by_stage[target.isa], target.isa).text
     named = set(_NAMED[target.isa].findall(isa))
-    if not named or not all(_is_for(target, one) for one in named):
-        yield f"{target.isa} is for {', '.join(sorted(one for one in named if not _is_for(target, one))) or 'no target'}"
+    if not named or not all(_is_for(target, name) for name in named):
+        yield f"{target.isa} is for {', '.join(sorted(name for name in named if not _is_for(target, name))) or 'no target'}"
     there = kernels_of(isa, target.isa)
     yield from (f"{target.isa} has no kernel '{kernel}'" for kernel in kernels if kernel not in there)
     if len(modules) != len(set(there)):
@@ -131,7 +131,7 @@ class NotReported(ValueError):
 def of_compiler(name: str, vendor: str, texts: Sequence[str]) -> int:
     """Return registers, spills or stack of the kernel in the texts that has most of it; raise ``NotReported``."""
     report, kernels = texts[_place(vendor, texts)], _kernels(vendor, texts)
-    amounts = [[int(found[1]) for found in _each(pattern, report, kernels)] for pattern in _patterns(name, vendor)]
+    amounts = [[int(match[1]) for match in _each(pattern, report, kernels)] for pattern in _patterns(name, vendor)]
     return max(map(sum, zip(*amounts, strict=True)))
 
 
@@ -140,8 +140,8 @@ def with_amount(name: str, vendor: str, texts: Sequence[str], number: int) -> tu
     index, kernels = _place(vendor, texts), _kernels(vendor, texts)
     report = texts[index]
     for place, pattern in enumerate(_patterns(name, vendor)):
-        for found in reversed(_each(pattern, report, kernels)):
-            report = report[: found.start(1)] + str(0 if place else number) + report[found.end(1) :]
+        for match in reversed(_each(pattern, report, kernels)):
+            report = report[: match.start(1)] + str(0 if place else number) + report[match.end(1) :]
     return (*texts[:index], report, *texts[index + 1 :])
 
 
@@ -164,8 +164,8 @@ def _kernels(vendor: str, texts: Sequence[str]) -> int:
 
 
 def _each(pattern: str, text: str, kernels: int) -> list[re.Match[str]]:
-    found = list(re.finditer(pattern, text, re.MULTILINE))
-    if len(found) != kernels:
+    matches = list(re.finditer(pattern, text, re.MULTILINE))
+    if len(matches) != kernels:
         of = "" if kernels == 1 else f", for {kernels} kernels"
-        raise NotReported(f"the compiler reported it {len(found)} times{of}")
-    return found
+        raise NotReported(f"the compiler reported it {len(matches)} times{of}")
+    return matches

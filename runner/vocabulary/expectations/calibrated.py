@@ -231,32 +231,32 @@ def problems(facts: Mapping[str, Any], form: Format, *, is_near: bool = False) -
     differ in all digits.
     """
     numel = int(facts["numel"])
-    found = []
+    failures = []
     if facts["nonfinite"]:
-        found.append(f"NaN or an infinity on one side only in {facts['nonfinite']} of {numel} elements")
+        failures.append(f"NaN or an infinity on one side only in {facts['nonfinite']} of {numel} elements")
     if numel == 0:
-        return found
+        return failures
     if kept := facts.get("unwritten"):
         first = f"at {kept['index']}: {kept['value']!r}, before the call {kept['before']!r}"
-        found.append(f"{kept['count']} of {numel} elements changed that eager does not write; {first}")
+        failures.append(f"{kept['count']} of {numel} elements changed that eager does not write; {first}")
     worst = facts["worst"]
     bound = element_bound(facts, form)
     if not worst["error"] <= bound:
-        found.append(_outside(facts, worst, bound, form))
+        failures.append(_outside(facts, worst, bound, form))
     shares = quantiles_of(numel, has_fine_runs=bool(facts.get("has_fine_runs")))
     is_noise = is_zero(float(facts["most"]), float(facts["whole_error"]))
     rows = zip(shares, facts["quantiles"], facts["eager_quantiles"], quantile_bounds(facts, form), strict=True)
     for share, error, own, most in rows:
         if not error <= most and not is_noise:  # an error in units of a reference that is 0 but for rounding says nothing
-            found.append(f"quantile {share:g} of the error is {error:.3g} ulp: the bound is {most:.3g} ulp, eager's {own:.3g}")
+            failures.append(f"quantile {share:g} of the error is {error:.3g} ulp: the bound is {most:.3g} ulp, eager's {own:.3g}")
     is_blind = facts["eager_quantiles"][0] > form.blind if shares else facts["nearest"] is not None
     if is_blind and not is_near and not is_noise and not facts.get("unexplained"):
         nearest = nearest_bound(float(facts["eager_quantiles"][0]) if shares else math.inf, form, numel)
         if not facts["nearest"] <= nearest:
-            found.append(
+            failures.append(
                 f"the median distance from the nearer of eager and float64 is {facts['nearest']:.3g} ulp: the bound is {nearest:.3g} ulp"
             )
-    return found if is_noise else [*found, *_biases(facts, form)]
+    return failures if is_noise else [*failures, *_biases(facts, form)]
 
 
 def _biases(facts: Mapping[str, Any], form: Format) -> Iterator[str]:
@@ -265,12 +265,12 @@ def _biases(facts: Mapping[str, Any], form: Format) -> Iterator[str]:
         return
     if not facts["bias"] and int(facts["numel"]) >= LEAST_OF_GROUP:
         raise ValueError("no bias was measured")
-    for one in facts["bias"]:
-        bound = bias_bound(one, form)
-        if not abs(one["mean"]) <= bound:
-            where = one["group"] if one["groups"] == 1 else f"{one['group']}, {one['index']} of {one['groups']}"
-            text = f"the bound is {bound:.3g}, eager's {one['eager']:.3g}, in bounds of an element"
-            yield f"bias of {one['mean']:.3g} of the {one['of']}s ({where}): {text}"
+    for bias in facts["bias"]:
+        bound = bias_bound(bias, form)
+        if not abs(bias["mean"]) <= bound:
+            where = bias["group"] if bias["groups"] == 1 else f"{bias['group']}, {bias['index']} of {bias['groups']}"
+            text = f"the bound is {bound:.3g}, eager's {bias['eager']:.3g}, in bounds of an element"
+            yield f"bias of {bias['mean']:.3g} of the {bias['of']}s ({where}): {text}"
 
 
 def nearest_bound(own: float, form: Format, numel: int) -> float:

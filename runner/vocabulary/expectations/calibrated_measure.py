@@ -216,7 +216,7 @@ def is_reordered(answers: Sequence[Any], reference: Any) -> bool:
     form = format_of(str(answers[0].dtype).removeprefix("torch."))
     right = wide(reference)
     most = _greatest(_finite_sizes(right))
-    return form is not None and all(bool((errors_of(wide(one), right) <= form.reordered * ulp(most, form)).all()) for one in answers)
+    return form is not None and all(bool((errors_of(wide(answer), right) <= form.reordered * ulp(most, form)).all()) for answer in answers)
 
 
 def _drawn(samples: Sequence[Sample], dtype: Any) -> tuple[list[Any], Any]:

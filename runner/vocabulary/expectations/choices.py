@@ -41,10 +41,10 @@ class Choices(Conditional):
         """Read the counts; raise ``BadExpectation``, also for a number of winners without a backend: there is one in each selection."""
         check_counts(body, "tuned", *TALLIED)
         of = body.get("of", [])
-        found = cls(**{**body, "of": tuple([of] if isinstance(of, str) else of)})
-        if not found.backend and found.won is not None:
+        choices = cls(**{**body, "of": tuple([of] if isinstance(of, str) else of)})
+        if not choices.backend and choices.won is not None:
             raise BadExpectation("won without a backend: of all candidates one wins", "add backend: TRITON, or another", path=("won",))
-        return found
+        return choices
 
     @property
     def _counts(self) -> Mapping[str, Any]:
@@ -56,22 +56,23 @@ class Choices(Conditional):
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge how many operations there were, then each count for each of them. The judgement of a count shows the first that fails."""
-        found = list(facts.tunings.of(self.of))
+        tunings = list(facts.tunings.of(self.of))
         candidates = f"candidates of {self.backend}" if self.backend else "candidates"
         if facts.tunings.count > len(facts.tunings.found):
             observed = f"{facts.tunings.count} operations were selected for, and only {len(facts.tunings.found)} recorded"
             return [Judgement.error(observed, expected=f"every operation's {candidates}")]
-        detail = "\n".join(map(str, found[:_SHOWN]))
+        detail = "\n".join(map(str, tunings[:_SHOWN]))
         required = AT_LEAST_ONE if self.tuned is None else self.tuned
-        number = judge_count(required, len(found), surroundings, leaf="tuned", absent="")
+        number = judge_count(required, len(tunings), surroundings, leaf="tuned", absent="")
         what = f" of {', '.join(self.of)}" if self.of else ""
         number = replace(number, expected=f"operations{what} that inductor selects a kernel for: {_plain(number, 'tuned')}", detail=detail)
         judgements = [number]
-        for name, count in self._counts.items() if found else ():
+        for name, count in self._counts.items() if tunings else ():
             judged = [
-                (one, judge_count(count, getattr(one.tally(self.backend), name), surroundings, leaf=name, absent="")) for one in found
+                (tuning, judge_count(count, getattr(tuning.tally(self.backend), name), surroundings, leaf=name, absent=""))
+                for tuning in tunings
             ]
-            tuning, worst = next(((one, result) for one, result in judged if result.status is Status.FAILED), judged[0])
+            tuning, worst = next(((tuning, result) for tuning, result in judged if result.status is Status.FAILED), judged[0])
             expected = f"{candidates} that {_VERBS[name]}, for each operation: {_plain(worst, name)}"
             error = tuning.tally(self.backend).error
             observed = f"{worst.observed} for {tuning.op}" + (f"; first error: {error}" if error and worst.status is Status.FAILED else "")
@@ -80,11 +81,11 @@ class Choices(Conditional):
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """No operation at all; each count of one operation on its own, with another number."""
-        found = list(facts.tunings.of(self.of))
+        tuned = list(facts.tunings.of(self.of))
         if self.tuned is None or not parse_count(self.tuned[0]["value"] if isinstance(self.tuned, list) else self.tuned).holds(0):
             yield Mutant(name="no operation", facts=replace(facts, tunings=Tunings()), leaf="tuned")
-        for name, count in self._counts.items() if found else ():
-            first = found[0]
+        for name, count in self._counts.items() if tuned else ():
+            first = tuned[0]
             number = getattr(first.tally(self.backend), name)
 
             def changed(other: float, first: Tuning = first, name: str = name, number: int = number) -> StepFacts:
@@ -94,7 +95,7 @@ class Choices(Conditional):
                 counts: dict[str, Any] = {name: getattr(known, name) + int(other) - number}
                 tally = replace(known, **counts)
                 tuning = replace(first, by_backend={**first.by_backend, backend: tally})
-                tunings = tuple(tuning if one is first else one for one in facts.tunings.found)
+                tunings = tuple(tuning if recorded is first else recorded for recorded in facts.tunings.found)
                 return replace(facts, tunings=replace(facts.tunings, found=tunings))
 
             yield from count_mutants(count, number, surroundings, changed, leaf=name, where=first.op)

@@ -81,12 +81,12 @@ class Close(Conditional):
             raise BadExpectation("'atol' and 'exact' both choose how numbers are judged", "remove 'atol' or 'exact'", path=("exact",))
         if "exact" in body and "equal_nan" in body:
             raise BadExpectation("'equal_nan' means nothing beside 'exact'", "remove 'equal_nan'", path=("equal_nan",))
-        found = cls(**body)
-        if found.of == found.to:
-            raise BadExpectation(f"'{found.of}' is compared with itself", "name another value in 'of' or 'to'", path=("to",))
-        if found.strides and not is_eager(found.to):
+        expectation = cls(**body)
+        if expectation.of == expectation.to:
+            raise BadExpectation(f"'{expectation.of}' is compared with itself", "name another value in 'of' or 'to'", path=("to",))
+        if expectation.strides and not is_eager(expectation.to):
             raise BadExpectation("'strides' means nothing here", "only strides of eager are compared; remove 'strides'", path=("strides",))
-        return found
+        return expectation
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -102,11 +102,11 @@ class Close(Conditional):
 
     def measurement(self) -> Mapping[str, Json] | None:
         """The worker measures with the tolerance of the judgement, and what the judge needs."""
-        wanted: dict[str, Json] = {"of": self.of, "to": self.to, "atol": self.atol, "rtol": self.rtol, "equal_nan": self.equal_nan}
-        wanted.update({"strides": self.strides} if self.strides else {})
+        arguments: dict[str, Json] = {"of": self.of, "to": self.to, "atol": self.atol, "rtol": self.rtol, "equal_nan": self.equal_nan}
+        arguments.update({"strides": self.strides} if self.strides else {})
         if self.judge_kind is Judge.TOLERANCE:
-            return wanted
-        return {**wanted, "judge": self.judge_kind.value}
+            return arguments
+        return {**arguments, "judge": self.judge_kind.value}
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge the structure first, then each leaf. The judgement shows the first failed leaf."""
@@ -128,7 +128,8 @@ class Close(Conditional):
         if not problems:
             return None
         wrong = (
-            WrongValue(message=f"expected {one.expected}, observed {one.observed}", numbers=numbers_of(leaf)) for leaf, one in problems
+            WrongValue(message=f"expected {judgement.expected}, observed {judgement.observed}", numbers=numbers_of(leaf))
+            for leaf, judgement in problems
         )
         return replace(problems[0][1], wrong=tuple(wrong))
 
@@ -232,12 +233,12 @@ class Close(Conditional):
     def _sides(self, leaf: Mapping[str, Any]) -> str:
         """Return how many elements of each side are NaN, and which infinity."""
         ours, theirs = ("compiled" if is_eager(self.to) else self.of), self.to
-        told = []
+        sentences = []
         for what, (count, other, apart) in leaf["sides"].items():
             (more, most), (less, least) = ((ours, count), (theirs, other)) if count >= other else ((theirs, other), (ours, count))
             place = "" if most > least else ", at other places" if apart else ": with equal_nan: false these differ"
-            told.append(f"{more} has {what} in {most} of {leaf['numel']} elements, {less} in {least or 'none'}{place}")
-        return "; ".join(told)
+            sentences.append(f"{more} has {what} in {most} of {leaf['numel']} elements, {less} in {least or 'none'}{place}")
+        return "; ".join(sentences)
 
 
 def numbers_of(leaf: Mapping[str, Any]) -> dict[str, float]:

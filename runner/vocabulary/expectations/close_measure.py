@@ -232,7 +232,7 @@ def is_equal(value: Any, reference: Any, arguments: Mapping[str, Any]) -> bool:
         return True
     if isinstance(value, float | complex) and arguments.get("judge") == Judge.EXACT.value:
         # zeros of two signs differ
-        parts = ([one.real, one.imag] if isinstance(one, complex) else [one] for one in (value, reference))
+        parts = ([number.real, number.imag] if isinstance(number, complex) else [number] for number in (value, reference))
         return all(ours.hex() == theirs.hex() for ours, theirs in zip(*parts, strict=True))
     if type(value) is float:
         # the tolerance of float32, but no other number equals 0: a loss of 5e-6 is one
@@ -350,12 +350,12 @@ def bits(actual: Any, reference: Any) -> dict[str, Any]:
         whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[actual.element_size()]
         apart = (actual.view(whole) != reference.view(whole)) & ~(actual.isnan() & reference.isnan())
     places = apart.reshape(-1).nonzero().reshape(-1)
-    found: dict[str, Any] = {"differing": len(places), "index": [], "value": None, "reference": None}
+    facts: dict[str, Any] = {"differing": len(places), "index": [], "value": None, "reference": None}
     if len(places):
         at = int(places[0])
-        found["index"] = [int(part) for part in torch.unravel_index(torch.tensor(at), actual.shape)]
-        found.update(value=repr(actual.reshape(-1)[at].item()), reference=repr(reference.reshape(-1)[at].item()))
-    return found
+        facts["index"] = [int(part) for part in torch.unravel_index(torch.tensor(at), actual.shape)]
+        facts.update(value=repr(actual.reshape(-1)[at].item()), reference=repr(reference.reshape(-1)[at].item()))
+    return facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,8 +502,8 @@ def _add(comparison: Comparison, leaf: dict[str, Any], actual: Any, scale: Scale
 
     def comparer(tensor: Any) -> dict[str, Json]:
         mismatches = differences(tensor, right, rtol=leaf["rtol"], atol=leaf["atol"], equal_nan=equal_nan)
-        found: dict[str, Json] = {name: mismatches[name] for name in ("nan_mismatches", "inf_mismatches", "excess")}
-        return {**found, "calibrated": compare(tensor, scale, equal_nan=equal_nan, histogram=False)}
+        facts: dict[str, Json] = {name: mismatches[name] for name in ("nan_mismatches", "inf_mismatches", "excess")}
+        return {**facts, "calibrated": compare(tensor, scale, equal_nan=equal_nan, histogram=False)}
 
     leaf["calibrated"] = compare(actual, scale, equal_nan=equal_nan)
     if not comparison.with_stand_ins:

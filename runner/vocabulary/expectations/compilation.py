@@ -104,7 +104,7 @@ class Events(Conditional):
                 if of_reason.status is not Status.HELD:
                     break
             judged.append(replace(of_reason, leaf="reason"))
-        if all(one.status is Status.HELD for one in judged) and (why := self.why_hollow(facts.measured)):
+        if all(judgement.status is Status.HELD for judgement in judged) and (why := self.why_hollow(facts.measured)):
             return [Judgement.error(why, expected=expected)]
         return judged
 
@@ -190,8 +190,8 @@ class Guards(Conditional):
         for mutant in text_mutants(text, (), self.matches, put):
             yield replace(mutant, leaf="matches")
         if self.checks is not None:
-            found = checks_mutants(self.checks, text, surroundings, put)
-            yield from (mutant for mutant in found if mutant.name != COMMENTED_OUT)
+            mutants = checks_mutants(self.checks, text, surroundings, put)
+            yield from (mutant for mutant in mutants if mutant.name != COMMENTED_OUT)
 
 
 _GUARDS = 10
@@ -283,7 +283,7 @@ class GraphOfStage(Conditional):
         for name, count in self.ops.items():
             leaf = f"ops {name}"
             if name in facts.measured["unknown"]:
-                similar = sorted({one for graph in chosen for one in graph["ops"] if name.rpartition(".")[2] in one.split(".")})
+                similar = sorted({op for graph in chosen for op in graph["ops"] if name.rpartition(".")[2] in op.split(".")})
                 hint = f"the graph has {', '.join(similar)}" if similar else "the graph's operators are listed below"
                 judged.append(Judgement.error(f"torch has no operator {name}; {hint}", expected=leaf, leaf=leaf, detail=operators))
             elif why := _of_another_level(self.stage, name, chosen):
@@ -340,12 +340,12 @@ class GraphOfStage(Conditional):
                 return facts.with_measured(graphs=[*before, {**graph, "text": text}, *graphs[at + len(chosen) :]])
 
             yield from checks_mutants(self.checks, _graph_text(chosen), surroundings, with_text)
-            yield from (replace(one, leaf="checks") for one in self.checks.trivial_mutants(self.stage, with_text))
+            yield from (replace(mutant, leaf="checks") for mutant in self.checks.trivial_mutants(self.stage, with_text))
 
 
 def _count_of_nodes(graphs: Sequence[Graph], name: str) -> int:
     """Return how many nodes call an operator; a name without an overload stands for all overloads."""
-    return sum(count for graph in graphs for found, count in graph["ops"].items() if found == name or found.startswith(f"{name}."))
+    return sum(count for graph in graphs for op, count in graph["ops"].items() if op == name or op.startswith(f"{name}."))
 
 
 _OF_OPERATORS = ("joint", "post_grad")
@@ -361,7 +361,7 @@ def _of_another_level(stage: str, name: str, graphs: Sequence[Graph]) -> str:
         if level in _OF_FUNCTIONS and not name.startswith(_OF_EVERY_STAGE):
             return f"the nodes of a {stage} graph call operators, such as aten.mm.default, and never {name}"
         return ""
-    if level in _LOWERED and not any(found.startswith(f"{level}.") for graph in graphs for found in graph["ops"]):
+    if level in _LOWERED and not any(op.startswith(f"{level}.") for graph in graphs for op in graph["ops"]):
         return f"the nodes of this {stage} graph call functions, such as torch.sort or operator.matmul, and no operator of {level}"
     return ""
 
@@ -378,9 +378,9 @@ def _graph_text(graphs: Sequence[Graph]) -> str:
 
 def measure_graph(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
     """Measure in the worker: the graphs of the stage, and the operators that torch does not have."""
-    found, stage = value(f"{COMPILATION}graph"), arguments["stage"]
-    unknown: list[Json] = [name for name in arguments["ops"] if not found["is_known"](name)]
-    return {"available": found["is_available"](stage), "graphs": found["stages"].get(stage, []), "unknown": unknown}
+    recording, stage = value(f"{COMPILATION}graph"), arguments["stage"]
+    unknown: list[Json] = [name for name in arguments["ops"] if not recording["is_known"](name)]
+    return {"available": recording["is_available"](stage), "graphs": recording["stages"].get(stage, []), "unknown": unknown}
 
 
 KINDS = ("fused", "extern", "user")

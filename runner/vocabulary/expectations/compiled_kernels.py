@@ -128,8 +128,8 @@ class Metadata(Kind):
         """Judge each value on its own. A name that the compiler does not record is an ERROR."""
         judgements = []
         for name, conditional in self.values.items():
-            applies, wanted = choose(conditional, surroundings)
-            expected = f"{name} {text_of(wanted)}"
+            applies, required = choose(conditional, surroundings)
+            expected = f"{name} {text_of(required)}"
             if not applies:
                 judgements.append(Judgement.not_applicable(name))
             elif name not in facts.measured:
@@ -137,7 +137,7 @@ class Metadata(Kind):
                 judgements.append(Judgement.error(why, expected=expected, leaf=name, detail=known))
             else:
                 value = facts.measured[name]
-                holds = same(value, wanted)
+                holds = same(value, required)
                 judgements.append(Judgement.of(holds, expected=expected, observed=text_of(value), leaf=name))
         return judgements
 
@@ -150,9 +150,9 @@ class Metadata(Kind):
                 yield Mutant(name=ABSENT, facts=replace(facts, measured=rest), leaf=name)
 
 
-def same(found: Json, wanted: Json) -> bool:
+def same(recorded: Json, required: Json) -> bool:
     """Whether two values are equal as JSON: true is not 1."""
-    return isinstance(found, bool) == isinstance(wanted, bool) and bool(found == wanted)
+    return isinstance(recorded, bool) == isinstance(required, bool) and bool(recorded == required)
 
 
 def another(value: Json) -> Json:

@@ -82,7 +82,7 @@ class FileCheck(Kind):
 
     def measurement(self) -> Mapping[str, Json] | None:
         """The worker says which of the forbidden words nothing emits. Instructions are words of compilers that it cannot read."""
-        words = [word for one in self.checks for word in _forbidden_words(one)]
+        words = [word for directive in self.checks for word in _forbidden_words(directive)]
         return {"words": words} if words and self.stage in (None, WRAPPER) else None
 
     def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
@@ -145,7 +145,7 @@ class FileCheck(Kind):
         ``kind`` is that of the code or of a graph. Directives that forbid something claim that, whatever else they match.
         """
         texts = trivial_code().get(kind, [])
-        if texts and not any(one.kind is Kinds.NOT for one in self.checks):
+        if texts and not any(directive.kind is Kinds.NOT for directive in self.checks):
             chosen = next((text for text in texts if not run(self.checks, self._read(text, self.text).text).passed), texts[0])
             yield Mutant(name=TRIVIAL, facts=changed(chosen))
 

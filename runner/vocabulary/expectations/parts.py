@@ -27,15 +27,15 @@ _EQUAL_BY_VALUE = {*sys.stdlib_module_names, "sympy", "torch"} - {"types", "coll
 
 def attributes_of(value: Any) -> dict[str, Any]:
     """Return the attributes that an object itself holds, in ``__dict__`` and in slots; ``__getattr__`` of its class is not called."""
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     with contextlib.suppress(AttributeError, TypeError):
-        found.update(object.__getattribute__(value, "__dict__"))
+        attributes.update(object.__getattribute__(value, "__dict__"))
     for kind in type(value).__mro__:
         for name, member in kind.__dict__.items():
             if isinstance(member, types.MemberDescriptorType) and kind.__module__ != "builtins":
                 with contextlib.suppress(AttributeError):
-                    found[name] = object.__getattribute__(value, name)
-    return found
+                    attributes[name] = object.__getattribute__(value, name)
+    return attributes
 
 
 def items_of(value: Any) -> list[tuple[Any, Any]]:

@@ -85,11 +85,11 @@ class Raises(Conditional):
         _check(cause or {}, ("cause",))
         if "as" in body and "type" in body:
             raise BadExpectation("type together with as", "as: eager asks for eager's type; use one of them", path=("type",))
-        wanted = None if cause is None else WantedCause(type=cause["type"], match=cause.get("match"))
+        required_cause = None if cause is None else WantedCause(type=cause["type"], match=cause.get("match"))
         return cls(
             type=body.get("type"),
             match=body.get("match"),
-            cause=wanted,
+            cause=required_cause,
             when=body.get("when"),
             as_eager="as" in body,
             before=body.get("before"),
@@ -201,5 +201,5 @@ def _in_words(type_: str, pattern: str | None) -> str:
     return type_ + (f" with text matching /{pattern}/" if pattern else "")
 
 
-def _is_type(wanted: str, ancestors: tuple[str, ...]) -> bool:
-    return (wanted if "." in wanted else f"builtins.{wanted}") in ancestors
+def _is_type(type_name: str, ancestors: tuple[str, ...]) -> bool:
+    return (type_name if "." in type_name else f"builtins.{type_name}") in ancestors

@@ -49,10 +49,10 @@ class EachSample:
 
     def measurement(self) -> Mapping[str, Json] | None:
         """The worker measures each sample as it would measure the expectation; of the form it needs no further run of eager."""
-        wanted = self.check.measurement()
-        if self.rule != FORM or wanted is None:
-            return wanted
-        return {word: value for word, value in wanted.items() if word != "judge"}
+        arguments = self.check.measurement()
+        if self.rule != FORM or arguments is None:
+            return arguments
+        return {word: value for word, value in arguments.items() if word != "judge"}
 
     def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge every sample; the judgement shows the first that failed, and names the others."""
@@ -63,7 +63,7 @@ class EachSample:
         if not judged:
             first = entries[0]["refused"] or "its result holds no tensor and no number" if entries else "there is none"
             return [Judgement.error(f"no sample can be compared: {first}", expected="every sample close to eager")]
-        wrong = [(entry, one) for entry, one in judged if one.status in (Status.FAILED, Status.ERROR)]
+        wrong = [(entry, judgement) for entry, judgement in judged if judgement.status in (Status.FAILED, Status.ERROR)]
         if wrong:
             entry, first = wrong[0]
             lines = [f"{len(wrong)} of {len(judged)} samples failed", f"sample {entry['index']}: {entry['text']}"]
@@ -72,9 +72,9 @@ class EachSample:
             if len(wrong) > 1 + _MOST_NAMED:
                 lines.append(f"and {len(wrong) - 1 - _MOST_NAMED} more")
             # a waiver is compared with every wrong sample
-            values = tuple(itertools.chain.from_iterable(one.wrong or (_unlike(bad, one),) for bad, one in wrong))
+            values = tuple(itertools.chain.from_iterable(judgement.wrong or (_unlike(bad, judgement),) for bad, judgement in wrong))
             return [replace(first, expected=f"sample {entry['index']}: {first.expected}", detail="\n".join(lines), wrong=values)]
-        if all(one.status is Status.NOT_APPLICABLE for _, one in judged):
+        if all(judgement.status is Status.NOT_APPLICABLE for _, judgement in judged):
             return [Judgement.not_applicable()]
         others = {
             "refused by eager": sum(bool(entry["refused"]) for entry in entries),
@@ -107,8 +107,8 @@ class EachSample:
             return _judge_form(entry["value"])
         if self.parts and (form := _judge_form(_leaves(entry["value"], lambda path: path in self.parts))).status is not Status.HELD:
             return form
-        found = self.check.judge(replace(facts, measured=_leaves(entry["value"], lambda path: path not in self.parts)), surroundings)
-        return next((one for one in found if one.status is not Status.HELD), found[0])
+        judgements = self.check.judge(replace(facts, measured=_leaves(entry["value"], lambda path: path not in self.parts)), surroundings)
+        return next((judgement for judgement in judgements if judgement.status is not Status.HELD), judgements[0])
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Those of the first sample with elements; for the others no stand-ins are measured."""

@@ -52,18 +52,18 @@ class SideEffects:
         problems = [found for found in (first or change,) if found]
         # Inductor draws random numbers otherwise than eager, unless ``fallback_random`` is set; but a generator that eager does not use
         # must not change. The opposite is allowed without ``fallback_random``: torch then removes random operators whose result is unused.
-        for one in facts.generators:
-            where = f"RNG state of {one.name}"
-            if one.same and one.eager_advanced != one.compiled_advanced:
+        for state in facts.generators:
+            where = f"RNG state of {state.name}"
+            if state.same and state.eager_advanced != state.compiled_advanced:
                 return Judgement.error(f"one {where} after both, and only one of them advanced it", expected=_EXPECTED)
-            if one.exact and not one.same:
-                theirs, ours = (("advanced" if advanced else "unchanged") for advanced in (one.eager_advanced, one.compiled_advanced))
+            if state.exact and not state.same:
+                theirs, ours = (("advanced" if advanced else "unchanged") for advanced in (state.eager_advanced, state.compiled_advanced))
                 observed = ours if ours != theirs else "advanced to another state"
                 problems.append(Judgement.failed(expected=f"{where} as eager leaves it ({theirs})", observed=observed))
-            elif one.compiled_advanced and not one.eager_advanced:
+            elif state.compiled_advanced and not state.eager_advanced:
                 problems.append(Judgement.failed(expected=f"{where} unchanged, as eager leaves it", observed="advanced"))
         problems += [
-            Judgement.failed(expected=f"{one.name} is {one.eager}, as eager leaves it", observed=one.compiled) for one in facts.modes
+            Judgement.failed(expected=f"{mode.name} is {mode.eager}, as eager leaves it", observed=mode.compiled) for mode in facts.modes
         ]
         if problems:
             return problems[0]

@@ -57,7 +57,7 @@ def check_text(body: Any) -> None:
 def check_lacked(body: Any) -> None:
     """Check that a text can have the parts that it must have without one that it must lack; raise ``BadExpectation``."""
     for part in parts_of(body.get("lacks")):
-        if any(part in wanted for wanted in parts_of(body.get("contains"))):
+        if any(part in contained for contained in parts_of(body.get("contains"))):
             raise BadExpectation(f"no text contains what it must and lacks {part!r}", "remove one of the two", path=("lacks",))
 
 
@@ -105,11 +105,11 @@ def text_mutants(text: str, contains: tuple[str, ...], pattern: str | None, chan
         return
     # the text around a removed match may match again
     for _ in range(100):
-        found = search(pattern, text)
-        if found is None:
+        match = search(pattern, text)
+        if match is None:
             yield Mutant(name="its match removed", facts=changed(text), where=f"/{pattern}/")
             return
-        text = text[: found.start()] + text[found.end() :]
+        text = text[: match.start()] + text[match.end() :]
     yield Mutant.not_applicable("its match removed", "more than 100 matches", where=f"/{pattern}/")
 
 
@@ -188,8 +188,8 @@ def check_specific_checks(checks: CheckFile) -> None:
 
 def _placed(body: Any, key: str) -> list[tuple[tuple[str | int, ...], str]]:
     """Return the parts at a key, each with its path."""
-    given = body.get(key)
-    return [((key, index) if isinstance(given, list) else (key,), part) for index, part in enumerate(parts_of(given))]
+    parts = body.get(key)
+    return [((key, index) if isinstance(parts, list) else (key,), part) for index, part in enumerate(parts_of(parts))]
 
 
 # -- guards ---------------------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def check_guards(body: Any, checks: CheckFile | None) -> None:
     if (pattern := body.get("matches")) is not None:
         _refuse(f"a match of /{pattern}/", ("matches",), lambda text: finds(pattern, [text]), names_kind=_names_kind(pattern))
     if checks is not None:
-        named = any(_names_kind(one.pattern) for one in checks if one.kind is not Kind.NOT)
+        named = any(_names_kind(directive.pattern) for directive in checks if directive.kind is not Kind.NOT)
         _refuse("what the directives match", ("checks",), lambda text: are_general(checks, [text]), names_kind=named)
 
 
@@ -279,8 +279,8 @@ class Text(OfValue):
 
 def measure_text(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
     """Measure in the worker: the text, or null for a value of another type; and the type."""
-    found = value(arguments["of"])
-    return {"text": found[-MOST:] if isinstance(found, str) else None, "type": f"a {type(found).__name__}"}
+    named_value = value(arguments["of"])
+    return {"text": named_value[-MOST:] if isinstance(named_value, str) else None, "type": f"a {type(named_value).__name__}"}
 
 
 STDERR = "<stderr>"

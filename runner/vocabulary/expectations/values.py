@@ -333,7 +333,7 @@ def measure_strides(arguments: Mapping[str, Any], value: Callable[[str], Any]) -
     from torch.utils import _pytree as pytree
 
     by_rank = {4: ["channels_last"], 5: ["channels_last_3d"]}
-    found: dict[str, Json] = {}
+    strides: dict[str, Json] = {}
     for key, name in (("tensors", arguments["of"]), ("others", arguments.get("to"))):
         tensors: list[Json] = []
         for leaf in pytree.tree_leaves(None if name is None else value(name)):
@@ -342,8 +342,8 @@ def measure_strides(arguments: Mapping[str, Any], value: Callable[[str], Any]) -
                 formats: list[Json] = [name for name in names if leaf.is_contiguous(memory_format=getattr(torch, name))]
                 tensors.append({"shape": list(leaf.shape), "strides": list(leaf.stride()), "formats": formats})
         if name is not None:
-            found[key] = tensors
-    return found
+            strides[key] = tensors
+    return strides
 
 
 WEAK = "<weak>"

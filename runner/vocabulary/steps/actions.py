@@ -124,9 +124,9 @@ def run_script(session: Session, arguments: "Script") -> None:
     """Call the def with the values that its parameters name."""
     function = session.function_of(arguments.code, arguments.entry)
     with needed("what the script names"):
-        given = {name: session.scope.named(name) for name in inspect.signature(function).parameters}
+        values = {name: session.scope.named(name) for name in inspect.signature(function).parameters}
     with session.phases("script"):
-        session.output = function(**given)
+        session.output = function(**values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,9 +165,9 @@ class Script(StepKind):
             return
         arguments = defs[0].args
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-            found = around.name_problem(argument.arg)
-            if found is not None:
-                yield around.problem(path, f"{found[0]}: a parameter of a script is a named value", found[1])
+            problem = around.name_problem(argument.arg)
+            if problem is not None:
+                yield around.problem(path, f"{problem[0]}: a parameter of a script is a named value", problem[1])
         if arguments.posonlyargs or arguments.vararg or arguments.kwarg:
             yield around.problem(path, "a script takes its values by name", "write plain parameters")
 

@@ -69,17 +69,17 @@ def _subjects(session: Session, arguments: "Bench") -> list[Subject]:
     subjects = []
     for name in names:
         entries = names[name] if isinstance(names, Mapping) else arguments.inputs
-        given = session.compiled.arguments if entries is None else session.inputs(entries)
-        called = [session.compiled.targets[name], *given]
+        inputs = session.compiled.arguments if entries is None else session.inputs(entries)
+        called = [session.compiled.targets[name], *inputs]
         after = _after_backward(session, arguments, called) if arguments.backward else None
         for form in forms:
             target = called[0] if form == "eager" else session.compiled_target(name)
 
-            def run_once(target: Callable[..., Any] = target, given: list[Any] = given, after: Any = after) -> None:
+            def run_once(target: Callable[..., Any] = target, inputs: list[Any] = inputs, after: Any = after) -> None:
                 # the results of the last call are no longer used: CUDA graphs may reuse their memory
                 torch.compiler.cudagraph_mark_step_begin()
                 with entered():
-                    result = target(*given)
+                    result = target(*inputs)
                 if after is not None:
                     after(result)
 
@@ -163,8 +163,8 @@ class Bench(StepKind):
         if self.inputs is not None:
             yield ("inputs",), self.inputs
         if isinstance(self.functions, dict):
-            for name, given in self.functions.items():
-                yield ("functions", name), given
+            for name, inputs in self.functions.items():
+                yield ("functions", name), inputs
 
     @property
     def callees(self) -> Iterator[Callee]:

@@ -54,11 +54,11 @@ class Calling(StepKind):
 
 def run_call(session: "Session", arguments: "Call") -> None:
     """Call the function; its reference first, unless the call is eager."""
-    from runner.vocabulary.steps.step_session import Call as Wanted
+    from runner.vocabulary.steps.step_session import Call as Request
 
     name = arguments.function or next(iter(session.compiled.targets))
     is_eager = bool(arguments.eager)
-    wanted = Wanted(
+    request = Request(
         function=name,
         inputs=arguments.inputs,
         context=arguments.context,
@@ -66,7 +66,7 @@ def run_call(session: "Session", arguments: "Call") -> None:
         phase="eager" if is_eager else "trace",
         has_reference=not is_eager,
     )
-    session.call(wanted)
+    session.call(request)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ def _load(function: Callable[..., Any], arguments: tuple[Any, ...], strict: bool
 
 def run_aot(session: "Session", arguments: "Aot") -> None:
     """Build and call a package; the reference is the function itself, on copies."""
-    from runner.vocabulary.steps.step_session import Call as Wanted
+    from runner.vocabulary.steps.step_session import Call as Request
 
     packages: list[Any] | None = session.kept.get(Aot.kind)
     if packages is None:
@@ -133,20 +133,20 @@ def run_aot(session: "Session", arguments: "Aot") -> None:
         session.maker.closing.callback(packages.clear)
     name = arguments.function or next(iter(session.compiled.targets))
 
-    def build_and_run(*given: Any) -> Any:
+    def build_and_run(*inputs: Any) -> Any:
         path = os.path.join(session.cache, "ahead", f"{len(packages)}.pt2")
-        package = _load(session.compiled.targets[name], given, arguments.strict, path)
+        package = _load(session.compiled.targets[name], inputs, arguments.strict, path)
         packages.append(package)
-        return package(*given)
+        return package(*inputs)
 
-    wanted = Wanted(
+    request = Request(
         function=name,
         inputs=arguments.inputs,
         context=arguments.context,
         target=lambda: build_and_run,
         is_package=True,
     )
-    session.call(wanted)
+    session.call(request)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

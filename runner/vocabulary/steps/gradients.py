@@ -30,8 +30,8 @@ def gradient_leaves(called: Sequence[Any]) -> "list[torch.Tensor]":
     tensors = [leaf for leaf in pytree.tree_leaves(list(called)) if isinstance(leaf, torch.Tensor)]
     modules = [leaf for leaf in pytree.tree_leaves(list(called)) if isinstance(leaf, torch.nn.Module)]
     parameters = [parameter for module in modules for parameter in module.parameters()]
-    wanted = [tensor for tensor in [*tensors, *parameters] if tensor.requires_grad and tensor.is_leaf]
-    return list({id(tensor): tensor for tensor in wanted}.values())
+    leaves = [tensor for tensor in [*tensors, *parameters] if tensor.requires_grad and tensor.is_leaf]
+    return list({id(tensor): tensor for tensor in leaves}.values())
 
 
 def forget_gradients(called: Sequence[Any]) -> None:
@@ -82,7 +82,7 @@ def differentiation(loss: str | None, gradient: str | None, scope: Any) -> Diffe
             if len(gradients) != len(tensors):
                 counts = f"holds {len(gradients)} values, the result {len(tensors)} tensors that require a gradient"
                 raise ValueError(f"the gradient '{gradient}' {counts}")
-            torch.autograd.backward(tensors, [one.detach() if isinstance(one, torch.Tensor) else one for one in gradients])
+            torch.autograd.backward(tensors, [grad.detach() if isinstance(grad, torch.Tensor) else grad for grad in gradients])
             return
         number = function(result)
         if not isinstance(number, torch.Tensor) or number.numel() != 1:
@@ -184,14 +184,14 @@ class Backward(StepKind):
         elif not is_template(name) and name.split(".")[0] == EAGER:
             hint = "leave it out, or name a result: the eager side runs backward of its own"
             yield around.problem(path, "backward runs on what is compiled, not on its reference", hint)
-        elif not is_template(name) and (found := around.name_problem(name)) is not None:
-            yield around.problem(path, *found)
+        elif not is_template(name) and (problem := around.name_problem(name)) is not None:
+            yield around.problem(path, *problem)
         for key, used in (("loss", self.loss), ("gradient", self.gradient)):
             if used is None or is_template(used) or (key == "loss" and used in LOSSES):
                 continue
-            if (found := around.name_problem(used)) is not None:
+            if (problem := around.name_problem(used)) is not None:
                 words = did_you_mean(used, LOSSES) if key == "loss" else ""
-                yield around.problem((*around.path, key), found[0], words or found[1])
+                yield around.problem((*around.path, key), problem[0], words or problem[1])
 
 
 def run_optimizer(session: Session, arguments: "Optimizer") -> None:
@@ -260,8 +260,8 @@ def parameters_of(called: Sequence[Any]) -> "list[torch.nn.Parameter]":
     from torch.utils import _pytree as pytree
 
     modules = [leaf for leaf in pytree.tree_leaves(list(called)) if isinstance(leaf, torch.nn.Module)]
-    found = [parameter for module in modules for parameter in module.parameters() if parameter.requires_grad]
-    return list({id(parameter): parameter for parameter in found}.values())
+    parameters = [parameter for module in modules for parameter in module.parameters() if parameter.requires_grad]
+    return list({id(parameter): parameter for parameter in parameters}.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,52 +48,52 @@ class Done:
     inputs: list[Any] = field(default_factory=list)
     """``None`` where other calls have a target, the arguments before the call, and ``fixed``: eager computes the same from copies."""
 
-    def called(self, function: Callable[..., Any], given: Given) -> dict[str, Any]:
+    def called(self, function: Callable[..., Any], arguments: Given) -> dict[str, Any]:
         """Call a function from the state of the case's seed; return its result, and the gradients of its inputs where it has some."""
         import torch
 
         is_eager = function is self.operator
         with torch.enable_grad():
-            found = self._call(function, given)
+            outputs = self._call(function, arguments)
             if not self.takes_gradients or self.no_gradients:
-                return found
+                return outputs
             self.reseed()
             try:
                 # a random gradient for each result that has a history, the same on both sides
-                fixed = [torch.randn_like(one) for one in _differentiable(found["result"])] if _differentiable(given) else []
+                fixed = [torch.randn_like(tensor) for tensor in _differentiable(outputs["result"])] if _differentiable(arguments) else []
                 if fixed:
-                    found["gradients"] = _gradients(found["result"], given, fixed)
+                    outputs["gradients"] = _gradients(outputs["result"], arguments, fixed)
             except Exception as error:  # eager has no gradients for this sample
                 if not is_eager:
                     raise
                 self.no_gradients = f"{type(error).__name__}: {error}"[:_MOST_TEXT]
             else:
                 self.fixed = fixed if is_eager else self.fixed
-        return found
+        return outputs
 
     def again(self, called: Sequence[Any], around: AbstractContextManager[Any]) -> dict[str, Any]:
         """Return what eager computes from other inputs, by the keys of ``eager``; ``around`` is entered for the call alone."""
         _, args, kwargs, fixed = called
-        found = self._call(self.operator, (args, kwargs), around)
+        outputs = self._call(self.operator, (args, kwargs), around)
         if fixed:
-            found["gradients"] = _gradients(found["result"], (args, kwargs), fixed)
+            outputs["gradients"] = _gradients(outputs["result"], (args, kwargs), fixed)
         if "arguments" in self.eager:
             leaves = _leaves((args, kwargs))
-            found["arguments"] = {index: leaves[int(index)] for index in self.eager["arguments"]}
-        return {**found, UNWRITTEN: self.eager[UNWRITTEN]} if UNWRITTEN in self.eager else found
+            outputs["arguments"] = {index: leaves[int(index)] for index in self.eager["arguments"]}
+        return {**outputs, UNWRITTEN: self.eager[UNWRITTEN]} if UNWRITTEN in self.eager else outputs
 
-    def _call(self, function: Callable[..., Any], given: Given, around: AbstractContextManager[Any] | None = None) -> dict[str, Any]:
+    def _call(self, function: Callable[..., Any], arguments: Given, around: AbstractContextManager[Any] | None = None) -> dict[str, Any]:
         """Call the operator, or what was compiled of it; return its result, and the tensors of ``out=``."""
-        args, kwargs = given
-        found: dict[str, Any] = {}
+        args, kwargs = arguments
+        outputs: dict[str, Any] = {}
         if self.takes_out:
             self.reseed()
             kwargs = {**kwargs, "out": _outputs(self.operator(*args, **kwargs))}
-            found["out"] = kwargs["out"]
+            outputs["out"] = kwargs["out"]
         self.reseed()
         with around or nullcontext():
-            found["result"] = function(*args, **kwargs)
-        return found
+            outputs["result"] = function(*args, **kwargs)
+        return outputs
 
 
 def _outputs(result: Any) -> Any:
@@ -109,13 +109,13 @@ def _outputs(result: Any) -> Any:
     return pytree.tree_map_only(torch.Tensor, ones, result)
 
 
-def _gradients(result: Any, given: Given, fixed: Sequence[Any]) -> list[Any]:
+def _gradients(result: Any, arguments: Given, fixed: Sequence[Any]) -> list[Any]:
     """Return the gradients of the arguments for fixed gradients of the results, in the dtypes of the results."""
     import torch
 
     results = _differentiable(result)
-    fixed = [gradient.to(one.dtype) for one, gradient in zip(results, fixed, strict=True)]
-    return list(torch.autograd.grad(results, _differentiable(given), fixed, allow_unused=True))
+    fixed = [gradient.to(tensor.dtype) for tensor, gradient in zip(results, fixed, strict=True)]
+    return list(torch.autograd.grad(results, _differentiable(arguments), fixed, allow_unused=True))
 
 
 def _differentiable(value: Any) -> list[Any]:

@@ -55,5 +55,5 @@ def values_of(session: Session, args: Json, kwargs: Json) -> tuple[list[Any], di
 def callable_of(session: Session, call: Json) -> Callable[..., Any]:
     """Return the function that a step calls by name."""
     with needed("the name of what is called"):
-        found: Callable[..., Any] = session.scope.callable(call)
-        return found
+        function: Callable[..., Any] = session.scope.callable(call)
+        return function

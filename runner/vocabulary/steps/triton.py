@@ -57,14 +57,14 @@ class Triton(StepKind):
             yield from self._argument_problems(around, defs[self.kernel or next(iter(defs))])
 
     def _argument_problems(self, around: Around, node: ast.FunctionDef) -> Iterator[Diagnostic]:
-        given = node.args
-        names = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+        parameters = node.args
+        names = [parameter.arg for parameter in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs)]
         constant = [name for name, _ in self._constants()]
-        for key, wanted in (("signature", self.signature), ("aligned", self.aligned or []), ("attributes", self.attributes or {})):
-            for index, name in enumerate(wanted):
+        for key, entries in (("signature", self.signature), ("aligned", self.aligned or []), ("attributes", self.attributes or {})):
+            for index, name in enumerate(entries):
                 if name not in names:
-                    path = (*around.path, key, index if isinstance(wanted, list) else name)
-                    yield around.problem(path, *unknown(f"argument of {node.name}", name, names), key=not isinstance(wanted, list))
+                    path = (*around.path, key, index if isinstance(entries, list) else name)
+                    yield around.problem(path, *unknown(f"argument of {node.name}", name, names), key=not isinstance(entries, list))
         for name, where in self._constants():
             if name not in names:
                 yield around.problem((*around.path, *where), *unknown(f"argument of {node.name}", name, names), key=True)
@@ -106,22 +106,22 @@ class Triton(StepKind):
 
 def patched(arguments: Mapping[str, Json], patch: Mapping[str, Json]) -> dict[str, Json]:
     """Return arguments with those of a control: another source, and other types, values and options by name."""
-    found = dict(arguments)
+    changed = dict(arguments)
     for key, value in patch.items():
-        now = found.get(key) or {}
+        now = changed.get(key) or {}
         if key == "source":
-            found[key] = {**now, "text": value} if isinstance(now, Mapping) and now else value
+            changed[key] = {**now, "text": value} if isinstance(now, Mapping) and now else value
         elif isinstance(now, list):
-            found[key] = [*now, {"set": value}]
+            changed[key] = [*now, {"set": value}]
         else:
-            found[key] = {**now, **value}
-    return found
+            changed[key] = {**now, **value}
+    return changed
 
 
 def kernels(tree: ast.Module) -> dict[str, ast.FunctionDef]:
     """Return the defs of a source that Triton compiles: those with a decorator whose last word is ``jit``."""
     defs = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    return {node.name: node for node in defs if any(_is_jit(one) for one in node.decorator_list)}
+    return {node.name: node for node in defs if any(_is_jit(decorator) for decorator in node.decorator_list)}
 
 
 def _is_jit(decorator: ast.expr) -> bool:
