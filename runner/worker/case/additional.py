@@ -129,11 +129,11 @@ class AdditionalCalls:
         self._latest: RepeatableCall | str = "the step has no call that can be repeated"
         self._comparers: dict[int, Comparer] = {}
         """What compares stand-ins with the reference of a leaf, by the identity of the leaf's facts."""
-        measures = [wanted for step in plan["steps"] for wanted in step["measure"]]
-        self._repeats = any(wanted["kind"] in REPEATS for wanted in measures)
-        arguments = [wanted["arguments"] for wanted in measures if wanted["kind"] in ("close", "candidates")]
-        effects = [step["effects"] for step in plan["steps"] if step.get("effects") is not None]
-        if any(close_measure.needs_reference(one.get("close", one)) for one in arguments) or any(one["rtol"] is None for one in effects):
+        measures = [request for step in plan["steps"] for request in step["measure"]]
+        self._repeats = any(request["kind"] in REPEATS for request in measures)
+        arguments = [request["arguments"] for request in measures if request["kind"] in ("close", "candidates")]
+        calibrates = any(step["effects"]["rtol"] is None for step in plan["steps"] if step.get("effects") is not None)
+        if any(close_measure.needs_reference(body.get("close", body)) for body in arguments) or calibrates:
             reference.copied = self._copied
 
     def run_references(self) -> None:
@@ -190,16 +190,16 @@ class AdditionalCalls:
         """Schedule the same for values that a call left beside its result; ``facts`` are those of the step's effects."""
         if inexact:
             call = self._latest_reference()
-            values = {"of": [one.ours for one in inexact], "to": [one.theirs for one in inexact]}
+            values = {"of": [leaf.ours for leaf in inexact], "to": [leaf.theirs for leaf in inexact]}
             self._bytes += 2 * bytes_of(values["of"])
 
             def changed(called: list[Any]) -> list[Any]:
                 leaves = copies.changeable(called, parameters=parameters)
-                return [leaves[one.path] for one in inexact]
+                return [leaves[leaf.path] for leaf in inexact]
 
             arguments = {"judge": Judge.CALIBRATED.value, "equal_nan": inexact[0].equal_nan}
-            own_facts = {"leaves": [one.facts for one in inexact]}
-            unwritten, before = [one.unwritten for one in inexact], [one.before for one in inexact]
+            own_facts = {"leaves": [leaf.facts for leaf in inexact]}
+            unwritten, before = [leaf.unwritten for leaf in inexact], [leaf.before for leaf in inexact]
             comparison = Comparison(own_facts, arguments, values, {}, with_stand_ins=False, unwritten=unwritten, before=before)
             runs = EagerRuns.of(self._unseen, call, changed=changed)
             self._references.append(functools.partial(add_reference, comparison, functools.partial(runs.answers, values["to"])))
@@ -283,7 +283,7 @@ class AdditionalCalls:
         except Exception as error:  # copying arguments of a spec may raise anything
             self._latest = f"the call cannot be repeated: {error}"[:_WORDS]
 
-    def repeat(self, wanted: Mapping[str, Any], step: Mapping[str, Any], executed: int, value: Callable[[str], Any]) -> dict[str, Any]:
+    def repeat(self, request: Mapping[str, Any], step: Mapping[str, Any], executed: int, value: Callable[[str], Any]) -> dict[str, Any]:
         """Schedule the additional calls of an expectation; return its facts, which these calls complete."""
         backward = step["arguments"] if step["kind"] == "backward" else None
         if not isinstance(self._latest, RepeatableCall):
@@ -307,7 +307,7 @@ class AdditionalCalls:
         @torch.enable_grad()  # type: ignore[untyped-decorator]  # mypy does not follow torch
         def complete() -> None:
             try:
-                facts.update(REPEATS[wanted["kind"]](wanted["arguments"], again))
+                facts.update(REPEATS[request["kind"]](request["arguments"], again))
                 facts.update(done=True, eager_calls=again.eager_calls)
             except CannotRepeat as error:
                 facts["why_not"] = str(error)

@@ -62,7 +62,7 @@ def drawn(called: Sequence[Any], plan: Mapping[str, Any]) -> list[Any]:
 
 def why_observed(plan: Mapping[str, Any]) -> str:
     """Return why the case could observe an additional call; empty where it could not."""
-    reads_log = any(wanted["kind"] == "log" for step in plan["steps"] for wanted in step["measure"])
+    reads_log = any(request["kind"] == "log" for step in plan["steps"] for request in step["measure"])
     if reads_log or any(plan["body"].get(word) for word in ("spies", "handlers", "dead")):
         return "the case observes calls (spies, handlers, dead, log): it would observe an additional one"
     return ""
@@ -95,10 +95,10 @@ def _redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     if low == high:
         high = low + 1
     fresh = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * (high - low) + low
-    made = torch.empty_like(tensor, requires_grad=False)
+    redrawn = torch.empty_like(tensor, requires_grad=False)
     if 0 not in tensor.stride():
-        made = torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
-    return made.copy_(fresh).requires_grad_(tensor.requires_grad)
+        redrawn = torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    return redrawn.copy_(fresh).requires_grad_(tensor.requires_grad)
 
 
 MOST_JITTERED = 8
@@ -209,14 +209,14 @@ class EagerRuns:
         )  # an empty tensor needs no runs
         generator = torch.Generator().manual_seed(0)
         while len(pairs) < runs_of(smallest):
-            given = copied(inputs)
+            nudged_inputs = copied(inputs)
             if has_double:
-                to_float32(_changeable(given))
+                to_float32(_changeable(nudged_inputs))
             if pairs:
-                change(_changeable(given), functools.partial(nudged, generator=generator, least=least))
-            resolutions = [torch.finfo(tensor.dtype).eps for tensor in tensors_of(given) if tensor.is_floating_point()]
+                change(_changeable(nudged_inputs), functools.partial(nudged, generator=generator, least=least))
+            resolutions = [torch.finfo(tensor.dtype).eps for tensor in tensors_of(nudged_inputs) if tensor.is_floating_point()]
             try:
-                pairs.append((self.run(copied(given)), self._wide(given), max(least, *resolutions, 0.0) if pairs else 0.0))
+                pairs.append((self.run(copied(nudged_inputs)), self._wide(nudged_inputs), max(least, *resolutions, 0.0) if pairs else 0.0))
             except Exception as error:  # the function may refuse other values, or float32
                 if pairs:
                     break

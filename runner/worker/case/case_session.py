@@ -65,13 +65,13 @@ class Names:
         objects: dict[str, Any] = {}
 
         def value(name: str) -> Any:
-            found = self.value(name)
-            now = self._scope.values[name] if name == self.bound else found
+            named_value = self.value(name)
+            now = self._scope.values[name] if name == self.bound else named_value
             for other, known in objects.items():
                 if other != name and copies.same_object(now, known):
                     raise LookupError(f"'{other}' and '{name}' are one object: a comparison of the two cannot fail")
             objects[name] = now
-            return copies.measured(found)
+            return copies.measured(named_value)
 
         return value
 
@@ -126,10 +126,10 @@ class EachRepetition:
 
     def measure(self, step: Mapping[str, Any], number: int) -> None:
         """Measure what the repetition left."""
-        for wanted in step["measure"]:
-            if wanted["kind"] == "close" and is_eager(wanted["arguments"]["to"]):
+        for request in step["measure"]:
+            if request["kind"] == "close" and is_eager(request["arguments"]["to"]):
                 with torch.no_grad(), compiling.reference_stance():
-                    self._measure(str(wanted["index"]), wanted["arguments"], number)
+                    self._measure(str(request["index"]), request["arguments"], number)
 
     def _measure(self, key: str, arguments: Mapping[str, Any], number: int) -> None:
         digest = self._digest(arguments)
@@ -313,8 +313,8 @@ class Session:
 
     def function_of(self, block: Mapping[str, Any], entry: str) -> Callable[..., Any]:
         """Return the function ``entry`` that a block of Python defines."""
-        found: Callable[..., Any] = self.module.function(block, entry)
-        return found
+        function: Callable[..., Any] = self.module.function(block, entry)
+        return function
 
     def inputs(self, entries: Sequence[Any]) -> list[Any]:
         """Return the arguments that a list of inputs describes."""
@@ -356,44 +356,44 @@ class Session:
             self.names.bind(name, self.output, is_compared=name in self.plan["compared"])
             self.reference.bind(name, is_differentiated=name in step_scope.differentiated(self.plan))
 
-    def call(self, wanted: Call) -> None:
+    def call(self, request: Call) -> None:
         """Call a function and set ``output``. Its reference runs first, from the same state of the generators."""
         with needed("the context"):
-            enter = self.entered(wanted.context)
+            enter = self.entered(request.context)
         for side in (self.compiled, self.eager):
             if side is not None:
                 side.forget_gradients()
         with self.phases("inputs"), needed("the arguments"):
-            given = None if wanted.inputs is None else self.inputs(wanted.inputs)
-        called = self.compiled.calling(wanted.function, given)
+            inputs = None if request.inputs is None else self.inputs(request.inputs)
+        called = self.compiled.calling(request.function, inputs)
         self.reference.is_there = False
-        if self.eager is not None and wanted.has_reference:
+        if self.eager is not None and request.has_reference:
             with needed("the eager reference"):
-                theirs = self.eager.calling(wanted.function, self._given_to_eager(wanted.inputs, given))
-            self.effects.begin(called, theirs, is_package=wanted.is_package)
-            self.reference.is_apart |= wanted.is_package
+                theirs = self.eager.calling(request.function, self._given_to_eager(request.inputs, inputs))
+            self.effects.begin(called, theirs, is_package=request.is_package)
+            self.reference.is_apart |= request.is_package
             self.reference.call(self.eager, theirs, enter, done=self.effects.eager_done)
-        target = wanted.target()
-        self.additional.record(target, called, enter, is_package=wanted.is_package)
-        with self.phases(wanted.phase):
+        target = request.target()
+        self.additional.record(target, called, enter, is_package=request.is_package)
+        with self.phases(request.phase):
             self.output = self.compiled.run(target, called, enter)
             self.device_api.synchronize()
         self.effects.finish(self.compiled.called, self.eager, self.output)
         self.reference.is_apart |= self.effects.facts is None
 
-    def _given_to_eager(self, entries: Sequence[Any] | None, given: list[Any] | None) -> list[Any] | None:
+    def _given_to_eager(self, entries: Sequence[Any] | None, inputs: list[Any] | None) -> list[Any] | None:
         """Bring the eager side to the compiled side's state, and return copies of a call's arguments for it; None for those of the spec."""
         is_plain = all(not isinstance(entry, Mapping) or not {"call", "module", "ref"} & set(entry) for entry in entries or ())
         if self._may_have_changed or not is_plain:
-            return self.copy_for_eager(given)
+            return self.copy_for_eager(inputs)
         if self._were_compared or self.effects.facts is not None:
             # what was judged in an earlier step is not judged again: both sides go on from one value
             self._twins.adopt(compiling.is_erased, judged_alone=True)
             self.reference.is_apart = False
-        copied: list[Any] | None = copies.apart(given, self._twins)
+        copied: list[Any] | None = copies.apart(inputs, self._twins)
         return copied
 
-    def copy_for_eager(self, given: list[Any] | None = None) -> list[Any] | None:
+    def copy_for_eager(self, inputs: list[Any] | None = None) -> list[Any] | None:
         """Copy functions and arguments of the compiled side, as they are now, for the eager side; return copies of a call's arguments."""
         assert self.eager is not None
         for name, target in self.eager.targets.items():  # parameters that freezing has erased remain those of eager
@@ -401,7 +401,7 @@ class Session:
             self._twins.add((leaf, theirs[path]) for path, leaf in ours.items() if compiling.is_erased(leaf) and path in theirs)
         self._twins.adopt(compiling.is_erased, judged_alone=False)
         # one copy, so that a module that is target and argument remains one object
-        parts = {"function": self.compiled.targets, "inputs": self.compiled.arguments, "arguments": given}
+        parts = {"function": self.compiled.targets, "inputs": self.compiled.arguments, "arguments": inputs}
         copied = copies.apart(parts, self._twins)
         self.eager.targets, self.eager.arguments = copied["function"], copied["inputs"]
         self._may_have_changed = False
@@ -423,7 +423,7 @@ class Session:
     def _holders(self) -> list[Any]:
         """Return the spec's classes and functions, without the backend and its class, which the compiled side alone calls."""
         backend = step_scope.resolved(self.plan["body"]["compile"].get("backend"), self.scope.named)
-        return [one for one in self.module.definitions() if one is not backend and one is not type(backend)]
+        return [definition for definition in self.module.definitions() if definition is not backend and definition is not type(backend)]
 
     def _earlier_results(self) -> dict[str, Any]:
         """Return the results that are alive: those with a name, and the latest."""

@@ -77,10 +77,10 @@ class Compilation:
                     "recorded": bool(_installed),
                     "frames": self.frames,
                     "reused": self.reused,
-                    "count": len(found),
-                    "events": found[:MOST_EVENTS],
+                    "count": len(of_kind),
+                    "events": of_kind[:MOST_EVENTS],
                 }
-                for kind, found in events.items()
+                for kind, of_kind in events.items()
             },
         }
 
@@ -105,17 +105,17 @@ KINDS = ("kernels", "graph", "guards", "recompiles", "graph_breaks")
 """The kinds of expectations that need these records."""
 
 
-def watch(wanted: Collection[str]) -> None:
+def watch(kinds: Collection[str]) -> None:
     """Record for a new case from now on."""
-    _recording.wanted, _recording.compilation, _recording.has_converted = frozenset(wanted), Compilation(), False
+    _recording.wanted, _recording.compilation, _recording.has_converted = frozenset(kinds), Compilation(), False
     observed_compiles.forget_wrappers()
 
 
 def wanted_by(plan: Mapping[str, Any]) -> set[str]:
     """Return the kinds of expectations of a plan that need these records, and the stages of graphs."""
-    measures = [wanted for step in plan["steps"] for wanted in step["measure"] if wanted["kind"] in KINDS]
-    stages = {wanted["arguments"]["stage"] for wanted in measures if wanted["kind"] == "graph"}
-    return {wanted["kind"] for wanted in measures} | stages
+    measures = [request for step in plan["steps"] for request in step["measure"] if request["kind"] in KINDS]
+    stages = {request["arguments"]["stage"] for request in measures if request["kind"] == "graph"}
+    return {request["kind"] for request in measures} | stages
 
 
 def take() -> Compilation:
@@ -155,15 +155,15 @@ def install() -> None:
 
 def _record_graph(stage: str, graph: Any) -> None:
     """Record a graph. What prevents that is recorded too: it must not end the compile."""
-    found = _recording.compilation.graphs.setdefault(stage, [])
-    ops, text, problem = {}, "", f"more than {MOST_GRAPHS} graphs" if len(found) >= MOST_GRAPHS else ""
+    graphs = _recording.compilation.graphs.setdefault(stage, [])
+    ops, text, problem = {}, "", f"more than {MOST_GRAPHS} graphs" if len(graphs) >= MOST_GRAPHS else ""
     if not problem:
         try:
             ops, text = observed_compiles.operators(graph), observed_compiles.text_of(graph)
         except Exception as error:  # printing calls code of every operator and constant of the graph
             problem = f"the graph cannot be read: {type(error).__name__}: {error}"[:MOST_REASON]
-    room = MOST_TEXT - sum(len(known["text"]) for known in found)
-    found.append({"ops": ops, "text": text[:room], "cut": len(text) > room, "problem": problem})
+    room = MOST_TEXT - sum(len(known["text"]) for known in graphs)
+    graphs.append({"ops": ops, "text": text[:room], "cut": len(text) > room, "problem": problem})
 
 
 def _recording_dynamo_graphs(original: Callable[..., Any], backend: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
@@ -177,11 +177,11 @@ def _recording_stage(stage: str, original: Callable[..., Any], graph: Any, *args
         return original(graph, *args, **kwargs)
     _within.stage = True
     try:
-        made = original(graph, *args, **kwargs)
+        new_graph = original(graph, *args, **kwargs)
     finally:
         _within.stage = False
-    _record_graph(stage, graph if made is None else made)
-    return made
+    _record_graph(stage, graph if new_graph is None else new_graph)
+    return new_graph
 
 
 # -- frames ---------------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def _recording_frames(original: Callable[..., Any], convert: Any, frame: Any, en
     _recording.has_converted = True
     known, failed = len(observed_compiles.break_reasons()), observed_compiles.guard_failures()
     try:
-        made = original(convert, frame, entry, *args, **kwargs)
+        converted = original(convert, frame, entry, *args, **kwargs)
     except Exception as error:  # converting a frame can raise any error: it is recorded for the step and raised again
         if compiling.is_graph_break(error) and (why := observed_compiles.why_skipped(error)):
             record.graph_breaks.append({"frame": name, "reason": why[:MOST_REASON]})
@@ -207,7 +207,7 @@ def _recording_frames(original: Callable[..., Any], convert: Any, frame: Any, en
             now = observed_compiles.guard_failures()
             again = (reason for code, reasons in now.items() for reason in reasons[len(failed.get(code, ())) :])
             record.recompiles.append({"frame": name, "reason": "\n".join(again)[:MOST_REASON]})
-        return made
+        return converted
     finally:
         for reason in observed_compiles.break_reasons()[known:]:
             record.graph_breaks.append({"frame": name, "reason": reason[:MOST_REASON]})
@@ -237,20 +237,20 @@ def _asks_kernels() -> bool:
 
 
 def _noting_wrappers(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    made = original(*args, **kwargs)
+    wrapper = original(*args, **kwargs)
     if _asks_kernels():
-        observed_compiles.note_wrapper(made)
-    return made
+        observed_compiles.note_wrapper(wrapper)
+    return wrapper
 
 
 def _recording_kernels(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
-    made = original(graph, *args, **kwargs)
+    generated = original(graph, *args, **kwargs)
     if _asks_kernels() and compiler_hooks.is_own_compile():
         try:
-            _recording.compilation.compiled |= observed_compiles.generated_kernels(graph, made)
+            _recording.compilation.compiled |= observed_compiles.generated_kernels(graph, generated)
         except ValueError as error:
             _recording.compilation.uncompiled.append(str(error)[:MOST_REASON])
-    return made
+    return generated
 
 
 def _counting_kernels(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
@@ -258,16 +258,16 @@ def _counting_kernels(original: Callable[..., Any], graph: Any, *args: Any, **kw
         return original(graph, *args, **kwargs)
     record = _recording.compilation
     record.ran += 1
-    with observed_compiles.counted() as found:
-        made = original(graph, *args, **kwargs)
-    if not found.to_the_end:
+    with observed_compiles.counted() as census:
+        returned = original(graph, *args, **kwargs)
+    if not census.to_the_end:
         record.uncounted.append(_REPLACED)
-    elif found.in_cpp:
+    elif census.in_cpp:
         record.uncounted.append(_CPP)
-    elif not found.in_python:
+    elif not census.in_python:
         record.uncounted.append(_NOT_PYTHON)
-    record.calls.extend(found.calls)
-    return made
+    record.calls.extend(census.calls)
+    return returned
 
 
 def _noticing_packages(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -208,15 +208,15 @@ def _watching_frames(original: Callable[..., Any], convert: Any, *args: Any, **k
     seen.frames += is_own
     why = ""
     try:
-        made = original(convert, *args, **kwargs)
+        converted = original(convert, *args, **kwargs)
     except Exception as error:  # converting a frame can raise any error: it is recorded for the step and raised again
         _errors.last = error
         why = _reason(error)
         raise
     else:
-        if getattr(made, "guarded_code", made) is None:
-            why = str(getattr(made, "skip_reason", None) or "dynamo skipped the frame")
-        return made
+        if getattr(converted, "guarded_code", converted) is None:
+            why = str(getattr(converted, "skip_reason", None) or "dynamo skipped the frame")
+        return converted
     finally:
         if is_own:
             seen.broken += [reason[:_MOST_REASON] for reason in [*observed_compiles.break_reasons()[known:], why] if reason]
@@ -226,23 +226,23 @@ def _watching_captured(original: Callable[..., Any], output: Any, *args: Any, **
     is_own = any(map(is_claimed, [output.compiler_fn, *observed_compiles.backends_of(output.compiler_fn)]))
     entered = _watch.seen.entered
     _watch.seen.handed += is_own
-    made = original(output, *args, **kwargs)
+    compiled = original(output, *args, **kwargs)
 
     def count() -> None:
         _watch.seen.captured += is_own
         _watch.seen.captured_others += not is_own
 
     if _watch.seen.entered > entered:  # calls of inductor's graphs are counted where they happen
-        return made
+        return compiled
     if getattr(output, "package", None) is not None:  # torch stores what the backend returned, and must get that
         count()
-        return made
+        return compiled
 
     # a graph module has attributes that are no function's
-    @functools.wraps(made, updated=("__dict__",) if isinstance(made, types.FunctionType | types.MethodType) else ())
+    @functools.wraps(compiled, updated=("__dict__",) if isinstance(compiled, types.FunctionType | types.MethodType) else ())
     def counted(*inputs: Any, **named: Any) -> Any:
         count()
-        return made(*inputs, **named)
+        return compiled(*inputs, **named)
 
     return counted
 
@@ -250,11 +250,11 @@ def _watching_captured(original: Callable[..., Any], output: Any, *args: Any, **
 def _noticing_abandoned(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     _errors.last = None
     try:
-        made = original(*args, **kwargs)
+        returned = original(*args, **kwargs)
         error = _errors.last
         if error is not None and not compiling.is_graph_break(error):
             _watch.seen.abandoned.append(_reason(error))
-        return made
+        return returned
     finally:
         _errors.last = None  # its traceback keeps the frames' values alive
 
@@ -288,9 +288,9 @@ def _recording_ahead(
 ) -> Any:
     seen = _watch.seen
     seen.code.extend(code for code in (wrapper_code, kernel_code) if code)
-    made = original(cls, graph, wrapper_code, kernel_code, *args, **kwargs)
+    returned = original(cls, graph, wrapper_code, kernel_code, *args, **kwargs)
     seen.graphs.append(sorted(graph.device_types))
-    return made
+    return returned
 
 
 def _counting_ahead(original: Callable[..., Any], package: Any, *args: Any, **kwargs: Any) -> Any:
@@ -316,5 +316,5 @@ def as_facts(seen: Seen) -> Mapping[str, Any]:
         "abandoned": seen.abandoned[:_MOST_REASONS],
         "uncompiled": [reason[:_MOST_REASON] for reason in seen.uncompiled[:_MOST_REASONS]],
         "choices": choices,
-        "tunings": {"count": len(seen.tunings), "found": [one.to_json() for one in seen.tunings[: choice_census.MOST_TUNINGS]]},
+        "tunings": {"count": len(seen.tunings), "found": [tuning.to_json() for tuning in seen.tunings[: choice_census.MOST_TUNINGS]]},
     }

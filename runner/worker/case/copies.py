@@ -75,8 +75,8 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
                     return tensor
             except RuntimeError:  # a wrapper without a storage
                 return tensor
-        found: torch.Tensor = torch.Tensor.as_subclass(tensor, torch.Tensor)
-        return found
+        plain_tensor: torch.Tensor = torch.Tensor.as_subclass(tensor, torch.Tensor)
+        return plain_tensor
 
 
 def _is_size(value: Any) -> bool:
@@ -91,15 +91,15 @@ def measured(value: Any) -> Any:
 def apart(value: Any, twins: "Twins | None" = None) -> Any:
     """Return a deep copy; raise ``TypeError`` where it shares a module or a tensor with the original, or where a part cannot be copied."""
     try:
-        made = deep(value, twins)
+        duplicate = deep(value, twins)
     except Exception as error:  # __deepcopy__ and __reduce__ of an object of a spec may raise anything
         hint = "define __deepcopy__ in its class, or create it within the function"
         raise TypeError(f"{_culprit(value)} cannot be copied for the eager side ({type(error).__name__}: {error}): {hint}") from error
     ours = {id(part): part for part in _parts(value)}
-    for part in _parts(made):
+    for part in _parts(duplicate):
         if ours.get(id(part)) is part:
             raise TypeError(f"a copy of a {type(part).__module__}.{type(part).__qualname__} is the object itself: see its __deepcopy__")
-    return made
+    return duplicate
 
 
 def _culprit(value: Any) -> str:
@@ -127,27 +127,27 @@ def deep(value: Any, twins: "Twins | None" = None) -> Any:
     A tensor that an operation made becomes one without the history before it, but no leaf: it gets no gradient. ``twins`` are known
     copies of tensors, which the copy refers to; those that are made are added to them.
     """
-    made: dict[int, Any] = {} if twins is None else twins.known()
+    memo: dict[int, Any] = {} if twins is None else twins.known()
     with _deep_copies():
-        found = copy.deepcopy(value, made)
+        duplicate = copy.deepcopy(value, memo)
         # where deepcopy keeps what it has copied
-        originals = [one for one in made.get(id(made), ()) if isinstance(one, torch.Tensor)]
+        originals = [tensor for tensor in memo.get(id(memo), ()) if isinstance(tensor, torch.Tensor)]
         for original in [*originals, *(twins.originals() if twins is not None else ())]:
-            copied = made.get(id(original))
+            copied = memo.get(id(original))
             if not isinstance(copied, torch.Tensor):
                 continue
             grad = tensor_grad(original) if isinstance(original, torch.nn.Parameter) else None  # the copy of a parameter has none
             if grad is not None and tensor_grad(copied) is None:
-                copied.grad = made.get(id(grad)) if id(grad) in made else _copy(grad)
+                copied.grad = memo.get(id(grad)) if id(grad) in memo else _copy(grad)
             for name, register in _TENSOR_HOOKS.items():
                 with torch._C.DisableTorchFunctionSubclass():
                     if getattr(copied, name):
                         getattr(copied, name).clear()
                     for hook in (getattr(original, name) or {}).values():
-                        getattr(copied, register)(copy.deepcopy(hook, made))
+                        getattr(copied, register)(copy.deepcopy(hook, memo))
     if twins is not None:
-        twins.add((original, made.get(id(original))) for original in originals)
-    return found
+        twins.add((original, memo.get(id(original))) for original in originals)
+    return duplicate
 
 
 _TENSOR_HOOKS = {"_backward_hooks": "register_hook", "_post_accumulate_grad_hooks": "register_post_accumulate_grad_hook"}
@@ -172,9 +172,9 @@ def _deep_copies() -> Iterator[None]:
         with torch._C.DisableTorchFunctionSubclass():
             is_leaf, is_jagged = tensor.is_leaf, tensor.layout is torch.jagged
         if is_jagged and is_leaf:  # torch's own copy has new offsets under the old symbol of its size
-            made = tensor.detach().clone().requires_grad_(tensor.requires_grad)
-            made.grad = None if tensor.grad is None else tensor.grad.clone()
-            return made
+            duplicate = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+            duplicate.grad = None if tensor.grad is None else tensor.grad.clone()
+            return duplicate
         if is_leaf:
             try:
                 return of_tensor(tensor, memo)
@@ -207,11 +207,11 @@ def _copy_of_subclass(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tenso
         if is_traceable_wrapper_subclass(tensor):
             names, context = kind.__tensor_flatten__(tensor)
             parts = {name: copy.deepcopy(getattr(tensor, name), memo) for name in names}
-            made = kind.__tensor_unflatten__(parts, context, tensor.size(), tensor.stride())
+            duplicate = kind.__tensor_unflatten__(parts, context, tensor.size(), tensor.stride())
         else:
-            made = _copy(tensor).as_subclass(kind)
-            made.__dict__.update(copy.deepcopy(tensor.__dict__, memo))
-        return made.requires_grad_(tensor.requires_grad)
+            duplicate = _copy(tensor).as_subclass(kind)
+            duplicate.__dict__.update(copy.deepcopy(tensor.__dict__, memo))
+        return duplicate.requires_grad_(tensor.requires_grad)
 
 
 def _copy_of_function(function: types.FunctionType, memo: dict[int, Any]) -> types.FunctionType:
@@ -219,16 +219,16 @@ def _copy_of_function(function: types.FunctionType, memo: dict[int, Any]) -> typ
     if not _can_change(function, memo, set()):
         return function
     cells = tuple(memo.setdefault(id(cell), types.CellType()) for cell in function.__closure__ or ())  # functions may share a cell
-    made = types.FunctionType(function.__code__, function.__globals__, function.__name__, None, cells or None)
-    memo[id(function)] = made  # before its parts, which may refer to it
-    functools.update_wrapper(made, function, updated=())
-    made.__dict__.pop("__wrapped__", None)
-    made.__defaults__, made.__kwdefaults__ = (_copied_part(one, memo) for one in (function.__defaults__, function.__kwdefaults__))
-    made.__dict__.update({name: _copied_part(part, memo) for name, part in vars(function).items()})
+    copied = types.FunctionType(function.__code__, function.__globals__, function.__name__, None, cells or None)
+    memo[id(function)] = copied  # before its parts, which may refer to it
+    functools.update_wrapper(copied, function, updated=())
+    copied.__dict__.pop("__wrapped__", None)
+    copied.__defaults__, copied.__kwdefaults__ = (_copied_part(part, memo) for part in (function.__defaults__, function.__kwdefaults__))
+    copied.__dict__.update({name: _copied_part(part, memo) for name, part in vars(function).items()})
     for cell, original in zip(cells, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # an empty cell
             cell.cell_contents = _copied_part(original.cell_contents, memo)
-    return made
+    return copied
 
 
 def _copied_part(part: Any, memo: dict[int, Any]) -> Any:
@@ -349,15 +349,15 @@ def frozen(value: Any) -> Any:
                 if isinstance(tensor, torch.Tensor) and not tensor.is_leaf and id(tensor) not in memo:
                     memo[id(tensor)] = _copy(tensor)
             if isinstance(leaf, dict):  # of a class whose __getattr__ may take any name for a key
-                made = type(leaf).__new__(type(leaf))
-                memo[id(leaf)] = made
+                duplicate = type(leaf).__new__(type(leaf))
+                memo[id(leaf)] = duplicate
                 for key, value in leaf.items():
                     (collections.OrderedDict if isinstance(leaf, collections.OrderedDict) else dict).__setitem__(
-                        made, key, copy.deepcopy(value, memo)
+                        duplicate, key, copy.deepcopy(value, memo)
                     )
                 for name, value in attributes_of(leaf).items():
-                    object.__setattr__(made, name, copy.deepcopy(value, memo))
-                return made
+                    object.__setattr__(duplicate, name, copy.deepcopy(value, memo))
+                return duplicate
             return copy.deepcopy(leaf, memo)
         except Exception as error:  # __deepcopy__ and __reduce__ of an object of a spec may raise anything
             return Live(type(leaf), error)
@@ -366,34 +366,34 @@ def frozen(value: Any) -> Any:
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    found = plain(tensor).detach()
-    made: torch.Tensor = found.clone()
-    is_strided = type(found) in _PLAIN and found.layout is torch.strided and not found.is_nested and found.numel() > 0
-    if is_strided and made.stride() != found.stride():
+    source = plain(tensor).detach()
+    duplicate: torch.Tensor = source.clone()
+    is_strided = type(source) in _PLAIN and source.layout is torch.strided and not source.is_nested and source.numel() > 0
+    if is_strided and duplicate.stride() != source.stride():
         # its elements overlap or have gaps between them
-        memory = found.as_strided((extent(found),), (1,), found.storage_offset()).clone()
-        return memory.as_strided(found.shape, found.stride(), 0)
-    return made
+        memory = source.as_strided((extent(source),), (1,), source.storage_offset()).clone()
+        return memory.as_strided(source.shape, source.stride(), 0)
+    return duplicate
 
 
 def extent(tensor: torch.Tensor) -> int:
     """Return the length of a strided tensor's memory from its first element to its last, gaps included, in elements."""
     if not tensor.numel():
         return 0
-    found: int = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return found
+    length: int = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return length
 
 
-def same_object(one: Any, other: Any) -> bool:
+def same_object(left: Any, right: Any) -> bool:
     """Whether two names refer to one mutable object: a comparison of the two cannot fail."""
-    return one is other and not isinstance(one, _IMMUTABLE) and one != ()
+    return left is right and not isinstance(left, _IMMUTABLE) and left != ()
 
 
 def tensor_grad(tensor: torch.Tensor) -> torch.Tensor | None:
     """Return the gradient of a leaf tensor, without a call of ``__torch_function__`` of a subclass; None where it has none."""
     with torch._C.DisableTorchFunctionSubclass():
-        found: torch.Tensor | None = tensor.grad if tensor.is_leaf else None
-        return found
+        grad: torch.Tensor | None = tensor.grad if tensor.is_leaf else None
+        return grad
 
 
 def tensor_version(tensor: torch.Tensor) -> int | None:

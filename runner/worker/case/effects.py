@@ -35,35 +35,35 @@ def place(tensor: torch.Tensor) -> Place | None:
     try:
         parts = _parts(tensor)
         places = tuple((part.untyped_storage().data_ptr(), part.storage_offset(), part.shape, part.stride()) for part in parts)
-        return places if all(one[0] or not part.numel() for one, part in zip(places, parts, strict=True)) else None
+        return places if all(location[0] or not part.numel() for location, part in zip(places, parts, strict=True)) else None
     except (RuntimeError, NotImplementedError, AttributeError):  # a wrapper without a storage, a layout without parts
         return None
 
 
-def is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+def is_same(left: torch.Tensor, right: torch.Tensor) -> bool:
     """Whether two tensors of one form have the same bits, also in the gaps between elements where their strides are equal.
 
     False where the memory of one cannot be read.
     """
     try:
-        pairs = list(zip(_parts(one), _parts(other), strict=True))
+        pairs = list(zip(_parts(left), _parts(right), strict=True))
         return all(_has_one_form(ours, theirs) and bool(torch.equal(*_alike(ours, theirs))) for ours, theirs in pairs)
     except (RuntimeError, NotImplementedError, AttributeError, ValueError):
         return False
 
 
-def _pairs(one: torch.Tensor, other: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def _pairs(left: torch.Tensor, right: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Return the parts of two tensors that have one form; none where the memory of one cannot be read."""
     try:
-        return [pair for pair in zip(_parts(one), _parts(other), strict=True) if _has_one_form(*pair)]
+        return [pair for pair in zip(_parts(left), _parts(right), strict=True) if _has_one_form(*pair)]
     except (RuntimeError, NotImplementedError, AttributeError, ValueError):
         return []
 
 
-def _only_pair(one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
+def _only_pair(left: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Return the parts of two tensors that have one part each, of one form; None for any others."""
-    pairs = _pairs(one, other)
-    return pairs[0] if len(pairs) == 1 and len(_parts(one)) == 1 else None
+    pairs = _pairs(left, right)
+    return pairs[0] if len(pairs) == 1 and len(_parts(left)) == 1 else None
 
 
 def changed(now: torch.Tensor, before: torch.Tensor) -> str | None:
@@ -72,14 +72,14 @@ def changed(now: torch.Tensor, before: torch.Tensor) -> str | None:
         memory, memory_before = _alike(part, part_before)
         if torch.equal(memory, memory_before):
             continue
-        ours, theirs = (_bytes(_dense(one)).view(-1, one.element_size()) for one in (part, part_before))
+        ours, theirs = (_bytes(_dense(tensor)).view(-1, tensor.element_size()) for tensor in (part, part_before))
         differs = (ours != theirs).any(1)
         if not differs.any():
             return f"changed between its elements: {int((memory != memory_before).sum())} bytes of its memory"
         first = int(differs.nonzero()[0])
-        value, value_before = (repr(_dense(one).reshape(-1)[first].item()) for one in (part, part_before))
+        value, value_before = (repr(_dense(tensor).reshape(-1)[first].item()) for tensor in (part, part_before))
         if value == value_before:  # NaN of other bits
-            value, value_before = (bytes(one[first].tolist()).hex() for one in (ours, theirs))
+            value, value_before = (bytes(raw[first].tolist()).hex() for raw in (ours, theirs))
         from_to = f"from {value_before} to {value}"
         if not part.dim():
             return f"changed {from_to}"
@@ -88,11 +88,11 @@ def changed(now: torch.Tensor, before: torch.Tensor) -> str | None:
     return None
 
 
-def other_gaps(one: torch.Tensor, other: torch.Tensor) -> str | None:
+def other_gaps(left: torch.Tensor, right: torch.Tensor) -> str | None:
     """Return how the memory between the elements of two strided tensors differs; None where it does not, or they have other strides."""
-    if one.layout is not torch.strided or one.is_nested or extent(one) <= one.numel():
+    if left.layout is not torch.strided or left.is_nested or extent(left) <= left.numel():
         return None
-    pair = _only_pair(one, other)
+    pair = _only_pair(left, right)
     if pair is None or pair[0].stride() != pair[1].stride():
         return None
     ours, theirs = pair
@@ -118,15 +118,15 @@ def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
         raise NotImplementedError(str(tensor.layout))
 
 
-def _has_one_form(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device)
+def _has_one_form(left: torch.Tensor, right: torch.Tensor) -> bool:
+    return (left.shape, left.dtype, left.device) == (right.shape, right.dtype, right.device)
 
 
-def _alike(one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _alike(left: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the memory of two tensors as bytes; that of their elements alone where their strides differ."""
-    if (one.stride(), one.is_conj(), one.is_neg()) != (other.stride(), other.is_conj(), other.is_neg()):
-        one, other = _dense(one), _dense(other)
-    return _bytes(one), _bytes(other)
+    if (left.stride(), left.is_conj(), left.is_neg()) != (right.stride(), right.is_conj(), right.is_neg()):
+        left, right = _dense(left), _dense(right)
+    return _bytes(left), _bytes(right)
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
@@ -136,8 +136,8 @@ def _dense(tensor: torch.Tensor) -> torch.Tensor:
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     """Return the memory of a tensor from its first element to its last, as uint8 of shape ``(bytes,)``; it shares the memory."""
     size = tensor.element_size()
-    found = torch.empty(0, dtype=torch.uint8, device=tensor.device)
-    return found.set_(tensor.untyped_storage(), tensor.storage_offset() * size, (extent(tensor) * size,), (1,))
+    view = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    return view.set_(tensor.untyped_storage(), tensor.storage_offset() * size, (extent(tensor) * size,), (1,))
 
 
 _MOST_CHANGED = 1 << 24
@@ -252,12 +252,12 @@ NEW = "memory of its own"
 """The relation of a tensor that shares no memory with a tensor of the call."""
 
 
-def aliases(result: Any, given: Mapping[str, Any]) -> dict[str, str]:
+def aliases(result: Any, leaves: Mapping[str, Any]) -> dict[str, str]:
     """Return for each tensor of a result, by its path, how it relates to the tensors of the call, and to those before it in the result.
 
-    ``given`` are the values that the call could change, by path. Empty tensors share nothing.
+    ``leaves`` are the values that the call could change, by path. Empty tensors share nothing.
     """
-    tensors = {path: value for path, value in given.items() if isinstance(value, torch.Tensor) and not path.endswith(GRAD)}
+    tensors = {path: value for path, value in leaves.items() if isinstance(value, torch.Tensor) and not path.endswith(GRAD)}
     identities: dict[int, str] = {}
     owners: dict[int, tuple[str, torch.Tensor]] = {}
     relations = {}
@@ -311,14 +311,14 @@ def with_repetition(before: Mapping[str, Any] | None, after: Mapping[str, Any]) 
     if before is None:
         return dict(after)
     differed = {leaf["path"] for leaf in before["leaves"] if not is_near(leaf)}
-    found = {
+    merged = {
         **after,
         **{name: max(before[name], after[name]) for name in ("compared", "changes")},
         "apart": [path for path in after["apart"] if path not in differed],
         "leaves": [*before["leaves"], *(leaf for leaf in after["leaves"] if leaf["path"] not in differed)],
     }
     both = {name: [*before.get(name, ()), *after.get(name, ())] for name in ("generators", "modes")}
-    return {**found, **{name: entries for name, entries in both.items() if entries}}
+    return {**merged, **{name: entries for name, entries in both.items() if entries}}
 
 
 def is_near(facts: Mapping[str, Any]) -> bool:
@@ -427,8 +427,8 @@ class Effects:
         self._earlier = {path: ours for path, (ours, theirs) in pairs.items() if not (_is_changed(*ours) or _is_changed(*theirs))}
         self._shared = {storage_of(leaf) for _, leaf in _tensors_of(result)}
         self._eager = Generators.now(), Modes(self.holders), aliases(result, theirs), histories(result)
-        given = {storage_of(leaf) for leaf in theirs.values() if isinstance(leaf, torch.Tensor)} - {None}
-        self._of_call = {path: plain(leaf).data for path, leaf in _tensors_of(result) if storage_of(leaf) in given}
+        storages = {storage_of(leaf) for leaf in theirs.values() if isinstance(leaf, torch.Tensor)} - {None}
+        self._of_call = {path: plain(leaf).data for path, leaf in _tensors_of(result) if storage_of(leaf) in storages}
         self._untouched.after_eager(theirs)
         changes = {path for path, _ in _texts(theirs).items() ^ self._texts.items()}.union(self._untouched.changed)
         self._changes = len(changes) + (0 if self.begun is None else len(self._eager[1].changed_since(self.begun[1])))
@@ -468,13 +468,13 @@ class Effects:
         return {**counted, "generators": drawn, "modes": modes.other_than(left, begun_modes)}
 
     def _leaves(self, called: Sequence[Any]) -> Leaves:
-        found = changeable(called, parameters=not self.is_package)
-        found.update(_outside(found))
+        leaves = changeable(called, parameters=not self.is_package)
+        leaves.update(_outside(leaves))
         if self.tolerance.get("gradients", True):
-            return found
+            return leaves
         identities = {id(tensor) for tensor in gradient_leaves(called)}
-        judged = {f"{path}{GRAD}" for path, leaf in found.items() if id(leaf) in identities}
-        return {path: leaf for path, leaf in found.items() if path not in judged}
+        judged = {f"{path}{GRAD}" for path, leaf in leaves.items() if id(leaf) in identities}
+        return {path: leaf for path, leaf in leaves.items() if path not in judged}
 
     def _differing(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
         """Return the facts of two values that are not equal, by the first rule that applies."""
@@ -495,13 +495,13 @@ class Effects:
         ):
             return _other_form(path, plain(ours), plain(theirs))  # what neither side wrote was judged after an earlier step
         facts = self._inexact(path, ours, theirs)
-        if facts is None and (found := self._problem(path, ours, theirs)) is not None:
-            facts = {"path": path, "calibrated": {"why_not": _NOT_JUDGED}, **found}
+        if facts is None and (problem := self._problem(path, ours, theirs)) is not None:
+            facts = {"path": path, "calibrated": {"why_not": _NOT_JUDGED}, **problem}
         before = None if compiling.is_erased(ours) else self._untouched.values.get(path)
         if before is not None and are_tensors:
-            one, other = plain(ours), plain(theirs)
-            if (lost := other_change(one, other, before)) is not None:
-                facts = facts or {"path": path, "calibrated": {"why_not": _NOT_JUDGED}, **describe_leaf(one, other, self.tolerance)}
+            left, right = plain(ours), plain(theirs)
+            if (lost := other_change(left, right, before)) is not None:
+                facts = facts or {"path": path, "calibrated": {"why_not": _NOT_JUDGED}, **describe_leaf(left, right, self.tolerance)}
                 facts["change"] = lost
         return facts
 
@@ -540,14 +540,14 @@ class Effects:
                 return _words(path, str(ours), str(theirs))
             facts: dict[str, Any] = describe_leaf(ours, theirs, self.tolerance)
             return None if is_near(facts) else facts
-        one, other = plain(ours), plain(theirs)
-        if one.layout is not other.layout:
-            return _words(path, f"layout {one.layout}", f"layout {other.layout}")
-        if not _equal(one, other):
-            facts = describe_leaf(dense(one), dense(other), self.tolerance)
+        left, right = plain(ours), plain(theirs)
+        if left.layout is not right.layout:
+            return _words(path, f"layout {left.layout}", f"layout {right.layout}")
+        if not _equal(left, right):
+            facts = describe_leaf(dense(left), dense(right), self.tolerance)
             if not is_near(facts):
                 return facts
-        return _other_form(path, one, other)
+        return _other_form(path, left, right)
 
     def _unnoticed_writes(self, ours: Leaves, theirs: Leaves) -> Iterator[dict[str, Any]]:
         """Yield the tensors that eager wrote, and whose version counter the compiled call did not advance, or that it replaced.
@@ -601,16 +601,16 @@ def _outside(leaves: Leaves) -> Leaves:
                 start, size = leaf.storage_offset() * leaf.element_size(), extent(leaf) * leaf.element_size()
             shown.setdefault(address, []).append((start, start + size))
             owners.setdefault(address, (path, leaf))
-    found: Leaves = {}
+    outside: Leaves = {}
     for address, spans in shown.items():
         path, leaf = owners[address]
         storage, begun = plain(leaf).untyped_storage(), 0
         for start, end in [*sorted(spans), (storage.nbytes(), storage.nbytes())]:
             if start > begun:
                 memory = torch.empty(0, dtype=torch.uint8, device=leaf.device).set_(storage, begun, (start - begun,), (1,))
-                found[f"{path}, bytes from {begun} on{OUTSIDE}"] = memory
+                outside[f"{path}, bytes from {begun} on{OUTSIDE}"] = memory
             begun = max(begun, end)
-    return found
+    return outside
 
 
 def _versions(leaves: Leaves) -> Versions:

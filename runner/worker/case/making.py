@@ -29,8 +29,8 @@ def make(entry: Json, maker: Maker) -> Any:
     if not isinstance(entry, Mapping):
         return entry
     kind = next(word for word in INPUTS if word in entry)
-    made = MAKERS[kind](entry, maker)
-    return _finished(made, entry, maker) if isinstance(made, torch.Tensor) and not INPUTS[kind].is_finished else made
+    input_value = MAKERS[kind](entry, maker)
+    return _finished(input_value, entry, maker) if isinstance(input_value, torch.Tensor) and not INPUTS[kind].is_finished else input_value
 
 
 def make_all(entries: Iterable[Json], maker: Maker) -> list[Any]:
@@ -128,20 +128,20 @@ def _called(function: Any, entry: Entry, maker: Maker) -> Any:
 
 def module(entry: Entry, maker: Maker) -> torch.nn.Module:
     """Make a module: its class or maker is called on the CPU, from the case's seed, then it is converted and moved."""
-    made = _called(maker.scope.find(entry["module"]), entry, maker)
-    if not isinstance(made, torch.nn.Module):
-        raise TypeError(f"{entry['module']} made a {type(made).__name__}, not a torch.nn.Module")
+    instance = _called(maker.scope.find(entry["module"]), entry, maker)
+    if not isinstance(instance, torch.nn.Module):
+        raise TypeError(f"{entry['module']} made a {type(instance).__name__}, not a torch.nn.Module")
     if "dtype" in entry:
-        made = made.to(getattr(torch, entry["dtype"]))
-    made = made.to(entry.get("device", maker.device))
-    return made.eval() if entry.get("eval") else made
+        instance = instance.to(getattr(torch, entry["dtype"]))
+    instance = instance.to(entry.get("device", maker.device))
+    return instance.eval() if entry.get("eval") else instance
 
 
 def _call(entry: Entry, maker: Maker) -> Any:
-    made = _called(maker.scope.callable(entry["call"]), entry, maker)
+    returned = _called(maker.scope.callable(entry["call"]), entry, maker)
     if "close" in entry:
-        maker.closing.callback(getattr(made, entry["close"]))
-    return made
+        maker.closing.callback(getattr(returned, entry["close"]))
+    return returned
 
 
 MAKERS: Mapping[str, Callable[[Entry, Maker], Any]] = {

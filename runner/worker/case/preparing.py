@@ -38,7 +38,7 @@ def prepare(session: "Session", undo: contextlib.ExitStack) -> None:
             targets[name] = session.scope.find(value.get("ref") or value["api"])
     session.scope.parts.update({name: functools.partial(targets.__getitem__, name) for name in targets})
     # each handler of Inductor is set as soon as its value is there
-    first_names = {handler: str(wanted["ref"]).split(".")[0] for handler, wanted in body["handlers"].items()}
+    first_names = {handler: str(reference["ref"]).split(".")[0] for handler, reference in body["handlers"].items()}
     _set_handlers(session, [handler for handler, first in first_names.items() if first not in body["let"]])
     for name, entry in body["let"].items():
         session.scope.values[name] = session.value(entry)

@@ -97,15 +97,15 @@ def _set_up(
     body = plan["body"]
     imports.set_threads(int(os.environ.get(protocol.THREADS, "1")))
     compiler_hooks.watch(phases, witness)
-    wanted = compiled_functions.wanted_by(plan)
-    compiled_functions.watch(wanted)
+    watched = compiled_functions.wanted_by(plan)
+    compiled_functions.watch(watched)
     if body["compiles"]:
         compiler_hooks.install()
-        if wanted:
+        if watched:
             compiled_functions.install()
     torch_state.set_torch_state(body["torch"])
     options = {"config": {"compile_threads": 1, **body["config"]}, **{k: body[k] for k in ("dynamo_config", "functorch_config")}}
-    options = {section: {**paths.get(section, {}), **found} for section, found in options.items()}
+    options = {section: {**paths.get(section, {}), **values} for section, values in options.items()}
     plain, naming = step_scope.parted(options)
     undo.enter_context(torch_state.patched_options(plain))
     if body.get("services"):
@@ -140,7 +140,7 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
             Path(plan["folder"], f"graph-{index}-{stage}-{number}.txt").write_text(graph["text"], encoding="utf-8", errors="surrogatepass")
     facts["calls"] = {name: spy.facts() for name, spy in session.spies.items()}
     own = {"exit": session.exit, "bench": session.bench, "effects": session.effects.facts}
-    facts.update({name: found for name, found in own.items() if found is not None})
+    facts.update({name: fact for name, fact in own.items() if fact is not None})
     if session.repetitions.facts:
         facts["repetitions"] = session.repetitions.facts
     with session.phases("compare"), session.unseen():
@@ -166,22 +166,22 @@ def _measure(session: Any, step: Mapping[str, Any], raised: Any, own_calls: int)
 
     measured: dict[str, Any] = {}
     unmeasured: dict[str, str] = {}
-    for wanted in step["measure"]:
-        key = str(wanted["index"])
-        if raised is not None and wanted["kind"] not in ALWAYS_MEASURED:
+    for request in step["measure"]:
+        key = str(request["index"])
+        if raised is not None and request["kind"] not in ALWAYS_MEASURED:
             unmeasured[key] = "the step raised"
             continue
         try:
             with torch.no_grad(), compiling.reference_stance():
-                if wanted["kind"] in REPEATS:
-                    measured[key] = session.additional.repeat(wanted, step, own_calls, session.names.values())
+                if request["kind"] in REPEATS:
+                    measured[key] = session.additional.repeat(request, step, own_calls, session.names.values())
                     continue
-                measured[key] = MEASURES[wanted["kind"]](wanted["arguments"], session.names.values())
-            if wanted["kind"] == "close":
-                session.additional.calibrate(measured[key], wanted["arguments"], session.names.value)
-                session.additional.compare_other_inputs(measured[key], wanted["arguments"], session.names.value)
-            if wanted["kind"] == sample_results.KIND:
-                session.additional.calibrate_samples(measured[key], wanted["arguments"], session.names.value("output"))
+                measured[key] = MEASURES[request["kind"]](request["arguments"], session.names.values())
+            if request["kind"] == "close":
+                session.additional.calibrate(measured[key], request["arguments"], session.names.value)
+                session.additional.compare_other_inputs(measured[key], request["arguments"], session.names.value)
+            if request["kind"] == sample_results.KIND:
+                session.additional.calibrate_samples(measured[key], request["arguments"], session.names.value("output"))
         except Exception as error:  # comparing values of a spec may raise anything
             unmeasured[key] = f"{type(error).__name__}: {error}"
     return measured, unmeasured

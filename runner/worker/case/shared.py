@@ -66,17 +66,17 @@ class Held:
             value.clear()
             value.update(self.copy)
         elif [id(part) for _, part in _parts(value)] != [id(part.value) for _, part in self.parts]:
-            held = {key: part.value for key, part in self.parts}
+            parts = {key: part.value for key, part in self.parts}
             if isinstance(value, list | deque):
                 value.clear()
-                value.extend(held.values())
+                value.extend(parts.values())
             elif isinstance(value, dict):
                 value.clear()
-                value.update(held)
+                value.update(parts)
             else:
-                for name in [name for name, _ in _parts(value) if name not in held]:
+                for name in [name for name, _ in _parts(value) if name not in parts]:
                     del vars(value)[name]
-                vars(value).update(held)
+                vars(value).update(parts)
         for _, part in self.parts:
             part.restore(done)
 
@@ -129,12 +129,12 @@ class Held:
         return repr(self.value if self.copy is None else self.copy) if isinstance(self.value, (*_PLAIN, set, dict)) else "*"
 
 
-def _keys(held: Held) -> list[Any]:
-    return [key for key, _ in held.parts]
+def _keys(snapshot: Held) -> list[Any]:
+    return [key for key, _ in snapshot.parts]
 
 
-def _is_key_other(one: Any, other: Any) -> bool:
-    return isinstance(one, _PLAIN) and isinstance(other, _PLAIN) and bool(one != other)
+def _is_key_other(left: Any, right: Any) -> bool:
+    return isinstance(left, _PLAIN) and isinstance(right, _PLAIN) and bool(left != right)
 
 
 def _parts(value: Any) -> Iterable[tuple[Any, Any]]:

@@ -36,9 +36,9 @@ class Side:
     is_differentiated: bool = False
     """Whether a step ran backward on a result of the last call."""
 
-    def calling(self, name: str, given: list[Any] | None) -> list[Any]:
+    def calling(self, name: str, arguments: list[Any] | None) -> list[Any]:
         """Return a function followed by its arguments: the given ones, else those of the spec."""
-        return [self.targets[name], *(self.arguments if given is None else given)]
+        return [self.targets[name], *(self.arguments if arguments is None else arguments)]
 
     def forget_gradients(self) -> None:
         """Delete the gradients that a backward step left. Those that the spec's own Python made are state of the case."""
@@ -96,9 +96,9 @@ class Compiled:
         if compiling.has_ignored_mark(function):
             name, hint = getattr(function, "__name__", "the module"), "take it off, or call it from another function"
             raise NotCarriedOut(f"{name} is marked torch.compiler.disable, and torch.compile of {name} itself ignores the mark: {hint}")
-        made, backend = compiling.compiled(function, options)
+        compiled, backend = compiling.compiled(function, options)
         compiler_hooks.claim(backend)
-        return made
+        return compiled
 
     def watched(self) -> "Watched":
         """Begin to watch a call of something compiled."""
@@ -106,8 +106,8 @@ class Compiled:
 
     def named(self, side: Side) -> Any:
         """Return the value of ``compiled``: the compiled function, or a namespace of several."""
-        made = {name: self.target(side, name) for name in side.targets}
-        return next(iter(made.values())) if len(made) == 1 else types.SimpleNamespace(**made)
+        targets = {name: self.target(side, name) for name in side.targets}
+        return next(iter(targets.values())) if len(targets) == 1 else types.SimpleNamespace(**targets)
 
 
 def entering(context: Sequence[Any], scope: Scope, device: str) -> Enter:

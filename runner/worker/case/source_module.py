@@ -23,12 +23,12 @@ class SpecModule:
     """The module of a spec's preludes and functions. Its name depends on the key alone, so that its objects can be pickled."""
 
     def __init__(
-        self, key: str, given: Mapping[str, Any], name_lines: Callable[[str, Mapping[int, str]], None] = compiling.name_lines
+        self, key: str, namespace: Mapping[str, Any], name_lines: Callable[[str, Mapping[int, str]], None] = compiling.name_lines
     ) -> None:
         """``name_lines`` receives the names of the functions of each file, by line; torch's implementation of it imports torch."""
         name = PREFIX + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         self.module = types.ModuleType(name)
-        vars(self.module).update(given)
+        vars(self.module).update(namespace)
         sys.modules[name] = self.module
         self._name_lines = name_lines
         self._of_functions: list[types.ModuleType] = []
@@ -72,7 +72,7 @@ class SpecModule:
     def definitions(self) -> list[Any]:
         """Return the classes and functions that the spec's Python defines at the top level."""
         values = (value for module in self.globals() for value in vars(module).values())
-        mine = (one for one in values if isinstance(one, type | types.FunctionType) and one.__module__ == self.module.__name__)
+        mine = (value for value in values if isinstance(value, type | types.FunctionType) and value.__module__ == self.module.__name__)
         return list(dict.fromkeys(mine))
 
     def _compile(self, block: Block) -> types.CodeType:
@@ -89,12 +89,12 @@ class SpecModule:
         """
         file = str(block["file"])
         text = block["text"].splitlines()
-        wanted = range(block["line"], block["line"] + len(text))
+        numbers = range(block["line"], block["line"] + len(text))
         taken = self._lines.setdefault(file, {})
-        if any(number in taken for number in wanted):  # two blocks on one line of flow style
+        if any(number in taken for number in numbers):  # two blocks on one line of flow style
             file = f"{file}#{block['name']}"
             taken = self._lines.setdefault(file, {})
-        taken.update(zip(wanted, text, strict=True))
+        taken.update(zip(numbers, text, strict=True))
         lines = [taken.get(number, "") + "\n" for number in range(1, max(taken) + 1)]
         self._name_lines(file, _functions_by_line("".join(lines)))
         linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
@@ -103,19 +103,19 @@ class SpecModule:
 
 def _functions_by_line(text: str) -> dict[int, str]:
     """Return the qualified name of the innermost function or class, by line number."""
-    found: dict[int, str] = {}
+    names_by_line: dict[int, str] = {}
 
     def walk(node: ast.AST, within: str) -> None:
         for child in ast.iter_child_nodes(node):
             name = within
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 name = f"{within}.{child.name}" if within else child.name
-                found.update(dict.fromkeys(range(child.lineno, (child.end_lineno or child.lineno) + 1), name))
+                names_by_line.update(dict.fromkeys(range(child.lineno, (child.end_lineno or child.lineno) + 1), name))
             walk(child, name)
 
     with contextlib.suppress(SyntaxError):  # two blocks on one line; the names are only used in messages
         walk(ast.parse(text), "")
-    return found
+    return names_by_line
 
 
 _CHILD = '''"""The Python of a spec, for children of the process that runs its case."""

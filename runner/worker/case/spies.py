@@ -43,8 +43,8 @@ class Spy:
             self.saw(*args, **kwargs)
             if self._around is not None:
                 return self._around(original, *args, **kwargs)
-            made = (self.replacement or original)(*args, **kwargs)
-            return made if self._result is None else self._result(made, *args, **kwargs)
+            returned = (self.replacement or original)(*args, **kwargs)
+            return returned if self._result is None else self._result(returned, *args, **kwargs)
 
         return wrapper
 
@@ -52,8 +52,8 @@ class Spy:
         """Record a call; raise ``TypeError`` where ``record`` returns neither a map nor a list of maps."""
         if self.is_paused:
             return
-        found = {} if self._record is None else self._record(*args, **kwargs)
-        for entry in found if isinstance(found, list) else [found]:
+        recorded = {} if self._record is None else self._record(*args, **kwargs)
+        for entry in recorded if isinstance(recorded, list) else [recorded]:
             if not isinstance(entry, dict):
                 raise TypeError(f"record {self.spec['record']} returned a {type(entry).__name__}, not a map or a list of maps")
             self.count += 1
@@ -101,8 +101,8 @@ def set_method(spy: Spy, scope: Scope, undo: ExitStack) -> None:
     """Observe a method of a class, or of one object."""
     target = spy.spec["method"]
     if isinstance(target, list):
-        found, name = scope.named(target[0]["ref"]), target[1]
-        setattr(found, name, spy.around(getattr(found, name)))  # an object of the case: nothing to restore
+        holder, name = scope.named(target[0]["ref"]), target[1]
+        setattr(holder, name, spy.around(getattr(holder, name)))  # an object of the case: nothing to restore
         return
     owner, name = _owner(target)
     raw = owner.__dict__[name] if name in vars(owner) else getattr(owner, name)
@@ -155,9 +155,9 @@ def set_graph(spy: Spy, scope: Scope, undo: ExitStack) -> None:
         if spy.spec["graph"] == "before_inner_compile":
             spy.saw(graph)
             return original(graph, *args, **kwargs)
-        made = original(graph, *args, **kwargs)
+        returned = original(graph, *args, **kwargs)
         spy.saw(graph)
-        return made
+        return returned
 
     _put(undo, module, "_compile_fx_inner", wrapper)
 

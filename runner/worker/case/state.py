@@ -51,8 +51,8 @@ class Generators:
     def named(self) -> dict[str, Any]:
         """Return the states by the generators' names."""
         cpu, accelerators = self.torch
-        found = {f"{module}:{index}": state for module, states in accelerators.items() for index, state in enumerate(states)}
-        return {"cpu": cpu, **found, PYTHON: self.python, **({} if self.numpy is None else {NUMPY: pickle.dumps(self.numpy)})}
+        of_accelerators = {f"{module}:{index}": state for module, states in accelerators.items() for index, state in enumerate(states)}
+        return {"cpu": cpu, **of_accelerators, PYTHON: self.python, **({} if self.numpy is None else {NUMPY: pickle.dumps(self.numpy)})}
 
     def differs_from(self, other: "Generators") -> bool:
         """Whether a generator that both have has another state."""
@@ -75,14 +75,14 @@ def compared(before: Generators, eager: Generators, compiled: Generators, settin
     all random operators of a graph, and removes unused ones: then only a generator that eager does not use can be compared. The same holds
     for numpy's.
     """
-    states = [one.named() for one in (before, eager, compiled)]
+    states = [generators.named() for generators in (before, eager, compiled)]
     exact = draws_as_eager(settings)
-    found = []
+    comparisons = []
     for name in (name for name in states[0] if all(name in state for state in states)):
         first, theirs, ours = (state[name] for state in states)
         facts = {"eager_advanced": not _same(first, theirs), "compiled_advanced": not _same(first, ours), "same": _same(theirs, ours)}
-        found.append({"name": name, "exact": name != NUMPY and (exact or name == PYTHON), **facts})
-    return found
+        comparisons.append({"name": name, "exact": name != NUMPY and (exact or name == PYTHON), **facts})
+    return comparisons
 
 
 def draws_as_eager(settings: Mapping[str, Any]) -> bool:
@@ -93,12 +93,12 @@ def draws_as_eager(settings: Mapping[str, Any]) -> bool:
     return bool(options.get("fallback_random", compiling.falls_back_for_random()))
 
 
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, Held):
-        return isinstance(other, Held) and one.is_same(other)
-    if isinstance(one, torch.Tensor):
-        return isinstance(other, torch.Tensor) and bool(torch.equal(one, other))
-    return bool(one == other)
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, Held):
+        return isinstance(right, Held) and left.is_same(right)
+    if isinstance(left, torch.Tensor):
+        return isinstance(right, torch.Tensor) and bool(torch.equal(left, right))
+    return bool(left == right)
 
 
 Mode = tuple[Callable[[], Any], Callable[[Any], Any]]
@@ -117,24 +117,24 @@ def _held(holder: Any, name: str) -> Held:
     return Held(getattr(holder, name), {})
 
 
-def _write_held(holder: Any, name: str, held: Held) -> None:
-    held.restore()
-    if getattr(holder, name, None) is not held.value:
-        setattr(holder, name, held.value)
+def _write_held(holder: Any, name: str, snapshot: Held) -> None:
+    snapshot.restore()
+    if getattr(holder, name, None) is not snapshot.value:
+        setattr(holder, name, snapshot.value)
 
 
-def _is_other(one: Any, other: Any, before: Any) -> bool:
-    return one.is_other(other, before) if isinstance(one, Held) else not _same(one, other)
+def _is_other(left: Any, right: Any, before: Any) -> bool:
+    return left.is_other(right, before) if isinstance(left, Held) else not _same(left, right)
 
 
 def _default_device() -> Any:
-    held = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-    return None if held is None else held.device
+    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return None if context is None else context.device
 
 
-def _write_default_device(held: Any) -> None:
-    if _default_device() != held:
-        torch.set_default_device(held)
+def _write_default_device(device: Any) -> None:
+    if _default_device() != device:
+        torch.set_default_device(device)
 
 
 def _saved_hooks() -> Any:
@@ -146,9 +146,9 @@ def _autocast(device: str) -> Mode:
     def read() -> tuple[bool, Any]:
         return torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
 
-    def write(held: tuple[bool, Any]) -> None:
-        torch.set_autocast_enabled(device, held[0])
-        torch.set_autocast_dtype(device, held[1])
+    def write(state: tuple[bool, Any]) -> None:
+        torch.set_autocast_enabled(device, state[0])
+        torch.set_autocast_dtype(device, state[1])
 
     return read, write
 
@@ -168,7 +168,7 @@ _MODES: Mapping[str, Mode] = {
     "inference mode": (torch.is_inference_mode_enabled, lambda _: None),
     "anomaly detection": (
         lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
-        lambda held: torch.set_anomaly_enabled(*held),
+        lambda state: torch.set_anomaly_enabled(*state),
     ),
     "default device": (_default_device, _write_default_device),  # a function mode, too
     "torch functions": (torch._C._get_torch_function_state, torch._C._set_torch_function_state),  # __torch_function__ of subclasses
@@ -179,7 +179,7 @@ _MODES: Mapping[str, Mode] = {
     "threads": (torch.get_num_threads, torch.set_num_threads),
     "deterministic algorithms": (
         lambda: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
-        lambda held: torch.use_deterministic_algorithms(held[0], warn_only=held[1]),
+        lambda state: torch.use_deterministic_algorithms(state[0], warn_only=state[1]),
     ),
     "matmul precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     "flushing of subnormal numbers": (lambda: sys.float_info.min * _HALF == 0, torch.set_flush_denormal),
@@ -188,7 +188,7 @@ _MODES: Mapping[str, Mode] = {
     "functorch's transforms": (torch._C._functorch.peek_interpreter_stack, lambda _: None),
     "dynamo's stance": (
         lambda: copy.copy(torch._dynamo.eval_frame._stance),
-        lambda held: torch._dynamo.eval_frame._set_stance(copy.copy(held)),
+        lambda state: torch._dynamo.eval_frame._set_stance(copy.copy(state)),
     ),
     "autocast's cache": (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
     "filling of new memory": (torch._C._get_deterministic_fill_uninitialized_memory, torch._C._set_deterministic_fill_uninitialized_memory),
@@ -213,7 +213,7 @@ class Modes:
         self._modes = dict(_MODES)
         self._names: list[tuple[Any, set[str]]] = []
         # an enumeration keeps the members that calls make
-        for number, holder in enumerate(one for one in holders if not isinstance(one, enum.EnumMeta)):
+        for number, holder in enumerate(holder for holder in holders if not isinstance(holder, enum.EnumMeta)):
             is_module = isinstance(holder, ModuleType)
             self._names.append((holder, set(vars(holder))))
             for name, value in vars(holder).items():
@@ -245,11 +245,11 @@ class Modes:
                 delattr(holder, name)
         # several rounds: writing one mode of torch can change the value of another
         for _ in range(_ROUNDS):
-            for name, held in self._held.items():
+            for name, state in self._held.items():
                 with contextlib.suppress(Exception):  # a case may have broken the reader or the writer
                     read, write = self._modes[name]
-                    if not _same(read(), held):
-                        write(held)
+                    if not _same(read(), state):
+                        write(state)
 
     def other_than(self, other: "Modes", before: "Modes | None" = None) -> list[dict[str, str]]:
         """Return the modes that two calls left otherwise, each with both values: those of this one are the eager ones.
@@ -257,11 +257,11 @@ class Modes:
         Globals and attributes of classes are compared only where eager changed their value of ``before``: a backend, a pass or a hook of
         the compiler, which eager does not call, may count in others.
         """
-        made = [name for name in self._held if before is not None and name not in before._held and name not in _MODES]
+        created = [name for name in self._held if before is not None and name not in before._held and name not in _MODES]
         names = [name for name in self._held if name in other._held and (name in _MODES or not self._is_as(before, name))]
         return [
             {"name": name, "eager": str(self._held[name])[:_MOST_TEXT], "compiled": str(other._held.get(name, "absent"))[:_MOST_TEXT]}
-            for name in [*(name for name in made if name not in other._held), *names]
+            for name in [*(name for name in created if name not in other._held), *names]
             if name not in other._held or _is_other(other._held[name], self._held[name], None if before is None else before._held.get(name))
         ]
 

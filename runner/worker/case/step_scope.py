@@ -18,43 +18,43 @@ class MissingPart(LookupError, AttributeError):
     """A path without a value; the message lists the parts that exist."""
 
 
-def follow(found: Any, path: str, name: str = "") -> Any:
-    """Return the part of ``found`` at a dotted path; raise ``MissingPart``. Messages call ``found`` by ``name``."""
+def follow(value: Any, path: str, name: str = "") -> Any:
+    """Return the part of ``value`` at a dotted path; raise ``MissingPart``. Messages call ``value`` by ``name``."""
     for part in path.split(".") if path else []:
-        found = _part(found, part, name or f"a {type(found).__name__}")
+        value = _part(value, part, name or f"a {type(value).__name__}")
         name = f"{name}.{part}" if name else ""
-    return found
+    return value
 
 
-def _part(found: Any, part: str, name: str) -> Any:
+def _part(value: Any, part: str, name: str) -> Any:
     try:
-        if isinstance(found, Mapping):
-            keys = [key for key in ([part, int(part)] if part.isdecimal() else [part]) if key in found]
+        if isinstance(value, Mapping):
+            keys = [key for key in ([part, int(part)] if part.isdecimal() else [part]) if key in value]
             if keys:
-                return found[keys[0]]
+                return value[keys[0]]
         if not part.isdecimal():
-            return getattr(found, part)
-        if not isinstance(found, Mapping | torch.Tensor):
-            return found[int(part)]
+            return getattr(value, part)
+        if not isinstance(value, Mapping | torch.Tensor):
+            return value[int(part)]
     except (AttributeError, LookupError, TypeError) as error:
-        raise MissingPart(f"{name} has no part '{part}': it is {_described(found, part)}") from error
-    raise MissingPart(f"{name} has no part '{part}': it is {_described(found, part)}")
+        raise MissingPart(f"{name} has no part '{part}': it is {_described(value, part)}") from error
+    raise MissingPart(f"{name} has no part '{part}': it is {_described(value, part)}")
 
 
-def _described(found: Any, part: str) -> str:
-    if isinstance(found, torch.Tensor):
-        hint = did_you_mean(part, [name for name in dir(found) if not name.startswith("_")])
-        return f"a tensor of shape {list(found.shape)}, which has attributes and no parts{f' ({hint})' if hint else ''}"
-    if isinstance(found, Mapping):
-        keys = [str(key) for key in found]
-        return f"a {type(found).__name__} with the keys {one_of(keys)}" if keys else f"an empty {type(found).__name__}"
-    if isinstance(found, tuple | list):
-        fields = getattr(found, "_fields", ())
-        count = f"a {type(found).__name__} of {len(found)}" + (f", 0 to {len(found) - 1}" if found else "")
+def _described(value: Any, part: str) -> str:
+    if isinstance(value, torch.Tensor):
+        hint = did_you_mean(part, [name for name in dir(value) if not name.startswith("_")])
+        return f"a tensor of shape {list(value.shape)}, which has attributes and no parts{f' ({hint})' if hint else ''}"
+    if isinstance(value, Mapping):
+        keys = [str(key) for key in value]
+        return f"a {type(value).__name__} with the keys {one_of(keys)}" if keys else f"an empty {type(value).__name__}"
+    if isinstance(value, tuple | list):
+        fields = getattr(value, "_fields", ())
+        count = f"a {type(value).__name__} of {len(value)}" + (f", 0 to {len(value) - 1}" if value else "")
         return count + (f", also called {', '.join(fields)}" if fields else "")
-    names = [attribute for attribute in dir(found) if not attribute.startswith("_")]
+    names = [attribute for attribute in dir(value) if not attribute.startswith("_")]
     hint = did_you_mean(part, names)
-    return f"a {type(found).__name__}" + (f" ({hint})" if hint else f" with the attributes {one_of(names)}" if names else "")
+    return f"a {type(value).__name__}" + (f" ({hint})" if hint else f" with the attributes {one_of(names)}" if names else "")
 
 
 def resolved(value: Any, named: Callable[[str], Any]) -> Any:
@@ -75,8 +75,8 @@ def names_something(value: Any) -> bool:
 
 def differentiated(plan: Mapping[str, Any]) -> set[str]:
     """Return the names of results that a backward step differentiates. The eager side stores its own results of these."""
-    found = (STEPS[step["kind"]].parse(step["arguments"]).differentiated for step in plan["steps"] if not step.get("skipped"))
-    return {name for name in found if name is not None}
+    names = (STEPS[step["kind"]].parse(step["arguments"]).differentiated for step in plan["steps"] if not step.get("skipped"))
+    return {name for name in names if name is not None}
 
 
 Sections = Mapping[str, Mapping[str, Any]]
@@ -86,20 +86,20 @@ def parted(sections: Sections) -> tuple[Sections, Sections]:
     """Split options into plain data and those with a ``{ref: NAME}``. The latter can be set only after the value is made."""
     plain, naming = (
         {
-            section: {name: value for name, value in options.items() if names_something(value) is wanted}
+            section: {name: value for name, value in options.items() if names_something(value) is is_named}
             for section, options in sections.items()
         }
-        for wanted in (False, True)
+        for is_named in (False, True)
     )
     return plain, naming
 
 
-def entered_as(found: Any) -> AbstractContextManager[Any]:
+def entered_as(value: Any) -> AbstractContextManager[Any]:
     """Return the context manager of an entry of ``context``: the object itself, or the result of a function; raise ``TypeError``."""
-    made = found if hasattr(type(found), "__enter__") or not callable(found) else found()
-    if not hasattr(type(made), "__enter__"):
-        raise TypeError(f"a {type(made).__name__} in 'context' is neither a context manager nor a function that returns one")
-    return cast("AbstractContextManager[Any]", made)
+    manager = value if hasattr(type(value), "__enter__") or not callable(value) else value()
+    if not hasattr(type(manager), "__enter__"):
+        raise TypeError(f"a {type(manager).__name__} in 'context' is neither a context manager nor a function that returns one")
+    return cast("AbstractContextManager[Any]", manager)
 
 
 class Scope:
@@ -116,14 +116,14 @@ class Scope:
         first, _, rest = path.replace(":", ".").partition(".")
         if first not in self._prelude:
             return imports.resolve(path)
-        found = self._prelude[first]
+        root = self._prelude[first]
         try:
-            return follow(found, rest, first)
+            return follow(root, rest, first)
         except AttributeError:
-            if not isinstance(found, types.ModuleType):
+            if not isinstance(root, types.ModuleType):
                 raise
             # import the submodule: the result must not depend on earlier imports of this process
-            return imports.resolve(f"{found.__name__}.{rest}")
+            return imports.resolve(f"{root.__name__}.{rest}")
 
     def named(self, name: str) -> Any:
         """Return a named value, or a part of it by a path of attributes and indices, or a name of the prelude."""
@@ -142,9 +142,9 @@ class Weak:
 
     def __init__(self, scope: Scope, name: str) -> None:
         try:
-            found = scope.named(name)
-            self._type = type(found).__name__
-            self._reference: weakref.ref[Any] | None = weakref.ref(found)
+            value = scope.named(name)
+            self._type = type(value).__name__
+            self._reference: weakref.ref[Any] | None = weakref.ref(value)
         except Exception as error:  # an attribute of a spec's object may raise anything
             self._type, self._reference = f"{type(error).__name__}: {error}", None
 

@@ -93,7 +93,7 @@ class SealedModule:
         return all(
             len(namespace) == len(keys) and all(map(is_, namespace, keys)) and all(map(is_, namespace.values(), values))
             for namespace, keys, values in self._namespaces
-        ) and all(all(map(is_, map(part, functions), held)) for part, functions, held in self._bodies)
+        ) and all(all(map(is_, map(part, functions), originals)) for part, functions, originals in self._bodies)
 
     def changed(self) -> Iterator[str]:
         """Yield the paths of replaced members, of new members of classes, and of functions whose code was changed in place."""
@@ -123,12 +123,12 @@ def _modules(packages: tuple[str, ...]) -> Iterator[tuple[str, types.ModuleType]
 
 
 def _names(members: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(name for name, held in list(members.items()) if _is_ours(name, held))
+    return frozenset(name for name, value in list(members.items()) if _is_ours(name, value))
 
 
-def _is_ours(member: str, held: Any) -> bool:
+def _is_ours(member: str, value: Any) -> bool:
     """Whether the source of a class defines a member; Python and the standard library add others."""
-    return isinstance(held, _METHODS) or not member.startswith("_")
+    return isinstance(value, _METHODS) or not member.startswith("_")
 
 
 def _function(value: Any) -> Any:

@@ -48,7 +48,7 @@ def _counters() -> Iterator[tuple[Any, str, Any]]:
             if type(value) is itertools.count:
                 yield module, key, value
             elif issubclass(type(value), type) and value.__module__ == name:
-                yield from ((value, member, held) for member, held in list(vars(value).items()) if type(held) is itertools.count)
+                yield from ((value, member, counter) for member, counter in list(vars(value).items()) if type(counter) is itertools.count)
     for name, key in _NUMBERS:
         if type(number := vars(sys.modules.get(name, object)).get(key)) is int:
             yield sys.modules[name], key, number
@@ -78,10 +78,10 @@ def _forget(before: State) -> None:
     gc.collect()
     # counters of modules that were imported since begin at 0; no compiled code is alive now
     for owner, name, value in list(_counters()):
-        wanted = counters.get((id(owner), name), _FROM_ZERO[type(value)])
-        if repr(value) != wanted:
+        initial = counters.get((id(owner), name), _FROM_ZERO[type(value)])
+        if repr(value) != initial:
             # an ``itertools.count`` is stored as text, not as a copy
-            numbers = ast.literal_eval(wanted.removeprefix("count"))
+            numbers = ast.literal_eval(initial.removeprefix("count"))
             setattr(owner, name, numbers if type(value) is int else itertools.count(*numbers if type(numbers) is tuple else (numbers,)))
 
 
@@ -177,7 +177,7 @@ _frozen: list[Any] = []
 def _caches() -> Iterator[Any]:
     # not isinstance: it reads __class__, and a dead weak proxy raises then
     yield from _frozen
-    yield from (found for found in gc.get_objects() if type(found) is _CACHE_TYPE)
+    yield from (cache for cache in gc.get_objects() if type(cache) is _CACHE_TYPE)
 
 
 def _may_stay(cache: Any) -> bool:

@@ -61,10 +61,10 @@ def compiled(function: Callable[..., Any], options: Mapping[str, Any]) -> tuple[
 
     torch._dynamo.optimize = optimize
     try:
-        made = torch.compile(function, **options)
+        optimized = torch.compile(function, **options)
     finally:
         torch._dynamo.optimize = original
-    return made, backends[-1] if backends else None
+    return optimized, backends[-1] if backends else None
 
 
 def has_ignored_mark(function: Callable[..., Any]) -> bool:
@@ -114,8 +114,8 @@ def is_restart(error: Exception) -> bool:
 
 def is_erased(value: Any) -> bool:
     """Whether freezing has discarded a parameter: every use of it raises."""
-    found = sys.modules.get("torch._inductor.freezing")
-    return found is not None and isinstance(value, found.ErasedTensor)
+    freezing = sys.modules.get("torch._inductor.freezing")
+    return freezing is not None and isinstance(value, freezing.ErasedTensor)
 
 
 def reference_stance() -> contextlib.AbstractContextManager[Any]:
@@ -165,7 +165,7 @@ def class_of_choice(choice: Any) -> str:
     # a wrapper that converts arguments and results holds the choice
     choice = vars(choice).get("_wrapped", choice)
     maker = type(vars(choice).get("template") or choice)
-    found: Any = sys.modules.get(maker.__module__)
+    resolved: Any = sys.modules.get(maker.__module__)
     for part in maker.__qualname__.split("."):
-        found = getattr(found, part, None)
-    return f"{maker.__module__}.{maker.__qualname__}" if found is maker else ""
+        resolved = getattr(resolved, part, None)
+    return f"{maker.__module__}.{maker.__qualname__}" if resolved is maker else ""

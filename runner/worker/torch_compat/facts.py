@@ -58,10 +58,10 @@ def _answer(path: str) -> str:
     from runner.worker.torch_compat import imports
 
     try:
-        found = imports.resolve(path.replace(":", "."))()
+        answer = imports.resolve(path.replace(":", "."))()
     except Exception as error:  # a predicate of any package may raise anything
         return f"raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:300]
-    return f"returned {found}" if isinstance(found, bool) else f"returned a value of type {type(found).__name__}, not True or False"
+    return f"returned {answer}" if isinstance(answer, bool) else f"returned a value of type {type(answer).__name__}, not True or False"
 
 
 def _driver() -> str | None:

@@ -22,14 +22,14 @@ def resolve(path: str) -> Any:
     parts = path.replace(":", ".").split(".")
     for end in range(len(parts), 0, -1):
         try:
-            found: Any = importlib.import_module(".".join(parts[:end]))
+            resolved: Any = importlib.import_module(".".join(parts[:end]))
         except ModuleNotFoundError as error:
             if error.name is None or not ".".join(parts[:end]).startswith(error.name):
                 raise
             continue
         for part in parts[end:]:
-            found = getattr(found, part)
-        return found
+            resolved = getattr(resolved, part)
+        return resolved
     raise ImportError(f"no module for '{path}'")
 
 
@@ -162,8 +162,8 @@ def import_for_gpus() -> None:
                 importlib.import_module(f"{package}.{name}")
     with contextlib.suppress(ImportError):
         patterns: Any = importlib.import_module("torch._inductor.fx_passes.serialized_patterns")
-        for found in pkgutil.iter_modules(patterns.__path__):
-            importlib.import_module(f"{patterns.__name__}.{found.name}")
+        for module in pkgutil.iter_modules(patterns.__path__):
+            importlib.import_module(f"{patterns.__name__}.{module.name}")
     with contextlib.suppress(ImportError, AttributeError):
         importlib.import_module("torch._inductor.runtime.triton_compat").triton_key()
     importlib.import_module("torch._inductor.codecache").torch_key()

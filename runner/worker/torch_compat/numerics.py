@@ -311,8 +311,8 @@ class Reported(TorchFunctionMode):  # type: ignore[misc]  # mypy does not follow
 def narrow_dtypes(tensors: Iterable[torch.Tensor]) -> list[torch.dtype]:
     """Return the dtypes that a function of these tensors may read in the case, and not in float64."""
     real = {torch.complex64: torch.float32, torch.complex32: torch.float16}
-    found = dict.fromkeys(real.get(one.dtype, one.dtype) for one in tensors)
-    return [dtype for dtype in found if dtype in _REAL] or [torch.float32]
+    dtypes = dict.fromkeys(real.get(tensor.dtype, tensor.dtype) for tensor in tensors)
+    return [dtype for dtype in dtypes if dtype in _REAL] or [torch.float32]
 
 
 def is_same_function(result: Any, other: Any, narrow: torch.dtype) -> bool:

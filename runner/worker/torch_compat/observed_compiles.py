@@ -37,7 +37,7 @@ def break_reasons() -> list[str]:
     """Return the reasons of all graph breaks of this process, as ``torch._dynamo.explain`` reads them."""
     from torch._dynamo.utils import graph_break_reasons
 
-    return [str(found.reason) for found in graph_break_reasons]
+    return [str(graph_break.reason) for graph_break in graph_break_reasons]
 
 
 def why_skipped(error: Exception) -> str:
@@ -139,10 +139,10 @@ def is_known(name: str) -> bool:
         return True
     if name.startswith("Tensor."):
         return hasattr(torch.Tensor, name.removeprefix("Tensor."))
-    found: Any = torch.ops
+    resolved: Any = torch.ops
     try:
         for part in name.split("."):
-            found = getattr(found, part)
+            resolved = getattr(resolved, part)
     except (AttributeError, RuntimeError):
         try:
             imports.resolve(name)
@@ -217,11 +217,11 @@ def forget_wrappers() -> None:
     _wrappers.clear()
 
 
-def generated_kernels(graph: Any, made: Any) -> frozenset[str]:
+def generated_kernels(graph: Any, generated: Any) -> frozenset[str]:
     """Return the kernels of the code that ``GraphLowering.codegen`` returned; raise ``ValueError`` where they cannot be known."""
     if getattr(graph, "cpp_wrapper", False):
         raise ValueError("a compiled graph has a C++ wrapper, whose kernels are not seen")
-    source = made[0]
+    source = generated[0]
     try:
         return read_wrapper(source if isinstance(source, str) else source.value).generated
     except SyntaxError as error:

@@ -53,8 +53,8 @@ class Operator:
         random.seed(seed)
         numpy.random.seed(seed % 2**32)
         try:
-            found = self.entry.sample_inputs(self.device, self.dtype, requires_grad=self.takes_gradients)
-            usable = (sample for sample in found if not (self.is_in_place and sample.broadcasts_input))
+            samples = self.entry.sample_inputs(self.device, self.dtype, requires_grad=self.takes_gradients)
+            usable = (sample for sample in samples if not (self.is_in_place and sample.broadcasts_input))
             return [Sample((sample.input, *sample.args), dict(sample.kwargs)) for sample in itertools.islice(usable, most)]
         finally:
             random.setstate(python)
@@ -90,18 +90,18 @@ def without_seed(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def find(name: str, variant: str, *, dtype: str, device: str, call: str, gradients: bool) -> Operator:
     """Return an operator of the database; raise ``LookupError`` where this torch does not have it for the dtype or the call."""
-    entry = next((one for one in database() if (one.name, one.variant_test_name) == (name, variant)), None)
+    entry = next((info for info in database() if (info.name, info.variant_test_name) == (name, variant)), None)
     if entry is None:
         raise LookupError(f"torch {torch.__version__} has no operator '{name}'{f' ({variant})' if variant else ''} in its database")
-    kind, wanted = torch.device(device).type, getattr(torch, dtype)
-    if wanted not in entry.supported_dtypes(kind):
+    kind, torch_dtype = torch.device(device).type, getattr(torch, dtype)
+    if torch_dtype not in entry.supported_dtypes(kind):
         raise LookupError(f"torch {torch.__version__} has no samples of '{name}' for {dtype} on {kind}")
     function = _function(entry, call)
     if function is None:
         raise LookupError(f"torch {torch.__version__} has no call '{call}' of '{name}'")
     # a leaf that requires gradients cannot be changed in place, and a function with out= has no gradients
-    takes = gradients and call == "function" and entry.supports_autograd and wanted in entry.supported_backward_dtypes(kind)
-    return Operator(entry, wanted, device, function, takes, is_in_place=call == "inplace", takes_out=call == "out")
+    takes = gradients and call == "function" and entry.supports_autograd and torch_dtype in entry.supported_backward_dtypes(kind)
+    return Operator(entry, torch_dtype, device, function, takes, is_in_place=call == "inplace", takes_out=call == "out")
 
 
 def _function(entry: Any, call: str) -> Any:
@@ -136,16 +136,16 @@ def table() -> dict[str, Any]:
     return {"torch": ".".join(torch.__version__.split(".")[:2]), "has_cuda": torch.cuda.is_available(), "operators": operators}
 
 
-def text(found: Mapping[str, Any]) -> str:
+def text(facts: Mapping[str, Any]) -> str:
     """Return the file's text: one line for each operator, so that a difference of two tables can be read.
 
     Most operators share few sets of dtypes: these stand once, and an operator names them by their index.
     """
-    sets = sorted({entry[device] for entry in found["operators"] for device in DEVICES})
-    rows = [{**entry, **{device: sets.index(entry[device]) for device in DEVICES}} for entry in found["operators"]]
+    sets = sorted({entry[device] for entry in facts["operators"] for device in DEVICES})
+    rows = [{**entry, **{device: sets.index(entry[device]) for device in DEVICES}} for entry in facts["operators"]]
     lines = ",\n".join(f"    {json.dumps(row)}" for row in rows)
-    shared = ",\n".join(f"    {json.dumps(one)}" for one in sets)
-    head = f'  "torch": {json.dumps(found["torch"])},\n  "has_cuda": {json.dumps(found["has_cuda"])}'
+    shared = ",\n".join(f"    {json.dumps(dtypes)}" for dtypes in sets)
+    head = f'  "torch": {json.dumps(facts["torch"])},\n  "has_cuda": {json.dumps(facts["has_cuda"])}'
     return f'{{\n{head},\n  "dtypes": [\n{shared}\n  ],\n  "operators": [\n{lines}\n  ]\n}}\n'
 
 

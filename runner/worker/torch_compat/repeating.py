@@ -26,7 +26,7 @@ def only(number: int) -> Iterator[list[list[str]]]:
         if not choices:
             return choices
         chosen = choices[number % len(choices)]
-        seen.append([str(one.name) for one in (chosen, *(one for one in choices if one is not chosen))])
+        seen.append([str(choice.name) for choice in (chosen, *(choice for choice in choices if choice is not chosen))])
         return [chosen]
 
     functions = select_algorithm.get_algorithm_selector_cache().preprocessing_fns
