@@ -40,7 +40,7 @@ _PLAIN = (str, int, float, bool)
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Conditions that are decided for one case: those on ``words``, by what is ``surroundings``. Conditions on other words stay."""
+    """Conditions that are decided for one case: those on ``words``, by ``surroundings``. Conditions on other words stay."""
 
     surroundings: Surroundings
     words: frozenset[str] = frozenset(CONDITIONS) - {CODE}

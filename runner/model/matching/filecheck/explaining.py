@@ -55,7 +55,7 @@ def describe(mismatch: Mismatch, matcher: Matcher, lines: Sequence[str], numbers
         rows.append(f"{'>' if number == marked else ' '}{shown(number):5} | {_line(lines, number)[shift : shift + _WIDTH]}".rstrip())
         if number == marked:
             marks = "^" * max(1, min(end - begin, _WIDTH // 2))
-            rows.append(f"{' ' * 6} | {' ' * (begin - shift)}{marks} {'matched surroundings' if match else 'searched from surroundings'}")
+            rows.append(f"{' ' * 6} | {' ' * (begin - shift)}{marks} {'matched here' if match else 'searched from here'}")
     # the line that was probably meant; the verdict does not depend on it
     possible = ""
     if not match:
