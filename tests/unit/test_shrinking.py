@@ -290,7 +290,7 @@ class Trials:
     def run(self, one: Any) -> Any:
         return self.results.pop(0)
 
-    def here(self, one: Any) -> Any:
+    def surroundings(self, one: Any) -> Any:
         return HERE
 
     def case_of(self, candidate: Document) -> Any:
