@@ -190,14 +190,14 @@ def tables_for(folder: Path, version: str, **files: str) -> NameTables:
 
 def test_a_release_with_a_table_is_trusted_without_reading_it(tmp_path: Path) -> None:
     installed = InstalledTorch(version="2.12.1+cu130", minor="2.12", root=tmp_path / "absent", builds={}, git="")
-    assert NameTables.load(installed).lookup(INDUCTOR, "cudagraph_policy").here
+    assert NameTables.load(installed).lookup(INDUCTOR, "cudagraph_policy").is_installed
 
 
 @pytest.mark.parametrize(("kind", "name"), [(INDUCTOR, "rocm.origami"), (COUNTER, "inductor.fix_auto_functionalized_dtype_views")])
 def test_a_name_of_another_version_is_known_but_not_here(tmp_path: Path, kind: str, name: str) -> None:
     tables = tables_for(tmp_path, "2.11.0")
     found = tables.lookup(kind, name)
-    assert (found.known, found.here, found.versions, found.hint) == (True, False, ("2.13",), "")
+    assert (found.known, found.is_installed, found.versions, found.hint) == (True, False, ("2.13",), "")
     assert tables.absence(kind, name) == f"{kind} {name} is not in torch 2.11, only in 2.13"
 
 
@@ -213,7 +213,7 @@ PATCHED_NAMES = [(INDUCTOR, "triton.patched_option"), (METRIC, "patched_metric")
 @pytest.mark.parametrize(("kind", "name"), PATCHED_NAMES)
 def test_a_name_that_only_the_installed_source_has(tmp_path: Path, version: str, kind: str, name: str) -> None:
     found = tables_for(tmp_path, version, **PATCHED).lookup(kind, name)
-    assert (found.known, found.here, found.versions, found.by_pattern) == (True, True, (), False)
+    assert (found.known, found.is_installed, found.versions, found.by_pattern) == (True, True, (), False)
 
 
 @pytest.mark.parametrize("version", ["2.13.0a0+gitabc", "2.13.0.dev20260901", "2.14.0"])
@@ -222,13 +222,13 @@ def test_a_name_that_only_the_installed_source_has(tmp_path: Path, version: str,
 )
 def test_unlisted_torch_is_looked_up_in_its_source(tmp_path: Path, version: str, kind: str, name: str) -> None:
     found = tables_for(tmp_path, version, **PATCHED).lookup(kind, name)
-    assert (found.known, found.here, found.versions) == (True, False, MINORS)
+    assert (found.known, found.is_installed, found.versions) == (True, False, MINORS)
 
 
 def test_without_a_torch_a_known_name_counts_as_here() -> None:
     tables = NameTables.load(None)
-    assert tables.lookup(INDUCTOR, "rocm.origami").here
-    assert not tables.lookup(INDUCTOR, "rocm.nothing").here
+    assert tables.lookup(INDUCTOR, "rocm.origami").is_installed
+    assert not tables.lookup(INDUCTOR, "rocm.nothing").is_installed
     assert tables.absence(INDUCTOR, "rocm.origami") == ""
 
 
