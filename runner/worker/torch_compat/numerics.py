@@ -116,7 +116,7 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
 def _decompositions() -> Mapping[Any, Callable[..., Any]]:
     """Return what computes the backward of norms by other operators."""
     names = [f"{name}_backward" for name in _NORMS if hasattr(torch.ops.aten, f"{name}_backward")]
-    return torch._decomp.get_decompositions([getattr(torch.ops.aten, name) for name in names])
+    return dict(torch._decomp.get_decompositions([getattr(torch.ops.aten, name) for name in names]))
 
 
 def _is_pointwise(func: Any) -> bool:
@@ -149,9 +149,9 @@ def _times(operands: Sequence[torch.Tensor], result: torch.Tensor) -> float:
     terms = most / max(result.numel(), 1)
     if terms > _FEW_TERMS and torch.finfo(result.dtype).eps <= RESOLUTION:
         for operand in operands:
-            if operand.numel() == most and not operand.is_nested and operand.layout is torch.strided and not operand.is_complex():
-                if _has_few_numbers(operand):
-                    return float(min(terms / _FEW_TERMS, _MOST_TIMES))
+            is_plain = not operand.is_nested and operand.layout is torch.strided and not operand.is_complex()
+            if operand.numel() == most and is_plain and _has_few_numbers(operand):
+                return float(min(terms / _FEW_TERMS, _MOST_TIMES))
     return 1.0
 
 
@@ -165,8 +165,8 @@ _MOST_COMPARED = 1 << 14
 """How many numbers are compared; of terms, evenly spread."""
 
 _FEW_TERMS = 1024
-"""So many equal terms move their sum by one unit. Added one after the other, n of them are off by n/30 units at the median of 60 sums and by
-n/10 at most, which the bounds are just above."""
+"""So many equal terms move their sum by one unit. Added one after the other, n of them are off by n/30 units at the median of 60 sums and
+by n/10 at most, which the bounds are just above."""
 
 _MOST_TIMES = 64.0
 """Longer sums are added in parts."""
@@ -178,8 +178,8 @@ _ALIKE = 64
 def jittered(tensor: torch.Tensor, generator: torch.Generator, least: float = 1.0, times: float = 1.0) -> torch.Tensor:
     """Return a tensor with each number moved by up to its resolution. A tensor of whole numbers remains: they are counts, or a mask.
 
-    A tensor whose resolution is coarser than ``least`` remains, too. ``times`` multiplies the moves. Equal numbers among few are moved alike:
-    an operator rounds equal results alike, and a sum of them is rounded to the same side again and again.
+    A tensor whose resolution is coarser than ``least`` remains, too. ``times`` multiplies the moves. Equal numbers among few are moved
+    alike: an operator rounds equal results alike, and a sum of them is rounded to the same side again and again.
     """
     if tensor.is_complex():
         return torch.view_as_complex(jittered(torch.view_as_real(tensor.detach().resolve_conj()).contiguous(), generator, least, times))
