@@ -283,7 +283,7 @@ def test_a_waiver_of_errors_that_go_one_way_is_for_no_others(torch):
 
 def test_words_that_nothing_emits(torch):
     known = ["sqrt", "extern_kernels", "triton_poi_fused_add_native_layer_norm_", "_frozen_param", "cpp_fused"]
-    whole = ("sqrXtt", "extern_kernXles", "triton_poi_fused_ad_native_layer_nrXom", "_frozen_paXrm", "convolutXoin")
+    whole = ("sqrrXtt", "extern_kernXles", "triton_poi_fused_ad_native_layer_nrXom", "_frozen_paXrm", "convolutXoin")
     misspelt = [word.replace("X", "") for word in whole]  # this file, too, is a loaded module
     assert MEASURES["filecheck"]({"words": [*known, *misspelt]}, {}.__getitem__) == {"unknown": misspelt}
 

@@ -12,7 +12,7 @@ def leaf(path: str, mismatches: int = 1) -> dict[str, Any]:
 
 
 def facts(*paths: str, apart: tuple[str, ...] = (), generators: tuple[str, ...] = ()) -> dict[str, Any]:
-    return {"compared": 3, "apart": list(apart), "leaves": [leaf(path) for path in paths], "generators": list(generators)}
+    return {"compared": 3, "changes": 1, "apart": list(apart), "leaves": [leaf(path) for path in paths], "generators": list(generators)}
 
 
 def test_what_differs_after_the_first_repetition_is_kept_although_it_is_apart_before_the_second() -> None:
