@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.model.conformance import Conformance, LevelStatement, ProfileRecord, Statement
-from runner.model.exit_codes import ExitCode
-from runner.model.outcomes import Outcome
+from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult
 from runner.report.github import RunReport
 from tests.results import footer_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli.answering import answered
+from runner.cli.parser import answered
 from runner.execute.executor_protocol import Execution, Job
 from runner.model.observation import Ending
 from runner.tools.pytest_plugin import session_run

@@ -5,10 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from runner.model.diagnostics import Position
-from runner.model.exit_codes import ExitCode, exit_code
 from runner.model.expectation import Status
 from runner.model.header import RunFooter
-from runner.model.outcomes import Outcome
+from runner.model.outcomes import ExitCode, Outcome, exit_code
 from runner.model.results import AppliedWaiver, CaseResult, Verdict, WaiverEffect, executed
 
 EVIDENCE = {"observation.json": "e" * 64}

@@ -1,4 +1,4 @@
-"""The command line: a parser made of the table of commands and of the fields of their options, and the run of a command.
+"""The command line: a parser of the table of commands and of the fields of options, the run of a command, what its errors become.
 
 No other package imports argparse. A command's module is imported when the command runs, so that ``--help`` is fast.
 """
@@ -6,6 +6,7 @@ No other package imports argparse. A command's module is imported when the comma
 import argparse
 import functools
 import importlib
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -14,11 +15,12 @@ from typing import Any, NoReturn
 from runner import __version__
 from runner.cli.command_table import COMMANDS, PROGRAM, Command, commands, examples_of
 from runner.machine import output
-from runner.machine.output import guarded
-from runner.model.diagnostics import did_you_mean
+from runner.machine.output import OUT_OF_SPACE, guarded
+from runner.machine.redaction import KNOWN
+from runner.model.diagnostics import InvalidSpecs, JournalAltered, UsageError, did_you_mean
 from runner.model.escaping import line
-from runner.model.exit_codes import ExitCode
 from runner.model.options import Reads, written
+from runner.model.outcomes import ExitCode
 
 _EPILOG = """conformance.yaml in the working folder has the paths, backends, waivers and profile that a command line leaves out.
 exit codes: 0 passed; 1 some case failed; 2 wrong usage or an invalid spec; 3 a bug of this program;
@@ -131,7 +133,6 @@ def _answer(argv: Sequence[str] | None) -> int:
     # imported by name: the table has the only list of commands
     package = (COMMANDS if name in COMMANDS else commands())[name].package
     command = importlib.import_module(f"runner.{package}.{name}")
-    from runner.cli.answering import answered
 
     def run() -> ExitCode:
         whole = options
@@ -143,3 +144,35 @@ def _answer(argv: Sequence[str] | None) -> int:
         return code
 
     return answered(run, sys.argv[1:] if argv is None else argv)
+
+
+def answered(command: Callable[[], ExitCode], argv: Sequence[str]) -> int:
+    """Run a command that was given these arguments; print what it raises, and return its exit code."""
+    KNOWN.learn_environment(os.environ)
+    KNOWN.learn_urls(" ".join(argv))
+    try:
+        return int(command())
+    except InvalidSpecs as error:
+        for diagnostic in error.diagnostics:
+            output.note(str(diagnostic))
+        count = len(error.diagnostics)
+        output.note(f"{count} problem{'' if count == 1 else 's'}; nothing was run")
+        return ExitCode.USAGE
+    except UsageError as error:
+        output.notes(f"torch-conformance: {error}")
+        return ExitCode.USAGE
+    except JournalAltered as error:
+        output.note(f"torch-conformance: {error}")
+        return ExitCode.FAILED
+    except KeyboardInterrupt:
+        output.note("interrupted")
+        return ExitCode.INTERRUPTED
+    except Exception as error:  # a bug or a full disk: uncaught, it would exit with 1, which means that a case failed
+        if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
+            output.note(f"torch-conformance: cannot write{f' {error.filename}' if error.filename else ''}: {error.strerror}")
+            return ExitCode.FAILED
+        output.traceback()
+        output.note(
+            "torch-conformance: this is a bug of torch-conformance, not of a spec or of torch; please report it with the lines above"
+        )
+        return ExitCode.INTERNAL

@@ -11,9 +11,8 @@ from runner.judge.evidence import CarriedOut
 from runner.language.backends import Backend
 from runner.model.devices import CPU, WITHOUT_MODULE, kind_of
 from runner.model.matching.generated_code import code_of
-from runner.model.observation import Observation
+from runner.model.observation import Observation, Tuning
 from runner.model.results import CaseResult
-from runner.model.tuning import Tuning
 
 _CACHE = ("fxgraph_cache_miss", "fxgraph_cache_hit", "fxgraph_cache_bypass")
 """Counters of which each compiled graph that inductor looks up adds one."""

@@ -23,10 +23,12 @@ from runner.model.observation import (
     Repetition,
     ServiceReport,
     SpyCalls,
+    Tally,
     Timing,
     Traced,
+    Tuning,
+    Tunings,
 )
-from runner.model.tuning import Tally, Tuning, Tunings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,8 +25,7 @@ from runner.model.case import Case
 from runner.model.conditions import Surroundings, holds
 from runner.model.diagnostics import Diagnostic, Severity
 from runner.model.expectation import Status, WrongValue
-from runner.model.globs import glob
-from runner.model.matching.patterns import search
+from runner.model.matching.patterns import glob, search
 from runner.model.matching.time_limit import PatternTooSlow
 from runner.model.outcomes import PASSED, WAIVABLE, Outcome
 from runner.model.results import AppliedWaiver, CaseResult, WaiverEffect

@@ -9,16 +9,15 @@ from runner.language.read.document import BACKENDS, DataPath, Document, Kind
 from runner.language.read.python_source import missing_module
 from runner.language.read.spec_files import link_problem
 from runner.language.read.spec_schema import read_formed
+from runner.machine.cache_dirs import folder
 from runner.machine.capabilities import CAPABILITIES
-from runner.machine.data_dirs import folder
 from runner.model import devices
 from runner.model.case import Requirement
-from runner.model.conditions import as_list
+from runner.model.conditions import as_list, is_template
 from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, one_of, unknown
 from runner.model.matching.filecheck import CheckFile, ChecksError
 from runner.model.matching.filecheck import parse as parse_checks
 from runner.model.matching.patterns import check_pattern
-from runner.model.template_form import is_template
 from runner.vocabulary.expectations.expectation_base import BadExpectation, Count, parse_count
 
 
@@ -41,7 +40,7 @@ class Serves:
     """The inductor backends that must have won each operation of a group, and at least one."""
 
     group: str
-    """A key of ``model.tuning.GROUPS``."""
+    """A key of ``model.observation.GROUPS``."""
     by: tuple[str, ...]
 
     def __str__(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from runner.language.backends import Backends, read_named
 from runner.language.check.spec import condition_problems
 from runner.language.read.document import WAIVERS, DataPath, Document
-from runner.machine.data_dirs import folder
+from runner.machine.cache_dirs import folder
 from runner.model.conditions import as_list
 from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, unknown
 from runner.model.matching.patterns import check_pattern, is_unspecific

@@ -1,4 +1,4 @@
-"""The cache folder: what zygotes built while they warmed up.
+"""The folders of data that the project ships, and the cache folder: what zygotes built while they warmed up.
 
 Later runs trust these files, so no other user may write to the folder.
 """
@@ -53,3 +53,14 @@ def private_folder(path: Path, instead: str) -> Path:
             f"{path}: other users can write to this folder (mode {stat.S_IMODE(status.st_mode):04o}); chmod 700 it, or use {instead}"
         )
     return path
+
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def folder(name: str) -> Path:
+    """Return the folder ``specs``, ``schemas`` or ``templates``; raise ``FileNotFoundError`` if neither place has it."""
+    for base in (_PACKAGE.parent, _PACKAGE / "_data"):
+        if (base / "schemas" / "spec.schema.json").is_file() and (base / name).is_dir():
+            return base / name
+    raise FileNotFoundError(f"the data folder '{name}' is missing from the installation")

@@ -19,8 +19,7 @@ from runner.model import devices
 from runner.model.case import Availability
 from runner.model.conditions import BadRange, VersionRange
 from runner.model.diagnostics import one_of
-from runner.model.simulated_devices import PROPERTIES, TESTED_MINORS
-from runner.model.targets import EXAMPLE, TARGETS, simulated
+from runner.model.targets import EXAMPLE, PROPERTIES, TARGETS, TESTED_MINORS, simulated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

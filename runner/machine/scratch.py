@@ -14,6 +14,7 @@ import stat
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from runner.model.diagnostics import UsageError, one_line
 
@@ -186,3 +187,23 @@ def _remove(path: Path) -> None:
                     with contextlib.suppress(OSError):
                         os.chmod(inner, 0o700)
         shutil.rmtree(path, ignore_errors=True)
+
+
+def open_untrusted(path: Path) -> BinaryIO:
+    """Open a regular file for reading without following links; raise ``OSError`` for anything else."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path.name} is not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def tail(path: Path, limit: int, start: int = 0) -> str:
+    """Return the end of a file that a worker left, at most ``limit`` bytes of what is behind ``start``; empty where it cannot be read."""
+    try:
+        with open_untrusted(path) as stream:
+            size = stream.seek(0, 2)
+            stream.seek(max(size - limit, start))
+            return stream.read(limit).decode("utf-8", "backslashreplace")
+    except OSError:
+        return ""

@@ -126,3 +126,8 @@ def choose(value: object, surroundings: Surroundings) -> tuple[bool, Any]:
 def is_conditional(value: object) -> bool:
     """Whether ``value`` is a list of conditional entries."""
     return isinstance(value, list) and bool(value) and all(isinstance(entry, dict) and "value" in entry for entry in value)
+
+
+def is_template(value: object) -> bool:
+    """Whether a value of a spec is a template."""
+    return isinstance(value, str) and "{{" in value

@@ -22,8 +22,7 @@ from enum import Enum
 
 from runner.model.conditions import VersionRange
 from runner.model.diagnostics import Position
-from runner.model.exit_codes import ExitCode
-from runner.model.outcomes import Outcome
+from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import AppliedWaiver, CaseResult, WaiverEffect
 
 _RELEASE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})*")

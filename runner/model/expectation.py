@@ -6,9 +6,8 @@ from enum import Enum
 from typing import ClassVar, Protocol, Self
 
 from runner.model.conditions import Surroundings
-from runner.model.observation import ChildExit, Raised, SpyCalls, Traced
+from runner.model.observation import ChildExit, Raised, SpyCalls, Traced, Tunings
 from runner.model.protocol import Json
-from runner.model.tuning import Tunings
 
 
 class Status(Enum):

@@ -1,12 +1,13 @@
-"""What is recorded of a whole run: its header, known before the first case, and its footer, known after the last."""
+"""What is recorded of a whole run: its header, known before the first case, its footer, known after the last, and ``--require``."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
-from runner.model import required
+from runner.model.case import Case
 from runner.model.conformance import ProfileRecord, Statement, release_of, statement_of
-from runner.model.exit_codes import ExitCode, exit_code
+from runner.model.outcomes import ExitCode, exit_code
 from runner.model.results import CaseResult, executed
 
 COMPUTED = "computed"
@@ -64,7 +65,7 @@ class RunHeader:
     @property
     def required_names(self) -> list[str]:
         """The names of ``--require``."""
-        return required.names_in(self.options)
+        return names_in(self.options)
 
     @property
     def lets_flaky_pass(self) -> bool:
@@ -96,7 +97,7 @@ class RunHeader:
         code = exit_code(outcomes, self._number("min-executed", 1), lets_flaky_pass=self.lets_flaky_pass, executed=executed(results))
         if code not in (ExitCode.OK, ExitCode.NOTHING) or self.shard:
             return code, ()
-        unexercised = tuple(required.problems(self.required_names, results, results, {result.case_id: result for result in results}))
+        unexercised = tuple(problems(self.required_names, results, results, {result.case_id: result for result in results}))
         return (ExitCode.NOTHING if unexercised else code), unexercised
 
 
@@ -110,3 +111,43 @@ class RunFooter:
     interrupted: bool = False
     statement: tuple[Statement, ...] = field(default=(), metadata={COMPUTED: True})
     """What the run says of its profile; empty for a run without one."""
+
+
+EVERY_CASE = "torch"
+"""The capability that every case uses, even without ``requires``."""
+
+
+def uses(case: Case | CaseResult, name: str) -> bool:
+    """Whether a case runs on the backend with this name or requires the capability; a service is a capability too."""
+    required = case.requires if isinstance(case, CaseResult) else [requirement.name for requirement in case.requires]
+    return name in (EVERY_CASE, case.backend) or name in required
+
+
+def names_in(options: Mapping[str, str]) -> list[str]:
+    """Return the names of ``--require`` among the recorded options of a run."""
+    try:
+        return shlex.split(options.get("require", ""))
+    except ValueError:  # not written by this program
+        return [options["require"]]
+
+
+def problems(
+    names: Collection[str],
+    whole: Sequence[Case | CaseResult],
+    selected: Sequence[Case | CaseResult],
+    results: Mapping[str, CaseResult] | None,
+) -> Iterator[str]:
+    """Yield a line for each required name that the run does not use.
+
+    ``whole`` is the selection of all shards, ``selected`` that of this one; both may be results. ``results`` is None before the run.
+    """
+    for name in dict.fromkeys(names):
+        if not any(uses(case, name) for case in whole):
+            yield f"--require {name}: no selected case uses {name}, so it cannot be met (select other cases, or remove the option)"
+            continue
+        using = [case.case_id if isinstance(case, CaseResult) else case.id for case in selected if uses(case, name)]
+        if results is not None and using and not any(case_id in results and results[case_id].is_executed for case_id in using):
+            which = "the one selected case that uses it was not"
+            if len(using) > 1:
+                which = f"none of the {len(using)} selected cases that use it was"
+            yield f"--require {name}: {which} executed (the report has the reasons)"

@@ -4,15 +4,16 @@ A target is written as ``hip:gfx942`` or ``cuda:sm_90``. What is checked for a t
 OFFLINE_FAIL, with the level of its evidence.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 BACKEND = "offline"
 """The backend of cases that are compiled for a target and not executed."""
 
 SIMULATED = "simulated"
-"""The backend of cases whose code Inductor generates for a simulated target (``model.simulated_devices``)."""
+"""The backend of cases whose code Inductor generates for a simulated target (``model.targets``)."""
 
 OFFLINE_BACKENDS = (BACKEND, SIMULATED)
 """The backends of specs with ``targets``."""
@@ -131,3 +132,126 @@ def evidence_of(level: str) -> str:
 def simulated(target: str) -> str:
     """Return the name of the simulation of a target, beside that of the compiler for it."""
     return f"{SIMULATED} {target}"
+
+
+TESTED_MINORS = ("2.13",)
+"""The releases of torch that the simulation was tried with. It replaces many functions of torch, so that another release is refused."""
+
+_H200 = "torch.cuda.get_device_properties of an NVIDIA H200 with torch 2.11"
+_MI300X = "DeviceProperties in code that Inductor generated on an MI300X (torch 2.6 to 2.8)"
+_MI350 = "DeviceProperties in code that Inductor generated on an MI350 (torch 2.9 to 2.11)"
+_B200 = "DeviceProperties in code that Inductor generated on a B200 (torch 2.8 to 2.11)"
+_CDNA3 = "AMD, CDNA3 white paper"
+_CDNA4 = "AMD, CDNA4 white paper"
+_CUDA = "NVIDIA, CUDA C++ Programming Guide, technical specifications per compute capability"
+_BLACKWELL = "NVIDIA, Blackwell architecture technical brief"
+
+
+def _from(source: str, **values: int | str) -> dict[str, int | str]:
+    return values
+
+
+PROPERTIES: Mapping[str, Mapping[str, int | str]] = {
+    "hip:gfx942": {
+        **_from(_MI300X, multi_processor_count=304, major=9, regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048),
+        **_from(_MI300X, warp_size=64, gcnArchName="gfx942:sramecc+:xnack-", max_threads_per_block=1024),
+        **_from(_CDNA3, name="AMD Instinct MI300X", minor=4, total_memory=192 << 30, L2_cache_size=4 << 20),
+        **_from(_CDNA3, shared_memory_per_block=64 << 10, shared_memory_per_multiprocessor=64 << 10),
+    },
+    "hip:gfx950": {
+        **_from(_MI350, multi_processor_count=256, major=9, regs_per_multiprocessor=131072, max_threads_per_multi_processor=2048),
+        **_from(_MI350, warp_size=64, gcnArchName="gfx950:sramecc+:xnack-", max_threads_per_block=1024),
+        **_from(_CDNA4, name="AMD Instinct MI355X", minor=5, total_memory=288 << 30, L2_cache_size=4 << 20),
+        **_from(_CDNA4, shared_memory_per_block=160 << 10, shared_memory_per_multiprocessor=160 << 10),
+    },
+    "cuda:sm_90": {
+        **_from(_H200, multi_processor_count=132, major=9, minor=0, regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048),
+        **_from(_H200, warp_size=32, gcnArchName="NVIDIA H200", max_threads_per_block=1024, name="NVIDIA H200"),
+        **_from(_H200, total_memory=150109880320, L2_cache_size=62914560, shared_memory_per_block=49152),
+        **_from(_H200, shared_memory_per_block_optin=232448, shared_memory_per_multiprocessor=233472),
+    },
+    "cuda:sm_100": {
+        **_from(_B200, multi_processor_count=148, major=10, minor=0, regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048),
+        **_from(_B200, warp_size=32, gcnArchName="NVIDIA B200", max_threads_per_block=1024, name="NVIDIA B200"),
+        **_from(_BLACKWELL, total_memory=180 << 30, L2_cache_size=126 << 20),
+        **_from(_CUDA, shared_memory_per_block=48 << 10, shared_memory_per_block_optin=227 << 10),
+        **_from(_CUDA, shared_memory_per_multiprocessor=228 << 10),
+    },
+}
+"""What torch reads of the device, by target. A property that is not here is absent: torch raises where it reads it."""
+
+VERSIONS: Mapping[str, tuple[str, str]] = {"hip": ("hip", "7.2.0"), "cuda": ("cuda", "13.0")}
+"""By the compiler's backend: the attribute of ``torch.version`` that is set, and its value. The other is None."""
+
+
+FIXED: Mapping[str, Mapping[str, Any]] = {
+    "config": {
+        "compile_threads": 1,
+        "force_disable_caches": True,
+        "fx_graph_cache": False,
+        "fx_graph_remote_cache": False,
+        "autotune_local_cache": False,
+        "autotune_remote_cache": False,
+        "benchmark_epilogue_fusion": False,
+        "autotune_num_choices_displayed": 0,
+        "use_static_cuda_launcher": False,
+    },
+    "functorch_config": {"enable_autograd_cache": False, "force_non_lazy_backward_lowering": True},
+}
+"""Options that a simulated GPU needs. Candidates are ranked without times, so that no cache may keep a rank."""
+
+GENERATORS = ("ATEN", "TRITON", "CK", "CKTILE")
+"""The words of ``max_autotune_gemm_backends`` whose candidates can be generated without the device."""
+
+
+def _is_on(value: object) -> bool:
+    return value is True
+
+
+def _names_others(value: object) -> bool:
+    return isinstance(value, str) and not {word.strip().upper() for word in value.split(",")} <= set(GENERATORS)
+
+
+_OTHERS = f"its candidates need the vendor's compiler: write {', '.join(GENERATORS)}"
+_TIMED = "it chooses by times of the device"
+
+REFUSED_CONFIG: Mapping[str, tuple[Callable[[object], bool], str]] = {
+    "cpp_wrapper": (_is_on, "its C++ needs the headers of the GPU"),
+    "triton.cudagraphs": (_is_on, "graphs are captured on the device"),
+    "triton.cudagraph_trees": (_is_on, "graphs are captured on the device"),
+    "coordinate_descent_tuning": (_is_on, _TIMED),
+    "benchmark_kernel": (_is_on, _TIMED),
+    "benchmark_fusion": (_is_on, _TIMED),
+    "benchmark_combo_kernel": (_is_on, _TIMED),
+    "autotune_in_subproc": (_is_on, _TIMED),
+    "triton.autotune_at_compile_time": (_is_on, _TIMED),
+    "max_autotune_gemm_backends": (_names_others, _OTHERS),
+    "max_autotune_conv_backends": (_names_others, _OTHERS),
+}
+"""Options of Inductor that a simulated GPU does not show: which values, and why."""
+
+REFUSED_MODES: Mapping[str, str] = {
+    "reduce-overhead": "it captures graphs on the device: leave mode out",
+    "max-autotune": "it captures graphs on the device: write max-autotune-no-cudagraphs",
+}
+"""Modes of ``torch.compile`` that a simulated GPU does not show, and why."""
+
+
+def refusals(config: Mapping[str, object], compile_options: Mapping[str, object]) -> Iterator[str]:
+    """Yield why options of Inductor and arguments of ``torch.compile`` are not faithful; templates are evaluated."""
+    options = compile_options.get("options")
+    for name, value in {**config, **(options if isinstance(options, Mapping) else {})}.items():
+        if (why := config_refusal(name, value)) is not None:
+            yield f"{name} {value}: {why}"
+    mode = str(compile_options.get("mode"))
+    if mode in REFUSED_MODES:
+        yield f"mode {mode}: {REFUSED_MODES[mode]}"
+
+
+def config_refusal(name: str, value: object) -> str | None:
+    """Return why a value of an option is not faithful; None for one that is."""
+    fixed = FIXED["config"]
+    if name in fixed:
+        return None if value == fixed[name] else f"a simulated GPU needs {fixed[name]}"
+    is_refused, why = REFUSED_CONFIG.get(name, (None, ""))
+    return why if is_refused is not None and is_refused(value) else None

@@ -1,12 +1,13 @@
-"""The order of the cases, the resources that each needs, and how many cases run in parallel."""
+"""The order of the cases, the resources that each needs and that the machine has, and how many cases run in parallel."""
 
 import math
+import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from runner.machine import hardware
 from runner.machine.capabilities import CAPABILITIES, Machine, memory_of
 from runner.model import devices, targets
 from runner.model.case import Case
@@ -174,7 +175,7 @@ def _compilers(case: Case) -> int:
     text = str(setting)  # only the worker evaluates a template over facts
     thread_count = int(text) if re.fullmatch("[1-9][0-9]{0,3}", text) and case.body.compiles else 1
     # threads beyond the number of cores wait for each other, so they need no cores
-    return min(thread_count, max(1, int(hardware.cores())))
+    return min(thread_count, max(1, int(cores())))
 
 
 def _cores_of(compilers: int) -> int:
@@ -182,7 +183,7 @@ def _cores_of(compilers: int) -> int:
 
     A pool uses half of the machine's cores at most, by this plan.
     """
-    return min(compilers, _CORES_OF_POOL, max(1, int(hardware.cores()) // 2))
+    return min(compilers, _CORES_OF_POOL, max(1, int(cores()) // 2))
 
 
 def _children(case: Case) -> int:
@@ -211,7 +212,7 @@ def _whole_gpus(case: Case, machine: Machine) -> int:
 def workers(jobs: str) -> int:
     """Read ``--jobs``: a number, or auto, which is limited by cores and memory; raise ``UsageError``."""
     if jobs == "auto":
-        return max(1, min(int(hardware.cores()), _shared_memory() // _MEMORY_OF_COMPILING))
+        return max(1, min(int(cores()), _shared_memory() // _MEMORY_OF_COMPILING))
     if re.fullmatch("[1-9][0-9]{0,5}", jobs) is None:
         raise UsageError(f"--jobs {jobs}: write a number from 1, or auto")
     return int(jobs)
@@ -221,7 +222,7 @@ def capacity(count: int, machine: Machine) -> Capacity:
     """Return the resources that ``count`` workers share. More workers than cores are allowed, as far as memory suffices."""
     return Capacity(
         jobs=count,
-        cores=max(hardware.cores(), float(count)),
+        cores=max(cores(), float(count)),
         memory=_shared_memory(),
         gpus=machine.gpus or 0,
         gpu_memory=machine.gpu_memory or 0,
@@ -229,18 +230,18 @@ def capacity(count: int, machine: Machine) -> Capacity:
 
 
 def _shared_memory() -> int:
-    return max(hardware.available_memory() - _MEMORY_RESERVED, _MEMORY_OF_COMPILING)
+    return max(available_memory() - _MEMORY_RESERVED, _MEMORY_OF_COMPILING)
 
 
 def threads(count: int) -> int:
     """Return the OpenMP threads of each of ``count`` workers."""
-    return max(1, int(hardware.cores() // count))
+    return max(1, int(cores() // count))
 
 
 def zygotes() -> int:
     """Return how many environments may have a zygote with jobs at a time: the start of one uses a core for seconds."""
-    cores = int(hardware.cores())
-    count = max(cores // _CORES_OF_ZYGOTE, min(cores, _LEAST_ZYGOTES))
+    available = int(cores())
+    count = max(available // _CORES_OF_ZYGOTE, min(available, _LEAST_ZYGOTES))
     return max(1, min(count, _shared_memory() // _MEMORY_OF_ZYGOTE))
 
 
@@ -250,7 +251,7 @@ def spares(count: int) -> int:
     The warm-up for a GPU takes several times as long as a small case, so one worker that runs cases can use several spare workers. Where
     cases use all cores, warm-ups beside long cases still save time: the driver makes contexts one after another. Each uses memory.
     """
-    besides = int(hardware.cores()) - count
+    besides = int(cores()) - count
     for_memory = (_shared_memory() - count * (_MEMORY_OF_COMPILING + _MEMORY_ON_HOST_OF_GPU)) // _MEMORY_ON_HOST_OF_GPU
     return max(0, min(3 * count, max(besides, min(count, for_memory))))
 
@@ -269,7 +270,7 @@ def memory_limit(text: str) -> int | None:
     if text == "none":
         return None
     if text == "auto":
-        return max(int(hardware.available_memory() * MOST_OF_MEMORY), _MEMORY_OF_COMPILING)
+        return max(int(available_memory() * MOST_OF_MEMORY), _MEMORY_OF_COMPILING)
     match = _SIZE.fullmatch(text)
     if match is None:
         raise UsageError(f"--memory-limit {one_line(text)}: write a size with its unit, for example 4GiB or 500MiB, or auto, or none")
@@ -277,3 +278,64 @@ def memory_limit(text: str) -> int | None:
     if size < _LEAST_LIMIT:
         raise UsageError(f"--memory-limit {text}: no worker can begin in so little; write {_LEAST_LIMIT // _MIB}MiB or more")
     return size
+
+
+_ROOT = Path("/")
+
+
+def cores(root: Path = _ROOT) -> float:
+    """Return the number of usable cores. It may be a fraction, because a container's quota may be a share of one core."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min([float(usable), *_quotas(root)])
+
+
+def available_memory(root: Path = _ROOT) -> int:
+    """Return the available memory in bytes, within the limits of all control groups."""
+    available = _fields(root / "proc/meminfo").get("MemAvailable")
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([whole if available is None else available << 10, *_free_in_groups(root)])
+
+
+def _quotas(root: Path) -> Iterator[float]:
+    """Yield the CPU quota of each control group in cores."""
+    for group in _groups(root):
+        texts = _text(group / "cpu.max").split()
+        if len(texts) == 2 and all(map(_is_number, texts)):
+            yield int(texts[0]) / int(texts[1])
+
+
+def _free_in_groups(root: Path) -> Iterator[int]:
+    """Yield the free bytes of each control group with a limit. Its inactive page cache counts as free."""
+    for group in _groups(root):
+        limits = [int(text) for name in ("memory.max", "memory.high") if _is_number(text := _text(group / name).strip())]
+        used = _text(group / "memory.current").strip()
+        if limits and used.isascii() and used.isdecimal():
+            yield max(min(limits) - int(used) + _fields(group / "memory.stat").get("inactive_file", 0), 0)
+
+
+def _groups(root: Path) -> Iterator[Path]:
+    """Yield the folders of this process's control groups (version 2), the innermost first.
+
+    In a container the root of the file system may be the group itself, while the path is the host's: absent folders say nothing.
+    """
+    paths = [line[3:] for line in _text(root / "proc/self/cgroup").splitlines() if line.startswith("0::/")]
+    parts = [part for path in paths for part in path.split("/") if part]
+    for depth in range(len(parts) if ".." not in parts else 0, -1, -1):
+        yield root.joinpath("sys/fs/cgroup", *parts[:depth])
+
+
+def _fields(path: Path) -> Mapping[str, int]:
+    """Return the numbers of a file with lines ``name: number`` or ``name number``."""
+    pairs = (line.replace(":", " ").split() for line in _text(path).splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) > 1 and _is_number(pair[1])}
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and int(text) > 0
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""

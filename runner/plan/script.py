@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.language.flow import flow
-from runner.language.read.substitution import as_text
-from runner.machine import data_dirs
+from runner.language.read.templates import as_text
+from runner.machine import cache_dirs
 from runner.machine.redaction import KNOWN, is_secret_name, redacted
 from runner.model.case import Case, Expected, Step
 from runner.model.conditions import Surroundings, asks_for_code, choose, holds, without_code
@@ -147,7 +147,7 @@ class _Composer:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
         environment = Environment(  # noqa: S701 - the result is Python, not markup: every text is a literal or an escaped comment
-            loader=FileSystemLoader(data_dirs.folder("templates")), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+            loader=FileSystemLoader(cache_dirs.folder("templates")), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
         )
         header = (
             f"{self._case.id}: {self._case.summary}",

@@ -14,7 +14,7 @@ from pathlib import Path
 from runner.language.backends import Backends
 from runner.model.case import Case, Step
 from runner.model.diagnostics import UsageError, one_line, unknown
-from runner.model.globs import glob as glob
+from runner.model.matching.patterns import glob as glob
 
 NOT = "!"
 """Stands before a tag that excludes cases."""

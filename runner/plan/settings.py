@@ -18,7 +18,7 @@ from runner.language.backends import read_named
 from runner.language.read.document import SETTINGS, SPEC, DataPath
 from runner.language.read.spec_files import discover, is_spec_file
 from runner.language.read.yaml_source import read_bytes
-from runner.machine.data_dirs import folder
+from runner.machine.cache_dirs import folder
 from runner.model.conditions import as_list
 from runner.model.diagnostics import Diagnostic, InvalidSpecs, shown_path
 from runner.model.options import REFUSED

@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from runner.language.read.substitution import as_text, resolve_facts
+from runner.language.read.templates import as_text, resolve_facts
 from runner.model.case import Case, Step, WrittenFunction
 from runner.model.conditions import Surroundings, holds
 from runner.model.protocol import Json, encode

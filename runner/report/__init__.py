@@ -6,6 +6,7 @@ Output of a case is untrusted; it reaches a file or a terminal only through ``pl
 import os
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from runner.model.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
@@ -13,6 +14,7 @@ from runner.model.folding import WEAK
 from runner.model.observation import Timing
 from runner.model.outcomes import Outcome
 from runner.model.results import Attempt, CaseResult, Verdict
+from runner.record.run_folder import RunFolder
 from runner.report.excerpts import Source, no_source
 
 __all__ = ["MESSAGE_LIMIT", "one_line", "plain", "visible_name"]  # re-exported from escaping
@@ -36,7 +38,7 @@ def clip(text: str, limit: int, whole: str = "") -> str:
 
 
 SCRIPT = "repro.py"
-"""The script that ``run`` writes for a case that failed (``run/case_script.py``)."""
+"""The script that ``run`` writes for a case that failed (``run/pipeline.py``)."""
 
 
 def slug(outcome: Outcome) -> str:
@@ -160,3 +162,13 @@ def _verdict(verdict: Verdict, limit: int, whole: str, source: Source) -> str:
 
 def _size(text: str) -> int:
     return len(text.encode("utf-8"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportSetup:
+    """The folder of the reported run, and the options that change reports."""
+
+    folder: RunFolder
+    junit_flavour: str = "default"
+    page: str = ""
+    """The name of the HTML report in the folder; empty where none is written."""

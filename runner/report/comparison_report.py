@@ -6,11 +6,11 @@ The page is one file, without a script and without a request to any host. Everyt
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from runner.machine.data_dirs import folder
+from runner.machine.cache_dirs import folder
 from runner.model.comparison import SPEC_CHANGED, CaseChange, Change, Comparison, Side
 from runner.model.results import CaseResult
 from runner.report import one_line, plain
-from runner.report.console import shown_id
+from runner.report.terminal import shown_id
 
 FORMAT = 2
 """The number of the form of the JSON."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from runner.machine.redaction import redacted
-from runner.machine.safe_open import open_untrusted
+from runner.machine.scratch import open_untrusted
 from runner.model.diagnostics import Position
 from runner.model.escaping import line as escaped
 

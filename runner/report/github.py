@@ -18,13 +18,11 @@ from pathlib import Path
 from runner.machine import output
 from runner.model.escaping import line
 from runner.model.events import RunAbandoned, RunEnded, RunEvent
-from runner.model.exit_codes import ExitCode
 from runner.model.header import RunFooter, RunHeader
-from runner.model.outcomes import Outcome
+from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult, executed
-from runner.report import clip, one_line, plain, slug, statement, verdict_text, visible_name, weak_lines
+from runner.report import ReportSetup, clip, one_line, plain, slug, statement, verdict_text, visible_name, weak_lines
 from runner.report.junit import NAME, TRUNCATED, cached_file, failure_type
-from runner.report.setup import ReportSetup
 from runner.report.terminal import why_no_success
 
 MOST_ANNOTATIONS = 10

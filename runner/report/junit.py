@@ -27,6 +27,7 @@ from runner.model.targets import evidence_of
 from runner.report import (
     MESSAGE_LIMIT,
     TEXT_LIMIT,
+    ReportSetup,
     attempt_text,
     clip,
     node_lines,
@@ -40,7 +41,6 @@ from runner.report import (
     weak_lines,
 )
 from runner.report.report_files import is_special, replace
-from runner.report.setup import ReportSetup
 from runner.report.statement import statement_properties
 
 NAME = "torch-conformance"

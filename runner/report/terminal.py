@@ -1,11 +1,18 @@
 """The terminal as a listener: live progress and messages on standard error, the final report on standard output."""
 
+import contextlib
 import os
+import re
 import shlex
-from collections.abc import Iterator, Sequence
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TextIO
 
 from runner.machine import output
+from runner.machine.output import paint
 from runner.model.conformance import Conformance
 from runner.model.diagnostics import shown_path
 from runner.model.events import (
@@ -19,15 +26,13 @@ from runner.model.events import (
     RunEvent,
     RunStarted,
 )
-from runner.model.exit_codes import ExitCode
 from runner.model.header import RunFooter, RunHeader
-from runner.model.results import CaseResult, executed
+from runner.model.outcomes import ExitCode, JUnitTag, Outcome
+from runner.model.results import UNAVAILABLE, CaseResult, executed
+from runner.model.targets import evidence_of
 from runner.record.run_folder import RunFolder
-from runner.report import one_line, statement
-from runner.report.console import print_report, wants_bar, wants_color, why_nothing
-from runner.report.excerpts import Excerpts
-from runner.report.progress import Progress
-from runner.report.setup import ReportSetup
+from runner.report import MESSAGE_LIMIT, ReportSetup, note_lines, one_line, plain, statement, timing_lines, verdict_text
+from runner.report.excerpts import Excerpts, Source, columns, cut_to, no_source
 
 _LONGEST_WARNING = 2_000
 """Characters."""
@@ -98,3 +103,264 @@ def why_no_success(header: RunHeader, results: Sequence[CaseResult], footer: Run
     is_short = executed(results) < (max(least, 1) if footer.exit_code == ExitCode.NOTHING else 1)
     if is_short and footer.exit_code in (ExitCode.NOTHING, ExitCode.FAILED) and not footer.statement:
         yield why_nothing(results, least, header.selected)
+
+
+BLOCK_LIMIT = 6_000
+"""Bytes of one case's block; the JUnit report and the run's folder have the rest."""
+
+_STDERR_LIMIT, _STDERR_LINES = 1_500, 30
+_DUMB = ("dumb", "unknown")
+"""Values of TERM for terminals without colours and cursor movement."""
+
+_GROUPED = (Outcome.NOT_RUN, Outcome.UNAVAILABLE)
+"""Outcomes of cases that were not executed. They are grouped by reason: many cases share few reasons."""
+
+
+def wants_color(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Return whether to colour: a terminal, and NO_COLOR empty or unset."""
+    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") not in _DUMB
+
+
+def wants_bar(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Return whether to draw a status: on an interactive terminal, not in CI."""
+    return stream.isatty() and not environ.get("CI") and environ.get("TERM") not in _DUMB
+
+
+def print_report(
+    stream: TextIO,
+    results: Sequence[CaseResult],
+    selected: int,
+    report_path: Path | str,
+    *,
+    color: bool,
+    lets_flaky_pass: bool = False,
+    folder: Path | None = None,
+    not_requested: int = 0,
+    more: Sequence[str] = (),
+    page: str = "",
+    source: Source = no_source,
+) -> None:
+    """Print every case other than PASS, the timings, the totals, the HTML report, and last the number of executed cases."""
+    # XFAIL and OFFLINE_PASS are reported one by one although they do not fail the run
+    lines = [
+        f"{painted(result.outcome, color=color)}  {shown_id(result.case_id)}: {one_line(result.reason)}"
+        for result in results
+        if result.outcome.junit is JUnitTag.SKIPPED and result.outcome not in _GROUPED
+    ]
+    for result in results:
+        if result.outcome.is_failure and result.outcome not in _GROUPED:
+            lines.append(f"\n{painted(result.outcome, color=color)}  {shown_id(result.case_id)}")
+            lines.append(verdict_text(result, limit=BLOCK_LIMIT, folder=folder, source=source))
+            lines += _last_words(result, folder)
+    for outcome in _GROUPED:
+        reasons = Counter(one_line(result.reason) for result in results if result.outcome is outcome)
+        lines += [f"\n{painted(outcome, color=color)}"] if reasons else []
+        lines += [f"  {count:5}  {reason}" for reason, count in reasons.most_common()]
+    if timed := [result for result in results if result.timings or result.attachments]:
+        lines.append("\ntimings: reported, never judged")
+        for result in timed:
+            lines.append(f"  {shown_id(result.case_id)}")
+            lines += [f"  {line}" for line in timing_lines(result)]
+            lines += [f"    {one_line(f'{result.folder}/{name}')}" for name in result.attachments]
+    if noted := [result for result in results if note_lines(result)]:
+        lines.append("\nnotes: they change no outcome")
+        for result in noted:
+            lines.append(f"  {shown_id(result.case_id)}")
+            lines += [f"    {line}" for line in note_lines(result)]
+
+    counts = Counter(result.outcome for result in results)
+    lines.append("")
+    for outcome in Outcome:
+        if counts[outcome] or outcome is Outcome.PASS:
+            levels = Counter(result.level for result in results if result.outcome is outcome and result.level)
+            shown = ", ".join(f"{levels[level]} {evidence_of(level)}" for level in sorted(levels))
+            evidence = f"  (compiled, not executed: {shown})" if shown else ""
+            lines.append(f"{counts[outcome]:7}  {painted(outcome, color=color)}{evidence}")
+    if left_out := sum(result.benches_left_out for result in results):
+        cases = sum(result.benches_left_out > 0 for result in results)
+        steps = f"{left_out} bench step{'' if left_out == 1 else 's'} of {cases} case{'' if cases == 1 else 's'}"
+        lines.append(f"{steps} left out: nothing was timed (run --bench times them)")
+    if not_requested:
+        are = "1 case on request is" if not_requested == 1 else f"{not_requested} cases on request are"
+        lines.append(f"{are} not selected (a PATH, --tag or --select that names them runs them)")
+    lines += more
+    if lets_flaky_pass and counts[Outcome.FLAKY]:
+        lines.append("FLAKY cases do not fail this run (--flaky pass)")
+    if page:
+        lines.append(f"page: {one_line(page, MESSAGE_LIMIT)}")
+    executed = sum(result.is_executed for result in results)
+    lacking = sum(result.failure_type == UNAVAILABLE or result.outcome is Outcome.UNAVAILABLE for result in results)
+    of = f"{selected} selected, {lacking} unavailable"
+    lines.append(f"executed {executed} of {of}; report: {one_line(str(report_path))}")
+    paint(stream, "\n".join(lines) + "\n")
+
+
+_OF_A_STACK = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ .*|  File \".*\", line [0-9?]+ in .*|Extension modules: .*")
+
+
+def _last_words(result: CaseResult, folder: Path | None) -> Iterable[str]:
+    """Yield the end of stderr of a case without a judged expectation: a crash, or an ERROR."""
+    if result.outcome.junit is not JUnitTag.ERROR:
+        return
+    shown = {line for verdict in result.failed for line in plain(verdict.detail).splitlines() if line}  # the stack of a timeout
+    has_stack = any("(most recent call first)" in line for line in shown)
+    lines = plain(result.stderr).splitlines()
+    data = (
+        "\n".join(line for line in lines if line not in shown and not (has_stack and _OF_A_STACK.fullmatch(line))).strip().encode("utf-8")
+    )
+    lines = data[-_STDERR_LIMIT:].decode("utf-8", "ignore").splitlines()
+    text = "\n".join(lines[-_STDERR_LINES:]).strip("\n")
+    if text:
+        whole = one_line(f"{folder / result.folder if folder else result.folder}/stderr.txt")
+        cut = f" (the whole is in {whole})" if len(data) > len(text.encode("utf-8")) and result.folder else ""
+        yield f"stderr ends{cut}:"
+        yield from (f"    {line}" for line in text.splitlines())
+
+
+_REASONS = 3
+"""How many reasons the line of ``why_nothing`` has."""
+
+
+def why_nothing(results: Sequence[CaseResult], least: int, selected: int) -> str:
+    """Return on one line why a run in which nothing failed is no success."""
+    executed = sum(result.is_executed for result in results)
+    if not selected:
+        return "nothing was executed: no case is selected"
+    reasons = Counter(one_line(result.reason, 200) for result in results if not result.is_executed)
+    shown = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(_REASONS))
+    more = f"; and {len(reasons) - _REASONS} more reasons" if len(reasons) > _REASONS else ""
+    because = f": {shown}{more}" if shown else ""
+    if not executed:
+        return f"nothing was executed, of {selected} selected{because}"
+    return f"{executed} of {selected} selected were executed, fewer than --min-executed {least}{because}"
+
+
+def painted(outcome: Outcome, *, color: bool) -> str:
+    """Return the label of an outcome, in its colour if that is wanted."""
+    return f"\x1b[{color_of(outcome)}m{outcome.label}\x1b[0m" if color else outcome.label
+
+
+def color_of(outcome: Outcome) -> int:
+    """Return the number of an outcome's colour: red, green or yellow."""
+    return 31 if outcome.is_failure else 32 if outcome.junit is JUnitTag.NONE else 33
+
+
+def shown_id(case_id: str) -> str:
+    """Return a case's id, quoted for a shell."""
+    return shlex.quote(one_line(case_id, limit=10_000))
+
+
+FIRST_HEARTBEAT = 30.0
+"""Seconds without a line after which a stream that is no terminal gets a heartbeat: a line with what the run waits for."""
+
+LAST_HEARTBEAT = 300.0
+"""The longest time between two heartbeats; the interval doubles until then."""
+
+MOST_RUNNING = 8
+"""The maximum number of running cases in a line, the longest first."""
+
+_REDRAW = 0.1
+_BAR = 24
+_CLEAR = "\r\x1b[K"
+
+
+class Progress:
+    """The progress of a run. With ``live`` a status is drawn on a terminal; ``close`` removes it."""
+
+    def __init__(self, stream: TextIO, *, color: bool, live: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._color = color
+        self._is_live = live
+        self._lets_flaky_pass = False
+        self._clock = clock
+        self._total = 0
+        self._ended: Counter[Outcome] = Counter()
+        self._activity = Activity()
+        self._quiet_since = clock()
+        self._patience = FIRST_HEARTBEAT
+        self._drawn_at = float("-inf")
+
+    def start(self, total: int, *, lets_flaky_pass: bool = False) -> None:
+        """Begin a run of ``total`` cases."""
+        self._total = total
+        self._lets_flaky_pass = lets_flaky_pass
+        self._quiet_since = self._clock()
+
+    def show(self, activity: Activity) -> None:
+        """Show the current activity of the run; called often."""
+        self._activity = activity
+        now = self._clock()
+        if self._is_live and now - self._drawn_at >= _REDRAW:
+            self._drawn_at = now
+            output.paint(self._stream, self._status(now))
+        elif not self._is_live and now - self._quiet_since >= self._patience and (words := self._waits_for(now)):
+            patience = min(2 * self._patience, LAST_HEARTBEAT)
+            self.note(f"{self._ended.total()}/{self._total} ended; {words}")
+            self._patience = patience
+
+    def case_finished(self, result: CaseResult) -> None:
+        """Count a case; print a line if no status is drawn, or if the case failed."""
+        self._ended[result.outcome] += 1
+        self.attempt_finished(result, f"{self._ended.total():{len(str(self._total))}}/{self._total}")
+
+    def attempt_finished(self, result: CaseResult, which: str) -> None:
+        """Print a line for an attempt of a case if no status is drawn, or if the attempt failed."""
+        if result.outcome.is_failure or not self._is_live:
+            because = f": {one_line(result.reason)}" if result.outcome.is_failure else ""
+            words = f"  {which}  {result.seconds:.1f}s  {shown_id(result.case_id)}{because}"
+            self.note(f"{painted(result.outcome, color=self._color)}{words}")
+
+    def note(self, text: str) -> None:
+        """Print a line, in the place of the status if there is one."""
+        self._quiet_since = self._clock()
+        self._patience = FIRST_HEARTBEAT
+        output.paint(self._stream, f"{_CLEAR if self._is_live else ''}{text}\n")
+        self._drawn_at = float("-inf")
+
+    def close(self) -> None:
+        """Remove the status; nothing is drawn after it."""
+        if self._is_live:
+            output.paint(self._stream, _CLEAR)
+
+    def _waits_for(self, now: float) -> str:
+        """Return what the run waits for; empty if it waits for nothing."""
+        waits = (
+            ("starting torch", self._activity.starting),
+            ("warming up a worker", self._activity.warming),
+            ("waiting for nodes, which another run may hold", self._activity.held),
+        )
+        parts = [f"{words} ({max(now - since, 0):.0f} s)" for words, since in waits if since is not None]
+        if running := sorted(self._activity.running, key=lambda case: case.since):
+            # the phase is a worker's text
+            cases = [
+                f"{shown_id(case.name)} ({max(now - case.since, 0):.0f} s, {one_line(case.phase, 30) or 'starting'})"
+                for case in running[:MOST_RUNNING]
+            ]
+            more = f" and {len(running) - MOST_RUNNING} more" if len(running) > MOST_RUNNING else ""
+            parts.append(f"running {', '.join(cases)}{more}")
+        return "; ".join(parts)
+
+    def _status(self, now: float) -> str:
+        """Return the status: a bar, the counts, and what the run waits for, as wide as the terminal."""
+
+        def color(outcome: Outcome) -> int:
+            return 33 if outcome is Outcome.FLAKY and self._lets_flaky_pass else color_of(outcome)
+
+        ended = self._ended.total()
+        filled = _BAR * ended // max(self._total, 1)
+        parts = [("=" * filled, 31 if any(color(outcome) == 31 for outcome in self._ended) else 32)]
+        parts += [("-" * (_BAR - filled), 0), (f" {ended}/{self._total}", 0)]
+        for outcome in Outcome:
+            if count := self._ended[outcome]:
+                parts += [(f"  {count} ", 0), (outcome.label, color(outcome))]
+        parts.append((f"  {self._waits_for(now)}", 0))
+        width = 0  # some terminals do not know theirs
+        with contextlib.suppress(OSError, ValueError):
+            width = os.get_terminal_size(self._stream.fileno()).columns
+        room = (width or shutil.get_terminal_size().columns) - 1
+        text = _CLEAR
+        for words, number in parts:
+            shown = cut_to(words, room)
+            room -= columns(shown)
+            text += f"\x1b[{number}m{shown}\x1b[0m" if number and shown and self._color else shown
+        return text

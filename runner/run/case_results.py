@@ -25,7 +25,7 @@ from runner.machine import scratch
 from runner.machine.availability import Verdict
 from runner.machine.output import OUT_OF_SPACE
 from runner.machine.redaction import MASK, is_secret_name, redacted
-from runner.machine.safe_open import open_untrusted, tail
+from runner.machine.scratch import open_untrusted, tail
 from runner.model.case import Case
 from runner.model.conditions import Surroundings
 from runner.model.observation import Observation, Timing

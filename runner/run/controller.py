@@ -13,7 +13,7 @@ from runner.machine import availability, output
 from runner.machine.installed_torch import installed_torch
 from runner.machine.redaction import redacted_texts
 from runner.machine.signals import Interrupts
-from runner.model import required
+from runner.model import header
 from runner.model.attempts import Policy
 from runner.model.case import Case, CaseId
 from runner.model.conditions import Surroundings
@@ -31,10 +31,10 @@ from runner.model.events import (
     RunEvent,
     RunStarted,
 )
-from runner.model.exit_codes import ExitCode, exit_code
 from runner.model.header import RunFooter, RunHeader
 from runner.model.optional import hooks
 from runner.model.options import RunOptions
+from runner.model.outcomes import ExitCode, exit_code
 from runner.model.results import NODE_LOST, CaseResult, executed
 from runner.record.case_files import alterations
 from runner.record.run_folder import RunFolder, open_run, require_free_report
@@ -70,7 +70,7 @@ def run_prepared(prepared: Prepared, open_reporters: OpenReporters) -> ExitCode:
         selection = prepared.selection
         void = remarks(selection.waivers, [case.id for case in selection.suite.cases])
         known = [f"{remark.position}: {remark.message} ({remark.hint})" for remark in void]
-        for warning in [*known, *required.problems(prepared.options.require, selection.whole, selection.selected, None)]:
+        for warning in [*known, *header.problems(prepared.options.require, selection.whole, selection.selected, None)]:
             output.note(f"warning: {warning}")
         with closing(open_reporters(prepared.options, folder)) as listener, Interrupts() as interrupts:
             return Controller(prepared, folder, listener, interrupts).run()
@@ -234,7 +234,7 @@ class Controller:
         )
         if code not in (ExitCode.OK, ExitCode.NOTHING):
             return code
-        unexercised = list(required.problems(self._options.require, self._selection.whole, self._selection.selected, results))
+        unexercised = list(header.problems(self._options.require, self._selection.whole, self._selection.selected, results))
         for problem in unexercised:
             self._emit(Note(text=problem))
         return ExitCode.NOTHING if unexercised else code

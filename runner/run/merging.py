@@ -26,7 +26,7 @@ from runner.machine import output
 from runner.machine.installed_torch import installed_torch
 from runner.machine.output import naming
 from runner.machine.redaction import redacted
-from runner.machine.safe_open import open_untrusted
+from runner.machine.scratch import open_untrusted
 from runner.model.case import Case
 from runner.model.diagnostics import InvalidSpecs, UsageError, one_line
 from runner.model.events import CaseFinished, HeaderCompleted, Listener, ResultsCompleted, RunEnded, RunStarted

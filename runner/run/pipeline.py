@@ -1,7 +1,10 @@
 """The pipeline of a run: cases become jobs, an executor runs them, and their executions become results."""
 
+import contextlib
 import dataclasses
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -23,13 +26,14 @@ from runner.model.conditions import Surroundings
 from runner.model.diagnostics import UsageError
 from runner.model.events import Activity
 from runner.model.options import ExecutionOptions
+from runner.model.outcomes import RETRIED
 from runner.model.results import CaseResult
 from runner.plan import schedule
 from runner.plan.resources import compiler_of
+from runner.plan.selection import without_benches
 from runner.plan.worker_plan import make_plan
 from runner.record.run_folder import RunFolder
 from runner.run.case_results import result_of_execution, result_of_unavailable
-from runner.run.case_script import write_script
 
 FACTS = "facts"
 """The name of the job that reports the facts of the machine."""
@@ -233,3 +237,22 @@ def informed(machine: Machine, execution: Execution) -> Machine:
     if facts is None:
         raise UsageError(f"no worker with torch could report the facts of this machine; its output:\n{words}")
     return availability.with_facts(machine, facts)
+
+
+NAME = "repro.py"
+
+
+def write_script(case: Case, surroundings: Surroundings, machine: Machine, result: CaseResult, run_folder: Path) -> None:
+    """Write the script of a failed case, where there is one. It is a help for people: without it the run goes on."""
+    if result.outcome not in RETRIED or not result.folder or case.target:
+        return
+    from runner.plan.script import NothingChecked, script_of  # jinja2 costs too much for a run in which nothing fails
+
+    with contextlib.suppress(NothingChecked, TemplateError, ValueError, OSError):
+        text = script_of(without_benches(case), surroundings, machine.facts, machine.torch or "unknown").text
+        path = run_folder / result.folder / NAME
+        path.unlink(missing_ok=True)
+        # the worker may have left a link under this name: only a new file is written
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as stream:
+            stream.write(text)

@@ -25,12 +25,12 @@ from runner.model.header import RunHeader
 from runner.model.optional import hooks
 from runner.model.options import RunOptions
 from runner.plan import schedule, selection
-from runner.plan.durations import roots_of, seconds_of_run, seconds_of_tables
 from runner.plan.selection import Shard, cases_not_requested, requested, select, unmatched, why_nothing_selected, without_benches
 from runner.plan.settings import taken
 from runner.plan.worker_plan import digest_of
 from runner.record.journal import digest_of_selection
 from runner.record.run_folder import JOURNAL, LATEST, REPORTS
+from runner.run.earlier_runs import roots_of, seconds_of_run, seconds_of_tables
 
 if TYPE_CHECKING:
     from runner.run.earlier_runs import Failed

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import ExitCode
 from tests.called import called
 from tests.fakes import prestarted
 

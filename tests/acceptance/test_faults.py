@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.machine.safe_open import open_untrusted
+from runner.machine.scratch import open_untrusted
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
 from runner.record.journal import read_run

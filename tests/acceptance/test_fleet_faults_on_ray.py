@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import ExitCode
 from tests.clusters import (
     EXPECTED,
     LONGEST,

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.model.exit_codes import exit_code
-from runner.model.outcomes import Outcome
+from runner.model.outcomes import Outcome, exit_code
 from runner.record.journal import read_run
 from tests.called import called
 from tests.fakes import ROOT, prestarted

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import ExitCode
 from tests.called import called
 from tests.fakes import ROOT, prestarted
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from runner.machine.capabilities import CAPABILITIES
-from runner.model.exit_codes import ExitCode
-from runner.model.outcomes import Outcome
+from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult
 from runner.record.journal import Run, read_run
 from runner.tools.offline.worker import simulated_shim

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runner.language.read import spec_schema
-from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import ExitCode
 from tests.called import called
 from tests.conftest import GOOD
 from tests.json_schemas import validator_of

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.model.exit_codes import ExitCode
-from runner.model.outcomes import Outcome
+from runner.model.outcomes import ExitCode, Outcome
 from tests import vendor_device
 from tests.fakes import ROOT, environment, program
 from tests.ran import Ran

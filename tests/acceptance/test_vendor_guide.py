@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from runner.cli.parser import main
 from runner.execute.executor_protocol import Execution, Job
-from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import ExitCode
 from runner.record.case_files import digest
 from runner.run.machine_report import WorkerReport
 from runner.tools.vendor.commands import doctor

@@ -3,8 +3,7 @@
 import pytest
 
 from runner.cli.parser import main
-from runner.model.exit_codes import ExitCode
-from runner.model.outcomes import Outcome
+from runner.model.outcomes import ExitCode, Outcome
 from tests.called import called
 from tests.fakes import ROOT, prestarted
 from tests.ran import Ran

@@ -18,7 +18,7 @@ from runner.cli.parser import main
 from runner.language.load import inspect
 from runner.language.waivers import read_waivers
 from runner.model.diagnostics import Diagnostic
-from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import ExitCode
 from tests.conftest import GOOD
 
 ROOT = Path(__file__).resolve().parents[2]

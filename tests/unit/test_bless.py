@@ -12,8 +12,8 @@ from runner.cli.parser import main
 from runner.execute.executor_protocol import Execution, Job
 from runner.language.load import load
 from runner.language.read.document import Document
-from runner.model.exit_codes import ExitCode
 from runner.model.observation import Ending
+from runner.model.outcomes import ExitCode
 from runner.tools.author.blessing.proposing import NotBlessed, Row, counted, expression
 from runner.tools.author.text_edits import patch
 from tests import fakes

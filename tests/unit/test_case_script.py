@@ -10,7 +10,7 @@ from runner.machine import availability
 from runner.model.case import Case
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult, result_of
-from runner.run.case_script import NAME, write_script
+from runner.run.pipeline import NAME, write_script
 from tests.fakes import HERE
 
 

@@ -11,7 +11,7 @@ from runner.cli.parser import main
 from runner.language.load import Suite
 from runner.language.read import spec_schema
 from runner.language.upstream import Upstream, UpstreamTest, coverage, load
-from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import ExitCode
 from tests.conftest import GOOD, LoadSuite
 from tests.fakes import case, shipped_suite, used
 

@@ -14,7 +14,7 @@ import yaml
 from runner.cli.parser import main, parser
 from runner.language.load import load
 from runner.model.case import Case
-from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import ExitCode
 from runner.plan.selection import glob
 from runner.tools.vendor.profile_file import find_profile
 from tests.fences import CI, ROOT, Fence, every_fence, home, write_site

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from runner.cli.parser import main
 from runner.language.read import spec_schema
-from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import ExitCode
 from runner.tools.fleet.lab import read_lab
 from tests.fences import FILES, ROOT, Fence, every_fence, home, is_generated, pages, run_in, write, write_site
 from tests.json_schemas import validator

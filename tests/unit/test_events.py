@@ -17,13 +17,11 @@ from runner.machine.installed_torch import facts_of_files, installed_torch
 from runner.model import events
 from runner.model.case import Case
 from runner.model.events import Activity, RunEvent, RunningCase
-from runner.model.exit_codes import ExitCode
-from runner.model.outcomes import Outcome
+from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult
 from runner.record.run_folder import RunFolder
-from runner.report import reporters
+from runner.report import ReportSetup, reporters
 from runner.report.reporters import REPORTERS, Reporter
-from runner.report.setup import ReportSetup
 from runner.run import controller
 from runner.run.case_results import result_of_unrun
 from tests.conftest import GOOD

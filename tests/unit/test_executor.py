@@ -20,8 +20,8 @@ from runner.execute.local.executor import KeptExecutor, LocalExecutor
 from runner.execute.local.spawn import ProcessStarter, ZygoteProcess
 from runner.machine.scratch import Space
 from runner.model.events import Activity
-from runner.model.exit_codes import ExitCode
 from runner.model.observation import Ending, ServiceReport
+from runner.model.outcomes import ExitCode
 from runner.plan.resources import Capacity, Environment, Needs
 from runner.record.journal import read_run
 from tests.conftest import GOOD

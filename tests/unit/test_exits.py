@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from runner.model.exit_codes import ExitCode, exit_code
-from runner.model.outcomes import Outcome
+from runner.model.outcomes import ExitCode, Outcome, exit_code
 
 HARMLESS = [Outcome.XFAIL, Outcome.UNAVAILABLE, Outcome.OFFLINE_PASS]
 

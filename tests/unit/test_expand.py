@@ -8,7 +8,7 @@ import pytest
 
 from runner.language import load as loading
 from runner.language.load import Suite
-from runner.language.read.substitution import as_text
+from runner.language.read.templates import as_text
 from runner.machine.installed_torch import InstalledTorch
 from runner.model.case import Case
 from runner.model.diagnostics import InvalidSpecs

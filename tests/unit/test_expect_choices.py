@@ -6,8 +6,8 @@ import pytest
 
 from runner.language.backends import Serves
 from runner.model.expectation import Judgement, Status, StepFacts
+from runner.model.observation import Tally, Tuning, Tunings
 from runner.model.outcomes import Outcome
-from runner.model.tuning import Tally, Tuning, Tunings
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.expectation_base import BadExpectation
 from tests.fakes import ELSEWHERE, HERE, backend, case, expected, judged, observation, observed_steps, seen, step, verdict_of

@@ -11,10 +11,9 @@ import pytest
 
 from runner.cli.parser import main, parse
 from runner.execute.executor_protocol import Execution, Job
-from runner.model.exit_codes import ExitCode
 from runner.model.observation import Ending
 from runner.model.options import RunOptions
-from runner.model.outcomes import Outcome
+from runner.model.outcomes import ExitCode, Outcome
 from runner.record.run_folder import REPORTS
 from runner.run.earlier_runs import with_failed
 from tests.conftest import GOOD

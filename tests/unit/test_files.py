@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runner.language.read.spec_files import DefaultsReader, SpecPath, discover
-from runner.machine.data_dirs import folder
+from runner.machine.cache_dirs import folder
 from runner.model.diagnostics import Diagnostic, UsageError
 
 

@@ -9,7 +9,7 @@ import pytest
 from runner.cli.parser import main
 from runner.execute.executor_protocol import Execution, Job
 from runner.model.diagnostics import InvalidSpecs
-from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import ExitCode
 from runner.tools.fleet import fleet_options as fleet_options
 from runner.tools.fleet.lab import read_lab
 from runner.tools.fleet.ray.link import Lost, Opened

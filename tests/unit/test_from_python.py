@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from runner.model.diagnostics import UsageError
-from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import ExitCode
 from runner.tools.author.commands import new
 from runner.tools.author.commands.new import NewOptions
 from runner.tools.author.translator.from_python import Draft, draft, problems_of

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from runner.model.matching.filecheck import parse
-from runner.model.matching.generality import are_general, is_general_pattern
+from runner.model.matching.patterns import are_general, is_general_pattern
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.expectation_base import BadExpectation
 

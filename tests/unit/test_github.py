@@ -13,14 +13,13 @@ from runner.model.case import CaseId
 from runner.model.conformance import Conformance
 from runner.model.diagnostics import Position
 from runner.model.events import RunAbandoned
-from runner.model.exit_codes import ExitCode
 from runner.model.expectation import Status
 from runner.model.folding import WEAK
-from runner.model.outcomes import Outcome
+from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult
 from runner.record.run_folder import RunFolder
+from runner.report import ReportSetup
 from runner.report.github import SUMMARY_LIMIT, GitHubReporter, RunReport, annotations, summary
-from runner.report.setup import ReportSetup
 from tests.ended_runs import NOT_GREEN, PASSES, TEXTS, profile_of, run
 from tests.fakes import ROOT
 from tests.hostile import HOSTILE

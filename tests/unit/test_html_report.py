@@ -15,18 +15,17 @@ from runner.cli.parser import main
 from runner.model.case import CaseId
 from runner.model.diagnostics import Position
 from runner.model.events import RunAbandoned, RunEnded
-from runner.model.exit_codes import ExitCode
 from runner.model.expectation import Status
 from runner.model.header import RunHeader
-from runner.model.outcomes import Outcome
+from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult, Verdict
 from runner.record.case_files import digest
 from runner.record.journal import read_run, totals
 from runner.record.run_folder import RunFolder
-from runner.report.html import case_chunks, script, shown, writing
-from runner.report.html.case_chunks import sources_of
+from runner.report import ReportSetup
+from runner.report.html import page_data, script, shown, writing
+from runner.report.html.page_data import sources_of
 from runner.report.html.writing import HtmlReporter, write_page
-from runner.report.setup import ReportSetup
 from tests.fences import ROOT
 from tests.results import as_outcome, footer_of
 
@@ -196,7 +195,7 @@ def test_a_script_hands_over_what_it_was_given(tmp_path: Path, text: str) -> Non
 
 def test_every_case_is_in_a_chunk_and_each_chunk_is_bounded(tmp_path: Path) -> None:
     results = [case(f"n{number}", stderr="x" * 24_000) for number in range(300)]
-    firsts, chunks = zip(*case_chunks.chunks(tmp_path, results), strict=True)
+    firsts, chunks = zip(*page_data.chunks(tmp_path, results), strict=True)
     assert firsts[0] == 0
     assert len(chunks) > 2
     assert max(map(len, chunks)) < 4_000_000
@@ -221,7 +220,7 @@ def observation(**calibrated: Any) -> dict[str, Any]:
     + [observation(max_ulp=float("inf"), worst={"index": [[[1]]]})],
 )
 def test_a_lying_observation_is_data(tmp_path: Path, lie: Any) -> None:
-    found = case_chunks.facts_of(lie)
+    found = page_data.facts_of(lie)
     assert len(json.dumps(found, allow_nan=False)) < 2_000
     assert "histogram" not in json.dumps(found)
 
@@ -241,18 +240,18 @@ def folder_with(tmp_path: Path, **texts: str) -> tuple[Path, dict[str, str]]:
 def test_code_has_a_limit_and_no_secret(tmp_path: Path) -> None:
     folder, digests = folder_with(tmp_path, code_0_0="password=hunter22 " + "x" * 500, code_0_1="y" * 500)
     result = case(evidence=digests, code=tuple(digests))
-    first, second = case_chunks.pieces_of(folder, result, list(digests), 100)
+    first, second = page_data.pieces_of(folder, result, list(digests), 100)
     assert "hunter22" not in first["text"]
     assert "left out" in first["text"]
     assert second == {"name": "code-0-1.txt"}
-    assert case_chunks.pieces_of(folder, result, ["../../secret.txt", "plan.json"], 100) == []
+    assert page_data.pieces_of(folder, result, ["../../secret.txt", "plan.json"], 100) == []
 
 
 def test_a_link_in_the_place_of_code_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     folder, _ = folder_with(tmp_path)
     (folder / "cases" / "00001" / "code-0-0.txt").symlink_to(tmp_path / "secret")
-    assert case_chunks.pieces_of(folder, case(), ["code-0-0.txt"], 100) == [{"name": "code-0-0.txt"}]
+    assert page_data.pieces_of(folder, case(), ["code-0-0.txt"], 100) == [{"name": "code-0-0.txt"}]
 
 
 def test_a_spec_is_shown_only_where_it_is_the_one_that_was_run(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from runner.cli.parser import main
 from runner.language.backends import load_backends
 from runner.language.load import load
 from runner.language.read import spec_schema
-from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import ExitCode
 from runner.tools.author.lint.linting import LintOptions, lint
 from runner.tools.author.lint.rules import RULES, may_hold
 from tests.conftest import GOOD

@@ -16,9 +16,8 @@ from runner.language.load import load
 from runner.language.waivers import load_waivers
 from runner.model.case import Case
 from runner.model.conditions import Surroundings
-from runner.model.exit_codes import ExitCode, exit_code
 from runner.model.expectation import Status, StepFacts
-from runner.model.outcomes import Outcome
+from runner.model.outcomes import ExitCode, Outcome, exit_code
 from runner.model.results import CaseResult, executed
 from runner.model.targets import TARGETS
 from runner.plan.worker_plan import make_plan

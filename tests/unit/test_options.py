@@ -8,8 +8,8 @@ import pytest
 
 from runner.cli.command_table import commands
 from runner.cli.parser import main, parse
-from runner.model.exit_codes import ExitCode
 from runner.model.options import RunOptions
+from runner.model.outcomes import ExitCode
 from runner.run.preparation import option_texts
 from tests.conftest import GOOD
 

@@ -8,8 +8,7 @@ import pytest
 
 from runner.language.expand.cases import surroundings_for
 from runner.language.load import load, surroundings_of
-from runner.language.read.substitution import Deferred
-from runner.language.read.templates import TemplateError, parse
+from runner.language.read.templates import Deferred, TemplateError, parse
 from runner.model.case import Case
 from runner.model.protocol import decode
 from runner.plan.worker_plan import digest_of, expects_raise, make_plan, seed_of, with_paths

@@ -15,8 +15,8 @@ from runner.language.load import Suite, load
 from runner.language.read import spec_schema
 from runner.language.waivers import load_waivers
 from runner.model.diagnostics import InvalidSpecs
-from runner.model.exit_codes import ExitCode
 from runner.model.observation import Ending
+from runner.model.outcomes import ExitCode
 from runner.record.journal import JournalError, encode, read_run
 from runner.tools.vendor.profile_cases import Resolved, cases_of
 from runner.tools.vendor.profile_file import read_profile, shipped_profiles

@@ -12,7 +12,7 @@ from runner.model.events import Activity, RunningCase
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
 from runner.report.excerpts import columns
-from runner.report.progress import FIRST_HEARTBEAT, Progress
+from runner.report.terminal import FIRST_HEARTBEAT, Progress
 from tests.unit.test_console import Terminal, result
 
 SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
 from runner.language.read.yaml_source import read
-from runner.machine.data_dirs import folder
+from runner.machine.cache_dirs import folder
 from runner.tools.author import published_names
 from tests.conftest import GOOD
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from runner.language.read import spec_schema
-from runner.model.exit_codes import ExitCode
-from runner.model.outcomes import Outcome
+from runner.model.outcomes import ExitCode, Outcome
 from tests.fakes import shipped_suite
 from tests.fences import ROOT, is_generated
 from tools import generate_docs

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from runner.cli.parser import main
-from runner.model.exit_codes import ExitCode
-from runner.model.outcomes import Outcome
+from runner.model.outcomes import ExitCode, Outcome
 from runner.record.journal import read_run
 from tests.conftest import GOOD
 from tests.fakes import ROOT

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from runner.model.header import problems
 from runner.model.outcomes import Outcome
-from runner.model.required import problems
 from runner.model.results import CaseResult
 from tests.fakes import case, place, requirement
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from runner.machine import hardware
 from runner.machine.capabilities import Machine
 from runner.model.diagnostics import UsageError
 from runner.plan import schedule
@@ -21,8 +20,8 @@ def hard(monkeypatch):
     """Return a function that sets the cores and the free memory of this machine."""
 
     def be(cores=8.0, gibibytes=64.0):
-        monkeypatch.setattr(hardware, "cores", lambda: float(cores))
-        monkeypatch.setattr(hardware, "available_memory", lambda: int(gibibytes * GIB))
+        monkeypatch.setattr(schedule, "cores", lambda: float(cores))
+        monkeypatch.setattr(schedule, "available_memory", lambda: int(gibibytes * GIB))
 
     be()
     return be
@@ -117,7 +116,7 @@ def with_config(device="cpu", requires=(), *steps, compiles=True, env=None, **co
     ],
 )
 def test_compilers_that_run_at_once_each_need_memory_and_some_of_them_a_core(given, processes, monkeypatch):
-    monkeypatch.setattr(schedule.hardware, "cores", lambda: 32.0)
+    monkeypatch.setattr(schedule, "cores", lambda: 32.0)
     found = schedule.needs_of(with_config(**given), HOST)
     assert found.cores == min(processes, 4)
     compiles = given.get("compiles", True)

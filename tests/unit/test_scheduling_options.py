@@ -12,8 +12,8 @@ import pytest
 
 from runner.cli.parser import main
 from runner.execute.executor_protocol import Execution, Job
-from runner.model.exit_codes import ExitCode
 from runner.model.observation import Ending
+from runner.model.outcomes import ExitCode
 from runner.plan import schedule
 from tests.conftest import GOOD
 from tests.fakes import FakeExecutor, use_executor
@@ -86,7 +86,7 @@ def test_a_seed_gives_an_order_and_stands_in_the_journal(run: Run) -> None:
 
 
 def test_each_job_knows_what_it_needs(run: Run, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule.hardware, "cores", lambda: 8.0)
+    monkeypatch.setattr(schedule, "cores", lambda: 8.0)
     run("--memory-limit", "4GiB")
     needs = {job.name.partition("[")[0]: job.needs for job in executor.jobs}
     assert (needs["short"].cores, needs["short"].exclusive) == (1, False)
@@ -99,6 +99,6 @@ def test_each_job_knows_what_it_needs(run: Run, executor: FakeExecutor, monkeypa
 def test_the_limit_of_memory(
     arguments: tuple[str, ...], limit: int | None, run: Run, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schedule.hardware, "available_memory", lambda: 24 * GIB)
+    monkeypatch.setattr(schedule, "available_memory", lambda: 24 * GIB)
     run(*arguments)
     assert {job.memory_limit for job in executor.jobs} == {limit}

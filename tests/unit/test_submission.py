@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from runner.cli.parser import main
 from runner.language.read import spec_schema
 from runner.machine.redaction import KNOWN
-from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import ExitCode
 from runner.tools.vendor.submission import archive
 from runner.tools.vendor.submission.attestation import PREDICATE_TYPE, STATEMENT_TYPE
 from tests.submissions import CODE, a_run

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from runner.language.read import substitution
+from runner.language.read import templates
 from runner.language.read.templates import MAX_EXPRESSION, MAX_RESULT, TemplateError, parse
 
 NAMES: dict[str, Any] = {
@@ -208,18 +208,18 @@ def test_nesting_is_bounded() -> None:
 
 
 def test_facts_are_deferred_and_evaluated_when_they_are_there() -> None:
-    deferred = substitution.filled({"a": ["{{ facts.dir + '/' + backend }}"], "b": "{{ backend }}"}, {"backend": "cpu"})
-    assert isinstance(deferred["a"][0], substitution.Deferred)
+    deferred = templates.filled({"a": ["{{ facts.dir + '/' + backend }}"], "b": "{{ backend }}"}, {"backend": "cpu"})
+    assert isinstance(deferred["a"][0], templates.Deferred)
     assert deferred["b"] == "cpu"
-    assert substitution.as_text(deferred) == {"a": ["{{ facts.dir + '/' + backend }}"], "b": "cpu"}
-    assert substitution.resolve_facts(deferred, {"dir": "/ck"}) == {"a": ["/ck/cpu"], "b": "cpu"}
+    assert templates.as_text(deferred) == {"a": ["{{ facts.dir + '/' + backend }}"], "b": "cpu"}
+    assert templates.resolve_facts(deferred, {"dir": "/ck"}) == {"a": ["/ck/cpu"], "b": "cpu"}
     with pytest.raises(TemplateError, match="unknown attribute 'dir'"):
-        substitution.resolve_facts(deferred, {"arch": "sm_90"})
+        templates.resolve_facts(deferred, {"arch": "sm_90"})
 
 
 def test_text_that_a_fact_gives_is_not_parsed_again() -> None:
-    deferred = substitution.filled("{{ facts.dir }}", {})
-    assert substitution.resolve_facts(deferred, {"dir": "{{ facts.dir }}"}) == "{{ facts.dir }}"
+    deferred = templates.filled("{{ facts.dir }}", {})
+    assert templates.resolve_facts(deferred, {"dir": "{{ facts.dir }}"}) == "{{ facts.dir }}"
 
 
 def test_code_and_patterns_hold_no_templates() -> None:
@@ -241,7 +241,7 @@ def test_code_and_patterns_hold_no_templates() -> None:
         ],
         "steps": [{"call": {"match": braces}, "expect": [{"filecheck": braces}]}, {"api": {"kwargs": {"filecheck": braces}}}],
     }
-    assert {place for place, _ in substitution.occurrences(spec)} == {
+    assert {place for place, _ in templates.occurrences(spec)} == {
         ("summary",),
         ("requires", 0, "module"),
         ("functions", "two", "module"),

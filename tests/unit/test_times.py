@@ -8,10 +8,10 @@ import pytest
 
 from runner.model.case import CaseId
 from runner.model.results import CaseResult
-from runner.plan import durations
-from runner.plan.durations import seconds_of_run
 from runner.record.journal_writer import JournalWriter
 from runner.record.run_folder import JOURNAL
+from runner.run import earlier_runs
+from runner.run.earlier_runs import seconds_of_run
 from tests.unit.test_record import FOOTER, FULL, HEADER
 
 
@@ -73,7 +73,7 @@ def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
 
 def test_a_journal_without_end_is_left_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = recorded(tmp_path, of("a", 2.5), *[of(f"b{number}", 1) for number in range(50)])
-    monkeypatch.setattr(durations, "_MOST_BYTES", 5000)
+    monkeypatch.setattr(earlier_runs, "_MOST_BYTES", 5000)
     found = seconds_of_run(folder, JOURNAL)
     assert found["a"] == 2.5
     assert len(found) < 10

@@ -14,8 +14,8 @@ from runner.language.read.document import WAIVERS
 from runner.language.read.yaml_source import read
 from runner.language.waivers import load_waivers
 from runner.model.conditions import Surroundings
-from runner.model.exit_codes import ExitCode
 from runner.model.matching.patterns import search
+from runner.model.outcomes import ExitCode
 from runner.tools.author.text_edits import CannotEdit, patch
 from runner.tools.author.waiver_proposals import FILL_IN, pattern_of, smallest_condition, without
 from tests.conftest import GOOD

@@ -13,8 +13,8 @@ from runner.execute.executor_protocol import Execution, Job
 from runner.execute.local.executor import KeptExecutor
 from runner.machine.installed_torch import torch_at
 from runner.machine.signals import Interrupts
-from runner.model.exit_codes import ExitCode
 from runner.model.observation import Ending
+from runner.model.outcomes import ExitCode
 from runner.report import reporters
 from runner.run import pipeline
 from runner.tools.author import watching

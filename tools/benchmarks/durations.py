@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from runner.plan.durations import TABLE, seconds_of_run, seconds_of_tables
+from runner.run.earlier_runs import TABLE, seconds_of_run, seconds_of_tables
 
 COMMENT = (
     "Seconds of cases, of runs on machines that are named in docs/guides/isolation-and-speed.md. A run without an earlier one starts the",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from runner.judge import mutants
 from runner.machine import output, scratch
-from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import ExitCode
 from runner.plan.selection import Shard
 from runner.run.auditing import AuditOptions, audit_of, controls_of, executed_cases, recorded_cases, run_of, why_nothing
 

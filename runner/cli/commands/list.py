@@ -15,10 +15,10 @@ from runner.machine.installed_torch import installed_torch
 from runner.model import escaping
 from runner.model.case import Availability, Case
 from runner.model.diagnostics import UsageError, one_line, shown_path
-from runner.model.exit_codes import ExitCode
 from runner.model.folded_ids import fold
 from runner.model.optional import hooks
 from runner.model.options import backend_files, backends_chosen, flag, globs, option, paths, profile_option, shard_option, tags
+from runner.model.outcomes import ExitCode
 from runner.model.protocol import encode
 from runner.plan.operator_script import is_of_operator
 from runner.plan.selection import Shard, select, unmatched, why_nothing_selected

@@ -1,8 +1,8 @@
 """``merge``: join the runs of shards into one run, or print every reason why they cannot be joined."""
 
 from runner.machine import output
-from runner.model.exit_codes import ExitCode
 from runner.model.options import MergeOptions
+from runner.model.outcomes import ExitCode
 from runner.report import reporters
 from runner.report.terminal import show_end, why_no_success
 from runner.run.merging import merge, read_parts, totals

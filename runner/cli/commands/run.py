@@ -1,7 +1,7 @@
 """``run``: load, select, execute, judge, record, report. The stages are in ``run/controller``."""
 
-from runner.model.exit_codes import ExitCode
 from runner.model.options import RunOptions
+from runner.model.outcomes import ExitCode
 from runner.report import reporters
 from runner.run import controller
 

@@ -13,9 +13,9 @@ from runner.language.waivers import load_waivers, read_waivers
 from runner.machine import output
 from runner.model.case import Case
 from runner.model.diagnostics import Diagnostic, InvalidSpecs, Severity, UsageError, errors
-from runner.model.exit_codes import ExitCode
 from runner.model.optional import hooks
 from runner.model.options import backend_files, flag, paths, profile_option, waiver_files
+from runner.model.outcomes import ExitCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

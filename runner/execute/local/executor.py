@@ -19,7 +19,7 @@ from runner.execute.local.spawn import ProcessStarter
 from runner.execute.local.workers import OUTPUTS
 from runner.machine import scratch
 from runner.machine.output import naming
-from runner.machine.safe_open import tail
+from runner.machine.scratch import tail
 from runner.plan.resources import Capacity
 from runner.plan.worker_plan import with_paths
 

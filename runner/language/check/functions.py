@@ -9,8 +9,8 @@ from runner.language.read import python_source, spec_schema
 from runner.language.read.anatomy import Anatomy, RawFunction
 from runner.language.read.document import DataPath
 from runner.model import devices
+from runner.model.conditions import is_template
 from runner.model.diagnostics import Diagnostic, one_of, unknown
-from runner.model.template_form import is_template
 from runner.vocabulary.expectations.raises import is_general
 from runner.vocabulary.inputs import INPUTS, OF_CALLS, REPEAT, kind_of, times
 from runner.vocabulary.steps import COMPILED, ONLY

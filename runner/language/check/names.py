@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from runner.language.names.scan import CONFIG_FILES, COUNTER, METRIC
 from runner.language.names.tables import NameTables
-from runner.language.read import substitution
+from runner.language.read import templates
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath, Document
-from runner.model import template_form
+from runner.model import conditions
 from runner.model.diagnostics import Diagnostic, did_you_mean
 from runner.vocabulary.expectations.expectation_base import allows_zero, is_unlisted
 
@@ -51,10 +51,10 @@ def value_problems(anatomy: Anatomy, tables: NameTables) -> Iterator[Diagnostic]
         path, options = (*above, "compile", "options"), settings.get("compile", {}).get("options")
         yield from section_problems(document, options, path, "config", tables)
         guards = options.get(GUARD_FILTER) if isinstance(options, dict) else None
-        if guards is not None and not template_form.is_template(guards) and (problem := filter_problem(guards)) is not None:
+        if guards is not None and not conditions.is_template(guards) and (problem := filter_problem(guards)) is not None:
             yield document.problem((*path, GUARD_FILTER), *problem, code="option-value")
         mode = settings.get("compile", {}).get("mode")
-        if not template_form.is_template(mode) and (problem := tables.mode_problem(mode)) is not None:
+        if not conditions.is_template(mode) and (problem := tables.mode_problem(mode)) is not None:
             yield document.problem((*above, "compile", "mode"), *problem, code="option-value")
 
 
@@ -79,9 +79,9 @@ def section_problems(document: Document, options: object, path: DataPath, sectio
 
 def value_problem(tables: NameTables, section: str, name: str, value: object) -> tuple[str, str] | None:
     """Return message and hint for a value that an option does not take; references and templates are let through."""
-    if isinstance(value, substitution.Deferred) or (isinstance(value, dict) and set(value) == {"ref"}):
+    if isinstance(value, templates.Deferred) or (isinstance(value, dict) and set(value) == {"ref"}):
         return None
-    if next(substitution.templates_below(value, ("config",)), None) is not None:
+    if next(templates.templates_below(value, ("config",)), None) is not None:
         return None
     return tables.value_problem(section, name, value)
 

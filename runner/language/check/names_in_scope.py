@@ -11,7 +11,7 @@ from runner.language.check.functions import prelude_names, required_packages
 from runner.language.read import python_source
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath, Document
-from runner.model import template_form
+from runner.model import conditions
 from runner.model.diagnostics import Diagnostic, unknown
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from runner.vocabulary.steps import COMPILED
@@ -87,7 +87,7 @@ class Scope:
     ) -> Iterator[Diagnostic]:
         """Yield a problem for each ``{ref: NAME}`` below ``path``, of the spec or of its defaults, whose name is not there at a moment."""
         for place, text in references(value, path):
-            problem = None if template_form.is_template(text) else self.problem(str(text), moment, without=without)
+            problem = None if conditions.is_template(text) else self.problem(str(text), moment, without=without)
             if problem is not None:
                 yield (document or self._document).problem(place, *problem, code="unknown-name")
 

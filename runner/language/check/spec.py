@@ -14,17 +14,16 @@ from runner.language.check.python_checks import PARAMS, keys_read, python_proble
 from runner.language.check.steps import named_value_problems, step_problems
 from runner.language.check.value_checks import spy_problems, value_problems
 from runner.language.names.tables import NameTables
-from runner.language.read import matrix, python_source, substitution, templates
+from runner.language.read import matrix, python_source, templates
 from runner.language.read.anatomy import KEYS_OF_SOURCE, SOURCE, Anatomy, stage_of
 from runner.language.read.document import DataPath, Document
 from runner.language.read.matrix import REPEAT, TARGETS
 from runner.machine.capabilities import CAPABILITIES
 from runner.model.case import Case
-from runner.model.conditions import BadRange, VersionRange, as_list
+from runner.model.conditions import BadRange, VersionRange, as_list, is_template
 from runner.model.diagnostics import Diagnostic, one_of, unknown
 from runner.model.optional import hooks
 from runner.model.targets import EXAMPLE, OFFLINE_BACKENDS
-from runner.model.template_form import is_template
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
@@ -326,11 +325,11 @@ def unused_key_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         return
     in_texts: set[str] = set()
     try:
-        for path, text in substitution.occurrences(anatomy.data):
+        for path, text in templates.occurrences(anatomy.data):
             (in_texts if path[0] in _ONLY_TEXT else used).update(templates.parse(text).names)
     except templates.TemplateError:
         return  # an invalid template may use every key
-    used |= {name for _, text in substitution.templates_below(anatomy.data.get(SOURCE), (SOURCE,)) for name in _names(text)}
+    used |= {name for _, text in templates.templates_below(anatomy.data.get(SOURCE), (SOURCE,)) for name in _names(text)}
     named = {str(name) for _, name in references(anatomy.data, ())}
     if PARAMS in named:
         return
@@ -338,7 +337,7 @@ def unused_key_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     for key in keys:
         if key not in used:
             where = "only summary and covers use it" if key in in_texts else "nothing uses it"
-            written = (template for text in substitution.patterns(anatomy.data) for template in re.findall(r"\{\{.+?\}\}", text))
+            written = (template for text in templates.patterns(anatomy.data) for template in re.findall(r"\{\{.+?\}\}", text))
             if any(key in _names(template) for template in written):
                 where += ", because a regular expression or a FileCheck directive takes no template"
             message = f"the matrix key '{key}' changes nothing but the seed of its cases: {where}"

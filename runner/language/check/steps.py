@@ -7,7 +7,7 @@ from typing import Any
 from runner.language.backends import Backends
 from runner.language.check.functions import arity_problems
 from runner.language.check.names_in_scope import READY, STEPPING, references, scope_of
-from runner.language.read import python_source, substitution
+from runner.language.read import python_source, templates
 from runner.language.read.anatomy import Anatomy, RawExpectation, RawStep
 from runner.language.read.document import Document
 from runner.model.diagnostics import Diagnostic, one_of, unknown
@@ -144,7 +144,7 @@ def _result_problems(anatomy: Anatomy, index: int, expectation: RawExpectation) 
 
 def _is_templated(expectation: RawExpectation) -> bool:
     """Whether an expectation has templates, so that it is known only at a point of the matrix."""
-    return next(substitution.templates_below(expectation.body, expectation.path), None) is not None
+    return next(templates.templates_below(expectation.body, expectation.path), None) is not None
 
 
 def expectation_problems(document: Document, expectation: RawExpectation) -> Iterator[Diagnostic]:

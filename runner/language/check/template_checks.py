@@ -10,10 +10,10 @@ from runner.language.check.spec import check_values, condition_problems, matrix_
 from runner.language.check.steps import expectation_problems, named_value_problems
 from runner.language.names.scan import CONFIG_FILES
 from runner.language.names.tables import NameTables
-from runner.language.read import matrix, spec_schema, substitution, templates
+from runner.language.read import matrix, spec_schema, templates
 from runner.language.read.anatomy import Anatomy, with_data
 from runner.language.read.document import DataPath, Document
-from runner.model import template_form
+from runner.model import conditions
 from runner.model.diagnostics import Diagnostic, unknown
 from runner.vocabulary.steps import TRITON
 
@@ -28,7 +28,7 @@ def check_templates(anatomy: Anatomy, backends: Backends, names: NameTables, kno
     parsed: dict[DataPath, templates.Template] = {}
     axes, _ = matrix.axes(document)
     own_names = {*_OF_A_BACKEND, *(axis.key for axis in axes)}
-    for path, template in _parsed(document, substitution.occurrences(document.data), problems):
+    for path, template in _parsed(document, templates.occurrences(document.data), problems):
         unknown_names = sorted(template.names - own_names - {templates.DEFERRED_NAME})
         for name in unknown_names:
             message, hint = unknown("name", name, own_names)
@@ -76,7 +76,7 @@ def _deferred_problems(document: Document, path: DataPath) -> Iterator[Diagnosti
 def layer_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
     """Return the problems of the templates in defaults, or in the backend at ``path``."""
     problems: list[Diagnostic] = []
-    occurrences = ((((*path, *place), text)) for place, text in substitution.occurrences(document.value(path)))
+    occurrences = ((((*path, *place), text)) for place, text in templates.occurrences(document.value(path)))
     for place, template in _parsed(document, occurrences, problems):
         if template.is_deferred:
             problems.extend(_deferred_problems(document, place))
@@ -124,7 +124,7 @@ def _point_problems(
         problems: list[Diagnostic] = []
         for path in parsed if affects_steps else fresh:
             try:
-                data = substitution.replaced(data, path, _inert(parsed[path].evaluate(point.names)))
+                data = templates.replaced(data, path, _inert(parsed[path].evaluate(point.names)))
             except templates.TemplateError as error:
                 problems.append(document.problem(path, str(error), error.hint, code="template"))
         filled = with_data(anatomy, data)
@@ -171,9 +171,7 @@ def as_first_case(anatomy: Anatomy, backends: Backends) -> Anatomy | None:
 
     The check of all cases finds out why.
     """
-    places = [
-        (path, text) for path, text in substitution.occurrences(anatomy.data) if spec_schema.containers_at(anatomy.data, "spec", path)
-    ]
+    places = [(path, text) for path, text in templates.occurrences(anatomy.data) if spec_schema.containers_at(anatomy.data, "spec", path)]
     if not places:
         return anatomy
     names: dict[str, object] = {}
@@ -187,7 +185,7 @@ def as_first_case(anatomy: Anatomy, backends: Backends) -> Anatomy | None:
             value = _inert(templates.parse(text).evaluate(names))
         except templates.TemplateError:
             return None
-        data = substitution.replaced(data, path, value)
-        if template_form.is_template(value) or spec_schema.describe(data, "spec", path):
+        data = templates.replaced(data, path, value)
+        if conditions.is_template(value) or spec_schema.describe(data, "spec", path):
             return None
     return with_data(anatomy, data)

@@ -8,7 +8,7 @@ from runner.language.names.scan import CONFIG_FILES
 from runner.language.read import python_source
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath
-from runner.model import template_form
+from runner.model import conditions
 from runner.model.diagnostics import Diagnostic, one_of, unknown
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from runner.vocabulary.steps import COMPILED
@@ -74,7 +74,7 @@ def spy_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
                 yield document.problem(place, "not an object and a method", "write [{ref: NAME}, METHOD]", code="bad-target")
             else:
                 yield from scope_of(anatomy).reference_problems(target, place, AFTER_LET)
-        elif kind in ("function", "method", "class") and isinstance(target, str) and not template_form.is_template(target):
+        elif kind in ("function", "method", "class") and isinstance(target, str) and not conditions.is_template(target):
             if "." not in target:
                 hint = "name it where its callers look it up: package.module.name"
                 yield document.problem(place, f"'{target}' is no dotted path", hint, code="bad-target")

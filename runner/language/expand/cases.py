@@ -9,14 +9,13 @@ from runner.language.backends import Backend, Backends, read_requirements
 from runner.language.check.functions import entry_of
 from runner.language.check.names import GUARD_FILTER, filter_problem, judged_names, value_problem
 from runner.language.check.value_checks import isolation_of
-from runner.language.expand.case_options import NEWER, SECTIONS, layer_options, merge, names_of
 from runner.language.names.scan import CONFIG_FILES
 from runner.language.names.tables import NameTables
-from runner.language.read import matrix, python_source, substitution, templates
+from runner.language.read import matrix, python_source, templates
 from runner.language.read.anatomy import SOURCE, Anatomy, RawStep, with_data
-from runner.language.read.document import DataPath
+from runner.language.read.document import DataPath, Document
 from runner.model.case import Case, CaseBody, CaseId, Control, Expected, Option, Requirement, Settings, Step, WrittenFunction
-from runner.model.conditions import Surroundings
+from runner.model.conditions import Surroundings, holds
 from runner.model.devices import is_accelerator
 from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position
 from runner.model.targets import AXIS, DEVICE, OFFLINE_BACKENDS, SIMULATED, TARGETS
@@ -50,7 +49,7 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
     Parts that are equal at every point, or at every point of a backend, are made once, and shared by the cases.
     """
     document = anatomy.document
-    parsed = {path: templates.parse(text) for path, text in substitution.occurrences(anatomy.data)}
+    parsed = {path: templates.parse(text) for path, text in templates.occurrences(anatomy.data)}
     templated = frozenset(path[0] for path in parsed)
     has_templated_steps = not templated.isdisjoint(("steps", "expect", TRITON))
     judges_templates = any(path[0] in ("steps", "expect", TRITON) and template.is_single for path, template in parsed.items())
@@ -94,7 +93,7 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
         position = document.position(("targets",))
         compiler = Requirement(name=SIMULATED if backend.name == SIMULATED else AXIS, argument=target, position=position)
         # those of the defaults have no points, and no names but these
-        context = data["context"] if "context" in data else substitution.filled(next(iter(inherited_contexts), []), names_of(backend))
+        context = data["context"] if "context" in data else templates.filled(next(iter(inherited_contexts), []), names_of(backend))
         cases.append(
             Case(
                 id=CaseId(prefix + point.bracket),
@@ -150,12 +149,12 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
 
 
 def _filled(anatomy: Anatomy, parsed: Mapping[DataPath, templates.Template], point: matrix.Point) -> Anatomy:
-    """Return a spec with its templates evaluated at a point; those over facts are not evaluated yet (``substitution.Deferred``)."""
+    """Return a spec with its templates evaluated at a point; those over facts are not evaluated yet (``templates.Deferred``)."""
     data: Any = anatomy.data
     names = point.names
     for path, template in parsed.items():
-        value = substitution.Deferred(template, names) if template.is_deferred else template.evaluate(names)
-        data = substitution.replaced(data, path, value)
+        value = templates.Deferred(template, names) if template.is_deferred else template.evaluate(names)
+        data = templates.replaced(data, path, value)
     document = replace(anatomy.document, data=data)
     return replace(anatomy, document=document) if parsed else anatomy
 
@@ -177,7 +176,7 @@ def _step(step: RawStep, filled: Anatomy, expected: dict[str, Expected]) -> Step
     expectations: list[Expected] = []
     for raw in step.expectations:
         body = document.value(raw.path)
-        key = f"{raw.path}{json.dumps(substitution.as_text(body), sort_keys=True)}"
+        key = f"{raw.path}{json.dumps(templates.as_text(body), sort_keys=True)}"
         if key not in expected:
             leaves = {name: document.position((*raw.path, name), key=True) for name in body} if isinstance(body, dict) else {}
             check = raw.parsed if body is raw.body else EXPECTATIONS[raw.kind].parse(body)
@@ -207,7 +206,7 @@ def _wrong_values(names: NameTables, sections: Mapping[str, Mapping[str, Option]
         wrong += [(option.position, value_problem(names, section, key, option.value)) for key, option in options.items()]
     compile_ = sections.get("compile", {})
     for key, value in (compile_["options"].value if "options" in compile_ else {}).items():
-        is_filter = key == GUARD_FILTER and not isinstance(value, substitution.Deferred)
+        is_filter = key == GUARD_FILTER and not isinstance(value, templates.Deferred)
         problem = filter_problem(value) if is_filter else value_problem(names, "config", key, value)
         wrong.append((compile_["options"].position, problem))
     if "mode" in compile_:
@@ -253,3 +252,60 @@ def _control(
 def target_of(point: matrix.Point) -> str:
     """Return the target of a point; empty for one that is executed."""
     return str(point.values.get(AXIS, "")) if point.backend.name in OFFLINE_BACKENDS else ""
+
+
+SECTIONS = ("config", "dynamo_config", "functorch_config", "env", "torch", "compile")
+"""The sections that are merged."""
+
+NEWER = ("name", "recompile_limit", "isolate_recompiles")
+"""The arguments of ``torch.compile`` that the oldest torch with a table lacks."""
+
+OVERRIDABLE = ("config", "dynamo_config", "functorch_config")
+"""The sections that may be a list whose entries may have ``override: true``."""
+
+
+def merge(filled: Anatomy, backend: Backend, around: Surroundings, section: str) -> tuple[dict[str, Option], list[Diagnostic]]:
+    """Return the options of a section for one case, and its conflicts."""
+    names, origin = names_of(backend), f"backend {backend.name}"
+    inherited: dict[str, Option] = {}
+    for document in filled.defaults:
+        inherited |= layer_options(document, document.data.get(section), (section,), "defaults", around)
+    spec = layer_options(filled.document, filled.data.get(section), (section,), "spec", around)
+    own = layer_options(backend.document, backend.settings.get(section), (backend.name, section), origin, around)
+    inherited, own = (
+        {name: replace(option, value=templates.filled(option.value, names)) for name, option in layer.items()} for layer in (inherited, own)
+    )
+    conflicts: list[Diagnostic] = []
+    for name, option in own.items():
+        mine = spec.get(name)
+        if mine is None or mine.override or mine.value == option.value:
+            continue
+        value, other = (json.dumps(value, default=str) for value in (mine.value, option.value))
+        message = f"{section} {name} is {value} here and {other} in the {origin} ({option.position})"
+        hint = f"leave {name} out of the spec, or exclude the {origin}: exclude: [{{backend: {backend.name}, reason: ...}}]"
+        if section in OVERRIDABLE:
+            hint = f"if the spec means it, write {section}: [{{set: {{{name}: {value}}}, override: true}}]"
+        conflicts.append(Diagnostic(position=mine.position, message=message, hint=hint, code="conflicting-options"))
+    overridden = {name: option for name, option in spec.items() if option.override}
+    return {**inherited, **spec, **own, **overridden}, conflicts
+
+
+def names_of(backend: Backend) -> dict[str, str]:
+    """Return the names for templates outside a spec, except for facts: such files have no matrix."""
+    return {"backend": backend.name, "device": backend.device}
+
+
+def layer_options(document: Document, value: object, path: DataPath, layer: str, around: Surroundings) -> dict[str, Option]:
+    """Return the options of a section of one file whose conditions hold."""
+    options: dict[str, Option] = {}
+    if isinstance(value, dict):
+        for name, setting in value.items():
+            options[name] = Option(setting, document.position((*path, name), key=True), layer)
+    for index, entry in enumerate(value if isinstance(value, list) else []):
+        if "set" not in entry:
+            options |= layer_options(document, entry, (*path, index), layer, around)
+        elif holds(entry.get("when"), around):
+            inner = layer_options(document, entry["set"], (*path, index, "set"), layer, around)
+            override = entry.get("override") is True
+            options |= {name: replace(option, override=override) for name, option in inner.items()}
+    return options

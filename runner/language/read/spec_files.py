@@ -13,7 +13,7 @@ from runner.language.read.document import DEFAULTS as DEFAULTS_KIND
 from runner.language.read.document import PROFILE, Document
 from runner.language.read.spec_schema import read_formed
 from runner.language.read.yaml_source import read_bytes
-from runner.machine.data_dirs import folder
+from runner.machine.cache_dirs import folder
 from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError, one_line, shown_path
 
 MARKS = (".git", "pyproject.toml", "backends.yaml")

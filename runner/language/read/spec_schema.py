@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from runner.language.read.document import BESIDE_KIND, SPEC, DataPath, Document, Kind
 from runner.language.read.yaml_source import read_partly, recognised
-from runner.machine import data_dirs
+from runner.machine import cache_dirs
 from runner.model.diagnostics import Diagnostic, InvalidSpecs, did_you_mean, one_of
 from runner.vocabulary.inputs import INPUTS
 
@@ -46,7 +46,7 @@ class Problem(NamedTuple):
 @functools.cache
 def load(name: str) -> Any:
     """Return the schema ``name`` as data."""
-    return json.loads((data_dirs.folder("schemas") / f"{name}.schema.json").read_bytes())
+    return json.loads((cache_dirs.folder("schemas") / f"{name}.schema.json").read_bytes())
 
 
 @functools.cache

@@ -3,11 +3,8 @@
 Everything from a run is hostile text. It travels as JSON within script files, and the page's own script puts it into the document as text
 only, never as markup. The template has the few words that are there without a script; Jinja2 escapes them.
 
-| module     | makes                                                                                              |
-|------------|----------------------------------------------------------------------------------------------------|
-| ``writing``  | the files, in a new folder that then replaces the former one; the listener                         |
-| ``cases``    | chunks with what the page of a case shows, also of a case's own files, and the text of the specs   |
-| ``overview`` | the index, by which the page filters; the page of the run; the timeline                            |
+``page_data`` has what the page shows (the index, the run, chunks of cases); ``writing`` writes the files, in a new folder that replaces the
+former one.
 
 A page from a file may not fetch files, but it may load scripts; each calls ``conformance(NAME, TEXT)`` with JSON.
 """

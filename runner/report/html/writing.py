@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.machine import data_dirs, output
+from runner.machine import cache_dirs, output
 from runner.machine.output import naming
 from runner.model.diagnostics import shown_path
 from runner.model.escaping import one_line
@@ -15,11 +15,10 @@ from runner.model.events import Listener, RunAbandoned, RunEnded, RunEvent
 from runner.model.header import RunFooter, RunHeader
 from runner.model.results import CaseResult
 from runner.record.run_folder import LATEST, REPORTS
+from runner.report import ReportSetup
 from runner.report.html import script, shown
-from runner.report.html.case_chunks import chunks, sources_of
-from runner.report.html.overview import facts_of, head_of, index_of, timeline_of, totals_of
+from runner.report.html.page_data import chunks, head_of, index_of, run_facts, sources_of, timeline_of, totals_of
 from runner.report.report_files import replace
-from runner.report.setup import ReportSetup
 
 PAGE, PARTS = "index.html", "report"
 """The page, and the folder of what it loads, in the folder of a run."""
@@ -104,17 +103,17 @@ def _parts(folder: Path, header: RunHeader, results: Sequence[CaseResult], foote
         sources = sources_of(list(files)[at : at + _SOURCES_OF_CHUNK], header.specs)
         places |= dict.fromkeys(sources, number)
         yield f"sources-{number}.js", script(f"sources-{number}", sources)
-    yield "run.js", script("run", {**facts_of(header, results, footer), "timeline": timeline_of(results)})
+    yield "run.js", script("run", {**run_facts(header, results, footer), "timeline": timeline_of(results)})
     yield "index.js", script("index", {**index_of(results, firsts), "head": head_of(header, results, footer), "sources": places})
     for name, pattern in (("app.css", "report/*.css"), ("app.js", "report/app/*.js")):
-        yield name, b"\n".join(path.read_bytes() for path in sorted(data_dirs.folder("templates").glob(pattern)))
+        yield name, b"\n".join(path.read_bytes() for path in sorted(cache_dirs.folder("templates").glob(pattern)))
 
 
 def _page(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None) -> str:
     import jinja2  # ``--help`` needs none
 
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(data_dirs.folder("templates") / "report"),
+        loader=jinja2.FileSystemLoader(cache_dirs.folder("templates") / "report"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

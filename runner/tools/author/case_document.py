@@ -14,7 +14,7 @@ from runner.language.backends import Backends
 from runner.language.expand.cases import surroundings_for
 from runner.language.flow import block, flow
 from runner.language.load import surroundings_of
-from runner.language.read.substitution import as_text
+from runner.language.read.templates import as_text
 from runner.model.case import Case, Expected, Step, WrittenFunction
 from runner.model.conditions import CODE, CONDITIONS, Surroundings, holds, is_conditional
 from runner.model.devices import is_accelerator

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import PurePath
 
-from runner.language.read import substitution, templates
+from runner.language.read import templates
 from runner.language.read.document import Document
 from runner.language.read.spec_files import DEFAULTS
 from runner.model.case import Case
@@ -24,7 +24,7 @@ class Origins:
         self._defaults = list(takewhile(lambda document: PurePath(document.file).name == DEFAULTS, reversed(documents[:at])))
         self._labels = dict(pair.partition("=")[::2] for pair in case.id.rpartition("[")[2].rstrip("]").split(","))
         self._names: dict[Position, set[str]] = {}
-        for path, text in substitution.occurrences(self._spec.data):
+        for path, text in templates.occurrences(self._spec.data):
             names = templates.parse(text).names
             for end in range(1, len(path) + 1):
                 for key in (True, False):

@@ -22,8 +22,7 @@ from runner.language.read.document import WAIVERS, Document
 from runner.language.waivers import Signature, load_waivers
 from runner.model.conditions import Surroundings, holds
 from runner.model.diagnostics import UsageError, one_line
-from runner.model.globs import glob
-from runner.model.matching.patterns import is_unspecific
+from runner.model.matching.patterns import glob, is_unspecific
 from runner.model.options import argument, flag, option
 from runner.model.outcomes import WAIVABLE, Outcome
 from runner.model.protocol import Json

@@ -20,9 +20,8 @@ from runner.machine import output
 from runner.machine.installed_torch import installed_torch
 from runner.model.diagnostics import Diagnostic, InvalidSpecs, JournalAltered, UsageError, shown_path
 from runner.model.events import Listener
-from runner.model.exit_codes import ExitCode
 from runner.model.options import RunOptions
-from runner.model.outcomes import Outcome
+from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult
 from runner.record.journal import read_run
 from runner.record.run_folder import JOURNAL, RunFolder

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from runner.language.load import Suite, load_specs
 from runner.language.read.spec_files import SpecPath
 from runner.machine import availability
+from runner.machine.cache_dirs import folder
 from runner.machine.capabilities import Machine
-from runner.machine.data_dirs import folder
 from runner.model.case import Availability, Case
 from runner.model.devices import is_accelerator
 from runner.model.outcomes import Outcome

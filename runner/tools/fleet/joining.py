@@ -14,8 +14,8 @@ from runner.machine import availability, output
 from runner.machine.capabilities import Machine
 from runner.machine.installed_torch import installed_torch
 from runner.model.diagnostics import UsageError
-from runner.model.exit_codes import ExitCode
 from runner.model.options import flag, option
+from runner.model.outcomes import ExitCode
 from runner.run.machine_report import ask_worker
 from runner.tools.fleet.fleet_options import host_and_port, require_ray
 from runner.tools.fleet.lab import CPU, read_lab

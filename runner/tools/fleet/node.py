@@ -7,8 +7,7 @@ machine joins a Ray cluster. The Python and the torch of this environment run th
 import sys
 from collections.abc import Sequence
 
-from runner.cli.answering import answered
-from runner.cli.parser import Parser, add_options, guarded_code, values_of
+from runner.cli.parser import Parser, add_options, answered, guarded_code, values_of
 from runner.machine.search_path import leave_out_working_folder
 from runner.tools.fleet.joining import NodeOptions
 

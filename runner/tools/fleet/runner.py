@@ -16,8 +16,7 @@ from runner.model.results import CaseResult
 from runner.plan import schedule
 from runner.record.run_folder import RunFolder
 from runner.run.case_results import result_of_execution, result_of_unavailable
-from runner.run.case_script import write_script
-from runner.run.pipeline import CaseRunner
+from runner.run.pipeline import CaseRunner, write_script
 from runner.run.preparation import Prepared
 from runner.tools.fleet import nodes
 from runner.tools.fleet.fleet import Fleet

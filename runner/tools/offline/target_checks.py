@@ -6,13 +6,12 @@ from runner.language.check.names import option_names
 from runner.language.read.anatomy import Anatomy, RawExpectation, stage_of
 from runner.language.read.document import DataPath, Document
 from runner.language.read.matrix import TARGETS as KEY
+from runner.model.conditions import is_template
 from runner.model.diagnostics import Diagnostic, one_of
 from runner.model.matching.filecheck import ChecksError, Kind, parse
-from runner.model.matching.filecheck.directives import compile_pattern
+from runner.model.matching.filecheck.reading import compile_pattern
 from runner.model.matching.time_limit import PatternTooSlow, time_limit
-from runner.model.simulated_devices import FIXED, PROPERTIES, REFUSED_MODES, config_refusal
-from runner.model.targets import ALL_STAGES, ISA, STAGES, TARGETS, WRAPPER
-from runner.model.template_form import is_template
+from runner.model.targets import ALL_STAGES, FIXED, ISA, PROPERTIES, REFUSED_MODES, STAGES, TARGETS, WRAPPER, config_refusal
 from runner.vocabulary.steps import TRITON
 
 _BESIDE = (

@@ -19,16 +19,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.cli.answering import answered
-from runner.cli.parser import parse
+from runner.cli.parser import answered, parse
 from runner.language.load import load_specs
 from runner.language.read.spec_files import SpecPath
 from runner.machine import child_python
 from runner.machine.output import guarded
 from runner.model.case import Case
 from runner.model.events import Listener
-from runner.model.exit_codes import ExitCode
 from runner.model.options import RunOptions
+from runner.model.outcomes import ExitCode
 from runner.model.results import CaseResult
 from runner.report import plain, reporters
 from runner.run.controller import run_prepared

@@ -17,11 +17,11 @@ from runner.model.case import Case
 from runner.model.conditions import VersionRange
 from runner.model.conformance import PermittedWaiver, ProfileLevel, ProfileRecord
 from runner.model.diagnostics import Diagnostic, InvalidSpecs, UsageError, one_line, shown_path, unknown
-from runner.model.globs import glob
+from runner.model.matching.patterns import glob
 from runner.model.options import REFUSED, RunOptions
 from runner.plan.case_ledger import NAME, compare, read_ledger
-from runner.plan.durations import roots_of
 from runner.plan.selection import requested, unmatched
+from runner.run.earlier_runs import roots_of
 from runner.tools.vendor.profile_file import Entry, Profile, read_profile
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from runner.language.backends import read_named
 from runner.language.read.document import PROFILE, DataPath, Document
-from runner.machine.data_dirs import folder
+from runner.machine.cache_dirs import folder
 from runner.model.conditions import BadRange, VersionRange, as_list
 from runner.model.conformance import LEVELS
 from runner.model.diagnostics import Diagnostic, InvalidSpecs, UsageError, one_line, shown_path, unknown

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from runner.model.conditions import Surroundings
 from runner.model.expectation import Judgement, Mutant, Status, StepFacts
-from runner.model.tuning import TALLIED, Tuning, Tunings
+from runner.model.observation import TALLIED, Tuning, Tunings
 from runner.vocabulary.expectations.compilation import AT_LEAST_ONE, check_counts
 from runner.vocabulary.expectations.expectation_base import (
     COUNT_MUTATIONS,

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 from runner.model.conditions import Surroundings
 from runner.model.expectation import Judgement, Mutant, StepFacts
-from runner.model.matching.generality import is_general_pattern
-from runner.model.matching.patterns import check_pattern, search
+from runner.model.matching.patterns import check_pattern, is_general_pattern, search
 from runner.model.matching.time_limit import PatternTooSlow
 from runner.model.observation import Cause
 from runner.model.protocol import Json

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 from runner.model.conditions import Surroundings, choose, holds
 from runner.model.expectation import Judgement, Mutant, Status, StepFacts
 from runner.model.matching.filecheck import CheckFile, Kind
-from runner.model.matching.generality import ANYTHING, are_general, finds, is_general, is_general_pattern
-from runner.model.matching.patterns import check_pattern, search
+from runner.model.matching.patterns import ANYTHING, are_general, check_pattern, finds, is_general, is_general_pattern, search
 from runner.model.matching.time_limit import PatternTooSlow
 from runner.model.protocol import Json
 from runner.vocabulary.expectations.expectation_base import (

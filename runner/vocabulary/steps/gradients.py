@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from runner.model.conditions import is_template
 from runner.model.diagnostics import Diagnostic, did_you_mean
 from runner.model.protocol import Json, encode
-from runner.model.template_form import is_template
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from runner.vocabulary.expectations.parts import opened
 from runner.vocabulary.steps.call import Calling

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from runner.model import template_form
+from runner.model import conditions
 from runner.model.conditions import Surroundings, holds
 from runner.model.diagnostics import Diagnostic, one_of, unknown
 from runner.model.protocol import Json
@@ -76,7 +76,7 @@ class Triton(StepKind):
             hint = "give each argument a type in signature, or a value in constexprs"
             yield around.problem((*around.path, "signature"), f"{node.name} has no type or value for {one_of(missing)}", hint, key=True)
         for name, text in self.signature.items():
-            if not template_form.is_template(text) and not _TYPE.fullmatch(text):
+            if not conditions.is_template(text) and not _TYPE.fullmatch(text):
                 message, hint = unknown("type", text, [*TYPES, *(f"*{name}" for name in TYPES)])
                 yield around.problem((*around.path, "signature", name), message, hint)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from filecheck.ops import Capture
 
-from runner.model.matching.filecheck.directives import FLOATING, Directive, Kind, compile_pattern, group_name
+from runner.model.matching.filecheck.reading import FLOATING, Directive, Kind, compile_pattern, group_name
 from runner.model.matching.time_limit import time_limit
 
 

@@ -8,7 +8,7 @@ from runner.language.backends import Backend
 from runner.language.load import Suite, inspect_specs, load_specs, surroundings_of
 from runner.language.read.anatomy import SOURCE
 from runner.language.read.document import Document
-from runner.language.read.substitution import replaced
+from runner.language.read.templates import replaced
 from runner.model.case import Case
 from runner.model.diagnostics import InvalidSpecs, UsageError
 from runner.model.outcomes import PASSED

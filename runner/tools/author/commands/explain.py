@@ -12,7 +12,7 @@ from runner.language.backends import Backend
 from runner.language.expand.cases import surroundings_for
 from runner.language.flow import flow
 from runner.language.load import Suite, load, surroundings_of
-from runner.language.read.substitution import as_text
+from runner.language.read.templates import as_text
 from runner.language.waivers import load_waivers
 from runner.machine import availability, output
 from runner.machine.availability import Verdict
@@ -20,9 +20,9 @@ from runner.machine.installed_torch import installed_torch
 from runner.model.case import Availability, Case, Step
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import UsageError, one_line
-from runner.model.exit_codes import ExitCode
 from runner.model.optional import hooks
 from runner.model.options import argument, backend_files, flag, paths, profile_option
+from runner.model.outcomes import ExitCode
 from runner.model.protocol import Json, encode
 from runner.plan.schedule import is_exclusive
 from runner.plan.selection import select, unmatched, without_benches

@@ -2,7 +2,7 @@
 
 from runner.machine import output
 from runner.model.diagnostics import one_line
-from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import ExitCode
 from runner.tools.author.lint.linting import LintOptions, lint
 from runner.tools.author.lint.rules import Finding
 

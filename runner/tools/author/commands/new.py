@@ -7,8 +7,8 @@ from pathlib import Path
 
 from runner.machine import output
 from runner.model.diagnostics import UsageError, did_you_mean, one_line, one_of, shown_path
-from runner.model.exit_codes import ExitCode
 from runner.model.options import argument, flag, option
+from runner.model.outcomes import ExitCode
 from runner.tools.author.translator.from_python import Draft, draft, spec_name
 from runner.tools.author.translator.python_file import PythonFile, Test
 

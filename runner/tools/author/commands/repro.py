@@ -14,7 +14,7 @@ from runner.machine.installed_torch import installed_torch
 from runner.machine.redaction import KNOWN
 from runner.model.case import Case
 from runner.model.diagnostics import UsageError
-from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import ExitCode
 from runner.plan.operator_script import is_of_operator, script
 from runner.plan.selection import select, unmatched, without_benches
 from runner.tools.author.shrinking.shrinking import ReproOptions

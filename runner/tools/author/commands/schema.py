@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.machine import output
-from runner.machine.data_dirs import folder
+from runner.machine.cache_dirs import folder
 from runner.model.diagnostics import UsageError, one_line, shown_path
-from runner.model.exit_codes import ExitCode
 from runner.model.options import backend_files, flag, option
+from runner.model.outcomes import ExitCode
 from runner.tools.author.published_names import schema, schema_of_installed
 
 

@@ -4,7 +4,7 @@ from runner.language.read.document import WAIVERS
 from runner.language.read.yaml_source import parse
 from runner.machine import output
 from runner.model.diagnostics import UsageError, one_line
-from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import ExitCode
 from runner.report.report_files import replace
 from runner.tools.author.waiver_proposals import FILL_IN, WaiveOptions, document_of, proposals, removals
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.machine.signals import Interrupts
-from runner.model.exit_codes import ExitCode
 from runner.model.options import RunOptions, backend_files, backends_chosen, factor, globs, option, paths, positive, tags, waiver_files
+from runner.model.outcomes import ExitCode
 from runner.report import reporters
 from runner.tools.author.watching import Watch
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
 from runner.execute.local.executor import LocalExecutor
 from runner.machine import cache_dirs
-from runner.machine.safe_open import open_untrusted
+from runner.machine.scratch import open_untrusted
 from runner.model.diagnostics import UsageError
 from runner.model.protocol import MAX_MESSAGE
 from runner.plan import schedule

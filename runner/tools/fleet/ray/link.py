@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runner.machine import child_python
-from runner.machine.safe_open import tail
+from runner.machine.scratch import tail
 from runner.model.diagnostics import UsageError
 from runner.tools.fleet.ray.frames import CHUNK, BadFrame, FrameReader, Message, as_bytes, as_text, pack
 

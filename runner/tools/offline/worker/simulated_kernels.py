@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch._subclasses import FakeTensorMode
 
-from runner.model.simulated_devices import FIXED, PROPERTIES, refusals
-from runner.model.targets import DEVICE, TARGETS, Level, Target
+from runner.model.targets import DEVICE, FIXED, PROPERTIES, TARGETS, Level, Target, refusals
 from runner.tools.offline.worker import compile_case, kernels
 from runner.tools.offline.worker import simulated_codegen as codegen
 from runner.tools.offline.worker.kernels import Compiled, taken

@@ -14,8 +14,8 @@ from runner.machine.redaction import redacted
 from runner.model.case import Availability
 from runner.model.diagnostics import UsageError
 from runner.model.escaping import one_line
-from runner.model.exit_codes import ExitCode
 from runner.model.options import backend_files, flag, paths, profile_option
+from runner.model.outcomes import ExitCode
 from runner.run.machine_report import WorkerReport, ask_worker
 from runner.tools.vendor.doctor import examine
 from runner.tools.vendor.doctor.findings import PROBLEM, WARNING, Finding, Scene

@@ -5,7 +5,7 @@ from pathlib import Path
 from runner.machine import output
 from runner.machine.redaction import redacted
 from runner.model.diagnostics import UsageError, shown_path
-from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import ExitCode
 from runner.report import statement
 from runner.report.junit import difference, document_of
 from runner.report.report_files import replace

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from runner.machine import output
 from runner.machine.redaction import redacted
 from runner.model.diagnostics import one_line
-from runner.model.exit_codes import ExitCode
+from runner.model.outcomes import ExitCode
 from runner.report import statement
 from runner.report.junit import difference
 from runner.tools.vendor.submission.verification import VerifyOptions, verified_file

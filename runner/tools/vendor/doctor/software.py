@@ -8,10 +8,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from runner.machine import hardware, scratch
+from runner.machine import scratch
 from runner.model import devices
 from runner.model.diagnostics import UsageError
 from runner.model.escaping import one_line
+from runner.plan import schedule
 from runner.tools.vendor.doctor.findings import NOTE, OK, PROBLEM, WARNING, Finding, Printed, Scene
 
 _WRAPPERS = ("ccache", "sccache", "distcc", "icecc", "buildcache", "fastbuild", "clcache")
@@ -175,7 +176,7 @@ def ptxas(scene: Scene) -> Iterator[Finding]:
 
 def resources(scene: Scene) -> Iterator[Finding]:
     """Report cores and memory within the limits of control groups, and the space for temporary files."""
-    cores, memory = hardware.cores(), hardware.available_memory()
+    cores, memory = schedule.cores(), schedule.available_memory()
     words = f"{cores:g} cores, {memory / 2**30:.1f} GiB of memory available"
     if memory < _LEAST_MEMORY:
         remedy = "close other programs, or run with --jobs 1"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.machine.safe_open import open_untrusted
+from runner.machine.scratch import open_untrusted
 from runner.model.diagnostics import UsageError, one_line, shown_path
 from runner.model.results import CaseResult
 from runner.record.case_files import digest

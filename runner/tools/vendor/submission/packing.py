@@ -16,9 +16,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from runner.machine.data_dirs import folder
+from runner.machine.cache_dirs import folder
 from runner.machine.redaction import IDENTIFIERS, redacted
-from runner.machine.safe_open import open_untrusted
+from runner.machine.scratch import open_untrusted
 from runner.model.diagnostics import UsageError, shown_path
 from runner.model.header import RunHeader
 from runner.model.results import CaseResult

@@ -22,7 +22,7 @@ from runner.language.load import Suite, load, load_specs, surroundings_of
 from runner.language.read.document import Document
 from runner.language.read.spec_files import SpecPath
 from runner.language.waivers import load_waivers
-from runner.machine.data_dirs import folder
+from runner.machine.cache_dirs import folder
 from runner.model.case import Case
 from runner.model.conditions import Surroundings
 from runner.model.conformance import ProfileRecord
