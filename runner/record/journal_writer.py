@@ -92,7 +92,7 @@ class JournalWriter:
         if self._has_footer or (kind != "header" and not self._has_header):
             raise ValueError("the journal has its footer" if self._has_footer else "the journal has no header yet")
         encoded = encode(record)
-        # the id is first, so that ``plan.durations`` can read it without decoding the line
+        # the id is first, so that ``run.earlier_runs`` can read it without decoding the line
         named = {"case_id": encoded["case_id"]} if "case_id" in encoded else {}
         # ASCII, so that lone surrogates and every line separator of Unicode leave one line of valid UTF-8
         line = json.dumps({"kind": kind, **extra, **named, **encoded}, allow_nan=False, ensure_ascii=True)
