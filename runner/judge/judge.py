@@ -24,11 +24,10 @@ from runner.judge.verdicts import verdicts_of, verdicts_of_services
 from runner.language.backends import Backend
 from runner.model.case import Case
 from runner.model.conditions import Surroundings
-from runner.model.folding import fold
 from runner.model.observation import Observation
 from runner.model.optional import hooks
 from runner.model.outcomes import Outcome
-from runner.model.results import CaseResult, result_of
+from runner.model.results import CaseResult, fold, result_of
 
 _OWN_EXCEPTIONS = ("runner.vocabulary.steps.step_session.NotCarriedOut", "runner.worker.process.seal.Broken")
 """Exceptions that the worker itself raises: their text needs neither type nor traceback."""

@@ -190,7 +190,10 @@ def _remove(path: Path) -> None:
 
 
 def open_untrusted(path: Path) -> BinaryIO:
-    """Open a regular file for reading without following links; raise ``OSError`` for anything else."""
+    """Open a regular file for reading without following links; raise ``OSError`` for anything else.
+
+    A worker may have replaced its files by a link out of the run folder or by a pipe that never ends.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

@@ -1,4 +1,7 @@
-"""The outcomes of a case: one table for summary, exit code, JUnit and console; and the exit codes of all commands."""
+"""The outcomes of a case: one table for summary, exit code, JUnit and console; and the exit codes of all commands.
+
+Imports nothing heavy, because ``--help`` loads it.
+"""
 
 from collections.abc import Iterable
 from enum import Enum, IntEnum

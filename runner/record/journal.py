@@ -31,11 +31,10 @@ from runner.model.case import CaseId
 from runner.model.conditions import BadRange, VersionRange
 from runner.model.conformance import LEVELS
 from runner.model.expectation import Status
-from runner.model.folding import fold
 from runner.model.header import COMPUTED, RunFooter, RunHeader
 from runner.model.outcomes import JUDGED_BY_FACTS, PASSED, WAIVABLE, ExitCode, Outcome
 from runner.model.protocol import Json
-from runner.model.results import NODE_LOST, AppliedWaiver, Attempt, CaseResult, WaiverEffect
+from runner.model.results import NODE_LOST, AppliedWaiver, Attempt, CaseResult, WaiverEffect, fold
 from runner.record.case_files import OBSERVATION
 
 FORMAT = 1

@@ -1,21 +1,110 @@
 """The text of a case in every report: escaped, limited in size, with every verdict.
 
 Output of a case is untrusted; it reaches a file or a terminal only through ``plain``, ``one_line`` or ``visible_name``.
+With a verdict go the lines of the spec around its position, with a caret, as a compiler shows them; of a file only if it is the one that
+the run read: it may have been saved since, and a case may have replaced it.
 """
 
+import hashlib
 import os
+import secrets
 import textwrap
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
+from runner.machine.output import naming
+from runner.machine.redaction import redacted
+from runner.machine.scratch import open_untrusted
+from runner.model.diagnostics import Position
 from runner.model.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
-from runner.model.folding import WEAK
+from runner.model.escaping import line as escaped
 from runner.model.observation import Timing
 from runner.model.outcomes import Outcome
-from runner.model.results import Attempt, CaseResult, Verdict
+from runner.model.results import WEAK, Attempt, CaseResult, Verdict
 from runner.record.run_folder import RunFolder
-from runner.report.excerpts import Source, no_source
+
+Source: TypeAlias = Callable[[Position], Sequence[str]]
+"""Returns the lines to show for a position; none where there is nothing to show."""
+
+WIDTH = 120
+"""Columns of a shown line, without its number; the rest is cut."""
+
+_LARGEST = 4 << 20
+_MARK = "..."
+
+
+def no_source(position: Position) -> Sequence[str]:
+    """Show nothing."""
+    return ()
+
+
+class Excerpts:
+    """Shows positions in files whose digests are known (``Source``)."""
+
+    def __init__(self, digests: Mapping[str, str], width: int = WIDTH) -> None:
+        self._digests = digests
+        self._width = width
+        self._read: dict[str, Sequence[str]] = {}
+
+    def __call__(self, position: Position) -> Sequence[str]:
+        """Return the line of a position, the line above it, and a caret."""
+        if position.file not in self._read:
+            self._read[position.file] = self._lines(position.file)
+        lines = self._read[position.file]
+        if (position.line, position.column) == (1, 1) or not 0 < position.line <= len(lines):
+            return ()
+        return excerpt(lines, position.line, position.column, self._width)
+
+    def _lines(self, file: str) -> Sequence[str]:
+        digest = self._digests.get(file)
+        if digest is None:
+            return ()
+        try:
+            with open_untrusted(Path(file)) as stream:
+                data = stream.read(_LARGEST)
+        except (OSError, ValueError):
+            return ()
+        return data.decode("utf-8-sig", "replace").split("\n") if hashlib.sha256(data).hexdigest() == digest else ()
+
+
+def excerpt(lines: Sequence[str], line: int, column: int, width: int = WIDTH) -> list[str]:
+    """Return the numbered line, the line above it, and a line with a caret under the column. Nothing in it drives a terminal."""
+    digits = max(len(str(line)), 4)
+    text = lines[line - 1].rstrip("\r")
+    before, after = _shown(text[: column - 1]), _shown(text[column - 1 :])
+    if columns(before) > width - width // 4:  # the caret stays visible
+        before = _MARK + cut_to(before[::-1], width // 2)[::-1]
+    shown = _fitted(before + after, width)
+    above = [f" {line - 1:{digits}} | {_fitted(_shown(lines[line - 2]), width)}".rstrip()] if line > 1 else []
+    return [*above, f" {line:{digits}} | {shown}".rstrip(), f" {'':{digits}} | {' ' * columns(before)}^"]
+
+
+def columns(text: str) -> int:
+    """Return how many columns of a terminal a text takes: East Asian wide characters take two, marks that combine none."""
+    return sum(0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def _shown(text: str) -> str:
+    return redacted(escaped(text))
+
+
+def _fitted(text: str, width: int) -> str:
+    return text if columns(text) <= width else cut_to(text, width - len(_MARK)) + _MARK
+
+
+def cut_to(text: str, width: int) -> str:
+    """Return the beginning of a text that takes at most ``width`` columns."""
+    used = 0
+    for index, char in enumerate(text):
+        used += columns(char)
+        if used > width:
+            return text[:index]
+    return text
+
 
 __all__ = ["MESSAGE_LIMIT", "one_line", "plain", "visible_name"]  # re-exported from escaping
 
@@ -172,3 +261,29 @@ class ReportSetup:
     junit_flavour: str = "default"
     page: str = ""
     """The name of the HTML report in the folder; empty where none is written."""
+
+
+def is_special(path: Path) -> bool:
+    """Whether a path is a named pipe or a device. Reports that are written there are not replaced."""
+    return path.exists() and not path.is_file()
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Replace a report file atomically, so that a reader never sees a partial file; follow a link, and write to a special file directly."""
+    if is_special(path):
+        with naming(path), path.open("wb") as stream:
+            stream.write(data)
+        return
+    path = path.resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # in the report's folder: a rename is atomic only within one file system
+    temporary = path.parent / f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        with naming(path), temporary.open("xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    finally:
+        with suppress(FileNotFoundError):
+            temporary.unlink()

@@ -30,17 +30,18 @@ from runner.report import (
     ReportSetup,
     attempt_text,
     clip,
+    is_special,
     node_lines,
     note_lines,
     one_line,
     plain,
+    replace,
     slug,
     timing_lines,
     verdict_text,
     visible_name,
     weak_lines,
 )
-from runner.report.report_files import is_special, replace
 from runner.report.statement import statement_properties
 
 NAME = "torch-conformance"

@@ -31,8 +31,21 @@ from runner.model.outcomes import ExitCode, JUnitTag, Outcome
 from runner.model.results import UNAVAILABLE, CaseResult, executed
 from runner.model.targets import evidence_of
 from runner.record.run_folder import RunFolder
-from runner.report import MESSAGE_LIMIT, ReportSetup, note_lines, one_line, plain, statement, timing_lines, verdict_text
-from runner.report.excerpts import Excerpts, Source, columns, cut_to, no_source
+from runner.report import (
+    MESSAGE_LIMIT,
+    Excerpts,
+    ReportSetup,
+    Source,
+    columns,
+    cut_to,
+    no_source,
+    note_lines,
+    one_line,
+    plain,
+    statement,
+    timing_lines,
+    verdict_text,
+)
 
 _LONGEST_WARNING = 2_000
 """Characters."""

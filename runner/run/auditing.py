@@ -18,10 +18,9 @@ from runner.machine.installed_torch import installed_torch
 from runner.model.case import Case
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import UsageError
-from runner.model.folding import COULD_NOT_HAVE_FAILED
 from runner.model.options import ExecutionOptions, argument, backend_files, backends_chosen, flag, globs, shard_option, tags
 from runner.model.outcomes import JUDGED_BY_FACTS, PASSED, Outcome
-from runner.model.results import CaseResult
+from runner.model.results import COULD_NOT_HAVE_FAILED, CaseResult
 from runner.plan import schedule
 from runner.plan.selection import Shard, requested, select, without_benches
 from runner.plan.worker_plan import digest_of

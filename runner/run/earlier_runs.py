@@ -1,4 +1,8 @@
-"""What a run takes from an earlier one where an option asks for it, the cases that failed; and how long each case took."""
+"""What a run takes from an earlier one where an option asks for it, the cases that failed; and how long each case took.
+
+A duration is a hint for the order: no error if malformed. ``durations.txt`` beside specs is for a machine without earlier runs. A line has
+seconds and the id of a case; ``#`` begins a comment.
+"""
 
 import contextlib
 import json

@@ -15,7 +15,7 @@ from runner.model.diagnostics import Position
 from runner.model.expectation import Status
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult, Verdict
-from runner.report.excerpts import Excerpts, excerpt
+from runner.report import Excerpts, excerpt
 from runner.report.terminal import print_report, wants_bar, wants_color
 
 AT = Position(file="specs/area/one.yaml", line=12, column=9)

@@ -14,9 +14,8 @@ from runner.model.conformance import Conformance
 from runner.model.diagnostics import Position
 from runner.model.events import RunAbandoned
 from runner.model.expectation import Status
-from runner.model.folding import WEAK
 from runner.model.outcomes import ExitCode, Outcome
-from runner.model.results import CaseResult
+from runner.model.results import WEAK, CaseResult
 from runner.record.run_folder import RunFolder
 from runner.report import ReportSetup
 from runner.report.github import SUMMARY_LIMIT, GitHubReporter, RunReport, annotations, summary

@@ -23,8 +23,8 @@ from runner.record.case_files import digest
 from runner.record.journal import read_run, totals
 from runner.record.run_folder import RunFolder
 from runner.report import ReportSetup
-from runner.report.html import page_data, script, shown, writing
-from runner.report.html.page_data import sources_of
+from runner.report.html import page_data, writing
+from runner.report.html.page_data import script, shown, sources_of
 from runner.report.html.writing import HtmlReporter, write_page
 from tests.fences import ROOT
 from tests.results import as_outcome, footer_of

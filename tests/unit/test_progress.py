@@ -11,7 +11,7 @@ from runner.model.case import CaseId
 from runner.model.events import Activity, RunningCase
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
-from runner.report.excerpts import columns
+from runner.report import columns
 from runner.report.terminal import FIRST_HEARTBEAT, Progress
 from tests.unit.test_console import Terminal, result
 

@@ -8,8 +8,8 @@ from runner.model.comparison import FAIL_ON
 from runner.model.diagnostics import UsageError, shown_path, unknown
 from runner.model.options import argument, flag, option, several
 from runner.model.outcomes import ExitCode
+from runner.report import replace
 from runner.report.comparison_report import document_of, lines_of, page_of
-from runner.report.report_files import replace
 from runner.run.compared_runs import compare, read_placed
 
 

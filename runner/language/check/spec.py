@@ -9,10 +9,9 @@ from runner.language.backends import Backends, read_requirements
 from runner.language.check.functions import device_problems, function_problems, input_problems, path_problems, required_packages
 from runner.language.check.names import name_problems
 from runner.language.check.names import value_problems as option_value_problems
-from runner.language.check.names_in_scope import references
+from runner.language.check.names_in_scope import references, spy_problems, value_problems
 from runner.language.check.python_checks import PARAMS, keys_read, python_problems
 from runner.language.check.steps import named_value_problems, step_problems
-from runner.language.check.value_checks import spy_problems, value_problems
 from runner.language.names.tables import NameTables
 from runner.language.read import matrix, python_source, templates
 from runner.language.read.anatomy import KEYS_OF_SOURCE, SOURCE, Anatomy, stage_of

@@ -8,7 +8,7 @@ from typing import Any
 from runner.language.backends import Backend, Backends, read_requirements
 from runner.language.check.functions import entry_of
 from runner.language.check.names import GUARD_FILTER, filter_problem, judged_names, value_problem
-from runner.language.check.value_checks import isolation_of
+from runner.language.check.names_in_scope import isolation_of
 from runner.language.names.scan import CONFIG_FILES
 from runner.language.names.tables import NameTables
 from runner.language.read import matrix, python_source, templates
@@ -265,7 +265,7 @@ OVERRIDABLE = ("config", "dynamo_config", "functorch_config")
 
 
 def merge(filled: Anatomy, backend: Backend, around: Surroundings, section: str) -> tuple[dict[str, Option], list[Diagnostic]]:
-    """Return the options of a section for one case, and its conflicts."""
+    """Return the options of a section for one case (defaults < spec < backend), and its conflicts, which name both positions."""
     names, origin = names_of(backend), f"backend {backend.name}"
     inherited: dict[str, Option] = {}
     for document in filled.defaults:

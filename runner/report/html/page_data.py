@@ -2,8 +2,11 @@
 
 Within a chunk, strings are numbers of one table, the empty string first. Values that are empty are left out. The files of a case
 are a worker's: only those whose digest the journal has are read, and every value is checked for its type and cut to a size.
+
+A column of the index holds numbers of small tables, so 150,000 cases take some MB.
 """
 
+import functools
 import hashlib
 import heapq
 import json
@@ -19,7 +22,7 @@ from pathlib import Path
 from runner.machine import cache_dirs
 from runner.machine.redaction import redacted
 from runner.machine.scratch import open_untrusted
-from runner.model.escaping import one_line
+from runner.model.escaping import one_line, plain
 from runner.model.expectation import Status
 from runner.model.header import RunFooter, RunHeader
 from runner.model.outcomes import PASSED, Outcome
@@ -27,7 +30,6 @@ from runner.model.protocol import Json
 from runner.model.results import Attempt, CaseResult
 from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
 from runner.report import SCRIPT, node_lines, note_lines
-from runner.report.html import script, shown
 from runner.report.statement import remark
 
 MOST_CASES = 256
@@ -498,3 +500,19 @@ def timeline_of(results: Sequence[CaseResult]) -> dict[str, list[Json]]:
         for column, value in zip(columns.values(), row, strict=True):
             column.append(value)
     return columns
+
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\x27", "<": "\\x3c", ">": "\\x3e", "&": "\\x26", "\x7f": "\\x7f"})
+"""Of ASCII text within a JavaScript string in single quotes."""
+
+
+def script(name: str, value: object) -> bytes:
+    """Return a script that hands a value to the page: ASCII, one line, with nothing that could end a script or begin markup."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return f"conformance('{name}','{text.translate(_ESCAPES)}');\n".encode("ascii")
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def shown(text: str) -> str:
+    """Return hostile text with visible escapes for what hides or reorders characters."""
+    return plain(text)

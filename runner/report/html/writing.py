@@ -15,10 +15,8 @@ from runner.model.events import Listener, RunAbandoned, RunEnded, RunEvent
 from runner.model.header import RunFooter, RunHeader
 from runner.model.results import CaseResult
 from runner.record.run_folder import LATEST, REPORTS
-from runner.report import ReportSetup
-from runner.report.html import script, shown
-from runner.report.html.page_data import chunks, head_of, index_of, run_facts, sources_of, timeline_of, totals_of
-from runner.report.report_files import replace
+from runner.report import ReportSetup, replace
+from runner.report.html.page_data import chunks, head_of, index_of, run_facts, script, shown, sources_of, timeline_of, totals_of
 
 PAGE, PARTS = "index.html", "report"
 """The page, and the folder of what it loads, in the folder of a run."""

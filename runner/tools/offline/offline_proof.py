@@ -7,8 +7,7 @@ from runner.judge.evidence import CarriedOut
 from runner.language.backends import Backend
 from runner.model.case import Case, Expected
 from runner.model.expectation import Status
-from runner.model.folding import PROOF
-from runner.model.results import CaseResult, Verdict
+from runner.model.results import PROOF, CaseResult, Verdict
 from runner.model.targets import TARGETS, Level, evidence_of
 from runner.vocabulary import compiler_output
 from runner.vocabulary.expectations.choices import Choices

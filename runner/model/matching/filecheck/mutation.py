@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from runner.model.matching.filecheck.matching import Matcher
+from runner.model.matching.filecheck import Matcher
 from runner.model.matching.filecheck.reading import CheckFile, Directive, Kind, canonical, compile_pattern
 from runner.model.matching.time_limit import PatternTooSlow
 

@@ -3,7 +3,7 @@
 from runner.machine import output
 from runner.model.diagnostics import one_line
 from runner.model.outcomes import ExitCode
-from runner.report.report_files import replace
+from runner.report import replace
 from runner.tools.author.blessing.blessed_samples import BlessOptions
 from runner.tools.author.blessing.blessing import Blessing, bless
 from runner.tools.author.text_edits import patch

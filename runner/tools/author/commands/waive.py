@@ -5,7 +5,7 @@ from runner.language.read.yaml_source import parse
 from runner.machine import output
 from runner.model.diagnostics import UsageError, one_line
 from runner.model.outcomes import ExitCode
-from runner.report.report_files import replace
+from runner.report import replace
 from runner.tools.author.waiver_proposals import FILL_IN, WaiveOptions, document_of, proposals, removals
 
 

@@ -6,9 +6,8 @@ from runner.machine import output
 from runner.machine.redaction import redacted
 from runner.model.diagnostics import UsageError, shown_path
 from runner.model.outcomes import ExitCode
-from runner.report import statement
+from runner.report import replace, statement
 from runner.report.junit import difference, document_of
-from runner.report.report_files import replace
 from runner.tools.vendor.submission.submitting import Altered, Submission, SubmitOptions, submission
 
 

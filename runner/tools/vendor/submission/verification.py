@@ -27,11 +27,10 @@ from runner.model.case import Case
 from runner.model.conditions import Surroundings
 from runner.model.conformance import ProfileRecord
 from runner.model.diagnostics import InvalidSpecs, Position, UsageError, one_line, shown_path
-from runner.model.folding import WEAK
 from runner.model.header import RunHeader
 from runner.model.observation import Observation
 from runner.model.options import REFUSED, argument, flag, option, profile_option, several
-from runner.model.results import CaseResult
+from runner.model.results import WEAK, CaseResult
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
 from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles, alterations, digest
