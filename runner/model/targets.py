@@ -1,8 +1,8 @@
 """GPUs that a kernel can be compiled for on a machine that lacks them: one table, with the source of each number.
 
 A target is written as ``hip:gfx942`` or ``cuda:sm_90``. What is checked for a target is never executed: its outcome is OFFLINE_PASS or
-OFFLINE_FAIL, with the level of its evidence. For some Inductor can generate code without the device (``PROPERTIES``): a case calls a function
-of its spec, and what is generated for the target is compiled and not executed.
+OFFLINE_FAIL, with the level of its evidence. For some Inductor can generate code without the device (``PROPERTIES``): a case calls a
+function of its spec, and what is generated for the target is compiled and not executed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
