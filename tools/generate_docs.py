@@ -22,7 +22,7 @@ from runner.language.load import load
 from runner.language.read import spec_schema
 from runner.machine.capabilities import CAPABILITIES
 from runner.model.case import Case
-from runner.tools.author.lint.rules import RULES, Rule
+from runner.tools.author.lint_rules import RULES, Rule
 from tools.faults import corpus
 
 ROOT = Path(__file__).resolve().parents[1]

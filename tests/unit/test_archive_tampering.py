@@ -21,14 +21,13 @@ from runner.model.outcomes import ExitCode
 from runner.model.results import Verdict
 from runner.record.case_files import digest
 from runner.record.journal import digest_of_selection, read_run
-from runner.report.junit import difference, document_of
+from runner.report.junit import difference
 from runner.run import rejudge
 from runner.tools.vendor.submission import archive as packing
 from runner.tools.vendor.submission import attestation
 from runner.tools.vendor.submission.archive import ATTESTATION, ENVELOPE, ENVIRONMENT, JOURNAL, JUNIT, MANIFEST, BadArchive
 from runner.tools.vendor.submission.packing import members_of, recorded
-from runner.tools.vendor.submission.verification import stolen, verified
-from runner.tools.vendor.submission.verification_report import CHECKS, Verification
+from runner.tools.vendor.submission.verification import CHECKS, Verification, stolen, verified
 from tests.submissions import CODE, ONE, TWO, WAIVED, Archive, a_run
 
 MINE, OTHER = (Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in (1, 2))
@@ -53,7 +52,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Honest]:
     place = tmp_path_factory.mktemp("author")
     with a_run(place) as out:
         folder, run = recorded(str(out))
-        plain, signed = (members_of(folder, run, lambda run: document_of(run.header, run.results), key) for key in (None, MINE))
+        plain, signed = (members_of(folder, run, key) for key in (None, MINE))
         yield Honest(packing.packed(plain), packing.packed(signed), place)
 
 
@@ -176,7 +175,7 @@ FORMS: Mapping[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("kind", FORMS)
 def test_another_form_is_refused(kind: str, honest: Honest) -> None:
-    found = verified(FORMS[kind](honest.data), difference=difference)
+    found = verified(FORMS[kind](honest.data))
     assert [finding.check for finding in found.findings] == ["archive"]
     assert (found.exit_code, found.totals, found.statement) == (ExitCode.FAILED, {}, None)
 
@@ -509,7 +508,7 @@ def outcome(kind: Kind, honest: Honest) -> Verification:
     if kind.repaired:
         archive.repaired()
     data = framed(b"".join(member(name, found) for name, found in sorted(archive.members.items())) + bytes(1024))
-    return verified(data, difference=difference, **kind.options)
+    return verified(data, **kind.options)
 
 
 @pytest.mark.parametrize("name", CONTENTS)
@@ -574,16 +573,16 @@ SIGNATURES: Mapping[str, Callable[[Archive], object]] = {
 def test_another_signature_is_found(name: str, honest: Honest) -> None:
     archive = Archive(packing.unpacked(honest.signed))
     SIGNATURES[name](archive)
-    found = verified(packing.packed(archive.members), difference=difference, key=MINE.public_key())
+    found = verified(packing.packed(archive.members), key=MINE.public_key())
     assert "signature" in {finding.check for finding in found.findings}
     assert found.exit_code is ExitCode.FAILED
 
 
 def test_a_signature_is_checked_and_said(honest: Honest) -> None:
-    found = verified(honest.signed, difference=difference, key=MINE.public_key())
+    found = verified(honest.signed, key=MINE.public_key())
     assert (found.findings, found.exit_code) == ((), ExitCode.OK)
     assert any("attested this archive" in claim for claim in found.follows)
-    unchecked = verified(honest.signed, difference=difference)
+    unchecked = verified(honest.signed)
     assert any("check it with --key" in claim for claim in unchecked.words)
 
 

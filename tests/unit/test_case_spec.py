@@ -17,7 +17,7 @@ from runner.model.outcomes import ExitCode
 from runner.plan.operator_script import is_of_operator
 from runner.plan.worker_plan import python_of, seed_of
 from runner.tools.author.case_document import Decision, decision_of, document_of, step_of, text_of, without_idle_spies
-from runner.tools.author.origins import Origins
+from runner.tools.author.commands.explain import Origins
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "schemas" / "spec.schema.json"

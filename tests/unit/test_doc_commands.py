@@ -16,7 +16,7 @@ from runner.language.load import load
 from runner.model.case import Case
 from runner.model.outcomes import ExitCode
 from runner.plan.selection import glob
-from runner.tools.vendor.profile_file import find_profile
+from runner.tools.vendor.profiles import find_profile
 from tests.fences import CI, ROOT, Fence, every_fence, home, write_site
 
 FENCES = every_fence()

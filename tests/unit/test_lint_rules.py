@@ -13,8 +13,8 @@ from runner.language.backends import load_backends
 from runner.language.load import load
 from runner.language.read import spec_schema
 from runner.model.outcomes import ExitCode
-from runner.tools.author.lint.linting import LintOptions, lint
-from runner.tools.author.lint.rules import RULES, may_hold
+from runner.tools.author.commands.lint import LintOptions, lint
+from runner.tools.author.lint_rules import RULES, may_hold
 from tests.conftest import GOOD
 from tests.fakes import ROOT
 
@@ -37,13 +37,13 @@ def write(**files: str) -> None:
 
 def found(rule: str, **changes: Any) -> list[str]:
     """Return the messages of one rule."""
-    return [one.message for one in lint(replace(OPTIONS, select=(rule,), **changes)).findings]
+    return [one.message for one in lint(replace(OPTIONS, select=(rule,), **changes))[0]]
 
 
 def counts(rule: str, *texts: str) -> list[int]:
     """Return how many findings of one rule each of some specs has."""
     write(**{f"a__spec_{number}": text for number, text in enumerate(texts)})
-    places = [one.position.file for one in lint(replace(OPTIONS, select=(rule,))).findings]
+    places = [one.position.file for one in lint(replace(OPTIONS, select=(rule,)))[0]]
     return [places.count(f"specs/a/spec-{number}.yaml") for number in range(len(texts))]
 
 
@@ -263,7 +263,7 @@ def test_the_examples_of_each_rule_are_a_finding_and_none() -> None:
             for gone in (["function"] if "functions" in own else []) + (["expect"] if "steps" in own else []):
                 del base[gone]
             write(**{f"{form}__{rule.id}": json.dumps(base)})
-    found_at = {(one.rule, one.position.file) for one in lint(OPTIONS).findings}
+    found_at = {(one.rule, one.position.file) for one in lint(OPTIONS)[0]}
     for rule in OF_SPECS:
         assert (rule.id, f"specs/bad/{rule.id}.yaml") in found_at
         assert (rule.id, f"specs/good/{rule.id}.yaml") not in found_at
@@ -297,6 +297,6 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.usefixtures("shipped_once")
 def test_the_shipped_specs_have_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    linted = lint(replace(OPTIONS, paths=()))
-    assert [f"{one.position}: {one.rule}: {one.message}" for one in linted.findings] == []
-    assert linted.specs > 300
+    findings, specs = lint(replace(OPTIONS, paths=()))
+    assert [f"{one.position}: {one.rule}: {one.message}" for one in findings] == []
+    assert specs > 300

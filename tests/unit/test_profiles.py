@@ -18,8 +18,7 @@ from runner.model.diagnostics import InvalidSpecs
 from runner.model.observation import Ending
 from runner.model.outcomes import ExitCode
 from runner.record.journal import JournalError, encode, read_run
-from runner.tools.vendor.profile_cases import Resolved, cases_of
-from runner.tools.vendor.profile_file import read_profile, shipped_profiles
+from runner.tools.vendor.profiles import Resolved, cases_of, read_profile, shipped_profiles
 from tests.fakes import ENDED, observation, seen, shipped_suite, use_executor
 
 SPEC = """\

@@ -15,8 +15,7 @@ from runner.model.results import Verdict, result_of
 from runner.tools.author.case_document import Document, reduced_document_of, text_of
 from runner.tools.author.shrinking import shrinking
 from runner.tools.author.shrinking.edits import PASSES, Change, Edit, Removed, applied
-from runner.tools.author.shrinking.search import OutOfBudget, Search, signature_of
-from runner.tools.author.shrinking.shrinking import ReproOptions
+from runner.tools.author.shrinking.shrinking import OutOfBudget, ReproOptions, Search, signature_of
 from tests.fakes import HERE, case, place
 
 FN = "def fn(x, y):\n    a = torch.relu(x) + y\n    b = a.cos()\n    return b * 2\n"

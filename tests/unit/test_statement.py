@@ -12,7 +12,7 @@ from runner.model.conformance import Conformance, PermittedWaiver, ProfileLevel,
 from runner.model.outcomes import Outcome
 from runner.model.results import AppliedWaiver, CaseResult, WaiverEffect
 from runner.report.statement import lines_of_statement, remark
-from runner.tools.vendor.profile_prospects import prospect
+from runner.tools.vendor.profiles import prospect
 from tests.fakes import COUNTED, case, observation, place, seen, step, verdict_of
 from tests.results import as_outcome
 

@@ -17,9 +17,8 @@ from runner.model.observation import Ending
 from runner.model.outcomes import ExitCode
 from runner.report import reporters
 from runner.run import pipeline
-from runner.tools.author import watching
-from runner.tools.author.commands.watch import Keys, WatchOptions, run_options
-from runner.tools.author.watching import AGAIN, ALL, FAILED, QUIT, Watch
+from runner.tools.author.commands import watch as watching
+from runner.tools.author.commands.watch import AGAIN, ALL, FAILED, QUIT, Keys, Watch, WatchOptions, run_options
 from tests.conftest import GOOD
 from tests.fakes import ENDED, FakeExecutor, close_facts, close_leaf, observation, seen, use_executor
 

@@ -113,7 +113,15 @@ def document_of(case: Case, backends: Backends) -> Document:
 
 def _document(case: Case, decision: Decision) -> Document:
     """Return all keys of the document, also the empty ones."""
-    body, used = case.body, used_params(case)
+    body = case.body
+    scripts = [written["text"] for step in case.steps if (written := python_of(step)) is not None]
+    texts = [*(part.text for part in body.blocks), *scripts]
+    # what Python reads of the matrix; values in other places are written out
+    used = {
+        name: value if value is None or isinstance(value, _PLAIN) else {"id": "only", "value": plain(value)}
+        for name, value in case.params.items()
+        if name != AXIS and any(re.search(rf"\bparams\s*\.\s*{re.escape(name)}\b", text) for text in texts)
+    }
     functions = {
         name: function.block.text if isinstance(function, WrittenFunction) else plain(function) for name, function in body.functions.items()
     }
@@ -126,7 +134,7 @@ def _document(case: Case, decision: Decision) -> Document:
         "covers": list(case.covers),
         "tags": list(case.tags),
         "backends": [case.backend],
-        "matrix": {name: [point_of(value)] for name, value in case.params.items() if name in used and name != AXIS},
+        "matrix": {name: [point] for name, point in used.items()},
         "requires": [need.name if need.argument is None else {need.name: need.argument} for need in required.values()],
         **{section: _options(case, section) for section in (*SECTIONS, "compile")},
         "context": plain(list(body.context)),
@@ -218,18 +226,6 @@ def _commented(lines: Iterable[str], comment: str) -> Iterator[str]:
     """Yield lines with a comment at the end of the first."""
     for number, text in enumerate(lines):
         yield f"{text}  # {one_line(comment)}" if comment and number == 0 else text
-
-
-def used_params(case: Case) -> set[str]:
-    """Return the values of the matrix that Python reads; those in other places are written out."""
-    scripts = [written["text"] for step in case.steps if (written := python_of(step)) is not None]
-    texts = [*(part.text for part in case.body.blocks), *scripts]
-    return {name for name in case.params if any(re.search(rf"\bparams\s*\.\s*{re.escape(name)}\b", text) for text in texts)}
-
-
-def point_of(value: object) -> Any:
-    """Return a value as the matrix has it."""
-    return value if value is None or isinstance(value, _PLAIN) else {"id": "only", "value": plain(value)}
 
 
 def plain(value: object) -> Any:

@@ -107,13 +107,9 @@ def _counters(tables: Mapping[str, Names]) -> dict[str, Any]:
     listed = {"type": "array", "contains": {"properties": {"value": {"type": "object", **unlisted}}}}
     others = {"anyOf": [{"type": "object", **unlisted}, listed]}
     counters = _closed("Counters of dynamo. A counter that is in no table needs unlisted: true.", _by_minor(names), others)
-    patterns = {f"^{re.escape(space)}\\.(?:{_any_line(pattern)})$": True for space, pattern in sorted(patterns_of_all)}
-    return {**counters, "patternProperties": patterns}
-
-
-def _any_line(pattern: str) -> str:
-    """Return a pattern whose dots also match line ends, as in the runner."""
-    return re.sub(r"(?<!\\)\.([*+])", r"[\\s\\S]\1", pattern)
+    # their dots also match line ends, as in the runner
+    any_line = [(space, re.sub(r"(?<!\\)\.([*+])", r"[\\s\\S]\1", pattern)) for space, pattern in sorted(patterns_of_all)]
+    return {**counters, "patternProperties": {f"^{re.escape(space)}\\.(?:{pattern})$": True for space, pattern in any_line}}
 
 
 def _backend(backends: Iterable[str], *, is_closed: bool) -> dict[str, Any]:

@@ -338,7 +338,11 @@ class Fleet:
                 else:
                     self._nodes.take_facts(peer.name, execution)
                     if not peer.questions and not peer.in_flight:
-                        self._admit(peer)
+                        # its facts are complete: a health check is the first that it gets
+                        machine = self._nodes.admit(peer.node, peer.provenance)
+                        peer.canaries, peer.state, peer.health = self._nodes.canaries.of(machine), State.READY, Health()
+                        memory = {"gpus": machine.gpus or 0, "gpu_memory": machine.gpu_memory or 0}
+                        self._link.send(peer.node.key, pack({"kind": "gpus", **memory}))
             case kind:  # a second answer: what of it is true cannot be decided
                 raise UsageError(f"it sent {kind[:50]!r} and was not asked for it")
 
@@ -367,13 +371,6 @@ class Fleet:
         self._released += peer.health.took(part, problem)
         if peer.health.why_bad:
             raise UsageError(peer.health.why_bad)
-
-    def _admit(self, peer: Peer) -> None:
-        """Use a node whose facts are complete and as they should be. A health check is the first that it gets."""
-        machine = self._nodes.admit(peer.node, peer.provenance)
-        peer.canaries = self._nodes.canaries.of(machine)
-        peer.state, peer.health = State.READY, Health()
-        self._link.send(peer.node.key, pack({"kind": "gpus", "gpus": machine.gpus or 0, "gpu_memory": machine.gpu_memory or 0}))
 
     # -- nodes that come and go -------------------------------------------------------------------------------------
 

@@ -29,13 +29,15 @@ from runner.model.events import Listener
 from runner.model.options import RunOptions
 from runner.model.outcomes import ExitCode
 from runner.model.results import CaseResult
+from runner.record import journal
+from runner.record.run_folder import JOURNAL
 from runner.report import plain, reporters
 from runner.run.controller import run_prepared
 from runner.run.preparation import check, choose, prepare
-from runner.tools.pytest_plugin.following import results_after
 
 if TYPE_CHECKING:
     from runner.record.run_folder import RunFolder
+
 
 REQUEST, PLACE, LOG = "request.json", "run.json", "log.txt"
 """Files of a temporary folder: what to run, where the run is, what it prints."""
@@ -51,6 +53,15 @@ _PRINTED_BYTES = 4_000
 
 class RunEndedError(RuntimeError):
     """The run ended, and has no result of a case."""
+
+
+def results_after(folder: Path, offset: int) -> tuple[list[CaseResult], int]:
+    """Return the results in the whole lines of a journal from an offset in bytes, and the offset where they end."""
+    with (folder / JOURNAL).open("rb") as stream:
+        stream.seek(offset)
+        lines = [line for line in stream if line.endswith(b"\n")]
+    records = [journal.decode(0, journal.parse(line)) for line in lines]
+    return [record for kind, record in records if kind == "case"], offset + sum(map(len, lines))
 
 
 class SessionRun:

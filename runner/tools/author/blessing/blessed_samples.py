@@ -1,5 +1,6 @@
 """The cases of recorded runs as samples: what each machine observed of a case, and the cases of the same specs that no run recorded."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +9,6 @@ from runner.language.backends import Backends
 from runner.language.expand.cases import surroundings_for
 from runner.model.case import Case
 from runner.model.conditions import Surroundings
-from runner.model.options import argument, backend_files, flag, several
 from runner.model.outcomes import PASSED, Outcome
 from runner.model.results import CaseResult
 from runner.plan.selection import without_benches
@@ -18,21 +18,6 @@ from runner.record.run_folder import JOURNAL, find_run
 from runner.run.auditing import recorded_cases
 from runner.run.machines_then import here_of
 from runner.run.rejudge import files_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlessOptions:
-    """The options of ``bless``."""
-
-    targets: tuple[str, ...] = argument(
-        "RUN", "recorded runs: a folder, an id, or latest; of several machines or versions, if there are", nargs="+"
-    )
-    write: bool = flag("change the specs instead of printing the patch")
-    backends: tuple[Path, ...] = backend_files()
-    backend: tuple[str, ...] = several("NAME", "bless the cases of this backend alone")
-    select: tuple[str, ...] = several("GLOB", "bless the ids that match; * and ? are special")
-    tag: tuple[str, ...] = several("NAME", "bless the cases whose spec has this tag")
-
 
 BLESSABLE = (Outcome.FAIL, Outcome.OFFLINE_FAIL)
 """Outcomes of which facts can be blessed. A crash, a hang, an error and a wrong proof cannot."""
@@ -88,26 +73,28 @@ class Recorded:
     backends: Backends
 
 
-def read_samples(options: BlessOptions) -> Recorded:
-    """Read the runs; raise ``UsageError`` for one whose specs changed since, or that its own files contradict."""
+def read_samples(runs: Iterable[str], backend_files: tuple[Path, ...]) -> Recorded:
+    """Read the runs, with these files of backends or their own.
+
+    Raise ``UsageError`` for a run whose specs changed since, or that its own files contradict.
+    """
     samples: list[Sample] = []
     cases: dict[str, Case] = {}
     red: list[tuple[str, CaseResult]] = []
     backends = Backends({})
-    for name in options.targets:
+    for name in runs:
         folder = find_run(name)
-        ran = recorded_cases([name], folder, options.backends)
+        ran = recorded_cases([name], folder, backend_files)
         backends = ran.suite.backends
         cases |= {case.id: case for case in ran.suite.cases}
         run = read_run(folder / JOURNAL)
-        backend_files = options.backends or tuple(files_of(run.header, "backends"))
+        files_of_backends = backend_files or tuple(files_of(run.header, "backends"))
         red += [(run.header.run_id, result) for result in run.results if result.outcome.is_failure]
         for case, result in ran.results:
             surroundings = here_of(case, backends.by_name[case.backend], result, ran.known)
             facts = result.node or run.header.environment
-            source = Source(
-                run=run.header.run_id, torch=facts.get("torch"), backend_files=backend_files, machine=tuple(sorted(facts.items()))
-            )
+            machine = tuple(sorted(facts.items()))
+            source = Source(run=run.header.run_id, torch=facts.get("torch"), backend_files=files_of_backends, machine=machine)
             case = without_benches(case) if result.benches_left_out else case
             place = folder / result.folder
             steps: tuple[CarriedOut, ...] = ()

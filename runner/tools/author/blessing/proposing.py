@@ -98,27 +98,27 @@ class SpecFacts:
     @cached_property
     def seen(self) -> Mapping[tuple[str, str], Mapping[Leaf, tuple[Expected, Judgement]]]:
         """What the expectations that can be blessed observed in each sample, by run and id."""
-        return {sample.key: dict(_observed(sample)) for sample in self.samples}
+        seen: dict[tuple[str, str], dict[Leaf, tuple[Expected, Judgement]]] = {}
+        for sample in self.samples:
+            of_sample = seen[sample.key] = {}
+            for number, known in enumerate(sample.steps):
+                for index, expected in enumerate(known.step.expectations if known.step.runs(sample.surroundings) else ()):
+                    if expected.kind not in COUNTED:
+                        continue
+                    try:
+                        facts = facts_of(index, known)
+                    except ANOTHER_FORM:
+                        continue
+                    surroundings = with_code(expected, facts, sample.surroundings)
+                    if not isinstance(surroundings, Judgement):
+                        for judgement in judge_expectation(expected, facts, surroundings):
+                            of_sample[Leaf(number, index, judgement.leaf)] = expected, judgement
+        return seen
 
     @property
     def blessed(self) -> list[Sample]:
         """The samples whose facts may become the claim."""
         return [sample for sample in self.samples if sample.case.id in self.chosen and sample.is_red and sample.key not in self.refused]
-
-
-def _observed(sample: Sample) -> Iterator[tuple[Leaf, tuple[Expected, Judgement]]]:
-    for number, known in enumerate(sample.steps):
-        for index, expected in enumerate(known.step.expectations if known.step.runs(sample.surroundings) else ()):
-            if expected.kind not in COUNTED:
-                continue
-            try:
-                facts = facts_of(index, known)
-            except ANOTHER_FORM:
-                continue
-            surroundings = with_code(expected, facts, sample.surroundings)
-            if not isinstance(surroundings, Judgement):
-                for judgement in judge_expectation(expected, facts, surroundings):
-                    yield Leaf(number, index, judgement.leaf), (expected, judgement)
 
 
 def propose(facts: SpecFacts) -> list[Change]:

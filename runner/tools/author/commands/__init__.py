@@ -36,14 +36,14 @@ COMMANDS: Mapping[str, Command] = {
         package=PACKAGE,
     ),
     "lint": Command(
-        "tools.author.lint.linting:LintOptions",
+        "tools.author.commands.lint:LintOptions",
         "print what is valid in specs, but unsound",
         "Print findings of specs that are valid: claims twice, conditions that never hold, loose tolerances, unused names.",
         (("lint specs/padding", "what is valid, but unsound"),),
         package=PACKAGE,
     ),
     "bless": Command(
-        "tools.author.blessing.blessed_samples:BlessOptions",
+        "tools.author.commands.bless:BlessOptions",
         "print a patch of specs that says what recorded runs counted",
         "Print a patch under which the red cases of recorded runs pass: counts as they were observed, with the smallest condition or "
         "matrix value that explains the cases and machines. Nothing else is blessed; each red case that is not blessed has a line that "

@@ -1,9 +1,10 @@
 """``explain``: one case as the spec of it alone, with where each value came from; above it, what a spec does not say."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from itertools import takewhile
+from pathlib import Path, PurePath
 from typing import Any
 
 from runner.cli.commands.list import as_json
@@ -12,23 +13,25 @@ from runner.language.backends import Backend
 from runner.language.expand.cases import surroundings_for
 from runner.language.flow import flow
 from runner.language.load import Suite, load, surroundings_of
+from runner.language.read import templates
+from runner.language.read.document import Document
+from runner.language.read.spec_files import DEFAULTS
 from runner.language.read.templates import as_text
 from runner.language.waivers import load_waivers
 from runner.machine import availability, output
 from runner.machine.availability import Verdict
 from runner.machine.installed_torch import installed_torch
-from runner.model.case import Availability, Case, Step
+from runner.model.case import Availability, Case
 from runner.model.conditions import Surroundings
-from runner.model.diagnostics import UsageError, one_line
+from runner.model.diagnostics import Position, UsageError, one_line
 from runner.model.optional import hooks
 from runner.model.options import argument, backend_files, flag, paths, profile_option
 from runner.model.outcomes import ExitCode
-from runner.model.protocol import Json, encode
+from runner.model.protocol import encode
 from runner.plan.schedule import is_exclusive
-from runner.plan.selection import select, unmatched, without_benches
+from runner.plan.selection import is_optional, select, unmatched, without_benches
 from runner.plan.worker_plan import body_as_json, digest_of, seed_of
-from runner.tools.author.case_document import decision_of, document_of, text_of
-from runner.tools.author.origins import Origins
+from runner.tools.author.case_document import SECTIONS, Decision, decision_of, document_of, expectations_of, text_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,16 +62,17 @@ def main(options: ExplainOptions) -> ExitCode:
         for number, (case, verdict) in enumerate(verdicts):
             output.raw("---\n" if number else "")
             surroundings = surroundings_for(suite.backends.by_name[case.backend], known, case.target)
-            output.lines(_text(case, verdict, suite, _waivers(case, waivers, surroundings)))
+            output.lines(_text(case, verdict, suite, waivers, surroundings))
     return ExitCode.OK
 
 
 def _details(case: Case) -> dict[str, Any]:
     control = None if case.control is None else {"patch": case.control.patch, "fails": list(case.control.fails)}
-    steps = [
-        {"kind": s.kind, "arguments": as_text(dict(s.arguments)), "expect": [e.kind for e in s.expectations], **_beside(s)}
-        for s in case.steps
-    ]
+    steps: list[dict[str, Any]] = []
+    for step in case.steps:
+        beside = {**({"repeat": step.repeat} if step.repeat != 1 else {}), **({} if step.when is None else {"when": dict(step.when)})}
+        kinds = [expected.kind for expected in step.expectations]
+        steps.append({"kind": step.kind, "arguments": as_text(dict(step.arguments)), "expect": kinds, **beside})
     return {
         "device": case.device,
         "seed": seed_of(case),
@@ -80,26 +84,17 @@ def _details(case: Case) -> dict[str, Any]:
     }
 
 
-def _beside(step: Step) -> dict[str, Json]:
-    """Return what stands beside the kind of a step."""
-    return {**({"repeat": step.repeat} if step.repeat != 1 else {}), **({} if step.when is None else {"when": dict(step.when)})}
-
-
-def _text(case: Case, verdict: Verdict, suite: Suite, waivers: Iterable[str]) -> Iterator[str]:
+def _text(case: Case, verdict: Verdict, suite: Suite, waivers: Waivers, surroundings: Surroundings) -> Iterator[str]:
     """Yield what is known of the case as comments, then the case as a spec."""
     backend = suite.backends.by_name[case.backend]
     yield f"# {one_line(case.id)}"
-    for word, text in (*_facts(case, verdict, backend), *(("waiver", text) for text in waivers)):
-        yield f"#   {word:<10} {one_line(text)}"
-    origins = Origins(case, suite.documents, decision_of(case, suite.backends))
-    yield from text_of(document_of(case, suite.backends), origins).rstrip("\n").split("\n")
-
-
-def _waivers(case: Case, waivers: Waivers, surroundings: Surroundings) -> Iterator[str]:
-    """Yield the waivers that apply to a case here."""
+    facts = list(_facts(case, verdict, backend))
     for waiver in waivers.of(case.id, surroundings):
         ended = " (ended)" if waivers.is_expired(waiver) else ""
-        yield f"{waiver.position}, until {waiver.until}{ended}: {waiver.reason}, {waiver.issue}"
+        facts.append(("waiver", f"{waiver.position}, until {waiver.until}{ended}: {waiver.reason}, {waiver.issue}"))
+    yield from (f"#   {word:<10} {one_line(text)}" for word, text in facts)
+    origins = Origins(case, suite.documents, decision_of(case, suite.backends))
+    yield from text_of(document_of(case, suite.backends), origins).rstrip("\n").split("\n")
 
 
 def _facts(case: Case, verdict: Verdict, backend: Backend) -> Iterator[tuple[str, str]]:
@@ -117,3 +112,62 @@ def _facts(case: Case, verdict: Verdict, backend: Backend) -> Iterator[tuple[str
 
 
 _WORDS = {Availability.YES: "yes", Availability.NO: "no", Availability.UNKNOWN: "perhaps"}
+
+
+class Origins:
+    """The origins of one case's values, by their path in ``document_of``; each is empty for what the spec says itself."""
+
+    def __init__(self, case: Case, documents: Sequence[Document], decision: Decision) -> None:
+        """``documents`` are those of the suite: the defaults of each spec stand before it, outermost first."""
+        at = next(index for index, document in enumerate(documents) if document.file == case.spec)
+        self._case, self._decision = case, decision
+        self._spec = documents[at]
+        self._defaults = list(takewhile(lambda document: PurePath(document.file).name == DEFAULTS, reversed(documents[:at])))
+        self._labels = dict(pair.partition("=")[::2] for pair in case.id.rpartition("[")[2].rstrip("]").split(","))
+        self._names: dict[Position, set[str]] = {}
+        for path, text in templates.occurrences(self._spec.data):
+            names = templates.parse(text).names
+            for end in range(1, len(path) + 1):
+                for key in (True, False):
+                    self._names.setdefault(self._spec.position(path[:end], key=key), set()).update(names)
+
+    def __call__(self, *path: str | int) -> str:
+        """Return the origin of the value at a path."""
+        match path:
+            case ("steps", int(number), *rest):
+                step = self._decision.steps_of(self._case)[number]
+                if rest:
+                    return self._at([expected for expected, _ in expectations_of(step, self._decision)][int(rest[1])].position)
+                return ", ".join(filter(None, (self._at(step.position), "with run --bench only" if is_optional(step) else "")))
+            case ("torch", "seed") if "seed" not in self._case.options.get("torch", {}):
+                return "from the case's id"
+            case (section, str(name)) if section in (*SECTIONS, "compile"):
+                option = self._case.options[str(section)][name]
+                if option.layer == "spec":
+                    return self._at(option.position)
+                return f"from {option.position.file}" if option.layer == "defaults" else option.layer
+            case ("requires", int(number)):
+                position = list({str(need): need for need in self._case.requires}.values())[number].position
+                return self._at(position) if position.file == self._case.spec else f"backend {self._case.backend}"
+            case ("tags",):
+                own = set(self._spec.data.get("tags", []))
+                inherited = [(part.file, [tag for tag in part.data.get("tags", []) if tag not in own]) for part in self._defaults]
+                return ", ".join(f"{' '.join(tags)} from {file}" for file, tags in inherited if tags)
+            case ("prelude",):
+                files = [document.file for document in reversed(self._defaults) if "prelude" in document.data]
+                return f"from {', '.join([*files, *(['the spec'] if 'prelude' in self._spec.data else [])])}" if files else ""
+            case ("context" | "isolation" as key,) if key not in self._spec.data:
+                return next((f"from {document.file}" for document in self._defaults if key in document.data), "")
+            case ("source",):
+                return f"a case for each operator; this one is op={self._case.params['op']}"
+            case ("backends" | "exclude" | "matrix" | "targets" | "entry" | "services" | "exclusive" | "on_request", *_):
+                return ""
+        return self._at(self._spec.position(path, key=True))
+
+    def _at(self, position: Position) -> str:
+        """Return the origin of what stands at a position of the spec: the templates in it."""
+        names = self._names.get(position, set())
+        points = [f"{name}={self._labels.get(name, '')}" for name in self._case.params if name in names]
+        words = [f"matrix: {', '.join(points)}"] if points else []
+        words += [f"backend {self._case.backend}"] if names & {"backend", "device"} else []
+        return ", ".join([*words, *(["known on the machine that runs it"] if templates.DEFERRED_NAME in names else [])])

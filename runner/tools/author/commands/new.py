@@ -9,7 +9,7 @@ from runner.machine import output
 from runner.model.diagnostics import UsageError, did_you_mean, one_line, one_of, shown_path
 from runner.model.options import argument, flag, option
 from runner.model.outcomes import ExitCode
-from runner.tools.author.translator.from_python import Draft, draft, spec_name
+from runner.tools.author.translator.from_python import draft, spec_name
 from runner.tools.author.translator.python_file import PythonFile, Test
 
 
@@ -48,10 +48,8 @@ def main(options: NewOptions) -> ExitCode:
     """Write the specs; exit 1 when a part of a test was not carried."""
     if options.area.exists() and not options.area.is_dir():
         raise UsageError(f"AREA {one_line(str(options.area))} is a file: name a folder")
-    return _from_python(options) if options.from_python else _from_template(options)
-
-
-def _from_template(options: NewOptions) -> ExitCode:
+    if options.from_python:
+        return _from_python(options)
     if not options.name:
         raise UsageError("NAME is missing: torch-conformance new AREA NAME (for example: new first conv-bn-folds)")
     _must_be_name(options.name)
@@ -78,7 +76,12 @@ def _from_python(options: NewOptions) -> ExitCode:
     if options.name:
         _must_be_name(options.name)
     drafts = [draft(file, test) for test in tests]
-    paths = _paths(drafts, options)
+    paths: list[Path] = []
+    taken: Counter[str] = Counter()  # tests of one name in two classes get a number
+    for drafted in drafts:
+        name = options.name or spec_name(drafted.test)
+        taken[name] += 1
+        paths.append(options.area / f"{name if taken[name] == 1 else f'{name}-{taken[name]}'}.yaml")
     _write({path: drafted.text for path, drafted in zip(paths, drafts, strict=True) if drafted.text})
     for path, drafted in zip(paths, drafts, strict=True):
         is_carried = "whole" if drafted.state == "whole" else "in part"
@@ -119,17 +122,6 @@ def _wanted(file: PythonFile, asked: str, place: str) -> list[Test]:
         return matching
     names = [test.name for test in tests]
     raise UsageError(f"{one_line(place)} has no test '{one_line(asked)}' ({did_you_mean(asked, names) or f'its tests: {one_of(names)}'})")
-
-
-def _paths(drafts: list[Draft], options: NewOptions) -> list[Path]:
-    """Return the file of each draft; tests of one name in two classes get a number."""
-    taken: Counter[str] = Counter()
-    paths = []
-    for drafted in drafts:
-        name = options.name or spec_name(drafted.test)
-        taken[name] += 1
-        paths.append(options.area / f"{name if taken[name] == 1 else f'{name}-{taken[name]}'}.yaml")
-    return paths
 
 
 def _write(texts: dict[Path, str]) -> None:

@@ -7,21 +7,24 @@ import contextlib
 import shlex
 
 from runner.language.expand.cases import surroundings_for
-from runner.language.load import Suite, load, surroundings_of
+from runner.language.load import load, surroundings_of
 from runner.language.read.templates import TemplateError
 from runner.machine import availability, output, scratch
 from runner.machine.installed_torch import installed_torch
 from runner.machine.redaction import KNOWN
-from runner.model.case import Case
 from runner.model.diagnostics import UsageError
 from runner.model.outcomes import ExitCode
 from runner.plan.operator_script import is_of_operator, script
+from runner.plan.script import NothingChecked, script_of
 from runner.plan.selection import select, unmatched, without_benches
-from runner.tools.author.shrinking.shrinking import ReproOptions
+from runner.tools.author.shrinking.shrinking import ReproOptions, shrink
 
 
 def main(options: ReproOptions) -> ExitCode:
-    """Print the script of the one case that the id selects; what it does not say goes to standard error too."""
+    """Print the script of the one case that the id selects; what it does not say goes to standard error too.
+
+    With ``--shrink``: exit 130 where an interrupt ended the search; the best so far is written all the same.
+    """
     suite = load(options.paths, options.backends)
     cases = select(suite.cases, suite.backends, globs=[options.case])
     if len(cases) != 1:
@@ -30,32 +33,18 @@ def main(options: ReproOptions) -> ExitCode:
         )
     case = cases[0]
     if options.shrink:
-        return _shrink(case, suite, options)
+        with contextlib.closing(scratch.make()) as place:
+            shrunk = shrink(case, suite, options, place.path, output.note)
+        output.line(f"spec: {shrunk.spec}")
+        output.line(f"script: {shrunk.script or f'none: {shrunk.why_no_script}'}")
+        output.line(f"stage: {shrunk.stage}")
+        output.line(f"{shrunk.runs} runs{f', ended early: {shrunk.ended}' if shrunk.ended else ''}")
+        return ExitCode.INTERRUPTED if shrunk.ended == "interrupted" else ExitCode.OK
     if is_of_operator(case):
         output.raw(script(case, options.sample or 0))
         return ExitCode.OK
     if options.sample is not None:
         raise UsageError("--sample goes with a case of torch's database of operators")
-    _print(case, suite, options)
-    return ExitCode.OK
-
-
-def _shrink(case: Case, suite: Suite, options: ReproOptions) -> ExitCode:
-    """Shrink a case that fails. Exit 130 where an interrupt ended the search; the best so far is written all the same."""
-    from runner.tools.author.shrinking.shrinking import shrink
-
-    with contextlib.closing(scratch.make()) as place:
-        shrunk = shrink(case, suite, options, place.path, output.note)
-    output.line(f"spec: {shrunk.spec}")
-    output.line(f"script: {shrunk.script or f'none: {shrunk.why_no_script}'}")
-    output.line(f"stage: {shrunk.stage}")
-    output.line(f"{shrunk.runs} runs{f', ended early: {shrunk.ended}' if shrunk.ended else ''}")
-    return ExitCode.INTERRUPTED if shrunk.ended == "interrupted" else ExitCode.OK
-
-
-def _print(case: Case, suite: Suite, options: ReproOptions) -> None:
-    from runner.plan.script import NothingChecked, script_of
-
     KNOWN.learn_environment(case.body.settings.env)
     again = shlex.join(["torch-conformance", "run", *map(str, options.paths), "--select", case.id])
     machine = availability.inspect_files(installed_torch())
@@ -69,3 +58,4 @@ def _print(case: Case, suite: Suite, options: ReproOptions) -> None:
     output.raw(program.text)
     for text in program.unchecked:
         output.note(f"not checked by the script: {text}")
+    return ExitCode.OK

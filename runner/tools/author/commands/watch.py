@@ -1,18 +1,261 @@
-"""``watch``: run specs, and run them again when their files change. The loop is in ``tools/author/watching``."""
+"""``watch``: runs specs, waits for a changed file or a key, and runs again on warm zygotes. Nothing that a case or a spec does ends it."""
 
 import contextlib
-import dataclasses
+import functools
+import hashlib
+import importlib
 import os
 import select
+import shutil
 import sys
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import TypeAlias
 
+from runner.execute.local.executor import KeptExecutor
+from runner.language.load import load_specs
+from runner.language.read.spec_files import discover, files_of_defaults
+from runner.machine import output
+from runner.machine.installed_torch import installed_torch
 from runner.machine.signals import Interrupts
+from runner.model.diagnostics import Diagnostic, InvalidSpecs, JournalAltered, UsageError, shown_path
+from runner.model.events import Listener
 from runner.model.options import RunOptions, backend_files, backends_chosen, factor, globs, option, paths, positive, tags, waiver_files
-from runner.model.outcomes import ExitCode
+from runner.model.outcomes import ExitCode, Outcome
+from runner.model.results import CaseResult
+from runner.record.journal import read_run
+from runner.record.run_folder import JOURNAL, RunFolder
 from runner.report import reporters
-from runner.tools.author.watching import Watch
+from runner.run.controller import OpenReporters, run_prepared
+from runner.run.preparation import check, choose, prepare
+
+MOST_RUNS = 10
+"""How many runs of a watch are kept in ``reports/``; older ones are removed when another ends."""
+
+AGAIN, FAILED, ALL, QUIT = "", "f", "a", "q"
+"""What the user can type before Enter."""
+
+SETTLE_SECONDS = 0.03
+"""How long no file may have changed before a change is reported: editors write in several steps."""
+
+_MOST_SECONDS = 1.0
+"""A change is reported after this time even if files go on changing."""
+
+_POLL_SECONDS = 0.01
+_SHARE_OF_POLLING = 10
+"""Between two polls, at least this many times the time of a poll passes."""
+
+_SHOWN = 5
+"""How many files or cases are named in a list."""
+
+Stamps: TypeAlias = Mapping[str, tuple[int, int, int] | None]
+"""The time of the last change, size and inode of each watched file: an editor that writes by rename changes the inode. None: no file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What to run."""
+
+    files: frozenset[str] | None = None
+    """The files that changed: specs that depend on one of them are run. None for all specs."""
+    cases: tuple[str, ...] = ()
+    """Only these cases; empty for all of the specs."""
+
+
+class Watch:
+    """One watch, until the user ends it. ``wait`` returns a key, or None after some seconds; it raises ``KeyboardInterrupt``."""
+
+    def __init__(self, options: RunOptions, open_reporters: OpenReporters, wait: Callable[[float], str | None]) -> None:
+        self._options = options
+        self._open_reporters = open_reporters
+        self._wait = wait
+        self._everywhere = {str(path.absolute()) for path in (*options.backends, *options.waivers)}
+        """Files that every case depends on."""
+        self._files = set(self._everywhere)
+        self._stamps: Stamps = {}
+        self._known: dict[str, CaseResult] = {}
+        """The last result of each case."""
+        self._runs: list[Path] = []
+        self._last = Request()
+        self._unread: set[str] = set()
+        """Changed files whose specs could not be run, because something was invalid."""
+        self._owes_all = False
+        """Whether the last run of all specs could not begin."""
+
+    def run(self) -> ExitCode:
+        """Run until the user quits; return the exit code of what is known then. Raise ``UsageError`` for a path without specs."""
+        discover(self._options.paths, [])
+        self._stamps = self._snapshot()
+        request: Request | None = Request()
+        with contextlib.closing(KeptExecutor()) as kept:
+            while request is not None:
+                self._try(request, kept)
+                request = self._next()
+        if self._failing() or self._unread or self._owes_all:
+            return ExitCode.FAILED
+        return ExitCode.OK if any(result.outcome.is_executed for result in self._known.values()) else ExitCode.NOTHING
+
+    def _failing(self) -> list[str]:
+        return [case_id for case_id, result in self._known.items() if result.outcome.is_failure]
+
+    # -- what to run next -----------------------------------------------------------------------------------------------
+
+    def _next(self) -> Request | None:
+        """Wait for a change or a key; return what to run, None to quit."""
+        while True:
+            begun = time.monotonic()
+            if changed := self._changed():
+                gone = {name for name in changed if self._stamps[name] is None}
+                specs = {shown_path(Path(name)) for name in gone}
+                self._known = {case_id: result for case_id, result in self._known.items() if result.spec not in specs}
+                words = [f"{shown_path(Path(name))}{' is gone' if name in gone else ''}" for name in sorted(changed)]
+                more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
+                output.note(f"changed: {', '.join(words[:_SHOWN])}{more}")
+                return Request() if self._owes_all else Request(files=changed)
+            key = self._wait(max(_POLL_SECONDS, _SHARE_OF_POLLING * (time.monotonic() - begun)))
+            if key == QUIT:
+                return None
+            if key in (AGAIN, ALL):
+                return self._last if key == AGAIN else Request()
+            if key == FAILED:
+                if failing := self._failing():
+                    return Request(cases=tuple(failing))
+                output.note("nothing fails")
+
+    def _changed(self) -> frozenset[str]:
+        """Return the files that changed, appeared or went since the last call, once no more change."""
+        before, now = self._stamps, self._snapshot()
+        until = time.monotonic() + _MOST_SECONDS
+        while now != before and time.monotonic() < until:
+            time.sleep(SETTLE_SECONDS)
+            if (later := self._snapshot()) == now:
+                break
+            now = later
+        self._stamps = now
+        return frozenset(name for name, stamp in now.items() if stamp != before.get(name))
+
+    def _snapshot(self) -> Stamps:
+        """Return the stamps of the specs that are there, and of all files that were watched before."""
+        with contextlib.suppress(UsageError):  # no spec is left
+            for spec in discover(self._options.paths, []):
+                self._files.update(map(str, (spec.path, *files_of_defaults(spec))))
+        return {name: _stamp(name) for name in self._files}
+
+    # -- one run ----------------------------------------------------------------------------------------------------------
+
+    def _try(self, request: Request, kept: KeptExecutor) -> None:
+        """Run what is requested, and print the failures that were fixed or are left. Only a signal ends the watch."""
+        self._last, begun = request, time.monotonic()
+        failed = set(self._failing())
+        try:
+            results = self._run(request, kept)
+        except InvalidSpecs as error:
+            output.lines(map(str, error.diagnostics))
+            why = f"{len(error.diagnostics)} problem{'' if len(error.diagnostics) == 1 else 's'}; nothing was run"
+        except (UsageError, JournalAltered) as error:
+            output.notes(f"torch-conformance: {error}")
+            why = "nothing was run"
+        except Exception as error:  # a bug of this program must not lose the warm processes and what is remembered
+            output.traceback()
+            why = f"this is a bug of torch-conformance: {type(error).__name__}"
+        else:
+            if request == Request():
+                self._owes_all = False
+                self._unread.clear()
+            self._unread -= request.files or frozenset()
+            ids = {str(result.case_id) for result in results}
+            passed = {case_id for case_id in ids if case_id in self._known and self._known[case_id].outcome.is_executed}
+            output.lines(f"fixed: {case_id}" for case_id in sorted(failed & passed - set(self._failing())))
+            left = [case_id for case_id in self._failing() if case_id not in ids]
+            output.lines(f"still failing: {case_id}" for case_id in left[:_SHOWN])
+            if len(left) > _SHOWN:
+                output.lines([f"still failing: {len(left) - _SHOWN} more"])
+            if not results:
+                output.note("no case of the changed files is selected")
+            output.note(f"{time.monotonic() - begun:.1f}s; waiting for a change (Enter: again, f: failed, a: all, q: quit)")
+            return
+        self._unread |= request.files or frozenset()
+        self._owes_all |= request == Request()
+        output.note(f"{why}; waiting for a change")
+
+    def _run(self, request: Request, kept: KeptExecutor) -> tuple[CaseResult, ...]:
+        """Run the requested cases as ``run`` does; return their results."""
+        forget_cached()
+        if kept.require(installed_state()):
+            output.note("torch or another package changed: torch starts anew")
+        problems: list[Diagnostic] = []
+        specs = discover(self._options.paths, problems)
+        if problems:
+            raise InvalidSpecs(problems)
+        files = {spec.path: {str(file) for file in (spec.path, *files_of_defaults(spec))} for spec in specs}
+        if request.files is not None and not request.files & self._everywhere:  # those that depend on a changed file
+            specs = [spec for spec in specs if request.files & files[spec.path]]
+        if not specs:
+            return ()
+        suite = load_specs(specs, self._options.backends, None)
+        names, ids = {case.spec for case in suite.cases}, {str(case.id) for case in suite.cases}
+        # cases of these specs that are not there any more were renamed or removed
+        self._known = {case_id: result for case_id, result in self._known.items() if result.spec not in names or case_id in ids}
+        checked = check(self._options)
+        selection = choose(checked.options, suite=suite)
+        if request != Request():  # the journal records what was selected
+            selected = [case for case in selection.selected if not request.cases or case.id in request.cases]
+            options = replace(checked.options, select=tuple(case.id for case in selected), backend=(), tag=())
+            checked = replace(checked, options=options)
+            selection = replace(selection, selected=selected, whole=selected, not_requested=0)
+        if not selection.selected:
+            return ()
+        folders: list[Path] = []
+
+        def opened(options: RunOptions, folder: RunFolder) -> Listener:
+            folders.append(folder.path)
+            return self._open_reporters(options, folder)
+
+        prepared = replace(prepare(checked, selection), make_executor=kept.of)
+        if run_prepared(prepared, opened) is ExitCode.INTERRUPTED:
+            raise KeyboardInterrupt
+        results = read_run(folders[0] / JOURNAL).results
+        self._known.update({str(result.case_id): result for result in results if result.outcome is not Outcome.NOT_RUN})
+        self._runs += folders
+        while len(self._runs) > MOST_RUNS:
+            shutil.rmtree(self._runs.pop(0), ignore_errors=True)
+        return tuple(results)
+
+
+def _stamp(file: str) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(file)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def forget_cached() -> None:
+    """Forget what this process has cached of files, so that each run reads them as a new process would."""
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] == "runner":
+            for value in list(vars(module).values()):
+                if isinstance(value, functools._lru_cache_wrapper):  # noqa: SLF001 - functools exports no public name for its type
+                    value.cache_clear()
+
+
+def installed_state() -> str:
+    """Return a digest of the installed packages and of torch's own files: a zygote is not used after any of them changed."""
+    importlib.invalidate_caches()
+    files = [
+        entry.path
+        for place in sys.path
+        if os.path.isdir(place or ".")
+        for entry in os.scandir(place or ".")
+        if entry.name.endswith((".dist-info", ".egg-info", ".egg-link", ".pth"))
+    ]
+    if (torch := installed_torch()) is not None:
+        for folder, below, names in os.walk(torch.root):
+            below[:] = [name for name in below if name not in ("__pycache__", "include", "share", "test", "testing")]
+            files += [os.path.join(folder, name) for name in names if name.endswith((".py", ".so"))]
+    return hashlib.sha256(repr([(file, _stamp(file)) for file in sorted(files)]).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +281,7 @@ def main(options: WatchOptions) -> ExitCode:
 
 def run_options(options: WatchOptions) -> RunOptions:
     """Return the options of its runs: the defaults of ``run``, with those of the command line."""
-    return RunOptions(**{field.name: getattr(options, field.name) for field in dataclasses.fields(options)})
+    return RunOptions(**{field.name: getattr(options, field.name) for field in fields(options)})
 
 
 class Keys:

@@ -284,8 +284,11 @@ def _keys(document: Document) -> list[Edit]:
     return edits
 
 
-def _sizes(document: Document) -> dict[int, list[Path]]:
-    """Return where each size above 1 stands: in shapes, and among the arguments of modules, which must fit them."""
+def _shapes(document: Document) -> list[Edit]:
+    """Propose a smaller number for a size wherever it stands, the smallest first; then at each place alone.
+
+    Sizes stand in shapes, and among the arguments of modules, which must fit them.
+    """
     places = [((*path, word), entry.get(word)) for path, entry in _described(document) for word in (*_SHAPES, "jagged")]
     functions: dict[Path, Any] = {("function",): document.get("function")}
     functions |= {("functions", name): function for name, function in document.get("functions", {}).items()}
@@ -299,17 +302,12 @@ def _sizes(document: Document) -> dict[int, list[Path]]:
             places += [((*path, index), item) for index, item in enumerate(value)]
         elif isinstance(value, int) and not isinstance(value, bool) and value > 1:
             sizes.setdefault(value, []).append(path)
-    return sizes
-
-
-def _shapes(document: Document) -> list[Edit]:
-    """Propose a smaller number for a size wherever it stands, the smallest first; then at each place alone."""
     together, alone = [], []
-    for size, places in sorted(_sizes(document).items(), reverse=True):
+    for size, paths in sorted(sizes.items(), reverse=True):
         smaller = sorted({number for number in (1, 2, 3, 4, 8, size // 8, size // 4, size // 2, size - 1) if 0 < number < size})
-        together += [Edit(f"{number} for each {size}", tuple(Change(path, number) for path in places)) for number in smaller]
-        if len(places) > 1:
-            alone += [Edit(f"{number} for {size}", (Change(path, number),)) for path in places for number in smaller[:2]]
+        together += [Edit(f"{number} for each {size}", tuple(Change(path, number) for path in paths)) for number in smaller]
+        if len(paths) > 1:
+            alone += [Edit(f"{number} for {size}", (Change(path, number),)) for path in paths for number in smaller[:2]]
     return together + alone
 
 

@@ -54,8 +54,8 @@ class _Peer:
         self._actor: Any = None
         self._is_open = False
         self._is_closing = threading.Event()
-        self._thread = threading.Thread(target=self._live, daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=self._live, daemon=True)
+        self.thread.start()
 
     def send(self, data: bytes) -> None:
         """Queue bytes for the agent."""
@@ -65,10 +65,6 @@ class _Peer:
         """Begin to end it."""
         self._is_closing.set()
         self._outgoing.put(None)
-
-    def wait_for_end(self) -> None:
-        """Wait for its end, within a time limit."""
-        self._thread.join(_STOP_SECONDS)
 
     def _live(self) -> None:
         try:
@@ -155,7 +151,12 @@ def serve(inlet: int, outlet: int, address: str) -> None:
     bundle, events = shipped_source.bundle(), _Outlet(outlet)
     peers: dict[str, _Peer] = {}
 
-    threading.Thread(target=_say_alive, args=(events,), daemon=True).start()
+    def say_alive() -> None:
+        while True:
+            events.put({"kind": "alive"})
+            time.sleep(_ALIVE_EVERY)
+
+    threading.Thread(target=say_alive, daemon=True).start()
     alive = [node for node in ray.nodes() if node["Alive"] and NAME in node.get("Labels", {})]
     events.put({"kind": "joined", "nodes": [{"node": node["NodeID"], "labels": dict(node["Labels"])} for node in alive]})
     commands = Inlet(inlet)
@@ -173,13 +174,7 @@ def serve(inlet: int, outlet: int, address: str) -> None:
     for peer in peers.values():
         peer.close()
     for peer in peers.values():
-        peer.wait_for_end()
-
-
-def _say_alive(events: _Outlet) -> None:
-    while True:
-        events.put({"kind": "alive"})
-        time.sleep(_ALIVE_EVERY)
+        peer.thread.join(_STOP_SECONDS)
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ COMMANDS: Mapping[str, Command] = {
         package=PACKAGE,
     ),
     "submit": Command(
-        "tools.vendor.submission.submitting:SubmitOptions",
+        "tools.vendor.commands.submit:SubmitOptions",
         "pack a recorded run into one archive that others can verify",
         "Pack a run that has ended into one archive: journal, JUnit report, the files that it read, the environment, raw observations and "
         "generated code, with an attestation. Folders of this machine and secrets are cut. The archive is verified before it is written.",
@@ -23,7 +23,7 @@ COMMANDS: Mapping[str, Command] = {
         package=PACKAGE,
     ),
     "verify": Command(
-        "tools.vendor.submission.verification:VerifyOptions",
+        "tools.vendor.commands.verify:VerifyOptions",
         "check a submission without trusting its author",
         "Read an archive that 'submit' wrote, judge every observation in it again, and print which claims follow from evidence and which "
         "are the word of its author. Exit 0: conformant (without a profile: nothing failed); 1: not, or the archive was tampered with; "

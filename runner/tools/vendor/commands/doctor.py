@@ -1,5 +1,6 @@
 """``doctor``: what this machine has, what it lacks, and which cases and profiles that allows."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -7,20 +8,21 @@ from itertools import groupby
 from pathlib import Path
 
 from runner.language.load import Suite, load
-from runner.machine import availability, output
+from runner.machine import availability, child_python, output, scratch
 from runner.machine.capabilities import Machine
 from runner.machine.installed_torch import InstalledTorch, installed_torch
 from runner.machine.redaction import redacted
+from runner.model import protocol
 from runner.model.case import Availability
 from runner.model.diagnostics import UsageError
 from runner.model.escaping import one_line
 from runner.model.options import backend_files, flag, paths, profile_option
 from runner.model.outcomes import ExitCode
-from runner.run.machine_report import WorkerReport, ask_worker
+from runner.run.machine_report import SHOWN_BYTES, WorkerReport, ask_worker
 from runner.tools.vendor.doctor import examine
-from runner.tools.vendor.doctor.findings import PROBLEM, WARNING, Finding, Scene
-from runner.tools.vendor.doctor.generators import ask_generators
-from runner.tools.vendor.profile_prospects import Loaded, load_profile, load_shipped, prospect_of
+from runner.tools.vendor.doctor.composable_kernel import GENERATORS
+from runner.tools.vendor.doctor.findings import PROBLEM, WARNING, Finding, GeneratorReport, Scene, run_program
+from runner.tools.vendor.profiles import Loaded, load_profile, load_shipped, prospect_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,11 @@ FORMAT = 2
 _WORDS = {True: "runs", None: "perhaps", False: "cannot"}
 """What the machine allows."""
 _MOST_REASONS = 3
+
+_GENERATORS_SECONDS = 300.0
+"""A first import of torch from a slow disk takes minutes."""
+
+_MOST_ANSWER_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +91,7 @@ def main(options: DoctorOptions) -> ExitCode:
         torch_problem=torch_problem,
         facts=worker.facts,
         worker_problem=worker.problem,
-        generators=ask_generators() if machine.found.get("ck") and torch else None,
+        generators=_ask_generators() if machine.found.get("ck") and torch else None,
     )
     report = [(group, shown(finding)) for group, finding in examine(scene)]
     allows: dict[str, list[Row]] = {}
@@ -115,6 +122,29 @@ def _ask(machine: Machine, suite: Suite | None) -> WorkerReport:
         return ask_worker(machine, availability.questions_of(suite.cases if suite else ()))
     except (UsageError, OSError) as error:  # no folder for temporary files, for example: a check of its own reports it
         return WorkerReport(machine=machine, problem=str(error))
+
+
+def _ask_generators() -> GeneratorReport:
+    """Let a process with torch count the instances of each generator of Composable Kernel."""
+    space = scratch.make()
+    try:
+        answer = space.path / "generators.json"
+        variables = child_python.variables(os.environ, space.path)
+        command = child_python.command("runner.tools.vendor.ck_generators", str(answer))
+        printed = run_program(command, seconds=_GENERATORS_SECONDS, environ=variables)
+        if printed.problem:
+            return GeneratorReport(problem=f"{printed.problem}: {printed.text.strip()[-SHOWN_BYTES:]}")
+        with answer.open("rb") as stream:
+            report = protocol.loads(stream.read(_MOST_ANSWER_BYTES))
+        return GeneratorReport(
+            inductor=str(report["inductor"]),
+            counts={name: int(report["counts"].get(name, 0)) for name in GENERATORS},
+            reasons={name: str(reason) for name, reason in report["reasons"].items()},
+        )
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:  # not the file that ck_generators writes
+        return GeneratorReport(problem=f"the answer cannot be read: {type(error).__name__}: {error}")
+    finally:
+        space.close()
 
 
 def rows_of_backends(suite: Suite, machine: Machine) -> list[Row]:

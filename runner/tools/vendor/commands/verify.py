@@ -1,29 +1,64 @@
 """``verify``: check a submission, and print which of its claims follow from evidence."""
 
+import os
+import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 from runner.machine import output
 from runner.machine.redaction import redacted
-from runner.model.diagnostics import one_line
+from runner.model.diagnostics import UsageError, one_line, shown_path
+from runner.model.options import argument, flag, option, profile_option, several
 from runner.model.outcomes import ExitCode
 from runner.report import statement
-from runner.report.junit import difference
-from runner.tools.vendor.submission.verification import VerifyOptions, verified_file
-from runner.tools.vendor.submission.verification_report import CHECKS, Verification, as_json
+from runner.tools.vendor.submission.archive import MOST_COMPRESSED
+from runner.tools.vendor.submission.attestation import read_public_key
+from runner.tools.vendor.submission.verification import CHECKS, Verification, as_json, verified
 
 _SHOWN = 20
 """How many findings of one check are printed; ``--json`` has all of them."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """The options of ``verify``."""
+
+    archive: Path = argument("ARCHIVE", "the file that 'submit' wrote", Path)
+    profile: str | None = profile_option("state whether the run conforms to this profile of yours, not to the author's copy of it")
+    specs: tuple[Path, ...] = several(
+        "PATH",
+        "published files of the author (specs, backends, waivers, profile) that those in the archive must equal: a file or a folder; the "
+        "shipped ones are always compared",
+        Path,
+    )
+    key: Path | None = option("FILE", "the author's public key (Ed25519, PEM): the archive must have a valid signature of it", reads=Path)
+    json: bool = flag("print one object")
+
+
 def main(options: VerifyOptions) -> ExitCode:
     """Verify an archive; exit 1 where something contradicts it, else as its statement or its results say."""
-    verification = verified_file(options, difference)
+    key = read_public_key(options.key) if options.key else None
+    try:
+        with options.archive.open("rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise UsageError(f"{shown_path(options.archive)}: this is no file")
+            data = stream.read(MOST_COMPRESSED + 1)
+    except OSError as error:
+        raise UsageError(f"{shown_path(options.archive)}: it cannot be read: {error.strerror}") from error
+    verification = verified(data, profile=options.profile, specs=options.specs, key=key)
     if options.json:
         output.document(as_json(verification))
     else:
         for line in _lines(verification):
             output.raw(f"{line}\n")
-    output.note(_in_short(verification))
+    if verification.findings:
+        count = len(verification.findings)
+        output.note(f"NOT VERIFIED: {count} contradiction{'' if count == 1 else 's'}; nothing of this archive is shown")
+    elif verification.unjudged:
+        output.note(f"NOT VERIFIED: {_shown(verification.unjudged[0])}")
+    else:
+        output.note(f"verified{f': {verification.statement.conformance.value}' if verification.statement else ''}")
     return verification.exit_code
 
 
@@ -47,12 +82,3 @@ def _lines(verification: Verification) -> Iterator[str]:
 
 def _shown(text: str) -> str:
     return redacted(one_line(text))
-
-
-def _in_short(verification: Verification) -> str:
-    if verification.findings:
-        count = len(verification.findings)
-        return f"NOT VERIFIED: {count} contradiction{'' if count == 1 else 's'}; nothing of this archive is shown"
-    if verification.unjudged:
-        return f"NOT VERIFIED: {_shown(verification.unjudged[0])}"
-    return f"verified{f': {verification.statement.conformance.value}' if verification.statement else ''}"

@@ -25,6 +25,7 @@ from runner.model.results import CaseResult
 from runner.record.case_files import OBSERVATION, SERVICES, alterations, digest
 from runner.record.journal import JournalError, Run, read_run
 from runner.record.run_folder import JOURNAL, find_run, require_still
+from runner.report.junit import document_of
 from runner.tools.vendor.submission.archive import (
     ATTESTATION,
     ENVELOPE,
@@ -73,7 +74,11 @@ def read_files(header: RunHeader, results: Sequence[CaseResult]) -> list[ReadFil
     shipped = folder("specs").resolve()
     places = {name: Path(os.path.realpath(name)) for name in header.specs}
     own = [path for path in places.values() if not path.is_relative_to(shipped)]
-    roots = [path.parent for path in own] + [root for result in results for root in _root_of(result) if not root.is_relative_to(shipped)]
+    roots = [path.parent for path in own]
+    for result in results:  # the folder that the area of a result lies in belongs to the ids of cases
+        path, depth = Path(os.path.realpath(result.spec)), len(Path(result.area).parts)
+        if result.area and len(path.parents) > depth and not path.parents[depth].is_relative_to(shipped):
+            roots.append(path.parents[depth])
     root = Path(os.path.commonpath(roots)) if roots else shipped
     files = [
         ReadFile(
@@ -84,12 +89,6 @@ def read_files(header: RunHeader, results: Sequence[CaseResult]) -> list[ReadFil
     if len({file.packed for file in files}) < len(files):
         raise UsageError("the run read one file under two names, and a submission has each file once (run it again with one of them)")
     return files
-
-
-def _root_of(result: CaseResult) -> Iterator[Path]:
-    """Yield the folder that the area of a result lies in: it belongs to the ids of cases."""
-    path = Path(os.path.realpath(result.spec))
-    yield from [path.parents[len(Path(result.area).parts)]] if result.area and len(path.parents) > len(Path(result.area).parts) else []
 
 
 class Portable:
@@ -168,9 +167,6 @@ def _places(run: Path) -> dict[str, str]:
 
 # -- the members ----------------------------------------------------------------------------------------------------
 
-JUnitOf: TypeAlias = Callable[[Run], bytes]
-"""Writes the report of a journal."""
-
 ToldAgain: TypeAlias = Callable[[Run, Mapping[str, bytes]], Mapping[str, CaseResult]]
 """Returns the results, by case id, whose texts the cut facts change; it is given the packed journal and the members so far."""
 
@@ -200,11 +196,10 @@ def recorded(name: str) -> tuple[Path, Run]:
     return path, run
 
 
-def members_of(path: Path, run: Run, junit: JUnitOf, key: "Ed25519PrivateKey | None", judge: ToldAgain = lambda *_: {}) -> dict[str, bytes]:
-    """Return the members of the submission of a run, whose folder is ``path``. ``junit`` writes its report.
+def members_of(path: Path, run: Run, key: "Ed25519PrivateKey | None", judge: ToldAgain = lambda *_: {}) -> dict[str, bytes]:
+    """Return the members of the submission of a run, whose folder is ``path``.
 
     ``judge`` judges again: without it each text is the recorded one, without folders.
-
 
     Raises ``UsageError`` where a file that the run read is not there, or is another one now.
     """
@@ -224,7 +219,7 @@ def members_of(path: Path, run: Run, junit: JUnitOf, key: "Ed25519PrivateKey | N
         members[JOURNAL] = _journal(path, portable, digests, texts)
         packed = _read(members[JOURNAL])
     members[ENVIRONMENT] = environment_of(packed)
-    members[JUNIT] = junit(packed)
+    members[JUNIT] = document_of(packed.header, packed.results)
     members[MANIFEST] = manifest_of(members)
     members[ATTESTATION] = statement_of(packed, members, key_id(key.public_key()) if key else "")
     if key is not None:

@@ -1,18 +1,17 @@
 """``verify``: a submission checked by a stranger, from the bytes of the archive to a statement that was computed again.
 
 Its files are compared with the published ones and loaded as the run read them; then its cases are judged again, and what it claims is
-computed from what that gives.
+computed from what that gives: findings, what could not be judged, what follows from evidence, and what is the word of its author.
 """
 
 import json
 import os
-import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from runner import __version__
 from runner.judge.cross_checks import disagreements, impossible_on_machine
@@ -25,22 +24,23 @@ from runner.language.waivers import load_waivers
 from runner.machine.cache_dirs import folder
 from runner.model.case import Case
 from runner.model.conditions import Surroundings
-from runner.model.conformance import ProfileRecord
+from runner.model.conformance import ProfileRecord, Statement
 from runner.model.diagnostics import InvalidSpecs, Position, UsageError, one_line, shown_path
 from runner.model.header import RunHeader
 from runner.model.observation import Observation
-from runner.model.options import REFUSED, argument, flag, option, profile_option, several
+from runner.model.options import REFUSED
+from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import WEAK, CaseResult
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
 from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles, alterations, digest
-from runner.record.journal import JournalError, Run, digest_of_selection, read_run, totals
+from runner.record.journal import JournalError, Run, digest_of_selection, encode, read_run, totals
+from runner.report import junit
 from runner.run import rejudge
 from runner.run.case_results import phases_of
 from runner.run.machines_then import here_of, surroundings_then
 from runner.run.preparation import option_text
-from runner.tools.vendor.profile_cases import cases_of
-from runner.tools.vendor.profile_file import read_profile, shipped_profiles
+from runner.tools.vendor.profiles import cases_of, read_profile, shipped_profiles
 from runner.tools.vendor.submission import attestation
 from runner.tools.vendor.submission.archive import (
     ATTESTATION,
@@ -49,7 +49,6 @@ from runner.tools.vendor.submission.archive import (
     FIXED,
     JOURNAL,
     JUNIT,
-    MOST_COMPRESSED,
     OWN,
     SHIPPED,
     BadArchive,
@@ -57,10 +56,144 @@ from runner.tools.vendor.submission.archive import (
     name_of,
     unpacked,
 )
-from runner.tools.vendor.submission.verification_report import Finding, Verification, claims_of
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+
+CHECKS: Mapping[str, str] = {
+    "archive": "the file is one archive in the form that 'submit' writes, and nothing else",
+    "manifest": "every member is there and no other, with its size and sha256",
+    "signature": "the attestation is signed as it says, and with the key of --key",
+    "attestation": "the attestation says what the other members say",
+    "journal": "the journal ends, and no line contradicts another",
+    "report": "the JUnit report says what the journal says",
+    "files": "the files that the run read are the published ones",
+    "evidence": "each observation and each piece of generated code is the one by which its case was judged",
+    "cases": "each case is one of the files, with the same content",
+    "verdicts": "judging each observation again gives the same verdicts, outcome and waivers",
+    "facts": "code, counters, census and kernels of each observation agree",
+    "machine": "the facts of the machine allow what was executed there",
+    "profile": "the run is one of this profile, with its cases, waivers and options",
+}
+"""What is checked, by the word of a finding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A contradiction. One of them makes a submission worthless."""
+
+    check: str
+    """A key of ``CHECKS``."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """The result of verifying a submission."""
+
+    findings: tuple[Finding, ...] = ()
+    unjudged: tuple[str, ...] = ()
+    """Why something could not be judged here."""
+    follows: tuple[str, ...] = ()
+    """Claims that follow from the evidence in the archive and the published files."""
+    words: tuple[str, ...] = ()
+    """Claims for which the archive has no evidence."""
+    weak: tuple[str, ...] = ()
+    """The expectations that could not have failed, each with its place and the reason that its spec writes."""
+    run: str = ""
+    signer: str = ""
+    totals: Mapping[str, int] = field(default_factory=dict)
+    """The outcomes as they were judged again."""
+    statement: Statement | None = None
+    """As it was computed again."""
+    code_of_cases: ExitCode = ExitCode.NOTHING
+    """The exit code of a run with these results."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """1 for a contradiction, 4 where something could not be judged, else that of the statement or the results."""
+        if self.findings:
+            return ExitCode.FAILED
+        code = self.statement.conformance.exit_code if self.statement else self.code_of_cases
+        return ExitCode.NOTHING if self.unjudged and code is ExitCode.OK else code
+
+
+FORMAT = 1
+"""The number of the form of ``--json``."""
+
+
+def as_json(verification: Verification) -> dict[str, object]:
+    """Return a verification as ``verify --json`` prints it."""
+    return {
+        "format": FORMAT,
+        "verified": not verification.findings and not verification.unjudged,
+        "exit_code": int(verification.exit_code),
+        "run": verification.run,
+        "signer": verification.signer,
+        "findings": [{"check": finding.check, "message": finding.message} for finding in verification.findings],
+        "unjudged": list(verification.unjudged),
+        "follows": list(verification.follows),
+        "words": list(verification.words),
+        "weak": list(verification.weak),
+        "totals": dict(verification.totals),
+        "statement": encode(verification.statement) if verification.statement else None,
+    }
+
+
+# -- what follows from evidence -----------------------------------------------------------------------------------
+
+
+def claims_of(run: Run, *, signer: str, is_signed: bool, has_files: bool, has_profile: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the claims of a run that follow from evidence, and those that are its author's word; a sentence each.
+
+    ``signer`` is the id of the key that the attestation names, empty for none. The reader's key checked the signature (``is_signed``), and
+    the author's files and profile were compared with those of the reader (``has_files``, ``has_profile``), or not.
+    """
+    header, results = run.header, run.results
+    own, shipped = (sum(name.startswith(f"{folder}/") for name in header.specs) for folder in (OWN, SHIPPED))
+    shown = sum(result.is_executed and _is_shown(result) for result in results)
+    unshown = [result for result in results if result.folder and not _is_shown(result)]
+    waived = sum(result.outcome is Outcome.XFAIL for result in unshown)
+    missing = sum(result.outcome is Outcome.UNAVAILABLE for result in results)
+    facts = [part.node or header.environment for result in results for part in (result, *result.attempts) if part.folder]
+    machines = dict.fromkeys(map(_torch_and_machine, facts or [header.environment]))
+    profile = "".join(f"{record.name} {record.version}" for record in header.profile)
+    named = f"it names the key {signer[:16]}; check it with --key" if signer else "it is not signed"
+    follows = {
+        f"the verdicts, proofs and outcomes of {shown} executed cases, each from an observation in the archive": True,
+        f"that {shipped} files of specs, backends and waivers are the published ones of this version": True,
+        f"that {own} files of the author are the published ones that you named": own and has_files,
+        "the totals and the JUnit report, from these outcomes": True,
+        "the statement, from these outcomes and from what your profile requires": profile and has_profile,
+        f"that the holder of the key {signer[:16]} attested this archive": is_signed,
+    }
+    words = {
+        **{f"that the observations were made by torch {machine}": True for machine in machines},
+        "that the worker of this program measured each observation, which only the author's machine can repeat": True,
+        "that no case was run more often than the journal says": True,
+        f"the times: when the run began ({header.started}), by which waivers end, and how long each case took": True,
+        f"that {len(unshown)} cases ended as recorded, without an observation (crash, timeout, error)": unshown,
+        f"of these, {waived} that a waiver excuses: such a case may have failed otherwise": waived,
+        f"why {missing} cases could not run on that machine": missing,
+        f"the content of {own} files of the author (specs, backends, waivers, profile): name their published form with --specs": own
+        and not has_files,
+        f"what the profile {profile} requires, and so its statement: name yours with --profile": profile and not has_profile,
+        f"that the {len(header.merged)} parts of the run were made on machines of the same kind": len(header.merged) > 1,
+        f"who made the archive: {named}": not is_signed,
+    }
+    return tuple(text for text, holds in follows.items() if holds), tuple(text for text, holds in words.items() if holds)
+
+
+def _is_shown(result: CaseResult) -> bool:
+    return "observation.json" in result.evidence
+
+
+def _torch_and_machine(facts: Mapping[str, str]) -> str:
+    node = f" (node {facts['name']})" if "name" in facts else ""
+    name = facts.get("device") or facts.get("cpu") or "a machine without a name"
+    return f"{facts.get('torch', '?')}, unmodified, on {name} ({facts.get('arch') or facts.get('platform') or '?'}){node}"
+
 
 _MARK = ".git"
 """What makes the folder of the author's files a project: defaults are looked for up to there."""
@@ -69,46 +202,12 @@ _LARGEST = 64 << 20
 """The maximum size in bytes of a published file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyOptions:
-    """The options of ``verify``."""
-
-    archive: Path = argument("ARCHIVE", "the file that 'submit' wrote", Path)
-    profile: str | None = profile_option("state whether the run conforms to this profile of yours, not to the author's copy of it")
-    specs: tuple[Path, ...] = several(
-        "PATH",
-        "published files of the author (specs, backends, waivers, profile) that those in the archive must equal: a file or a folder; the "
-        "shipped ones are always compared",
-        Path,
-    )
-    key: Path | None = option("FILE", "the author's public key (Ed25519, PEM): the archive must have a valid signature of it", reads=Path)
-    json: bool = flag("print one object")
-
-
-JUnitDifference: TypeAlias = Callable[[bytes, RunHeader, Sequence[CaseResult]], str]
-"""Returns where a report differs from the one that a journal gives."""
-
-
 _NO_RUN = (ValueError, TypeError, LookupError, RecursionError, ArithmeticError)
-
-
-def verified_file(options: VerifyOptions, difference: JUnitDifference) -> Verification:
-    """Return what is found of the archive that ``verify`` names; raise ``UsageError`` where there is no file, or no key."""
-    key = attestation.read_public_key(options.key) if options.key else None
-    try:
-        with options.archive.open("rb") as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise UsageError(f"{shown_path(options.archive)}: this is no file")
-            data = stream.read(MOST_COMPRESSED + 1)
-    except OSError as error:
-        raise UsageError(f"{shown_path(options.archive)}: it cannot be read: {error.strerror}") from error
-    return verified(data, difference=difference, profile=options.profile, specs=options.specs, key=key)
 
 
 def verified(
     data: bytes,
     *,
-    difference: JUnitDifference,
     profile: str | None = None,
     specs: Sequence[Path] = (),
     key: "Ed25519PublicKey | None" = None,
@@ -138,7 +237,7 @@ def verified(
                 stream.write(content)
         try:
             run = read_run(place / JOURNAL)
-            findings += _of_run(members, run, place, difference)
+            findings += _of_run(members, run, place)
             if run.footer is None or run.header.version != __version__:
                 why = f"it is of version {run.header.version}, and this is {__version__}: verify it with that version"
                 unjudged = (why,) if run.footer is not None else ()
@@ -151,7 +250,7 @@ def verified(
         return Verification(findings=tuple(findings))
 
 
-def _of_run(members: Mapping[str, bytes], run: Run, place: Path, difference: JUnitDifference) -> Iterator[Finding]:
+def _of_run(members: Mapping[str, bytes], run: Run, place: Path) -> Iterator[Finding]:
     """Yield what contradicts the journal, without a judge."""
     if run.footer is None or run.footer.interrupted or run.header.shard:
         yield Finding("journal", "the run did not end, or is a part of a run")
@@ -166,7 +265,7 @@ def _of_run(members: Mapping[str, bytes], run: Run, place: Path, difference: JUn
     expected = attestation.statement_of(run, members, attestation.signer_in(members[ATTESTATION]))
     if why := attestation.difference(members[ATTESTATION], expected):
         yield Finding("attestation", why)
-    if why := difference(members[JUNIT], run.header, run.results):
+    if why := junit.difference(members[JUNIT], run.header, run.results):
         yield Finding("report", why)
     used: set[str] = set()
     for result in run.results:

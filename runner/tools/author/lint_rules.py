@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 from runner.language.backends import Backends
 from runner.language.check.python_checks import binds_dynamically
@@ -24,15 +24,8 @@ from runner.model.diagnostics import Position
 from runner.model.targets import STAGES_OF_VENDOR, TARGETS, WRAPPER
 from runner.vocabulary.expectations.close import DEFAULTS, Close, Judge, default_tolerance
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Finding:
-    """What a rule says of one place. Ordered by place, then by rule."""
-
-    position: Position
-    rule: str
-    message: str
-    hint: str
+Problem: TypeAlias = tuple[Position, str, str]
+"""What a rule finds: its place, a message, a hint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +65,7 @@ class Rule:
     """Lines of a spec with a finding."""
     good: str
     """The same without the finding."""
-    check: Callable[[Scene], Iterable[Finding]]
+    check: Callable[[Scene], Iterable[Problem]]
 
 
 # -- claims that stand twice ------------------------------------------------------------------------------------------
@@ -81,7 +74,7 @@ _TOLD = ("summary", "covers", "tags", "timeout", "on_request", "isolation", "exc
 """Keys that do not change what a spec claims."""
 
 
-def same_body(scene: Scene) -> Iterator[Finding]:
+def same_body(scene: Scene) -> Iterator[Problem]:
     """Yield each spec that claims of the same function the same as another one, with other words.
 
     Python is compared as its syntax tree, so that comments and blanks do not count.
@@ -103,13 +96,13 @@ def same_body(scene: Scene) -> Iterator[Finding]:
             name = "/".join(filter(None, (other.anatomy.area, other.anatomy.name)))
             message = f"{name} claims the same of the same function ({other.document.position(())})"
             hint = "remove one of them, and give its 'covers' to the other"
-            yield Finding(rule="same-body", position=spec.document.position(()), message=message, hint=hint)
+            yield spec.document.position(()), message, hint
 
 
 # -- points without a case --------------------------------------------------------------------------------------------
 
 
-def unreachable_point(scene: Scene) -> Iterator[Finding]:
+def unreachable_point(scene: Scene) -> Iterator[Problem]:
     """Yield values of the matrix and backends that no case has; where the cases come from a table, it is not known which."""
     hint = "remove it, or exclude less"
     for spec in scene.specs:
@@ -120,7 +113,7 @@ def unreachable_point(scene: Scene) -> Iterator[Finding]:
         for index, name in enumerate(document.data["backends"]):
             if name not in backends:
                 message = f"every point of the backend '{name}' is excluded"
-                yield Finding(rule="unreachable-point", position=document.position(("backends", index)), message=message, hint=hint)
+                yield document.position(("backends", index)), message, hint
         axes, _ = matrix.axes(document)
         for axis in axes:
             values = {repr(case.params.get(axis.key)) for case in spec.cases}
@@ -128,7 +121,7 @@ def unreachable_point(scene: Scene) -> Iterator[Finding]:
                 if repr(value) not in values:
                     path = ("matrix", axis.key, index) if axis.key in document.data.get("matrix", {}) else (axis.key,)
                     message = f"every point with {axis.key} = {label} is excluded"
-                    yield Finding(rule="unreachable-point", position=document.position(path), message=message, hint=hint)
+                    yield document.position(path), message, hint
 
 
 # -- loose tolerances -------------------------------------------------------------------------------------------------
@@ -140,7 +133,7 @@ _DTYPE = re.compile(r"(?<![a-z0-9])(b?float(?:16|32|64)|complex(?:64|128)|half|d
 _OTHER = {"half": "float16", "double": "float64"}
 
 
-def loose_tolerance(scene: Scene) -> Iterator[Finding]:
+def loose_tolerance(scene: Scene) -> Iterator[Problem]:
     """Yield tolerances far above the default of every dtype of the case, of which neither a covered test nor a comment says why."""
     for spec in scene.specs:
         loose: dict[tuple[int, int], tuple[Expected, float, tuple[str, ...]]] = {}
@@ -165,7 +158,7 @@ def loose_tolerance(scene: Scene) -> Iterator[Finding]:
             if not above.lstrip().startswith("#") and not re.search(r"\s#", own):
                 message = f"the tolerance is {times:.0f} times the default of {' and '.join(dtypes)}, and nothing says why"
                 hint = "remove atol and rtol, so that errors are compared with eager's own; or say the reason in a comment"
-                yield Finding(rule="loose-tolerance", position=expected.position, message=message, hint=hint)
+                yield expected.position, message, hint
 
 
 def _dtypes(case: Case) -> tuple[str, ...]:
@@ -208,7 +201,7 @@ def _words_of(spec: Spec, document: Document, without: DataPath) -> set[str]:
     return words
 
 
-def unused_function(scene: Scene) -> Iterator[Finding]:
+def unused_function(scene: Scene) -> Iterator[Problem]:
     """Yield entries of ``functions`` that no step calls."""
     for spec in scene.specs:
         names = spec.anatomy.data.get("functions", {})
@@ -217,10 +210,10 @@ def unused_function(scene: Scene) -> Iterator[Finding]:
             if name not in _words_of(spec, spec.document, path):
                 position = spec.document.position(path, key=True)
                 message, hint = f"no step calls the function '{name}'", f"call it: call: {{function: {name}}}"
-                yield Finding(rule="unused-function", position=position, message=message, hint=hint)
+                yield position, message, hint
 
 
-def unused_prelude_name(scene: Scene) -> Iterator[Finding]:
+def unused_prelude_name(scene: Scene) -> Iterator[Problem]:
     """Yield functions, classes and constants of a prelude that nothing uses: in its spec, or in all specs that inherit it."""
     linted = {os.path.realpath(spec.document.path) for spec in scene.specs}
     shared: dict[str, tuple[Document, ast.Module, list[Spec]]] = {}
@@ -250,7 +243,7 @@ def unused_prelude_name(scene: Scene) -> Iterator[Finding]:
                 place = python_source.place(document, ("prelude",), block, line, 1)
                 what = "in the spec" if own else f"in the {len(specs)} specs that inherit the prelude"
                 message = f"nothing {what} uses '{name}'"
-                yield Finding(rule="unused-prelude-name", position=place, message=message, hint="remove it, or name it where it is meant")
+                yield place, message, "remove it, or name it where it is meant"
 
 
 def _definitions(tree: ast.Module) -> Iterator[tuple[str, int]]:
@@ -326,9 +319,9 @@ def _in_range(release: tuple[int, ...], text: str) -> bool:
         return True
 
 
-def unjudged_expectation(scene: Scene) -> Iterator[Finding]:
+def unjudged_expectation(scene: Scene) -> Iterator[Problem]:
     """Yield expectations that no case judges, values under conditions that no case chooses, and cases without an expectation."""
-    rule, backends = "unjudged-expectation", scene.backends
+    backends = scene.backends
     for spec in scene.specs:
         if SOURCE in spec.anatomy.data or not spec.cases:
             continue
@@ -342,19 +335,16 @@ def unjudged_expectation(scene: Scene) -> Iterator[Finding]:
                 if not judging:
                     names = ", ".join(dict.fromkeys(case.backend for case in spec.cases))
                     message, hint = f"no case judges this {raw.kind}: it never applies to {names}", "correct its condition, or remove it"
-                    yield Finding(rule=rule, position=document.position(raw.path, key=True), message=message, hint=hint)
+                    yield document.position(raw.path, key=True), message, hint
                 for path, entry in _conditional(raw.body, raw.path) if judging else ():
                     if not any(may_hold(entry.get("when"), case, backends) for case in judging):
-                        message, hint = (
-                            "no case of the spec fulfils the condition of this value",
-                            "correct the condition, or remove the value",
-                        )
-                        yield Finding(rule=rule, position=document.position(path), message=message, hint=hint)
+                        message = "no case of the spec fulfils the condition of this value"
+                        yield document.position(path), message, "correct the condition, or remove the value"
         silent = [case for case in spec.cases if str(case.id) not in judged]
         if silent and judged:
             message = f"no expectation applies to {silent[0].id}" + (f" and {len(silent) - 1} more" if len(silent) > 1 else "")
             hint = "such a case is an ERROR when it is run: add an expectation, or exclude it"
-            yield Finding(rule=rule, position=document.position(()), message=message, hint=hint)
+            yield document.position(()), message, hint
 
 
 def _judges(raw: RawExpectation, case: Case, backends: Backends) -> bool:
@@ -378,7 +368,7 @@ def _conditional(value: object, path: DataPath) -> Iterator[tuple[DataPath, dict
             yield from _conditional(item, (*path, key))
 
 
-def dead_condition(scene: Scene) -> Iterator[Finding]:
+def dead_condition(scene: Scene) -> Iterator[Problem]:
     """Yield the conditions of specs that no case can fulfil."""
     for spec in scene.specs:
         if SOURCE in spec.anatomy.data or not spec.cases:
@@ -394,7 +384,7 @@ def dead_condition(scene: Scene) -> Iterator[Finding]:
             if "expect" in path or any(may_hold(when, case, scene.backends) for case in cases):
                 continue
             message, hint = "no case of the spec fulfils this condition", "correct the condition, or remove what it is for"
-            yield Finding(rule="dead-condition", position=place, message=message, hint=hint)
+            yield place, message, hint
 
 
 def _conditions(value: object, path: DataPath) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:

@@ -1,0 +1,398 @@
+"""Profiles: which cases a backend must pass, in levels, and which waivers may excuse a failure.
+
+A profile is read without specs (``read_profile``), then its cases are looked for (``cases_of``); ``with_profile`` gives the options of
+``run --profile`` its files, and the commands that run nothing ask whether a machine could execute the required cases (``prospect_of``).
+"""
+
+import functools
+import os
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from runner.language.backends import read_named
+from runner.language.load import Suite, load
+from runner.language.read.document import PROFILE, DataPath, Document
+from runner.language.waivers import WaiverFiles, load_waivers
+from runner.machine import availability
+from runner.machine.cache_dirs import folder
+from runner.machine.capabilities import Machine
+from runner.machine.installed_torch import installed_torch, release
+from runner.model.case import Availability, Case
+from runner.model.conditions import BadRange, VersionRange, as_list
+from runner.model.conformance import LEVELS, PermittedWaiver, ProfileLevel, ProfileRecord, wrong_torch
+from runner.model.diagnostics import Diagnostic, InvalidSpecs, UsageError, one_line, shown_path, unknown
+from runner.model.matching.patterns import glob
+from runner.model.options import REFUSED, RunOptions
+from runner.plan.case_ledger import NAME, compare, read_ledger
+from runner.plan.selection import requested, unmatched
+from runner.run.earlier_runs import roots_of
+
+SHIPPED = "shipped"
+"""The word for the specs and the waivers of the package."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Cases of a level. Every key that is not empty must hold."""
+
+    level: str
+    kind: str
+    """``required`` or ``optional``."""
+    cases: tuple[str, ...]
+    tags: tuple[str, ...]
+    backends: tuple[str, ...]
+    left_out: tuple[str, ...]
+    place: DataPath
+    """Where it stands in the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A profile as written. Paths of files are as a command in the working folder names them."""
+
+    name: str
+    version: str
+    summary: str
+    torch: str
+    specs: tuple[Path, ...]
+    """Paths for ``load``; empty for the shipped specs alone."""
+    backends: tuple[Path, ...]
+    permitted: tuple[Path, ...]
+    """The files of waivers that it permits."""
+    levels: tuple[str, ...]
+    """The names of its levels, the most important one first."""
+    entries: tuple[Entry, ...]
+    """Those that are required first, each kind in the order of the levels."""
+    document: Document
+
+    @property
+    def waivers(self) -> tuple[Path, ...]:
+        """The permitted files of waivers. The shipped file is left out: every run reads it already."""
+        shipped = os.path.realpath(_shipped_waivers())
+        return tuple(dict.fromkeys(file for file in self.permitted if os.path.realpath(file) != shipped))
+
+
+def _shipped_waivers() -> Path:
+    """Return the file of the shipped waivers."""
+    return folder("specs") / "waivers.yaml"
+
+
+def shipped_profiles() -> Mapping[str, Path]:
+    """Return the files of the shipped profiles by name."""
+    return {path.stem: path for path in sorted((folder("specs") / "profiles").glob("*.yaml"), key=lambda path: path.stem)}
+
+
+def find_profile(name: str) -> Path:
+    """Return the file of a shipped profile, or the path itself; raise ``UsageError`` for a name that is neither."""
+    shipped = shipped_profiles()
+    if name in shipped:
+        return shipped[name]
+    if os.sep in name or name.endswith((".yaml", ".yml")):
+        return Path(name)
+    message, hint = unknown("profile", one_line(name), shipped)
+    raise UsageError(f"--profile: {message} ({hint}; or name a file: ./{one_line(name)}.yaml)")
+
+
+def read_profile(name: str) -> Profile:
+    """Read a profile by its name or path; raise ``InvalidSpecs`` with all its problems, or ``UsageError``."""
+    problems: list[Diagnostic] = []
+    document = read_named(find_profile(name), PROFILE, problems)
+    if document is None:
+        raise InvalidSpecs(problems)
+    data = document.data
+    try:
+        VersionRange.parse(data["torch"])
+    except BadRange as error:
+        problems.append(document.problem(("torch",), str(error)))
+    if not any("required" in level for level in data["levels"].values()):
+        hint = "add required: [{cases: GLOB}] to a level: a profile that requires nothing states nothing"
+        problems.append(document.problem(("levels",), "the profile requires no case", hint, key=True))
+    entries: list[Entry] = []
+    levels = [level for level in LEVELS if level in data["levels"]]
+    for kind in ("required", "optional"):
+        for level in levels:
+            for index, entry in enumerate(data["levels"][level].get(kind, ())):
+                place = ("levels", level, kind, index)
+                if not entry.keys() & {"cases", "tag"}:
+                    hint = "add cases: GLOB or tag: NAME; cases: '*' names every case that is not on request"
+                    problems.append(document.problem(place, "this entry names no cases", hint))
+                usual = {"backend": data.get("backend", []), **entry}
+                cases, tags, backends, left_out = (tuple(as_list(usual.get(key, []))) for key in ("cases", "tag", "backend", "except"))
+                entries.append(Entry(level=level, kind=kind, cases=cases, tags=tags, backends=backends, left_out=left_out, place=place))
+    if problems:
+        raise InvalidSpecs(problems)
+
+    def beside(path: str) -> Path:
+        """Return a path of the profile, relative to its folder, as the working folder sees it."""
+        return Path(os.path.normpath(document.path.parent / path.replace("\0", "")))
+
+    specs = data.get("specs", [SHIPPED])
+    return Profile(
+        name=data["profile"],
+        version=data["version"],
+        summary=data["summary"],
+        torch=data["torch"],
+        specs=() if specs == [SHIPPED] else tuple(Path(shown_path(folder("specs"))) if path == SHIPPED else beside(path) for path in specs),
+        backends=tuple(map(beside, data.get("backends", []))),
+        permitted=tuple(
+            _shipped_waivers() if permission["file"] == SHIPPED else beside(permission["file"]) for permission in data.get("waivers", [])
+        ),
+        levels=tuple(levels),
+        entries=tuple(entries),
+        document=document,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """A profile with its cases."""
+
+    record: ProfileRecord
+    cases: tuple[Case, ...]
+    """The cases that it names, required and optional, in the order in which they were loaded."""
+    waivers: WaiverFiles
+    """The files that were read, with the permitted waivers alone."""
+
+
+def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
+    """Return the cases and waivers of a profile; raise ``InvalidSpecs`` with a problem for each entry that names nothing.
+
+    What a level requires is optional in none; each case is in one level. A lost case is named as it would be if it were there, so that
+    who deletes a spec does not make the profile easier.
+    """
+    document = profile.document
+    problems: list[Diagnostic] = []
+    usual = [case for case in suite.cases if not case.on_request]
+    tags = frozenset(tag for case in suite.cases for tag in case.tags)
+    lost = _lost(profile, suite)
+    named: dict[str, tuple[str, str]] = {}
+    """Level and kind of each case, by its id."""
+    for entry in profile.entries:
+        own = [case for case in suite.cases if not entry.backends or case.backend in entry.backends]
+        of = f" of {', '.join(entry.backends)}" if entry.backends else ""
+        matched, left_out = ({text: _matching(text, own) for text in globs} for globs in (entry.cases, entry.left_out))
+        before = len(problems)
+        for key, names, known in (("tag", entry.tags, tags), ("backend", entry.backends, suite.backends.by_name)):
+            for index, name in enumerate(names):
+                if name not in known:
+                    problems.append(document.problem(_place(profile, entry, key, index), *unknown(key, name, known)))
+        for index, text in enumerate(entry.cases):
+            if own and not matched[text] and not any(map(glob(text).fullmatch, lost)):
+                message, _, hint = unmatched([text], own)[0].partition(": ")
+                problems.append(document.problem(_place(profile, entry, "cases", index), message + of, hint))
+        for index, text in enumerate(entry.left_out):
+            if not left_out[text]:
+                message = f"'{one_line(text)}' leaves out nothing: no case{of} matches it"
+                problems.append(document.problem(_place(profile, entry, "except", index), message, "correct the glob, or remove it"))
+        if len(problems) > before:
+            continue
+        inside, outside = ({case.id for cases in by_glob.values() for case in cases} for by_glob in (matched, left_out))
+        kept = [case for case in own if (not entry.cases or case.id in inside) and case.id not in outside]
+        kept = [case for case in kept if not entry.tags or not set(entry.tags).isdisjoint(case.tags)]
+        ids = [str(case.id) for case in requested(kept, usual, paths=(), globs=entry.cases, tags=entry.tags)]
+        for case_id, tags_then in lost.items():
+            is_inside, is_outside = (any(glob(text).fullmatch(case_id) for text in globs) for globs in (entry.cases, entry.left_out))
+            has_backend = any(re.search(rf"\[backend={re.escape(name)}[],]", case_id) for name in entry.backends)
+            has_tag = not tags_then.isdisjoint(entry.tags)
+            if (is_inside or not entry.cases) and not is_outside and (has_backend or not entry.backends) and (has_tag or not entry.tags):
+                ids.append(case_id)
+        new = [case_id for case_id in ids if case_id not in named]
+        if not ids:
+            hint = "list --select GLOB --backend NAME shows which cases there are"
+            problems.append(document.problem(entry.place, f"this entry names no case{of}", hint))
+        elif not new:
+            message = f"all {len(ids)} cases of this entry are named already: {one_line(ids[0])} in {named[ids[0]][0]}"
+            problems.append(document.problem(entry.place, message, "remove the entry, or the one above that names them"))
+        named.update(dict.fromkeys(new, (entry.level, entry.kind)))
+    if problems:
+        raise InvalidSpecs(problems)
+    files = set(map(os.path.realpath, profile.permitted))
+    permitted_names = {read.file for read in waivers.documents if os.path.realpath(read.path) in files}
+    permitted = tuple(waiver for waiver in waivers.waivers if waiver.position.file in permitted_names)
+    ids_of = {
+        (level, kind): tuple(case_id for case_id, place in named.items() if place == (level, kind))
+        for level in profile.levels
+        for kind in ("required", "optional")
+    }
+    record = ProfileRecord(
+        name=profile.name,
+        version=profile.version,
+        file=document.file,
+        digest=document.digest,
+        torch=profile.torch,
+        levels=tuple(
+            ProfileLevel(name=level, required=ids_of[level, "required"], optional=ids_of[level, "optional"]) for level in profile.levels
+        ),
+        waivers=tuple(PermittedWaiver(cases=waiver.cases, issue=waiver.issue, until=waiver.until.isoformat()) for waiver in permitted),
+    )
+    cases = tuple(case for case in suite.cases if case.id in named)
+    return Resolved(record=record, cases=cases, waivers=replace(waivers, waivers=permitted))
+
+
+def _lost(profile: Profile, suite: Suite) -> dict[str, frozenset[str]]:
+    """Return the ids that a ledger beside the profile's specs lists and no spec has any more, with the tags that each may have had.
+
+    They are those of its spec's other cases; where the spec is gone, those of its folder; where that is gone too, all.
+    """
+    lost: dict[str, frozenset[str]] = {}
+    paths = [path.resolve() for path in profile.specs]
+    for root in roots_of(profile.specs):
+        ledger = root / NAME
+        for case_id in compare(read_ledger(ledger), suite.cases).gone if ledger.is_file() else ():
+            spec = case_id.partition("[")[0]
+            if paths and not any(f"{root / spec}.yaml" == str(path) or (root / spec).is_relative_to(path) for path in paths):
+                continue  # the profile never named it
+            of_spec = [case for case in suite.cases if f"{case.area}/{case.name}".lstrip("/") == spec]
+            near = of_spec or [case for case in suite.cases if case.area == spec.rpartition("/")[0]] or suite.cases
+            lost[case_id] = frozenset(tag for case in near for tag in case.tags)
+    return lost
+
+
+def _matching(text: str, cases: Sequence[Case]) -> list[Case]:
+    """Return the cases that a glob matches. Most ids are left out by the literal pieces of the glob, which is faster than a match."""
+    for piece in reversed([piece for piece in re.split(r"[*?]", text) if piece]):
+        cases = [case for case in cases if piece in case.id]
+    pattern = glob(text)
+    return [case for case in cases if pattern.fullmatch(case.id)]
+
+
+def _place(profile: Profile, entry: Entry, key: str, index: int) -> DataPath:
+    written = profile.document.value(entry.place)
+    if key not in written:  # the profile's own key
+        return (key, index) if isinstance(profile.document.data.get(key), list) else (key,)
+    return (*entry.place, key, index) if isinstance(written[key], list) else (*entry.place, key)
+
+
+# -- run --profile ------------------------------------------------------------------------------------------------
+
+
+def with_profile(options: RunOptions, name: str) -> tuple[RunOptions, Profile]:
+    """Return the options with the files of the profile, and the profile; raise ``UsageError`` for options that do not go with it."""
+    for option, (default, reason) in REFUSED.items():
+        if getattr(options, option) != default:
+            word = "PATH" if option == "paths" else f"--{option.replace('_', '-')}"
+            raise UsageError(f"--profile {one_line(name)}: {word} does not go with it: {reason} (remove {word})")
+    profile = read_profile(name)
+    installed = installed_torch()
+    if installed is not None and not VersionRange.parse(profile.torch).holds(release(installed.version)):
+        raise UsageError(
+            f"--profile {profile.name}: {profile.name} {profile.version} is for torch {profile.torch}, and torch {installed.version} is "
+            "installed (install one of these versions, or name another profile)"
+        )
+    permitted = set(map(os.path.realpath, profile.permitted))
+    if other := [path for path in options.waivers if os.path.realpath(path) not in permitted]:
+        raise UsageError(
+            f"--profile {profile.name}: it does not permit the waivers of {shown_path(other[0])} (write another profile with a permission: "
+            f"waivers: [{{file: {other[0].name}}}])"
+        )
+    files = _once([*profile.backends, *options.backends])
+    return replace(options, paths=profile.specs, backends=files, waivers=_once([*profile.waivers, *options.waivers])), profile
+
+
+def _once(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the paths, each file once."""
+    return tuple({os.path.realpath(path): path for path in reversed(paths)}.values())[::-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prospect:
+    """Whether a machine could execute every required case of a profile."""
+
+    required: int
+    possible: int
+    """How many required cases can run here."""
+    missing: Mapping[str, int] = field(default_factory=dict)
+    """How many required cases this machine cannot run, by reason."""
+    uncertain: Mapping[str, int] = field(default_factory=dict)
+    """Why only the run can decide: how many cases have each reason."""
+    problem: str = ""
+    """Why no run here is possible, whatever the cases: a torch that the profile is not for."""
+
+    @property
+    def can_be_complete(self) -> bool | None:
+        """Whether a run here can be complete; None where only the run can know."""
+        if self.missing or self.problem or not self.required:
+            return False
+        return None if self.uncertain else True
+
+
+def prospect(profile: ProfileRecord, available: Mapping[str, tuple[Availability, str]], *, torch: tuple[int, ...] | None) -> Prospect:
+    """Return whether a machine can execute what a profile requires.
+
+    ``available`` has availability and reason of each case by id; ``torch`` is the installed release, if there is one.
+    """
+    by_kind: dict[Availability, Counter[str]] = {kind: Counter() for kind in Availability}
+    for case_id in profile.required:
+        kind, reason = available.get(case_id, (Availability.NO, "lost: no spec has this case"))
+        by_kind[kind][reason] += 1
+    return Prospect(
+        required=len(profile.required),
+        possible=by_kind[Availability.YES].total(),
+        missing=dict(by_kind[Availability.NO].most_common()),
+        uncertain=dict(by_kind[Availability.UNKNOWN].most_common()),
+        problem=wrong_torch(profile, torch),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A profile with everything that it names."""
+
+    profile: Profile
+    suite: Suite
+    resolved: Resolved
+    word: str
+    """The name or the path by which ``--profile`` finds it, quoted for a shell."""
+
+
+def load_profile(name: str, paths: Sequence[Path], backend_files: Sequence[Path]) -> Loaded:
+    """Load a profile and its specs; raise ``UsageError`` for paths beside it, ``InvalidSpecs`` for what is wrong with the files."""
+    if paths:
+        raise UsageError(f"--profile {one_line(name)}: PATH does not go with it: the profile names its specs (remove PATH)")
+    profile = read_profile(name)
+    suite = load(profile.specs, tuple(dict.fromkeys([*profile.backends, *backend_files])))
+    resolved = cases_of(profile, suite, load_waivers(profile.waivers, suite.backends))
+    return Loaded(profile=profile, suite=suite, resolved=resolved, word=shlex.quote(name))
+
+
+def levels_of(record: ProfileRecord) -> dict[str, dict[str, Any]]:
+    """Return the level of each case of a profile, as ``--json`` has it."""
+    required = {case_id: {"level": level.name, "required": True} for level in record.levels for case_id in level.required}
+    optional = {case_id: {"level": level.name, "required": False} for level in record.levels for case_id in level.optional}
+    return {**optional, **required}
+
+
+def load_shipped(suite: Suite) -> Iterator[Loaded]:
+    """Yield the shipped profiles, with the shipped specs as they were loaded."""
+    waivers = functools.cache(lambda files: load_waivers(files, suite.backends))
+    for name in shipped_profiles():
+        profile = read_profile(name)
+        yield Loaded(profile=profile, suite=suite, resolved=cases_of(profile, suite, waivers(profile.waivers)), word=name)
+
+
+def prospect_of(loaded: Loaded, machine: Machine) -> Prospect:
+    """Return whether a machine could execute what a profile requires."""
+    verdicts = {str(case.id): availability.of_case(case, machine) for case in loaded.resolved.cases}
+    availabilities = {case_id: (verdict.availability, verdict.reason) for case_id, verdict in verdicts.items()}
+    return prospect(loaded.resolved.record, availabilities, torch=machine.release)
+
+
+def lines_of(record: ProfileRecord, outlook: Prospect) -> Iterator[str]:
+    """Yield the profile, how many cases each level has, and whether a run here could be complete."""
+    yield ""
+    yield f"profile {record.name} {record.version}, for torch {record.torch}, sha256 {record.digest}"
+    for level in record.levels:
+        yield f"  {level.name}  {len(level.required)} required, {len(level.optional)} optional"
+    words = {True: "a run here can be complete", False: "a run here is INCOMPLETE", None: "only a run here can show whether it is complete"}
+    perhaps = sum(outlook.uncertain.values())
+    counts = f"{outlook.possible} can run here" + (f", {perhaps} perhaps" if perhaps else "")
+    yield f"  {words[outlook.can_be_complete]}: of {outlook.required} required cases {counts}"
+    if outlook.problem:
+        yield f"  {one_line(outlook.problem)}"
+    for word, reasons in (("perhaps", outlook.uncertain), ("unavailable", outlook.missing)):
+        yield from (f"  {count:5}  {word}: {one_line(reason)}" for reason, count in reasons.items())
