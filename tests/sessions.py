@@ -14,9 +14,8 @@ from tests.fakes import HERE, shipped
 
 def prepared(folder: Path, text: str, *, compile_with: str = "eager", **changes: Any) -> tuple[Any, Any]:
     """Return the session and the plan of the one case of a spec; ``changes`` replace parts of the plan."""
-    from runner.worker.case.case_session import Session
+    from runner.worker.case.case_session import Session, prepare
     from runner.worker.case.phases import Phases
-    from runner.worker.case.preparing import prepare
 
     path = folder / "spec.yaml"
     path.write_text(f"summary: A case of one session\nbackends: [cpu]\ncompile: {{backend: {compile_with}}}\n{text}")

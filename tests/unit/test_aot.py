@@ -71,9 +71,8 @@ def packages(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Packages:
 @pytest.fixture
 def session(torch: Any, tmp_path: Path) -> Callable[[str], Any]:
     def start(text: str) -> Any:
-        from runner.worker.case.case_session import Session
+        from runner.worker.case.case_session import Session, prepare
         from runner.worker.case.phases import Phases
-        from runner.worker.case.preparing import prepare
 
         path = tmp_path / "spec.yaml"
         path.write_text(text)

@@ -37,9 +37,8 @@ def uncompiled() -> list[str]:
 def measured(torch: Any, tmp_path: Path, uncompiled: list[str]) -> Callable[..., Any]:
     """Return a function that runs the samples of an operator, compiled by dynamo alone, and returns case and entries."""
     from runner.vocabulary.expectations.measures import MEASURES
-    from runner.worker.case.case_session import Session
+    from runner.worker.case.case_session import Session, prepare
     from runner.worker.case.phases import Phases
-    from runner.worker.case.preparing import prepare
 
     def run(op: str, dtype: str = "float32", source: str = "samples: 3") -> tuple[Any, list[dict[str, Any]]]:
         torch._dynamo.reset()

@@ -34,9 +34,8 @@ def session(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     monkeypatch.setattr(sys, "path", list(sys.path))
 
     def start(text: str) -> Any:
-        from runner.worker.case.case_session import Session
+        from runner.worker.case.case_session import Session, prepare
         from runner.worker.case.phases import Phases
-        from runner.worker.case.preparing import prepare
 
         path = tmp_path / "spec.yaml"
         path.write_text(HOST + text)

@@ -54,19 +54,11 @@ class Calling(StepKind):
 
 def run_call(session: "Session", arguments: "Call") -> None:
     """Call the function; its reference first, unless the call is eager."""
-    from runner.vocabulary.steps.step_session import Call as Request
-
     name = arguments.function or next(iter(session.compiled.targets))
-    is_eager = bool(arguments.eager)
-    request = Request(
-        function=name,
-        inputs=arguments.inputs,
-        context=arguments.context,
-        target=lambda: session.compiled.targets[name] if is_eager else session.compiled_target(name),
-        phase="eager" if is_eager else "trace",
-        has_reference=not is_eager,
-    )
-    session.call(request)
+    if arguments.eager:
+        session.call(name, arguments, lambda: session.compiled.targets[name], phase="eager", has_reference=False)
+    else:
+        session.call(name, arguments, lambda: session.compiled_target(name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +116,6 @@ def _load(function: Callable[..., Any], arguments: tuple[Any, ...], strict: bool
 
 def run_aot(session: "Session", arguments: "Aot") -> None:
     """Build and call a package; the reference is the function itself, on copies."""
-    from runner.vocabulary.steps.step_session import Call as Request
-
     packages: list[Any] | None = session.kept.get(Aot.kind)
     if packages is None:
         # they stay loaded until the case ends, as a result may be in a package's memory; then torch deletes their unpacked files
@@ -139,14 +129,7 @@ def run_aot(session: "Session", arguments: "Aot") -> None:
         packages.append(package)
         return package(*inputs)
 
-    request = Request(
-        function=name,
-        inputs=arguments.inputs,
-        context=arguments.context,
-        target=lambda: build_and_run,
-        is_package=True,
-    )
-    session.call(request)
+    session.call(name, arguments, lambda: build_and_run, is_package=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

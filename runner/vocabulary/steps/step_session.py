@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from runner.model.protocol import Json
@@ -19,24 +18,6 @@ def needed(what: str) -> Iterator[None]:
         yield
     except Exception as error:  # code of a spec may raise anything: the case is an ERROR
         raise NotCarriedOut(f"{what} raised {type(error).__name__}: {error}") from error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """A call of a function of the spec."""
-
-    function: str
-    inputs: list[Json] | None
-    """None means the inputs of the spec."""
-    context: list[Json] | None
-    """None means the context of the spec."""
-    target: Callable[[], Callable[..., Any]]
-    """Returns the function to call; called after the reference has run."""
-    phase: str = "trace"
-    has_reference: bool = True
-    """Whether the eager reference is called first, if the case has one."""
-    is_package: bool = False
-    """Whether the target is a package, with parameters and buffers of its own: their side effects are not compared."""
 
 
 Session = Any

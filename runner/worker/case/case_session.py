@@ -1,6 +1,7 @@
 """The session of a case: what its steps may use, and what is kept of each."""
 
 import contextlib
+import functools
 import hashlib
 import os
 import sys
@@ -18,18 +19,18 @@ from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from runner.vocabulary.expectations.raises import RAISED
 from runner.vocabulary.expectations.texts import MOST, STDERR
 from runner.vocabulary.expectations.values import WEAK
-from runner.vocabulary.steps.step_session import Call, needed
+from runner.vocabulary.steps.call import Calling
+from runner.vocabulary.steps.step_session import needed
 from runner.worker.case import copies, effects, making, spies, state, step_scope
 from runner.worker.case.additional import AdditionalCalls
 from runner.worker.case.compiler_hooks import Witness
 from runner.worker.case.effects import Effects, with_repetition
-from runner.worker.case.kinds import STEPS
 from runner.worker.case.phases import Phases
 from runner.worker.case.sides import Compiled, Enter, Reference, Side, Unseen, entering
 from runner.worker.case.source_module import SpecModule
 from runner.worker.case.state import GLOBAL
-from runner.worker.case.step_scope import Scope, follow
-from runner.worker.torch_compat import compiling, for_steps
+from runner.worker.case.step_scope import STEPS, Scope, Weak, follow
+from runner.worker.torch_compat import compiling, for_steps, torch_state
 from runner.worker.torch_compat.device_modules import DeviceApi
 
 
@@ -189,23 +190,10 @@ def _add(hashed: Any, value: Any) -> bool:
 class StepEffects:
     """Compares the side effects of a step: ``begin``, the eager side, ``eager_done``, the compiled side, ``finish``."""
 
-    def __init__(
-        self,
-        body: Mapping[str, Any],
-        unseen: Callable[[], Any],
-        phases: Callable[[str], Any],
-        additional: AdditionalCalls,
-        holders: Callable[[], Sequence[Any]],
-        modules: Callable[[], Sequence[Any]],
-        earlier: Callable[[], Mapping[str, Any]],
-    ) -> None:
-        self._additional = additional
-        self._holders, self._globals = holders, modules
-        self._earlier = earlier
-        self._settings = body["compile"]
-        self._is_hooked = any(step_scope.names_something(body.get(section)) for section in ("compile", "config", "dynamo_config"))
-        self._unseen = unseen
-        self._phases = phases
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._unseen, self._phases = session.unseen, session.phases
+        self._is_hooked = any(step_scope.names_something(session.plan["body"].get(key)) for key in ("compile", "config", "dynamo_config"))
         self._tolerance: Mapping[str, Any] | None = None
         self._running: Effects | None = None
         self._twins: MutableMapping[torch.Tensor, torch.Tensor] = WeakIdKeyDictionary()
@@ -228,8 +216,14 @@ class StepEffects:
         if self._tolerance is None:
             return
         with self._comparing():
-            holders = [*reversed(self._globals()), *self._holders()]
-            self._running = Effects(self._tolerance, self._settings, is_package, holders, self._earlier(), self._twins)
+            session, settings = self._session, self._session.plan["body"]["compile"]
+            # without the backend and its class, which the compiled side alone calls
+            backend = step_scope.resolved(settings.get("backend"), session.scope.named)
+            definitions = [each for each in session.module.definitions() if each is not backend and each is not type(backend)]
+            holders = [*reversed(session.module.globals()), *definitions]
+            # the results that are alive: those with a name, and the latest
+            earlier = {**{name: session.scope.values[name] for name in session.names.results}, "the result before": session.output}
+            self._running = Effects(self._tolerance, settings, is_package, holders, earlier, self._twins)
             self._running.before(compiled, eager)
 
     def eager_done(self, eager: list[Any], result: Any = None) -> None:
@@ -250,7 +244,7 @@ class StepEffects:
             if self._is_hooked:  # a pass, or a backend, of the spec runs in the compiled call alone, and may change what eager changes
                 facts["modes"] = [mode for mode in facts["modes"] if not mode["name"].startswith(GLOBAL)]
             self.facts = with_repetition(self.facts, facts)
-            self._additional.calibrate_effects(self.facts, self._running.inexact, parameters=not self._running.is_package)
+            self._session.additional.calibrate_effects(self.facts, self._running.inexact, parameters=not self._running.is_package)
 
     def unwanted_write(self, ours: torch.Tensor, theirs: torch.Tensor, before: torch.Tensor) -> dict[str, str] | None:
         """Return how the compiled side changed a tensor that eager did not write, and what was expected; None where it did not."""
@@ -299,9 +293,7 @@ class Session:
         self.reference = Reference(self.unseen, phases, self.device_api, self._is_of_a_call)
         self.names = Names(self.scope, self.reference, lambda: self.output, self.log_of_step)
         self.additional = AdditionalCalls(plan, self.scope, self.reference, self.unseen, phases)
-        self.effects = StepEffects(
-            plan["body"], self.unseen, phases, self.additional, self._holders, self.module.globals, self._earlier_results
-        )
+        self.effects = StepEffects(self)
         self.repetitions = EachRepetition(self.names, self.reference, self.additional)
         self._closing = contextlib.ExitStack()
         self.maker = making.Maker(device=plan["device"], scope=self.scope, closing=self._closing)
@@ -356,26 +348,39 @@ class Session:
             self.names.bind(name, self.output, is_compared=name in self.plan["compared"])
             self.reference.bind(name, is_differentiated=name in step_scope.differentiated(self.plan))
 
-    def call(self, request: Call) -> None:
-        """Call a function and set ``output``. Its reference runs first, from the same state of the generators."""
+    def call(
+        self,
+        function: str,
+        arguments: Calling,
+        target_of: Callable[[], Callable[..., Any]],
+        *,
+        phase: str = "trace",
+        has_reference: bool = True,
+        is_package: bool = False,
+    ) -> None:
+        """Call a function with the inputs and the context of a step, and set ``output``.
+
+        With ``has_reference`` its reference runs first, from the same state of the generators; then ``target_of`` returns what is called. A
+        package has parameters and buffers of its own: their side effects are not compared.
+        """
         with needed("the context"):
-            enter = self.entered(request.context)
+            enter = self.entered(arguments.context)
         for side in (self.compiled, self.eager):
             if side is not None:
                 side.forget_gradients()
         with self.phases("inputs"), needed("the arguments"):
-            inputs = None if request.inputs is None else self.inputs(request.inputs)
-        called = self.compiled.calling(request.function, inputs)
+            inputs = None if arguments.inputs is None else self.inputs(arguments.inputs)
+        called = self.compiled.calling(function, inputs)
         self.reference.is_there = False
-        if self.eager is not None and request.has_reference:
+        if self.eager is not None and has_reference:
             with needed("the eager reference"):
-                theirs = self.eager.calling(request.function, self._given_to_eager(request.inputs, inputs))
-            self.effects.begin(called, theirs, is_package=request.is_package)
-            self.reference.is_apart |= request.is_package
+                theirs = self.eager.calling(function, self._given_to_eager(arguments.inputs, inputs))
+            self.effects.begin(called, theirs, is_package=is_package)
+            self.reference.is_apart |= is_package
             self.reference.call(self.eager, theirs, enter, done=self.effects.eager_done)
-        target = request.target()
-        self.additional.record(target, called, enter, is_package=request.is_package)
-        with self.phases(request.phase):
+        target = target_of()
+        self.additional.record(target, called, enter, is_package=is_package)
+        with self.phases(phase):
             self.output = self.compiled.run(target, called, enter)
             self.device_api.synchronize()
         self.effects.finish(self.compiled.called, self.eager, self.output)
@@ -420,15 +425,6 @@ class Session:
         """Return a value with every tensor copied: later steps cannot change the copy."""
         return copies.snapshot(value)
 
-    def _holders(self) -> list[Any]:
-        """Return the spec's classes and functions, without the backend and its class, which the compiled side alone calls."""
-        backend = step_scope.resolved(self.plan["body"]["compile"].get("backend"), self.scope.named)
-        return [definition for definition in self.module.definitions() if definition is not backend and definition is not type(backend)]
-
-    def _earlier_results(self) -> dict[str, Any]:
-        """Return the results that are alive: those with a name, and the latest."""
-        return {**{name: self.scope.values[name] for name in self.names.results}, "the result before": self.output}
-
     def _is_of_a_call(self) -> bool:
         return self.eager is not None and self.reference.is_there and self.output is self.compiled.result
 
@@ -439,3 +435,56 @@ class Session:
             size = stream.seek(0, os.SEEK_END)
             stream.seek(max(self._log_begin, size - MOST))
             return stream.read().decode("utf-8", "backslashreplace")
+
+
+def prepare(session: Session, undo: contextlib.ExitStack) -> None:
+    """Execute preludes, set spies, create functions, values and arguments, and copy them for the eager side.
+
+    Each part may use the names of earlier parts. Changes of the process are registered with ``undo``.
+    """
+    session.reseed()
+    body = session.plan["body"]
+    if body["preludes"]:
+        session.module.let_children_import(os.path.join(session.folder, "modules"), body["preludes"], session.params)
+    for block in body["preludes"]:
+        session.module.execute(block)
+    _set_spies(session, undo, of_values=False)
+    targets: dict[str, Any] = {}
+    for name, value in body["functions"].items():
+        if "block" in value:
+            targets[name] = session.function_of(value["block"], value["entry"])
+        elif "module" in value:
+            targets[name] = making.module(value, session.maker)
+        else:
+            targets[name] = session.scope.find(value.get("ref") or value["api"])
+    session.scope.parts.update({name: functools.partial(targets.__getitem__, name) for name in targets})
+    # each handler of Inductor is set as soon as its value is there
+    first_names = {handler: str(reference["ref"]).split(".")[0] for handler, reference in body["handlers"].items()}
+    _set_handlers(session, [handler for handler, first in first_names.items() if first not in body["let"]])
+    for name, entry in body["let"].items():
+        session.scope.values[name] = session.value(entry)
+        _set_handlers(session, [handler for handler, first in first_names.items() if first == name])
+    _set_spies(session, undo, of_values=True)
+    session.reseed()
+    arguments = session.inputs(body["inputs"])
+    session.compiled = Side(targets, arguments)
+    if session.plan["needs_eager"]:
+        session.reference.side = Side({}, [])
+    session.scope.parts.update(inputs=lambda: arguments, compiled=lambda: session.compiled_functions.named(session.compiled))
+    session.scope.parts.update({name: functools.partial(session.names.value, name) for name in (OUTPUT, EAGER)})
+    if session.eager is not None:
+        session.copy_for_eager()
+    session.names.weak = {name: Weak(session.scope, name) for name in body["dead"]}
+    session.reseed()
+
+
+def _set_spies(session: Session, undo: contextlib.ExitStack, *, of_values: bool) -> None:
+    for name, spec in session.plan["body"]["spies"].items():
+        if spies.needs_values(spec) is of_values:
+            session.spies[name] = spies.set_spy(spec, session.scope, undo)
+
+
+def _set_handlers(session: Session, handlers: Sequence[str]) -> None:
+    for handler in handlers:
+        value = session.scope.named(session.plan["body"]["handlers"][handler]["ref"])
+        session.maker.closing.enter_context(torch_state.virtualized(handler, value))

@@ -24,8 +24,8 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from runner.vocabulary.expectations.parts import attributes_of, is_keyless, items_of, opened
-from runner.worker.case.shared import OF_TORCH
 from runner.worker.case.source_module import PREFIX
+from runner.worker.case.state import OF_TORCH
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 

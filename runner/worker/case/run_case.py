@@ -44,9 +44,7 @@ def run(plan_file: str, descriptor: int, word: str) -> None:
 
 
 def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: dict[str, Any], undo: contextlib.ExitStack) -> None:
-    import runner.worker.case.kinds  # noqa: F401 - imported before the seal is taken, which then covers it
-    from runner.worker.case.case_session import Session
-    from runner.worker.case.preparing import prepare
+    from runner.worker.case.case_session import Session, prepare
 
     imports.refuse_other_torch(plan.get("torch_root"))
     if plan.get("module"):
@@ -117,7 +115,6 @@ def _set_up(
 def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[str, Any], witness: Witness) -> tuple[dict[str, Any], bool]:
     """Return the step's facts, and whether the case continues after it."""
     from runner.vocabulary.steps.step_session import NotCarriedOut
-    from runner.worker.case.kinds import STEPS
 
     raised = None
     session.begin_step(step)
@@ -127,7 +124,7 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
         raise
     except BaseException as error:  # torch may raise any exception, and code of the case may raise SystemExit
         phase = getattr(error, "_conformance_phase", step["kind"])
-        if not STEPS[step["kind"]].traits.claims or (not isinstance(error, Exception) and phase in ("inputs", "eager")):
+        if not step_scope.STEPS[step["kind"]].traits.claims or (not isinstance(error, Exception) and phase in ("inputs", "eager")):
             raise
         raised = exception(error, phase)
     seen, compiled = witness.take(), compiled_functions.take()

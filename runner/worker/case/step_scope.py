@@ -9,9 +9,13 @@ from typing import Any, cast
 import torch
 
 from runner.model.diagnostics import did_you_mean, one_of
+from runner.vocabulary import steps
 from runner.vocabulary.expectations.expectation_base import is_reference
-from runner.worker.case.kinds import STEPS
+from runner.vocabulary.steps import StepKind
 from runner.worker.torch_compat import imports
+
+STEPS: Mapping[str, type[StepKind]] = dict(steps.STEPS)
+"""The kinds of steps by their words, all imported before the seal is taken, which then covers them."""
 
 
 class MissingPart(LookupError, AttributeError):

@@ -19,11 +19,10 @@ from runner.tools.offline.worker.simulated_codegen import Graph, Recording, Sour
 from runner.vocabulary import compiler_output
 from runner.worker.case import making, own_files, step_scope
 from runner.worker.case.case_session import Params
-from runner.worker.case.kinds import STEPS
 from runner.worker.case.phases import Phases
 from runner.worker.case.sides import entering
 from runner.worker.case.source_module import SpecModule
-from runner.worker.case.step_scope import Scope
+from runner.worker.case.step_scope import STEPS, Scope
 from runner.worker.process.channel import Channel, exception
 from runner.worker.process.seal import Seal
 from runner.worker.torch_compat import choice_census, imports, torch_state
