@@ -55,7 +55,7 @@ def judge(tmp_path: Path) -> Judge:
             session.begin_step(step)
             session.do(step)
             found.append(session.effects.facts)
-        session.additional.run_references()
+        session.additional.run()
         sent = [loads(dumps(encode(facts))) for facts in found]
         read = read_observation(observation(*(seen(effects=facts) for facts in sent)))
         assert isinstance(read, Observation), read

@@ -39,8 +39,7 @@ class Case:
                 self.session.additional.calibrate(facts, wanted["arguments"], self.session.names.value)
                 self.session.additional.compare_other_inputs(facts, wanted["arguments"], self.session.names.value)
                 self.facts.append(facts)
-        self.session.additional.run_references()
-        self.session.additional.run_calls()
+        self.session.additional.run()
         return self.facts
 
 
@@ -375,6 +374,6 @@ def test_eager_that_is_wrong_on_its_device_alone_is_named(on_cpu: float, words: 
     runs = close_measure.Answers(
         eager, right.double(), [(eager, right.double(), 0.0)], (), [eager], otherwise=lambda way: right * (on_cpu or 1 // 0)
     )
-    close_measure.add_reference(close_measure.Comparison(facts, arguments, {"of": eager, "to": eager}, {}), lambda: runs)
+    close_measure.add_reference(close_measure.Comparison(facts, arguments, {"of": eager, "to": eager}, {}), lambda answer: runs)
     judgement = EXPECTATIONS["close"].parse({"to": "eager"}).problem(facts["leaves"][0])
     assert words in judgement.observed if words else judgement is None

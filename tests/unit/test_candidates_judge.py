@@ -59,8 +59,7 @@ def judged(folder: Path, monkeypatch: pytest.MonkeyPatch, second: Any, body: str
     session.begin_step(step)
     session.do(step)
     facts = session.additional.repeat(step["measure"][0], step, 0, session.names.values())
-    session.additional.run_references()
-    session.additional.run_calls()
+    session.additional.run()
     sent = decode(loads(dumps(encode(facts))))
     (found,) = EXPECTATIONS["candidates"].parse(decode(loads(body))).judge(StepFacts(measured=sent), HERE)
     return found

@@ -72,7 +72,7 @@ def run(folder: Path, text: str, change: Callable[[int, Any], Any] = lambda numb
     session.do = do
     session.begin_step(step)
     _repeat(session, step)
-    session.additional.run_references()
+    session.additional.run()
     found: dict[str, list[dict[str, Any]]] = loads(dumps(encode(session.repetitions.facts)))
     return found
 

@@ -59,7 +59,7 @@ def measured(torch: Any, tmp_path: Path, uncompiled: list[str]) -> Callable[...,
         with torch.no_grad():
             facts = MEASURES[wanted["kind"]](wanted["arguments"], session.names.values())
         session.additional.calibrate_samples(facts, wanted["arguments"], session.names.value("output"))
-        session.additional.run_references()
+        session.additional.run()
         sent = loads(dumps(encode(facts)))
         assert isinstance(read_observation(observation(seen(measured={"0": sent}))), Observation)
         return one, decode(sent)["samples"]

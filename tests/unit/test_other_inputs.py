@@ -121,6 +121,6 @@ def test_the_function_is_called_when_the_case_has_ended(start: Start) -> None:
     session.additional.compare_other_inputs(facts, arguments, session.names.value)
     assert len(session.scope.named("seen")) == calls
     assert "other inputs" not in facts["leaves"][0]["stand_ins"]
-    session.additional.run_calls()
+    session.additional.run()
     assert len(session.scope.named("seen")) == calls + 1
     assert facts["leaves"][0]["stand_ins"]["other inputs"]["excess"] > 1e-3

@@ -42,7 +42,7 @@ def judged(tmp_path: Path) -> Callable[[str], Judged]:
             assert not unmeasured
             steps.append(measured)
         calls = {name: spy.facts() for name, spy in session.spies.items()}
-        session.additional.run_calls()
+        session.additional.run()
         assert {name: spy.facts() for name, spy in session.spies.items()} == calls
         steps = decode(loads(dumps(encode(steps))))
         return [

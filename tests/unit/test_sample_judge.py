@@ -55,7 +55,7 @@ def judge(tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch) -> 
         assert wanted is not None
         facts: Any = expectation.measure(wanted, lambda name: done)
         session.additional.calibrate_samples(facts, wanted, done)
-        session.additional.run_references()
+        session.additional.run()
         sent = loads(dumps(encode(facts)))
         assert isinstance(read_observation(observation(seen(measured={"0": sent}))), Observation)
         (judgement,) = check.judge(StepFacts(measured=decode(sent)), HERE)

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 from runner.model.conditions import Surroundings
 from runner.model.expectation import Judgement, Mutant, Status, StepFacts
 from runner.model.observation import TALLIED, Tuning, Tunings
-from runner.vocabulary.expectations.compilation import AT_LEAST_ONE, check_counts
+from runner.vocabulary.expectations.compilation import check_counts
 from runner.vocabulary.expectations.expectation_base import (
+    AT_LEAST_ONE,
     COUNT_MUTATIONS,
     BadExpectation,
     Conditional,

@@ -397,11 +397,11 @@ class Comparison:
     """For each leaf a mask of the elements that eager left as they were before, or None; empty for a result."""
 
 
-def add_reference(comparison: Comparison, answers: Callable[[], Answers]) -> None:
-    """Add the facts to each leaf of two tensors, or ``why_not``."""
+def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> None:
+    """Add the facts to each leaf of two tensors, or ``why_not``; ``answers`` makes the runs for what eager returned."""
     leaves = comparison.facts["leaves"]
     try:
-        eager_runs = answers()
+        eager_runs = answers(comparison.values["to"])
         own = {word: leaves_of(value) for word, value in comparison.values.items()}
         again, reference = leaves_of(eager_runs.again), leaves_of(eager_runs.reference)
         pairs = [(leaves_of(answer), leaves_of(right), step) for answer, right, step in eager_runs.pairs]

@@ -8,6 +8,7 @@ from runner.model.conditions import Surroundings
 from runner.model.expectation import Judgement, Mutant, Status, StepFacts
 from runner.model.protocol import Json
 from runner.vocabulary.expectations.expectation_base import (
+    AT_LEAST_ONE,
     COUNT_MUTATIONS,
     BadExpectation,
     Conditional,
@@ -30,8 +31,6 @@ from runner.vocabulary.expectations.texts import (
 
 COMPILATION = "<compilation>."
 """The beginning of the name of what was recorded of the compiles of a step; no value of a spec can have this name."""
-
-AT_LEAST_ONE = {"min": 1}
 
 
 def check_counts(body: Mapping[str, Any], *keys: str) -> None:

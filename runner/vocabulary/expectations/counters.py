@@ -10,6 +10,7 @@ from runner.model.expectation import Judgement, Mutant, StepFacts
 from runner.model.observation import Raised, SpyCalls
 from runner.model.protocol import Json, decode, encode
 from runner.vocabulary.expectations.expectation_base import (
+    AT_LEAST_ONE,
     COUNT_MUTATIONS,
     BadExpectation,
     Conditional,
@@ -182,9 +183,6 @@ class RemoteCache(Counts):
         return replace(facts, remote={**remote, cache: {**remote.get(cache, {}), word: int(number)}})
 
 
-_AT_LEAST_ONE = {"min": 1}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls(Conditional):
     """``calls: {of: order, where: {same: true}, count: 1}``."""
@@ -203,7 +201,7 @@ class Calls(Conditional):
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge the number of entries that match ``where``."""
-        required = _AT_LEAST_ONE if self.count is None else self.count
+        required = AT_LEAST_ONE if self.count is None else self.count
         what = f"calls of {self.of}" + (f" where {text_of(dict(self.where))}" if self.where else "")
         calls = facts.calls.get(self.of)
         if calls is None:
@@ -221,7 +219,7 @@ class Calls(Conditional):
         calls = facts.calls.get(self.of)
         if calls is None or not holds(self.when, surroundings):
             return
-        required = _AT_LEAST_ONE if self.count is None else self.count
+        required = AT_LEAST_ONE if self.count is None else self.count
         where = self.where or {}
         fitting = [entry for entry in calls.entries if _matches(decode(entry), where)]
         others = [entry for entry in calls.entries if entry not in fitting] if self.where else []

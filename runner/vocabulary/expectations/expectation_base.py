@@ -178,6 +178,9 @@ def parse_count(body: Any) -> Count:
     return Count(least=least, most=most)
 
 
+AT_LEAST_ONE = {"min": 1}
+"""The count of what is expected without a count."""
+
 _RANGE = 4
 """So many numbers from 0 or 1, of which one may be left out, are a range."""
 

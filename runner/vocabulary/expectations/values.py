@@ -30,17 +30,18 @@ def _others(value: Any) -> Iterator[tuple[str, Any]]:
             yield "an element more", [*value, None]
             if value:
                 yield "an element less", value[:-1]
-                yield _CHANGED, [_changed(value[0]), *value[1:]]
+                yield _CHANGED, [changed(value[0]), *value[1:]]
         case dict() if value:
             first = next(iter(value))
             yield "an element less", {key: item for key, item in value.items() if key != first}
-            yield _CHANGED, {**value, first: _changed(value[first])}
+            yield _CHANGED, {**value, first: changed(value[first])}
         case _:
             # None, NaN, and numbers so large that adding 1 changes nothing
             yield _CHANGED, "changed"
 
 
-def _changed(value: Any) -> Any:
+def changed(value: Any) -> Any:
+    """Return another value of the same type, where there is one."""
     return next(other for _, other in _others(value))
 
 

@@ -122,7 +122,7 @@ class Api(StepKind):
 
 def run_script(session: Session, arguments: "Script") -> None:
     """Call the def with the values that its parameters name."""
-    function = session.function_of(arguments.code, arguments.entry)
+    function = session.module.function(arguments.code, arguments.entry)
     with needed("what the script names"):
         values = {name: session.scope.named(name) for name in inspect.signature(function).parameters}
     with session.phases("script"):

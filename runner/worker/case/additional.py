@@ -98,7 +98,7 @@ class RepeatableCall:
         if close_measure.needs_reference(arguments):
             comparison = Comparison(facts, arguments, {"of": result, "to": reference}, {}, with_stand_ins=False)
             with torch.no_grad():
-                add_reference(comparison, functools.partial(self.eager_runs.answers, reference))
+                add_reference(comparison, self.eager_runs.answers)
         return facts
 
     def poisoned(self) -> contextlib.AbstractContextManager[Poison]:
@@ -136,17 +136,12 @@ class AdditionalCalls:
         if any(close_measure.needs_reference(body.get("close", body)) for body in arguments) or calibrates:
             reference.copied = self._copied
 
-    def run_references(self) -> None:
-        """Call eager for the references in float64."""
+    def run(self, *, references_only: bool = False) -> None:
+        """Make the calls, the references first."""
         with self._phases("compare"), torch.no_grad():
-            while self._references:
-                self._references.pop(0)()
-
-    def run_calls(self) -> None:
-        """Make all other calls."""
-        with self._phases("compare"), torch.no_grad():
-            while self._calls:
-                self._calls.pop(0)()
+            for calls in (self._references, [] if references_only else self._calls):
+                while calls:
+                    calls.pop(0)()
 
     # -- references in float64 --------------------------------------------------------------------------------------
 
@@ -184,7 +179,7 @@ class AdditionalCalls:
             self._bytes += bytes_of(list(values.values()))
         runs = EagerRuns.of(self._unseen, call, arguments["to"].partition(".")[2])
         comparison = Comparison(facts, arguments, values, self._comparers, with_stand_ins=with_stand_ins)
-        self._references.append(functools.partial(add_reference, comparison, functools.partial(runs.answers, values["to"])))
+        self._references.append(functools.partial(add_reference, comparison, runs.answers))
 
     def calibrate_effects(self, facts: dict[str, Any], inexact: Sequence[Inexact], *, parameters: bool) -> None:
         """Schedule the same for values that a call left beside its result; ``facts`` are those of the step's effects."""
@@ -202,7 +197,7 @@ class AdditionalCalls:
             unwritten, before = [leaf.unwritten for leaf in inexact], [leaf.before for leaf in inexact]
             comparison = Comparison(own_facts, arguments, values, {}, with_stand_ins=False, unwritten=unwritten, before=before)
             runs = EagerRuns.of(self._unseen, call, changed=changed)
-            self._references.append(functools.partial(add_reference, comparison, functools.partial(runs.answers, values["to"])))
+            self._references.append(functools.partial(add_reference, comparison, runs.answers))
 
         def keep_worst() -> None:
             check = Close()  # where there are too many, those that the judge refuses stand first
@@ -227,7 +222,7 @@ class AdditionalCalls:
 
             def add(comparison: Comparison = comparison, runs: EagerRuns = runs, done: Done = done) -> None:
                 for_steps.announce_sample(done.index, f"again, in eager and in float64: {done.text}")
-                add_reference(comparison, functools.partial(runs.answers, done.eager))
+                add_reference(comparison, runs.answers)
 
             self._references.append(add)
 

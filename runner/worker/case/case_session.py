@@ -303,11 +303,6 @@ class Session:
         """The eager side; None where no expectation uses it."""
         return self.reference.side
 
-    def function_of(self, block: Mapping[str, Any], entry: str) -> Callable[..., Any]:
-        """Return the function ``entry`` that a block of Python defines."""
-        function: Callable[..., Any] = self.module.function(block, entry)
-        return function
-
     def inputs(self, entries: Sequence[Any]) -> list[Any]:
         """Return the arguments that a list of inputs describes."""
         return making.make_all(entries, self.maker)
@@ -452,7 +447,7 @@ def prepare(session: Session, undo: contextlib.ExitStack) -> None:
     targets: dict[str, Any] = {}
     for name, value in body["functions"].items():
         if "block" in value:
-            targets[name] = session.function_of(value["block"], value["entry"])
+            targets[name] = session.module.function(value["block"], value["entry"])
         elif "module" in value:
             targets[name] = making.module(value, session.maker)
         else:

@@ -69,10 +69,9 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
             facts["steps"].append(known)
             seal.check()
             if not goes_on:
-                session.additional.run_references()
+                session.additional.run(references_only=True)
                 return
-        session.additional.run_references()
-        session.additional.run_calls()
+        session.additional.run()
         seal.check()
     finally:
         session.close()
