@@ -15,7 +15,8 @@ from jsonschema import Draft202012Validator
 from runner.language.read import spec_schema
 from runner.tools.author import published_names
 from runner.vocabulary.expectations import EXPECTATIONS
-from runner.vocabulary.steps import SAMPLES, STEPS, TRITON, StepKind
+from runner.vocabulary.steps import SAMPLES, STEPS, TRITON
+from runner.vocabulary.steps.step_base import StepKind
 from tests.json_schemas import validator_of
 
 ROOT = Path(__file__).resolve().parents[2]

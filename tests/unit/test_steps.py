@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from runner.vocabulary.steps import STEPS, StepKind, parsed
+from runner.vocabulary.steps import STEPS, parsed
+from runner.vocabulary.steps.step_base import StepKind
 from tests.fakes import step
 
 

@@ -13,7 +13,7 @@ from runner.model.conditions import is_template
 from runner.model.diagnostics import Diagnostic, one_of, unknown
 from runner.vocabulary.expectations.raises import is_general
 from runner.vocabulary.inputs import INPUTS, OF_CALLS, REPEAT, kind_of, times
-from runner.vocabulary.steps import COMPILED, ONLY
+from runner.vocabulary.steps.step_base import COMPILED, ONLY
 
 
 def function_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:

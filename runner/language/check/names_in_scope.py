@@ -15,7 +15,7 @@ from runner.language.read.document import DataPath, Document
 from runner.model import conditions
 from runner.model.diagnostics import Diagnostic, one_of, unknown
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
-from runner.vocabulary.steps import COMPILED
+from runner.vocabulary.steps.step_base import COMPILED
 
 Moment = tuple[int, int]
 """A phase of a case, and a number in it; moments are ordered."""

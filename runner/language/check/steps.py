@@ -13,7 +13,8 @@ from runner.language.read.document import Document
 from runner.model.diagnostics import Diagnostic, one_of, unknown
 from runner.vocabulary.expectations import EXPECTATIONS, REPEATED
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT, BadExpectation, is_reference, is_unlisted
-from runner.vocabulary.steps import SAMPLES, STEPS, Around, BackendOfSpec, DataPath
+from runner.vocabulary.steps import SAMPLES, STEPS
+from runner.vocabulary.steps.step_base import Around, BackendOfSpec, DataPath
 
 
 def _around(anatomy: Anatomy, backends: Backends, index: int) -> Around:

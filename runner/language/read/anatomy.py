@@ -12,7 +12,8 @@ from runner.model.case import CodeBlock
 from runner.model.diagnostics import Diagnostic
 from runner.model.expectation import Expectation
 from runner.vocabulary.expectations import EXPECTATIONS
-from runner.vocabulary.steps import ONLY, SAMPLES, SHORT_FORM, STEPS, TRITON, StepKind, Traits
+from runner.vocabulary.steps import SAMPLES, SHORT_FORM, STEPS, TRITON
+from runner.vocabulary.steps.step_base import ONLY, StepKind, Traits
 
 SOURCE = "source"
 """The key of a spec whose cases come from elsewhere."""

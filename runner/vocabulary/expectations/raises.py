@@ -12,6 +12,7 @@ from runner.model.matching.time_limit import PatternTooSlow
 from runner.model.observation import Cause
 from runner.model.protocol import Json
 from runner.vocabulary.expectations.expectation_base import EAGER, BadExpectation, Conditional, text_of
+from runner.vocabulary.expectations.texts import check_searched
 
 _ANOTHER = "another.Error"
 _ANOTHER_TEXT = "RuntimeError: an error was raised while torch ran: something else went wrong, it failed with an exception"
@@ -80,8 +81,8 @@ class Raises(Conditional):
     def parse(cls, body: Any) -> "Raises":
         """Read type and pattern."""
         cause = body.get("cause")
-        _check(body, ())
-        _check(cause or {}, ("cause",))
+        for described, path in ((body, ("match",)), (cause or {}, ("cause", "match"))):
+            check_searched(described.get("match"), path, "match at least one character, or leave the pattern out")
         if "as" in body and "type" in body:
             raise BadExpectation("type together with as", "as: eager asks for eager's type; use one of them", path=("type",))
         required_cause = None if cause is None else WantedCause(type=cause["type"], match=cause.get("match"))
@@ -161,20 +162,6 @@ RAISED = "<raised by eager>"
 def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
     """Measure in the worker: type and text of the exception of the eager side, None where it raised none."""
     return {"eager": value(RAISED)}
-
-
-def _check(body: Any, path: tuple[str, ...]) -> None:
-    pattern = body.get("match")
-    reason = check_pattern(pattern) if pattern is not None else None
-    if reason is not None:
-        message = f"the pattern is not a regular expression: {reason}"
-        raise BadExpectation(message, "escape ( ) [ ] { } . * + ? with \\", path=(*path, "match"))
-    if pattern is not None and search(pattern, "") is not None:
-        raise BadExpectation(
-            "the pattern matches an empty text, so it matches every text",
-            "match at least one character, or leave the pattern out",
-            path=(*path, "match"),
-        )
 
 
 def _why_not_before(facts: StepFacts) -> str:

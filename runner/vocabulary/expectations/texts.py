@@ -43,14 +43,17 @@ def parts_of(body: str | list[str] | None) -> tuple[str, ...]:
 
 def check_text(body: Any) -> None:
     """Check the pattern; raise ``BadExpectation``."""
-    pattern = body.get("matches")
-    reason = check_pattern(pattern) if pattern is not None else None
-    if reason is not None:
-        raise BadExpectation(f"the pattern is not a regular expression: {reason}", "escape ( ) [ ] { } . * + ? with \\", path=("matches",))
-    if pattern is not None and search(pattern, "") is not None:
-        raise BadExpectation(
-            "the pattern matches an empty text, so it matches every text", "match at least one character", path=("matches",)
-        )
+    check_searched(body.get("matches"), ("matches",), "match at least one character")
+
+
+def check_searched(pattern: str | None, path: tuple[str, ...], hint: str) -> None:
+    """Check a pattern, if there is one; raise ``BadExpectation`` for no pattern, and with a hint for one that matches every text."""
+    if pattern is None:
+        return
+    if (reason := check_pattern(pattern)) is not None:
+        raise BadExpectation(f"the pattern is not a regular expression: {reason}", "escape ( ) [ ] { } . * + ? with \\", path=path)
+    if search(pattern, "") is not None:
+        raise BadExpectation("the pattern matches an empty text, so it matches every text", hint, path=path)
 
 
 def check_lacked(body: Any) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from runner.model.case import Step
 from runner.model.on_demand import OnDemand
-from runner.vocabulary.steps.step_base import COMPILED, ONLY, Around, BackendOfSpec, Callee, DataPath, Inputs, StepKind, Traits
+from runner.vocabulary.steps.step_base import StepKind, Traits
 
 _CLASSES: Mapping[str, str] = {
     "call": "call:Call",
@@ -50,23 +50,3 @@ def parsed(step: Step) -> StepKind:
 def is_partial(step: Step) -> bool:
     """Whether a step runs only some samples of its operator: its pass then does not show that a waived failure is gone."""
     return step.kind == SAMPLES and getattr(parsed(step), "most") is not None  # noqa: B009 - the class is looked up by its word
-
-
-__all__ = [
-    "COMPILED",
-    "ONLY",
-    "SAMPLES",
-    "SHORT_FORM",
-    "STEPS",
-    "TRITON",
-    "Around",
-    "BackendOfSpec",
-    "Callee",
-    "DataPath",
-    "Inputs",
-    "StepKind",
-    "Traits",
-    "is_partial",
-    "parsed",
-    "traits_of",
-]

@@ -42,31 +42,31 @@ OF_TORCH = ("_dynamo", "_torchdynamo", "_compiled_call_impl", "_is_torch_compile
 _OF_MODULES = ("_parameters", "_buffers", "_modules")
 
 
-class Held:
-    """A value at one time: the object itself, which may change later, and what it held."""
+class Snapshot:
+    """A value at one time: the object itself, which may change later, and what was in it."""
 
-    def __init__(self, value: Any, known: dict[int, "Held"], depth: int = 0) -> None:
-        """``known`` are the values that are held already, by identity."""
+    def __init__(self, value: Any, known: dict[int, "Snapshot"], depth: int = 0) -> None:
+        """``known`` are the snapshots that are made already, by identity."""
         known[id(value)] = self
         self.value = value
         self.copy: Any = None
         """Of a tensor or a set; None for a tensor that is not copied."""
-        self.parts: list[tuple[Any, Held]] = []
+        self.parts: list[tuple[Any, Snapshot]] = []
         if isinstance(value, torch.Tensor):
             is_plain = type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided and value.device.type != "meta"
             self.copy = value.detach().clone() if is_plain and value.numel() <= _MOST_ELEMENTS else None
         elif isinstance(value, set):
             self.copy = copy.copy(value)
         elif depth < _DEPTH:
-            self.parts = [(key, known.get(id(part)) or Held(part, known, depth + 1)) for key, part in _parts(value)]
+            self.parts = [(key, known.get(id(part)) or Snapshot(part, known, depth + 1)) for key, part in _parts(value)]
 
     @property
     def is_known(self) -> bool:
-        """Whether what it held can be compared."""
+        """Whether what was in it can be compared."""
         return isinstance(self.value, (*_PLAIN, list, tuple, deque, dict)) or self.copy is not None or bool(self.parts)
 
     def restore(self, done: set[int] | None = None) -> None:
-        """Give the object what it held."""
+        """Give the object what was in it."""
         done = set() if done is None else done
         if id(self) in done:
             return
@@ -93,7 +93,9 @@ class Held:
         for _, part in self.parts:
             part.restore(done)
 
-    def is_other(self, eager: "Held", before: "Held | None", done: set[tuple[int, int]] | None = None, *, is_exact: bool = False) -> bool:
+    def is_other(
+        self, eager: "Snapshot", before: "Snapshot | None", done: set[tuple[int, int]] | None = None, *, is_exact: bool = False
+    ) -> bool:
         """Whether the compiled side left another value than eager, which changed ``before``.
 
         Unless ``is_exact``, tensors may differ by a part of that change. Of an object whose content is unknown, the class alone counts.
@@ -117,17 +119,15 @@ class Held:
             return _are_other(self.copy, eager.copy, None if before is None else before.copy)
         if isinstance(ours, set):
             return bool(self.copy != eager.copy)
-        if len(self.parts) != len(eager.parts) or any(_is_key_other(*keys) for keys in zip(*map(_keys, (self, eager)), strict=True)):
+        keys = [(key, their_key) for (key, _), (their_key, _) in zip(self.parts, eager.parts, strict=False)]
+        plain_keys = [pair for pair in keys if all(isinstance(key, _PLAIN) for key in pair)]
+        if len(self.parts) != len(eager.parts) or any(key != their_key for key, their_key in plain_keys):
             return True
         begun = {} if before is None else {id(key) if isinstance(key, torch.Tensor) else key: part for key, part in before.parts}
         return any(
             part.is_other(their, begun.get(id(key) if isinstance(key, torch.Tensor) else key), done, is_exact=is_exact)
             for (key, part), (_, their) in zip(self.parts, eager.parts, strict=True)
         )
-
-    def is_same(self, other: "Held") -> bool:
-        """Whether both hold the same, bit for bit."""
-        return not self.is_other(other, None, is_exact=True)
 
     def __str__(self) -> str:
         if isinstance(self.value, torch.Tensor):
@@ -140,14 +140,6 @@ class Held:
                 f"{{{', '.join(f'{key!r}: {text}' for key, text in texts.items() if text not in ('*', '{}', 'OrderedDict()', 'set()'))}}}"
             )
         return repr(self.value if self.copy is None else self.copy) if isinstance(self.value, (*_PLAIN, set, dict)) else "*"
-
-
-def _keys(snapshot: Held) -> list[Any]:
-    return [key for key, _ in snapshot.parts]
-
-
-def _is_key_other(left: Any, right: Any) -> bool:
-    return isinstance(left, _PLAIN) and isinstance(right, _PLAIN) and bool(left != right)
 
 
 def _parts(value: Any) -> Iterable[tuple[Any, Any]]:
@@ -251,8 +243,8 @@ def draws_as_eager(settings: Mapping[str, Any]) -> bool:
 
 
 def _same(left: Any, right: Any) -> bool:
-    if isinstance(left, Held):
-        return isinstance(right, Held) and left.is_same(right)
+    if isinstance(left, Snapshot):
+        return isinstance(right, Snapshot) and not left.is_other(right, None, is_exact=True)
     if isinstance(left, torch.Tensor):
         return isinstance(right, torch.Tensor) and bool(torch.equal(left, right))
     return bool(left == right)
@@ -268,22 +260,21 @@ _MOST_TEXT = 200
 
 _ROUNDS = 3
 
-_CONTENTS = "cell_contents"
-"""The attribute of a cell that holds the value of a variable of a closure."""
 
+def _attribute(holder: Any, name: str) -> Mode:
+    def read() -> Snapshot:
+        return Snapshot(getattr(holder, name), {})
 
-def _held(holder: Any, name: str) -> Held:
-    return Held(getattr(holder, name), {})
+    def write(snapshot: Snapshot) -> None:
+        snapshot.restore()
+        if getattr(holder, name, None) is not snapshot.value:
+            setattr(holder, name, snapshot.value)
 
-
-def _write_held(holder: Any, name: str, snapshot: Held) -> None:
-    snapshot.restore()
-    if getattr(holder, name, None) is not snapshot.value:
-        setattr(holder, name, snapshot.value)
+    return read, write
 
 
 def _is_other(left: Any, right: Any, before: Any) -> bool:
-    return left.is_other(right, before) if isinstance(left, Held) else not _same(left, right)
+    return left.is_other(right, before) if isinstance(left, Snapshot) else not _same(left, right)
 
 
 def _default_device() -> Any:
@@ -376,25 +367,19 @@ class Modes:
             is_module = isinstance(holder, ModuleType)
             self._names.append((holder, set(vars(holder))))
             for name, value in vars(holder).items():
-                if not name.startswith(("__", *OF_TORCH)) and Held(value, {}).is_known:
+                if not name.startswith(("__", *OF_TORCH)) and Snapshot(value, {}).is_known:
                     # each function of a spec has globals of its own
                     key = f"{GLOBAL}{name}{f' ({number})' if number else ''}" if is_module else f"{holder.__qualname__}.{name}"
-                    self._modes[key] = (
-                        functools.partial(_held, holder, name),
-                        functools.partial(_write_held, holder, name),
-                    )
+                    self._modes[key] = _attribute(holder, name)
             is_own = isinstance(holder, FunctionType) and holder.__globals__.get("__name__") == holder.__module__  # no decorator of torch
             for name, cell in zip(holder.__code__.co_freevars, holder.__closure__ or (), strict=True) if is_own else ():
                 with contextlib.suppress(ValueError):  # a cell that is not filled yet
-                    if Held(cell.cell_contents, {}).is_known:
-                        self._modes[f"{holder.__qualname__}<{name}>"] = (
-                            functools.partial(_held, cell, _CONTENTS),
-                            functools.partial(_write_held, cell, _CONTENTS),
-                        )
-        self._held: dict[str, Any] = {}
+                    if Snapshot(cell.cell_contents, {}).is_known:
+                        self._modes[f"{holder.__qualname__}<{name}>"] = _attribute(cell, "cell_contents")
+        self._values: dict[str, Any] = {}
         for name, (read, _) in self._modes.items():
             with contextlib.suppress(AttributeError, ImportError, RuntimeError):  # this torch does not have it
-                self._held[name] = read()
+                self._values[name] = read()
 
     def restore(self) -> None:
         """Set every mode to its value of that time; one that torch cannot set, such as the inference mode, stays."""
@@ -404,7 +389,7 @@ class Modes:
                 delattr(holder, name)
         # several rounds: writing one mode of torch can change the value of another
         for _ in range(_ROUNDS):
-            for name, state in self._held.items():
+            for name, state in self._values.items():
                 with contextlib.suppress(Exception):  # a case may have broken the reader or the writer
                     read, write = self._modes[name]
                     if not _same(read(), state):
@@ -416,17 +401,18 @@ class Modes:
         Globals and attributes of classes are compared only where eager changed their value of ``before``: a backend, a pass or a hook of
         the compiler, which eager does not call, may count in others.
         """
-        created = [name for name in self._held if before is not None and name not in before._held and name not in _MODES]
-        names = [name for name in self._held if name in other._held and (name in _MODES or not self._is_as(before, name))]
+        created = [name for name in self._values if before is not None and name not in before._values and name not in _MODES]
+        names = [name for name in self._values if name in other._values and (name in _MODES or not self._is_as(before, name))]
         return [
-            {"name": name, "eager": str(self._held[name])[:_MOST_TEXT], "compiled": str(other._held.get(name, "absent"))[:_MOST_TEXT]}
-            for name in [*(name for name in created if name not in other._held), *names]
-            if name not in other._held or _is_other(other._held[name], self._held[name], None if before is None else before._held.get(name))
+            {"name": name, "eager": str(self._values[name])[:_MOST_TEXT], "compiled": str(other._values.get(name, "absent"))[:_MOST_TEXT]}
+            for name in [*(name for name in created if name not in other._values), *names]
+            if name not in other._values
+            or _is_other(other._values[name], self._values[name], None if before is None else before._values.get(name))
         ]
 
     def changed_since(self, before: "Modes") -> list[str]:
         """Return the names of the modes that were otherwise before."""
-        return [name for name in self._held if name not in before._held or not self._is_as(before, name)]
+        return [name for name in self._values if name not in before._values or not self._is_as(before, name)]
 
     def _is_as(self, before: "Modes | None", name: str) -> bool:
-        return before is None or name not in before._held or _same(before._held[name], self._held[name])
+        return before is None or name not in before._values or _same(before._values[name], self._values[name])

@@ -11,7 +11,7 @@ import torch
 from runner.model.diagnostics import did_you_mean, one_of
 from runner.vocabulary import steps
 from runner.vocabulary.expectations.expectation_base import is_reference
-from runner.vocabulary.steps import StepKind
+from runner.vocabulary.steps.step_base import StepKind
 from runner.worker.torch_compat import imports
 
 STEPS: Mapping[str, type[StepKind]] = dict(steps.STEPS)
