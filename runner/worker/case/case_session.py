@@ -295,8 +295,7 @@ class Session:
         self.additional = AdditionalCalls(plan, self.scope, self.reference, self.unseen, phases)
         self.effects = StepEffects(self)
         self.repetitions = EachRepetition(self.names, self.reference, self.additional)
-        self._closing = contextlib.ExitStack()
-        self.maker = making.Maker(device=plan["device"], scope=self.scope, closing=self._closing)
+        self.maker = making.Maker(device=plan["device"], scope=self.scope, closing=contextlib.ExitStack())
 
     @property
     def eager(self) -> Side | None:
@@ -317,7 +316,7 @@ class Session:
 
     def close(self) -> None:
         """Close the resources of ``let`` and of steps, the last first, and restore the handlers."""
-        self._closing.close()
+        self.maker.closing.close()
 
     def begin_step(self, step: Mapping[str, Any]) -> None:
         """Begin a step of the plan: reset its results, and store the position in standard error."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from runner.vocabulary.expectations import compilation
 from runner.worker.case import compiler_hooks
 from runner.worker.torch_compat import compiling, observed_compiles
 
@@ -62,7 +63,7 @@ class Compilation:
         events = {"recompiles": self.recompiles, "graph_breaks": self.graph_breaks}
         return {
             "kernels": {
-                "launched": {kind: sum(called == kind for called, _ in self.calls) for kind in observed_compiles.KINDS},
+                "launched": {kind: sum(called == kind for called, _ in self.calls) for kind in compilation.KINDS},
                 "names": [f"{kind} {name}" for kind, name in self.calls[:MOST_EVENTS]],
                 "recorded": bool(_installed),
                 "ran": self.ran,

@@ -49,9 +49,8 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
     imports.refuse_other_torch(plan.get("torch_root"))
     if plan.get("module"):
         device_modules.register(VendorDevice(kind_of(plan["device"]), plan["module"]))
-    paths = _use_own_folders(plan)
     witness = Witness()
-    naming = _set_up(plan, paths, phases, witness, undo)
+    naming = _set_up(plan, phases, witness, undo)
     session = Session(plan, phases, witness)
     seal = Seal()
     try:
@@ -77,20 +76,16 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
         session.close()
 
 
-def _use_own_folders(plan: Mapping[str, Any]) -> step_scope.Sections:
-    """Redirect all files of the case and of torch to the case's folders; return the options that name such paths."""
+def _set_up(plan: Mapping[str, Any], phases: Phases, witness: Witness, undo: contextlib.ExitStack) -> step_scope.Sections:
+    """Redirect all files of the case and of torch to the case's folders; set hooks, threads, torch's state and options.
+
+    Return the options that name a value of the case.
+    """
     os.chdir(plan["folder"])  # files that code of a spec writes to its working folder stay with the case
     torch_state.use_cache_dir(os.path.join(plan["cache"], "cache"))
     own_files.redirect(plan["folder"], plan["cache"])
     own_files.write_no_bytecode()
     paths: step_scope.Sections = torch_state.follow_variables(plan["folder"])
-    return paths
-
-
-def _set_up(
-    plan: Mapping[str, Any], paths: step_scope.Sections, phases: Phases, witness: Witness, undo: contextlib.ExitStack
-) -> step_scope.Sections:
-    """Set hooks, threads, torch's state and options; return the options that name a value of the case."""
     body = plan["body"]
     imports.set_threads(int(os.environ.get(protocol.THREADS, "1")))
     compiler_hooks.watch(phases, witness)

@@ -137,10 +137,6 @@ CONTEXTS: Mapping[str, Callable[[], Any]] = {
 """The words of ``context`` that take no arguments."""
 
 
-Done = Callable[[list[Any], Any], None]
-"""Receives the target and the arguments of a call, and its result."""
-
-
 @dataclass(frozen=True)
 class ReferenceCall:
     """The conditions of a reference call, so that it can be repeated."""
@@ -242,7 +238,7 @@ class Reference:
                 f"the eager reference executed {count} compiled graph{'s' * (count != 1)}: code of the spec compiled a part of it"
             )
 
-    def call(self, side: Side, called: list[Any], enter: Enter, *, done: Done) -> None:
+    def call(self, side: Side, called: list[Any], enter: Enter, *, done: Callable[[list[Any], Any], None]) -> None:
         """Call a function of the eager side, then restore generators and modes. ``done`` receives what was called and the result."""
         state, modes = Generators.now(), Modes()
         self.latest_call = ReferenceCall(state, enter, is_apart=self.is_apart)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from runner.vocabulary.expectations.compilation import KINDS
+
 
 def backends_of(convert: Any) -> list[Any]:
     """Return the backend object with which a converter of frames compiles, and those that it wraps."""
@@ -151,16 +153,9 @@ def is_known(name: str) -> bool:
     return "." in name
 
 
-FUSED = "fused"
-"""Calls of kernels that inductor generated: of C++, of Triton, of a template."""
-
-EXTERN = "extern"
-"""Calls of operators and of library kernels."""
-
-USER = "user"
-"""Calls of Triton kernels that the user wrote."""
-
-KINDS = (FUSED, EXTERN, USER)
+FUSED, EXTERN, USER = KINDS
+"""Calls of kernels that inductor generated (of C++, of Triton, of a template), of operators and library kernels, and of Triton kernels
+that the user wrote."""
 
 _USER_KERNEL = re.compile(r"^@triton_heuristics\.user_autotune\(", re.MULTILINE)
 _CPP_WRAPPER = "CppWrapperCodeCache"
