@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from runner.model.tuning import TALLIED
 from runner.worker.torch_compat import compiling
 from runner.worker.torch_compat.compiling import class_of_choice
 
@@ -44,34 +45,27 @@ OTHER = "OTHER"
 
 
 @dataclass
-class Tally:
-    """How many candidates of one backend came how far in one selection."""
-
-    rendered: int = 0
-    compiled: int = 0
-    failed: int = 0
-    timed: int = 0
-    won: int = 0
-    error: str = ""
-    """The first exception of a candidate that failed."""
-
-
-@dataclass
 class Tuning:
     """One selection."""
 
     op: str
     how: str
     """``timed``; ``only`` where there was one candidate, which torch does not time; ``untimed`` for any other selection without times."""
-    tallies: dict[str, Tally] = field(default_factory=dict)
-    """By backend."""
+    tallies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By backend, how many of its candidates came how far, and the first exception (``error``) of one that failed."""
     winner: str = ""
     """The name of the candidate that was selected; empty while it is not known."""
     won_by: str = ""
 
+    def add(self, choice: Any) -> str:
+        """Add a candidate; return its backend."""
+        backend = backend_of(choice)
+        self.tallies.setdefault(backend, {**dict.fromkeys(TALLIED, 0), "error": ""})["rendered"] += 1
+        return backend
+
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
-        tallies = {name: vars(tally) for name, tally in sorted(self.tallies.items())}
+        tallies = dict(sorted(self.tallies.items()))
         return {"op": self.op[:_MOST_TEXT], "how": self.how, "winner": self.winner[:_MOST_TEXT], "won_by": self.won_by, "backends": tallies}
 
 
@@ -156,9 +150,7 @@ def _record_selection(original: Callable[..., Any], selector: Any, op: Any, choi
     if state.is_asked():
         tuning = Tuning(op=str(op), how="only" if len(choices) == 1 else "untimed")
         for choice in choices:
-            backend = backend_of(choice)
-            tuning.tallies.setdefault(backend, Tally()).rendered += 1
-            state.candidates[id(choice)] = _Candidate(weakref.ref(choice), tuning, backend, str(getattr(choice, "name", "")))
+            state.candidates[id(choice)] = _Candidate(weakref.ref(choice), tuning, tuning.add(choice), str(getattr(choice, "name", "")))
             _watch_node(state, type(choice))  # of a module that was imported since ``install``
         state.save(tuning)
     return original(selector, op, choices, *args, **kwargs)
@@ -186,9 +178,9 @@ def _won(choice: Any) -> None:
         return
     tuning = candidate.tuning
     if tuning.won_by:  # a selection can be revised: the last node is the one that is in the graph
-        tuning.tallies[tuning.won_by].won = 0
+        tuning.tallies[tuning.won_by]["won"] = 0
     tuning.winner, tuning.won_by = candidate.name, candidate.backend
-    tuning.tallies[candidate.backend].won = 1
+    tuning.tallies[candidate.backend]["won"] = 1
 
 
 def _record_deferred(original: Callable[..., Any], buffer: Any, callers: Any) -> Any:
@@ -220,11 +212,11 @@ def _mark(choice: Any, *reached: str, error: BaseException | None = None) -> Non
         for state in reached:
             if state not in candidate.reached:
                 candidate.reached.add(state)
-                setattr(tally, state, getattr(tally, state) + 1)
+                tally[state] += 1
         if "timed" in reached:
             candidate.tuning.how = "timed"
-        if error is not None and not tally.error:
-            tally.error = _text(error)
+        if error is not None and not tally["error"]:
+            tally["error"] = _text(error)
 
 
 def _text(error: BaseException) -> str:

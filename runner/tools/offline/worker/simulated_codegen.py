@@ -10,7 +10,7 @@ from typing import Any
 
 from runner.model.targets import FIXED
 from runner.worker.torch_compat import choice_census, compiling, torch_state
-from runner.worker.torch_compat.choice_census import Tally, Tuning
+from runner.worker.torch_compat.choice_census import Tuning
 
 _SELECTOR = "torch._inductor.select_algorithm"
 
@@ -159,8 +159,7 @@ def _record_selection(original: Callable[..., Any], selector: Any, op: Any, choi
     tuning = Tuning(op=str(op), how="only" if len(candidates) == 1 else "untimed")
     _recording[0].tunings.append(tuning)
     for choice in candidates:
-        tally = tuning.tallies.setdefault(choice_census.backend_of(choice), Tally())
-        tally.rendered += 1
+        tally = tuning.tallies[tuning.add(choice)]
         request: Any = getattr(choice, "bmreq", None)
         if _recording[0].compiles_candidates and hasattr(request, "module_path"):
             _choose_assembler()
@@ -168,10 +167,10 @@ def _record_selection(original: Callable[..., Any], selector: Any, op: Any, choi
                 module = PyCodeCache.load_by_key_path(request.module_cache_key, request.module_path, set_sys_modules=False)
                 list(compiled_configs(getattr(module, request.kernel_name)))
             except Exception as error:  # a compiler may raise anything: it is counted
-                tally.failed += 1
-                tally.error = tally.error or f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+                tally["failed"] += 1
+                tally["error"] = tally["error"] or f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
             else:
-                tally.compiled += 1
+                tally["compiled"] += 1
     return original(selector, op, choices, *args, **kwargs)
 
 
