@@ -19,9 +19,9 @@ TOP = Path(__file__).resolve().parents[1]
 ROOT = TOP / "runner"
 
 BOUNDS: Mapping[str, float] = {
-    "runner/: lines of Python": 50_850,
+    "runner/: lines of Python": 50_840,
     "runner/: files": 310,
-    "the core: lines of Python": 38_600,
+    "the core: lines of Python": 38_590,
     "the core: files": 220,
     "tests/: lines of Python": 38_000,
     "docs/: files": 55,
