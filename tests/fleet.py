@@ -176,7 +176,7 @@ def use_fleet(monkeypatch: pytest.MonkeyPatch, *nodes: FakeNode) -> FakeLink:
     monkeypatch.setitem(FACTS, "torch", installed.version)  # what a fake executor of this machine reports
     monkeypatch.setattr(fleet_options, "require_ray", lambda: None)
     monkeypatch.setattr(fleet_options, "require_head", lambda address: None)
-    monkeypatch.setattr(fleet_runner, "link_of", lambda options: link)
+    monkeypatch.setattr(fleet_runner, "GatewayLink", lambda address: link)
     return link
 
 

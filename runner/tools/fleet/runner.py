@@ -11,7 +11,6 @@ from runner.machine.capabilities import Machine
 from runner.machine.redaction import redacted_result
 from runner.model.case import Availability, Case
 from runner.model.conditions import Surroundings
-from runner.model.options import RunOptions
 from runner.model.results import CaseResult
 from runner.plan import schedule
 from runner.record.run_folder import RunFolder
@@ -45,7 +44,7 @@ class FleetRunner(CaseRunner):
             "memory_limit": options.memory_limit,
             "packages": nodes.packages_of(cases),
         }
-        link = link_of(options)
+        link = GatewayLink(options.address or "")
         self._fleet = Fleet(link, self._nodes, folder.path, begin, self._result_of, self._problem_of_canary, self._unavailable)
         # the fleet takes cases in place of jobs: what gives jobs to the executor is overridden here
         executor = cast("LocalExecutor", self._fleet)
@@ -99,8 +98,3 @@ class FleetRunner(CaseRunner):
 
     def _unavailable(self, case: Case, why: str) -> CaseResult:
         return result_of_unavailable(case, Verdict(Availability.NO, why), (), self._repro(case))
-
-
-def link_of(options: RunOptions) -> GatewayLink:
-    """Return the link to the nodes of a cluster."""
-    return GatewayLink(options.address or "")

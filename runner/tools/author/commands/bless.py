@@ -18,8 +18,7 @@ from runner.record.case_files import RecordedFiles
 from runner.report import replace
 from runner.run import rejudge
 from runner.run.rejudge import specs_of
-from runner.tools.author.blessing.blessed_samples import Sample, read_samples
-from runner.tools.author.blessing.proposing import NotBlessed, SpecFacts, propose
+from runner.tools.author.blessed_counts import NotBlessed, Sample, SpecFacts, propose, read_samples
 from runner.tools.author.text_edits import CannotEdit, changed, patch, value_edit
 
 

@@ -246,30 +246,6 @@ class Trials:
         return cases[0] if len(cases) == 1 else None
 
 
-class Attempts:
-    """Judges documents by a signature, for some seconds."""
-
-    def __init__(self, trials: Trials, signature: Signature, seconds: float) -> None:
-        self._trials = trials
-        self._signature = signature
-        self._end = time.monotonic() + seconds
-        self._seconds = seconds
-        self.made = 0
-
-    def __call__(self, document: Document) -> bool:
-        """Whether a document fails in the same way; raise ``OutOfBudget``."""
-        if time.monotonic() >= self._end:
-            raise OutOfBudget(f"--seconds {self._seconds:g} are over")
-        case = self._trials.case_of(document)
-        if case is None:
-            return False
-        self.made += 1
-        try:
-            return signature_of(self._trials.run(case)) == self._signature
-        except UsageError:  # a candidate that cannot run here is none
-            return False
-
-
 # -- the stage --------------------------------------------------------------------------------------------------------
 
 COMPARED = frozenset({"close", "equals", "differs", "strides", "raised", "raises", "deterministic", "text", "side-effects"})
@@ -386,14 +362,28 @@ def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: S
             other = "PASS" if again is None else str(again)
             raise UsageError(f"{case.id} is flaky: {signature}, then {other}: 'run --repeat' says how often it fails")
         document = reduced_document_of(case, trials.surroundings(case))
-        attempts = Attempts(trials, signature, options.seconds)
+        end, runs = time.monotonic() + options.seconds, 0
+
+        def fails_alike(document: Document) -> bool:
+            nonlocal runs
+            if time.monotonic() >= end:
+                raise OutOfBudget(f"--seconds {options.seconds:g} are over")
+            candidate = trials.case_of(document)
+            if candidate is None:
+                return False
+            runs += 1
+            try:
+                return signature_of(trials.run(candidate)) == signature
+            except UsageError:  # a candidate that cannot run here is none
+                return False
+
         try:
-            if not attempts(document):
+            if not fails_alike(document):
                 raise UsageError(f"{case.id}, written as a spec of its own, does not fail in the same way")
         except OutOfBudget as error:
             raise UsageError(f"{error} before the search began: allow more") from error
         say(f"{signature}: looking for a smaller case, at most {options.seconds:g} s")
-        search = Search(document, attempts, lambda words: say(f"run {attempts.made}: {words}"))
+        search = Search(document, fails_alike, lambda words: say(f"run {runs}: {words}"))
         search.run()
         spec.write_text(f"# a smaller case with the failure of {case.id}\n{text_of(search.best)}", encoding="utf-8")
         smallest = trials.case_in(spec)  # the script names positions of the spec beside it
@@ -418,4 +408,4 @@ def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: S
                         stage = _stage_of(text, trials, folder / "stage", options.seconds)
                     except KeyboardInterrupt:
                         stage = "not looked for: interrupted"
-        return Shrunk(spec=spec, script=script, why_no_script=why, stage=stage, runs=attempts.made, ended=search.ended)
+        return Shrunk(spec=spec, script=script, why_no_script=why, stage=stage, runs=runs, ended=search.ended)

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
+from runner.execute.executor_protocol import ExecutorSettings, Job
 from runner.execute.local.executor import LocalExecutor
 from runner.machine import cache_dirs
 from runner.machine.scratch import open_untrusted
@@ -57,7 +57,15 @@ class Agent:
                     assert self._capacity is not None
                     self._is_running = True
                     for execution in self._executor.run(jobs, self._capacity):
-                        self._send_ended(execution)
+                        token = self._tokens.pop(execution.job.name, "")
+                        folder = self._folder / execution.job.folder if execution.job.folder else None
+                        files = _files(folder, execution.files) if folder is not None else {}
+                        # the job itself stays at the runner
+                        fields = {**dataclasses.asdict(dataclasses.replace(execution, job=_NO_JOB)), "files": list(files)}
+                        del fields["job"]
+                        self._send({"kind": "ended", "token": token, "execution": fields, "files": files})
+                        if folder is not None:
+                            shutil.rmtree(folder, ignore_errors=True)
                     self._is_running = False
         except Ended:
             pass
@@ -110,17 +118,6 @@ class Agent:
         self._executor.on_interrupt(self._inlet.descriptor, lambda: self._take(0))
         about = {"machine": dataclasses.asdict(machine), "provenance": node_facts.provenance(message), "source": shipped_source.digest()}
         self._send({"kind": "hello", **about, "jobs": workers})
-
-    def _send_ended(self, execution: Execution) -> None:
-        token = self._tokens.pop(execution.job.name, "")
-        folder = self._folder / execution.job.folder if execution.job.folder else None
-        files = _files(folder, execution.files) if folder is not None else {}
-        # the job itself stays at the runner
-        fields = {**dataclasses.asdict(dataclasses.replace(execution, job=_NO_JOB)), "files": list(files)}
-        del fields["job"]
-        self._send({"kind": "ended", "token": token, "execution": fields, "files": files})
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def _send(self, message: Message) -> None:
         write(self._outlet, pack(message))

@@ -6,11 +6,11 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from runner.machine.capabilities import Machine
 from runner.machine.installed_torch import InstalledTorch
@@ -65,13 +65,6 @@ class Printed:
     def first_line(self) -> str:
         """The first line that is not empty."""
         return next((line.strip() for line in self.text.splitlines() if line.strip()), "")
-
-
-class RunProgram(Protocol):
-    """Runs a command and returns what it printed; tests pass another one."""
-
-    def __call__(self, command: Sequence[str], *, stdin: bytes = b"", seconds: float = _SECONDS) -> Printed:
-        """Run it; ``stdin`` is its standard input."""
 
 
 def run_program(
@@ -130,7 +123,7 @@ class Scene:
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     root: Path = Path("/")
     """The root of the file system of devices: ``/dev``, ``/sys``, ``/opt/rocm``."""
-    run: RunProgram = run_program
+    run: Callable[..., Printed] = run_program
 
     def which(self, name: str) -> Path | None:
         """Return the path of a program, by the PATH of this machine."""

@@ -6,13 +6,12 @@ It has no time and no random number, so that the same run and key give the same 
 import base64
 import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.machine.scratch import open_untrusted
 from runner.model.diagnostics import UsageError, one_line, shown_path
-from runner.model.results import CaseResult
 from runner.record.case_files import digest
 from runner.record.journal import Run, encode, totals
 from runner.tools.vendor.submission.archive import ENVIRONMENT, JOURNAL, JUNIT, MANIFEST, as_json
@@ -29,15 +28,10 @@ _MOST_KEY = 1 << 16
 
 def environment_of(run: Run) -> bytes:
     """Return the facts of the machine, those of each node of a fleet, and the recorded variables, as a member."""
-    nodes = nodes_of(run.results)
+    parts = (part for result in run.results for part in (result, *result.attempts) if part.node)
+    nodes = {part.node.get("name", ""): dict(part.node) for part in parts}
     recorded = {"environment": dict(run.header.environment), "variables": dict(run.header.variables)}
     return as_json({**recorded, "nodes": nodes} if nodes else recorded)
-
-
-def nodes_of(results: Iterable[CaseResult]) -> dict[str, dict[str, str]]:
-    """Return the facts of the nodes that results came from, by the name of the node; empty for a run on one machine."""
-    parts = (part for result in results for part in (result, *result.attempts) if part.node)
-    return {part.node.get("name", ""): dict(part.node) for part in parts}
 
 
 def statement_of(run: Run, members: Mapping[str, bytes], signer: str) -> bytes:
