@@ -61,36 +61,21 @@ Seen: TypeAlias = tuple[str, Surroundings, CaseResult]
 
 
 def proposals(options: WaiveOptions) -> tuple[list[Draft], list[str]]:
-    """Return a draft for each failure of the runs that no waiver excuses, and why other failures have none."""
+    """Return a draft for each failure of the runs that no waiver excuses, and why other failures have none.
+
+    Cases of one spec with one failure share a draft.
+    """
     try:
         until = date.fromisoformat(options.until) if options.until else datetime.now(UTC).date() + timedelta(days=DAYS)
     except ValueError as error:
         raise UsageError(f"--until '{one_line(options.until)}' is no date: write year, month and day: 2027-03-01") from error
-    results: list[Seen] = []
-    for run in map(_read, options.targets):
-        surroundings = surroundings_of_record(run.header.environment)
-        results += [
-            (run.header.run_id, surroundings_of_record(result.node) if result.node else surroundings, result) for result in run.results
-        ]
-    return propose(results, issue=options.issue or FILL_IN, reason=options.reason, until=until)
-
-
-def _read(name: str) -> Run:
-    path = find_run(name) / JOURNAL
-    try:
-        return read_run(path)
-    except JournalError as error:
-        raise UsageError(f"{path}:{error.line}: {one_line(error.reason)}") from error
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-
-
-def propose(results: Sequence[Seen], *, until: date, issue: str = FILL_IN, reason: str = "") -> tuple[list[Draft], list[str]]:
-    """Return the drafts, and why failures have none; cases of one spec with one failure share a draft."""
-    notes: list[str] = []
     by_case: dict[str, list[Seen]] = {}
-    for seen in results:
-        by_case.setdefault(seen[2].case_id, []).append(seen)
+    for run in map(_read, options.targets):
+        usual = surroundings_of_record(run.header.environment)
+        for result in run.results:
+            surroundings = surroundings_of_record(result.node) if result.node else usual
+            by_case.setdefault(result.case_id, []).append((run.header.run_id, surroundings, result))
+    notes: list[str] = []
     groups: dict[tuple[str, str], tuple[list[str], dict[str, Json]]] = {}
     for case_id, seen_results in by_case.items():
         failing = [result for _, _, result in seen_results if result.outcome in WAIVABLE]
@@ -114,9 +99,19 @@ def propose(results: Sequence[Seen], *, until: date, issue: str = FILL_IN, reaso
             continue
         explained = {**({"when": when} if when else {}), "failure": signatures[0] if len(signatures) == 1 else signatures}
         seen_reason = shorten(f"proposed from: {one_line(failures[0].message)}", LONGEST_PATTERN, placeholder=" ...")
-        draft = {**explained, "reason": reason or seen_reason, "issue": issue, "until": until.isoformat()}
+        draft = {**explained, "reason": options.reason or seen_reason, "issue": options.issue or FILL_IN, "until": until.isoformat()}
         groups.setdefault((case_id.partition("[")[0], json.dumps(explained)), ([], draft))[0].append(case_id)
     return [{"cases": pattern, **draft} for ids, draft in groups.values() for pattern in _globs(ids, list(by_case))], notes
+
+
+def _read(name: str) -> Run:
+    path = find_run(name) / JOURNAL
+    try:
+        return read_run(path)
+    except JournalError as error:
+        raise UsageError(f"{path}:{error.line}: {one_line(error.reason)}") from error
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
 
 
 def document_of(drafts: Sequence[Draft], before: str = "") -> str:

@@ -461,10 +461,10 @@ _DECORATORS: Mapping[str, tuple[frozenset[str], tuple[Any, ...]]] = {
 """What decorators drop and require, by the last word of their names."""
 
 
-def backends_of_device(translation: Translation, test: ast.expr) -> frozenset[str] | None:
+def backends_of_device(test: ast.expr) -> frozenset[str] | None:
     """Return the backends on which a condition is true; None for a condition about something else."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = backends_of_device(translation, test.operand)
+        inner = backends_of_device(test.operand)
         return None if inner is None else _ALL - inner
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq | ast.NotEq):
         left, right = (ast.unparse(side).strip("'\"") for side in (test.left, test.comparators[0]))
@@ -488,7 +488,7 @@ def skip(translation: Translation, statement: ast.If) -> bool:
 
 
 def _drop(translation: Translation, node: ast.expr | ast.stmt, test: ast.expr) -> None:
-    backends = backends_of_device(translation, test)
+    backends = backends_of_device(test)
     if backends is None:
         translation.notes.add(Remark(node.lineno, f"the test is skipped where {ast.unparse(test)[:80]}; the spec is not"))
     elif backends == _ALL:
