@@ -76,7 +76,8 @@ def inspect_files(installed: InstalledTorch | None) -> Machine:
         torch=installed.version if installed else None,
         release=release(installed.version) if installed else None,
         builds=installed.builds if installed else {},
-        gpus=None if _may_have_gpu() else 0,
+        # without one of these device nodes no driver can be reached; with one, only torch can say
+        gpus=None if any(Path(node).exists() for node in devices.nodes()) else 0,
         found={name: capability.look() for name, capability in CAPABILITIES.items() if capability.look is not None},
         torch_root=str(installed.root) if installed else None,
         no_torch=no_torch_reason() if installed is None else "",
@@ -118,8 +119,3 @@ def _refuse_other_torch(machine: Machine, root: str, version: str) -> None:
             f"the workers import torch {version} from {root}, but the specs were read for torch {machine.torch} in "
             f"{inspected or 'no folder'} (remove one of the two, or correct PYTHONPATH or the .pth file that names it; {shows})"
         )
-
-
-def _may_have_gpu() -> bool:
-    # without one of these device nodes no driver can be reached; with one, only torch can say
-    return any(Path(node).exists() for node in devices.nodes())

@@ -53,7 +53,7 @@ class Machine:
     @property
     def vendor(self) -> str | None:
         """The maker of the accelerator that torch was built for."""
-        return devices.vendor_of(self.builds)
+        return next((build.vendor for build in devices.builds() if self.builds.get(build.version)), None)
 
 
 class NotKnown(Exception):

@@ -131,8 +131,3 @@ def visible_to(gpus: Iterable[int], inherited: str | None) -> str:
 def nodes() -> tuple[str, ...]:
     """Return the device files of all accelerators."""
     return tuple(node for accelerator in ACCELERATORS.values() for node in accelerator.nodes)
-
-
-def vendor_of(versions: Mapping[str, str | None]) -> str | None:
-    """Return the maker of the accelerator that a torch was built for; ``versions`` are those of ``torch.version`` by name."""
-    return next((build.vendor for build in builds() if versions.get(build.version)), None)

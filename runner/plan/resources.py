@@ -139,7 +139,9 @@ class Room:
 
     def places(self, needs: Needs) -> list[Lease]:
         """Return the leases that a job could have now, the one with the most free GPU memory first; empty when there is no room."""
-        if needs.exclusive or _exceeds(needs, self._capacity):
+        capacity = self._capacity
+        exceeds = needs.cores > capacity.cores + _ROUNDING or needs.memory > capacity.memory or needs.gpus > capacity.gpus
+        if needs.exclusive or exceeds or needs.gpu_memory > (capacity.gpu_memory if capacity.gpus else 0):
             gpus = next(iter(self._gpus_for(needs)), None) or tuple(range(self._capacity.gpus))
             return [] if self._leases else [Lease(needs, gpus, is_alone=True)]
         if len(self._leases) >= self._capacity.jobs or self.lease_of_alone is not None:
@@ -162,15 +164,6 @@ class Room:
         if count == 1:
             return [(gpu,) for gpu in free]
         return [tuple(sorted(free[:count]))] if len(free) >= count else []
-
-
-def _exceeds(needs: Needs, capacity: Capacity) -> bool:
-    return (
-        needs.cores > capacity.cores + _ROUNDING
-        or needs.memory > capacity.memory
-        or needs.gpus > capacity.gpus
-        or needs.gpu_memory > (capacity.gpu_memory if capacity.gpus else 0)
-    )
 
 
 def _leased_of(gpu: int, leases: Iterable[Lease]) -> int:

@@ -156,7 +156,7 @@ def needs_of(case: Case, machine: Machine) -> Needs:
     children = _children(case)
     memory = _MEMORY_OF_COMPILING if case.body.compiles else _MEMORY_OF_CALLS
     memory += (compilers - 1) * _MEMORY_OF_COMPILER + children * _MEMORY_OF_CHILD
-    if not _uses_gpu(case):
+    if not (devices.is_accelerator(case.device) or any(CAPABILITIES[need.name].is_of_gpus for need in case.requires)):
         return Needs(cores=_cores_of(compilers), memory=memory, exclusive=is_exclusive(case))
     asked = max((memory_of(need.argument or "") for need in case.requires if need.name == "gpu_memory"), default=0)
     return Needs(
@@ -191,10 +191,6 @@ def _children(case: Case) -> int:
     tunes = case.body.settings.config.get("autotune_in_subproc") is True
     # steps run one after another, so only one step's children run at a time
     return max(int(tunes), *(traits_of(step).children for step in case.steps), 0)
-
-
-def _uses_gpu(case: Case) -> bool:
-    return devices.is_accelerator(case.device) or any(CAPABILITIES[need.name].is_of_gpus for need in case.requires)
 
 
 def _whole_gpus(case: Case, machine: Machine) -> int:

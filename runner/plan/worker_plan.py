@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def digest_of(case: Case) -> str:
             step.kind,
             _arguments(step),
             [(expected.kind, _claim(expected.check), *filter(None, [expected.weak])) for expected in step.expectations],
-            *_beside(step),
+            *([step.repeat, dict(step.when or {})] if step.repeat != 1 or step.when is not None else []),
         ]
         for step in (*case.steps, *case.left_out)
     ]
@@ -59,10 +59,6 @@ def _claim(check: Any) -> dict[str, str]:
 def _arguments(step: Step) -> dict[str, Any]:
     written = python_of(step)
     return dict(step.arguments) if written is None else {**step.arguments, traits_of(step).python: written["text"]}
-
-
-def _beside(step: Step) -> list[Json]:
-    return [step.repeat, dict(step.when or {})] if step.repeat != 1 or step.when is not None else []
 
 
 def python_of(step: Step) -> Mapping[str, Any] | None:
@@ -102,12 +98,9 @@ def expects_raise(step: Step, surroundings: Surroundings) -> bool:
 
 def needs_eager(case: Case) -> bool:
     """Whether a step refers to the eager reference, or a part of it."""
-    return any(name.partition(".")[0] == EAGER for step in case.steps for name in step_names(step))
-
-
-def _compared(case: Case) -> list[str]:
-    """Return the names that expectations refer to, without the paths below them."""
-    return sorted({name.partition(".")[0] for step in case.steps for expected in step.expectations for name in expected.check.names})
+    names = [name for step in case.steps for name in parsed(step).names]
+    names += [name for step in case.steps for expected in step.expectations for name in expected.check.names]
+    return any(name.partition(".")[0] == EAGER for name in names)
 
 
 def make_plan(case: Case, surroundings: Surroundings, facts: Mapping[str, object]) -> dict[str, Any]:
@@ -127,7 +120,10 @@ def make_plan(case: Case, surroundings: Surroundings, facts: Mapping[str, object
         "seed": seed_of(case),
         "module_key": case.spec,
         "needs_eager": needs_eager(case),
-        "compared": _compared(case),
+        # the names that expectations refer to, without the paths below them
+        "compared": sorted(
+            {name.partition(".")[0] for step in case.steps for expected in step.expectations for name in expected.check.names}
+        ),
         "steps": [_plan_step(case, step, surroundings, facts) for step in case.steps],
         **({"target": case.target} if case.target else {}),
     }
@@ -146,13 +142,6 @@ def with_paths(plan: Mapping[str, object], folder: Path, cache: Path, torch_root
         "cache": str(cache),
         "torch_root": torch_root,
     }
-
-
-def step_names(step: Step) -> Iterator[str]:
-    """Yield the names that a step uses: in its expectations, in its arguments, and as parameters of a script."""
-    for expected in step.expectations:
-        yield from expected.check.names
-    yield from parsed(step).names
 
 
 def _plan_step(case: Case, step: Step, surroundings: Surroundings, facts: Mapping[str, object]) -> dict[str, Any]:

@@ -163,13 +163,10 @@ def seconds_of_tables(folders: Iterable[Path]) -> dict[str, float]:
 def roots_of(paths: Sequence[Path]) -> list[Path]:
     """Return the folders where tables of the given specs lie: the folders, those of the files, the shipped specs for paths within them."""
     shipped = cache_dirs.folder("specs").resolve()
-    return list(dict.fromkeys([_root(path.resolve(), shipped) for path in paths] or [shipped]))
-
-
-def _root(path: Path, shipped: Path) -> Path:
-    if path.is_relative_to(shipped):
-        return shipped
-    return path if path.is_dir() else path.parent
+    roots = [
+        shipped if path.is_relative_to(shipped) else path if path.is_dir() else path.parent for path in (name.resolve() for name in paths)
+    ]
+    return list(dict.fromkeys(roots or [shipped]))
 
 
 def _note(line: bytes, seconds_of: dict[str, float]) -> None:

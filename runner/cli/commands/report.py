@@ -9,7 +9,7 @@ from runner.model.diagnostics import shown_path
 from runner.model.escaping import one_line
 from runner.model.options import argument, flag, flavour_option, option
 from runner.model.outcomes import ExitCode
-from runner.report.reporters import write_again
+from runner.report.recorded_run import write_again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

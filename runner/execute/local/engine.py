@@ -24,7 +24,7 @@ from pathlib import Path
 from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
 from runner.execute.local.memory import MemoryWatch
 from runner.execute.local.spawn import ProcessStarter, ZygoteProcess
-from runner.execute.local.workers import Worker
+from runner.execute.local.workers import Worker, bound
 from runner.model import devices
 from runner.model.events import Activity, RunningCase
 from runner.model.protocol import TARGET
@@ -414,7 +414,8 @@ class Engine:
                     self._lose(worker.key, f"the zygote did not fork within {grace.fork:g} s")
             else:
                 self._watch_case(worker, now)
-                running.bound_output()
+                for descriptor in running.outputs:
+                    running.is_cut |= bound(descriptor)
                 if running.job.memory_limit is not None:
                     limits[worker.pid] = running.job.memory_limit
         over = self._memory.look(limits)

@@ -158,11 +158,6 @@ class Running:
         if self.inbox.has_answer and self.answered_at is None:
             self.answered_at = time.monotonic()
 
-    def bound_output(self) -> None:
-        """Limit the size of its output files."""
-        for descriptor in self.outputs:
-            self.is_cut |= bound(descriptor)
-
     def close(self) -> None:
         """Close the descriptors."""
         self.inbox.close()

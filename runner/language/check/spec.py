@@ -31,8 +31,19 @@ from runner.vocabulary.steps import TRITON
 
 def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagnostic]:
     """Return all problems of a spec that fits the schema, except those of its templates' values (``check_templates``)."""
-    problems = [*matrix_problems(anatomy, backends), *_shape_problems(anatomy), *requirement_problems(anatomy), *python_problems(anatomy)]
-    if all(name in backends.by_name for name in anatomy.data["backends"]):
+    document, data = anatomy.document, anatomy.data
+    problems = [*matrix_problems(anatomy, backends)]
+    if "entry" in data and not isinstance(data.get("function"), str):
+        hint = "entry selects one of several top-level defs"
+        problems.append(document.problem(("entry",), "'entry' without Python in 'function'", hint, key=True, code="misplaced-key"))
+    if not any(step.expectations for step in anatomy.steps):
+        place, hint = (
+            ("steps",) if "steps" in data else (),
+            "add expect: [{close: {to: eager}}], or expect: [{runs: {}}] if that is the claim",
+        )
+        problems.append(document.problem(place, "the spec expects nothing", hint, key=True, code="expects-nothing"))
+    problems += [*requirement_problems(anatomy), *python_problems(anatomy)]
+    if all(name in backends.by_name for name in data["backends"]):
         problems += device_problems(anatomy, backends.of(anatomy.data["backends"], anatomy.tags))
     return [*problems, *check_values(anatomy, backends, names), *control_problems(anatomy)]
 
@@ -119,17 +130,6 @@ def clashing_keys(anatomy: Anatomy) -> Iterator[Diagnostic]:
     if "function" in data and "functions" in data:
         hint = "put all of them into functions"
         yield document.problem(("functions",), "'functions' beside 'function'", hint, key=True, code="clashing-keys")
-
-
-def _shape_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
-    """Yield the problems of an entry without functions, and of a spec that expects nothing."""
-    document, data = anatomy.document, anatomy.data
-    if "entry" in data and not isinstance(data.get("function"), str):
-        hint = "entry selects one of several top-level defs"
-        yield document.problem(("entry",), "'entry' without Python in 'function'", hint, key=True, code="misplaced-key")
-    if not any(step.expectations for step in anatomy.steps):
-        hint = "add expect: [{close: {to: eager}}], or expect: [{runs: {}}] if that is the claim"
-        yield document.problem(("steps",) if "steps" in data else (), "the spec expects nothing", hint, key=True, code="expects-nothing")
 
 
 def _value_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:

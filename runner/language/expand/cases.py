@@ -70,7 +70,8 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
     problems: list[Diagnostic] = []
     cases: list[Case] = []
     for point in matrix.points(document, matrix.axes(document)[0], backends.of(anatomy.data["backends"], anatomy.tags)):
-        filled, backend, target = _filled(anatomy, parsed, point), point.backend, target_of(point)
+        filled, backend = _filled(anatomy, parsed, point), point.backend
+        target = str(point.values.get(AXIS, "")) if backend.name in OFFLINE_BACKENDS else ""  # empty for a case that is executed
         data, around = filled.data, surroundings_for(backend, known, target)
         for section in SECTIONS:
             key = (section, backend.name, target)
@@ -247,11 +248,6 @@ def _control(
     if not patch:
         return None
     return Control(patch=patch, fails=tuple(control.get("fails", [])), position=document.position(("control",), key=True))
-
-
-def target_of(point: matrix.Point) -> str:
-    """Return the target of a point; empty for one that is executed."""
-    return str(point.values.get(AXIS, "")) if point.backend.name in OFFLINE_BACKENDS else ""
 
 
 SECTIONS = ("config", "dynamo_config", "functorch_config", "env", "torch", "compile")
