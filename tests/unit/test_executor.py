@@ -16,7 +16,7 @@ import pytest
 
 from runner.cli.parser import main
 from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
-from runner.execute.local.executor import KeptExecutor, LocalExecutor
+from runner.execute.local.executor import LocalExecutor
 from runner.execute.local.spawn import ProcessStarter, ZygoteProcess
 from runner.machine.scratch import Space
 from runner.model.events import Activity
@@ -24,6 +24,7 @@ from runner.model.observation import Ending, ServiceReport
 from runner.model.outcomes import ExitCode
 from runner.plan.resources import Capacity, Environment, Needs
 from runner.record.journal import read_run
+from runner.tools.author.commands.watch import KeptExecutor
 from tests.conftest import GOOD
 from tests.fakes import ENDED, FACTS, close_facts, close_leaf, observation, seen, use_executor
 

@@ -15,7 +15,8 @@ from runner.model.case import Availability, Case
 from runner.model.expectation import Status, StepFacts
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
-from runner.model.targets import SIMULATED, TARGETS, refusals
+from runner.model.targets import SIMULATED, TARGETS
+from runner.tools.offline.simulated_options import refusals
 from runner.tools.offline.worker import simulated_codegen, simulated_kernels
 from runner.vocabulary.compiler_output import NotReported, of_compiler, with_amount
 from runner.vocabulary.expectations import EXPECTATIONS

@@ -10,7 +10,6 @@ import pytest
 
 from runner.cli.parser import main, parse
 from runner.execute.executor_protocol import Execution, Job
-from runner.execute.local.executor import KeptExecutor
 from runner.machine.installed_torch import torch_at
 from runner.machine.signals import Interrupts
 from runner.model.observation import Ending
@@ -18,7 +17,7 @@ from runner.model.outcomes import ExitCode
 from runner.report import reporters
 from runner.run import pipeline
 from runner.tools.author.commands import watch as watching
-from runner.tools.author.commands.watch import AGAIN, ALL, FAILED, QUIT, Keys, Watch, WatchOptions, run_options
+from runner.tools.author.commands.watch import AGAIN, ALL, FAILED, QUIT, KeptExecutor, Keys, Watch, WatchOptions, run_options
 from tests.conftest import GOOD
 from tests.fakes import ENDED, FakeExecutor, close_facts, close_leaf, observation, seen, use_executor
 

@@ -156,7 +156,7 @@ def _options(case: Case, *, simulated: bool) -> contextlib.ExitStack:
     import torch._functorch.config as functorch_config
     import torch._inductor.config as config
 
-    from runner.model.targets import FIXED
+    from runner.tools.offline.simulated_options import FIXED
 
     wanted: dict[str, Any] = {"use_static_cuda_launcher": False, **case.config}
     stack = contextlib.ExitStack()

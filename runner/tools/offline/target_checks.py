@@ -11,7 +11,8 @@ from runner.model.diagnostics import Diagnostic, one_of
 from runner.model.matching.filecheck import ChecksError, Kind, parse
 from runner.model.matching.filecheck.reading import compile_pattern
 from runner.model.matching.time_limit import PatternTooSlow, time_limit
-from runner.model.targets import ALL_STAGES, FIXED, ISA, PROPERTIES, REFUSED_MODES, STAGES, TARGETS, WRAPPER, config_refusal
+from runner.model.targets import ALL_STAGES, ISA, PROPERTIES, STAGES, TARGETS, WRAPPER
+from runner.tools.offline.simulated_options import FIXED, REFUSED_MODES, config_refusal
 from runner.vocabulary.steps import TRITON
 
 _BESIDE = (

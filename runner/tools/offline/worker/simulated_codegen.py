@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.model.targets import FIXED
+from runner.tools.offline.simulated_options import FIXED
 from runner.worker.torch_compat import choice_census, compiling, torch_state
 from runner.worker.torch_compat.choice_census import Tuning
 
