@@ -19,10 +19,10 @@ TOP = Path(__file__).resolve().parents[1]
 ROOT = TOP / "runner"
 
 BOUNDS: Mapping[str, float] = {
-    "runner/: lines of Python": 50_840,
-    "runner/: files": 310,
-    "the core: lines of Python": 38_590,
-    "the core: files": 220,
+    "runner/: lines of Python": 50_520,
+    "runner/: files": 290,
+    "the core: lines of Python": 38_430,
+    "the core: files": 212,
     "tests/: lines of Python": 38_000,
     "docs/: files": 55,
     "docs/: KB": 450,
@@ -31,8 +31,8 @@ BOUNDS: Mapping[str, float] = {
     "cycles of imports": 0,
     "files that share their basename": 0,
     "vague names, % of bound names": 1.0,
-    "executed by one run: files": 115,
-    "executed by one run: functions": 960,
+    "executed by one run: files": 108,
+    "executed by one run: functions": 945,
     "executed by one run: files of tools": 0,
 }
 """The most of each measure; what has none is printed for people."""
