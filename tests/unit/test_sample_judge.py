@@ -42,7 +42,7 @@ def judge(tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch) -> 
     from runner.worker.torch_compat.opinfo import Sample
 
     session, _ = prepared(tmp_path, SPEC)
-    monkeypatch.setattr(session.torch, "announce_sample", lambda index, text: None)
+    monkeypatch.setattr(session.opinfo, "announce_sample", lambda index, text: None)
 
     def run(function: Any, answer: Any, *given: Any, rule: str = "close", body: Any = None, count: int = 1, **kinds: Any) -> Judged:
         named = {"takes_gradients": any(one.requires_grad for one in given if isinstance(one, torch.Tensor)), "takes_out": False, **kinds}

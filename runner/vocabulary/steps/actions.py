@@ -23,7 +23,7 @@ def run_reset(session: Session, arguments: "Reset") -> None:
         if word == GENERATORS:
             session.reseed()
         else:
-            session.torch.RESETS[word]()
+            session.torch_state.RESETS[word]()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +46,9 @@ def run_clear_counters(session: Session, arguments: "ClearCounters") -> None:
         for spy in session.spies.values():
             spy.clear()
     if arguments.only in (None, "counters"):
-        session.torch.clear_counters()
+        session.torch_state.clear_counters()
     if arguments.only in (None, "metrics"):
-        session.torch.clear_metrics()
+        session.torch_state.clear_metrics()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class ClearCounters(StepKind):
 
 def run_delete_modules(session: Session, arguments: "DeleteModules") -> None:
     """Delete them; raise ``RuntimeError`` where there are none."""
-    if session.torch.delete_generated_files() == 0:
+    if session.torch_state.delete_generated_files() == 0:
         raise RuntimeError("no generated module was loaded: nothing was deleted")
 
 
@@ -82,8 +82,8 @@ class DeleteModules(StepKind):
 def run_fresh_cache(session: Session, arguments: "FreshCache") -> None:
     """Use the next folder."""
     number = session.kept[FreshCache.kind] = session.kept.get(FreshCache.kind, 0) + 1
-    session.torch.RESETS["inductor"]()
-    session.torch.use_cache_dir(os.path.join(session.cache, f"fresh-{number}"))
+    session.torch_state.RESETS["inductor"]()
+    session.torch_state.use_cache_dir(os.path.join(session.cache, f"fresh-{number}"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

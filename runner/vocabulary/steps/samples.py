@@ -134,7 +134,7 @@ def _leaves(value: Any) -> list[Any]:
 def run(session: Session, arguments: "Samples") -> None:
     """Run the samples; ``output`` is a list of ``Done``."""
     with needed("torch's database of operators"), session.phases("inputs"):
-        operator = session.torch.find_operator(
+        operator = session.opinfo.find(
             arguments.op,
             arguments.variant,
             dtype=arguments.dtype,
@@ -173,7 +173,7 @@ def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
         takes_gradients=operator.takes_gradients,
         reseed=session.reseed,
     )
-    session.torch.announce_sample(index, done.text)
+    session.opinfo.announce_sample(index, done.text)
     theirs = own()
     try:
         with session.phases("eager"), session.reference.running():
@@ -181,7 +181,7 @@ def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
     except NotCarriedOut as error:
         done.refused = str(error.__cause__ or error)[:_MOST_TEXT]
         return done
-    session.torch.RESETS["dynamo"]()
+    session.torch_state.RESETS["dynamo"]()
     watched, ours = session.compiled_functions.watched(), own()
     try:
         with session.phases("trace"):

@@ -26,7 +26,7 @@ from runner.worker.case.phases import Phases
 from runner.worker.case.sides import Enter, Reference, ReferenceCall, Unseen
 from runner.worker.case.state import Generators
 from runner.worker.case.step_scope import Scope
-from runner.worker.torch_compat import compiling, for_steps, repeating
+from runner.worker.torch_compat import compiling, opinfo, repeating
 
 MOST_BYTES_REPEATED = 1 << 30
 """The maximum size of modules and arguments of one repeated call, in bytes: two copies of them are alive until the case has ended."""
@@ -47,7 +47,6 @@ class RepeatableCall:
     """Copies of the gradients of parameters and arguments."""
     generators: Generators
     enter: Enter
-    unseen: Unseen
     eager_runs: EagerRuns
     differentiate: Differentiate | None = None
     """Runs backward on the result; None for a step whose result is that of the call."""
@@ -73,7 +72,7 @@ class RepeatableCall:
 
     def run(self, arguments: list[Any] | None = None) -> Any:
         """Call the function from the state before the call; return a copy of the result, or of the gradients."""
-        with self.unseen() as seen:
+        with self.eager_runs.unseen() as seen:
             called = [self.called[0], *(self.arguments() if arguments is None else arguments)]
             with torch.no_grad():
                 for tensor, value in self.state:
@@ -181,7 +180,7 @@ class AdditionalCalls:
         comparison = Comparison(facts, arguments, values, self._comparers, with_stand_ins=with_stand_ins)
         self._references.append(functools.partial(add_reference, comparison, runs.answers))
 
-    def calibrate_effects(self, facts: dict[str, Any], inexact: Sequence[Inexact], *, parameters: bool) -> None:
+    def calibrate_effects(self, facts: dict[str, Any], inexact: Sequence[Inexact], *, equal_nan: bool, parameters: bool) -> None:
         """Schedule the same for values that a call left beside its result; ``facts`` are those of the step's effects."""
         if inexact:
             call = self._latest_reference()
@@ -192,7 +191,7 @@ class AdditionalCalls:
                 leaves = copies.changeable(called, parameters=parameters)
                 return [leaves[leaf.path] for leaf in inexact]
 
-            arguments = {"judge": Judge.CALIBRATED.value, "equal_nan": inexact[0].equal_nan}
+            arguments = {"judge": Judge.CALIBRATED.value, "equal_nan": equal_nan}
             own_facts = {"leaves": [leaf.facts for leaf in inexact]}
             unwritten, before = [leaf.unwritten for leaf in inexact], [leaf.before for leaf in inexact]
             comparison = Comparison(own_facts, arguments, values, {}, with_stand_ins=False, unwritten=unwritten, before=before)
@@ -221,7 +220,7 @@ class AdditionalCalls:
             comparison = Comparison(entry["value"], arguments, {"of": done.compiled, "to": done.eager}, {}, with_stand_ins=has_stand_ins)
 
             def add(comparison: Comparison = comparison, runs: EagerRuns = runs, done: Done = done) -> None:
-                for_steps.announce_sample(done.index, f"again, in eager and in float64: {done.text}")
+                opinfo.announce_sample(done.index, f"again, in eager and in float64: {done.text}")
                 add_reference(comparison, runs.answers)
 
             self._references.append(add)
@@ -274,7 +273,7 @@ class AdditionalCalls:
             copied = [called[0], *map(_copied, called[1:])]
             gradients = [None if leaf.grad is None else leaf.grad.clone() for leaf in gradient_leaves(called)]
             runs = EagerRuns.of(self._unseen, None)
-            self._latest = RepeatableCall(target, copied, state, gradients, Generators.now(), enter, self._unseen, runs)
+            self._latest = RepeatableCall(target, copied, state, gradients, Generators.now(), enter, runs)
         except Exception as error:  # copying arguments of a spec may raise anything
             self._latest = f"the call cannot be repeated: {error}"[:_WORDS]
 

@@ -30,7 +30,7 @@ from runner.worker.case.sides import Compiled, Enter, Reference, Side, Unseen, e
 from runner.worker.case.source_module import SpecModule
 from runner.worker.case.state import GLOBAL
 from runner.worker.case.step_scope import STEPS, Scope, Weak, follow
-from runner.worker.torch_compat import compiling, for_steps, torch_state
+from runner.worker.torch_compat import compiling, opinfo, torch_state
 from runner.worker.torch_compat.device_modules import DeviceApi
 
 
@@ -244,7 +244,8 @@ class StepEffects:
             if self._is_hooked:  # a pass, or a backend, of the spec runs in the compiled call alone, and may change what eager changes
                 facts["modes"] = [mode for mode in facts["modes"] if not mode["name"].startswith(GLOBAL)]
             self.facts = with_repetition(self.facts, facts)
-            self._session.additional.calibrate_effects(self.facts, self._running.inexact, parameters=not self._running.is_package)
+            parameters, equal_nan = not self._running.is_package, self._running.tolerance["equal_nan"]
+            self._session.additional.calibrate_effects(self.facts, self._running.inexact, equal_nan=equal_nan, parameters=parameters)
 
     def unwanted_write(self, ours: torch.Tensor, theirs: torch.Tensor, before: torch.Tensor) -> dict[str, str] | None:
         """Return how the compiled side changed a tensor that eager did not write, and what was expected; None where it did not."""
@@ -268,7 +269,7 @@ class Session:
         self.phases = phases
         self.folder: str = plan["folder"]
         self.cache: str = plan["cache"]
-        self.torch = for_steps
+        self.torch_state, self.opinfo = torch_state, opinfo
         self.device_api = DeviceApi(plan["device"])
         self.kept: dict[str, Any] = {}
         """Storage of kinds of steps until the case ends, by kind."""

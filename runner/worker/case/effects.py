@@ -182,8 +182,6 @@ class Untouched:
 
     def before(self, ours: Leaves, theirs: Leaves) -> None:
         """Record the values of both sides before the step."""
-        self._kept, self.elements, self.values, self.alike, self.changed = {}, {}, {}, set(), []
-        self._begun = {}
         for path, our, their in ((path, leaf, theirs[path]) for path, leaf in ours.items() if path in theirs):
             if isinstance(our, float | complex) and isinstance(their, float | complex):  # otherwise compared with a tolerance
                 self._begun[path] = _Before(their, None, None, their, our)
@@ -341,7 +339,6 @@ class Inexact:
     facts: dict[str, Any]
     ours: torch.Tensor | float
     theirs: torch.Tensor | float
-    equal_nan: bool
     unwritten: torch.Tensor | None = None
     """A mask of the elements in which eager's tensor has the bits of before the call."""
     before: torch.Tensor | None = None
@@ -513,7 +510,7 @@ class Effects:
         if self.tolerance["rtol"] is not None or self._untouched.is_kept(path):
             return None
         if type(ours) is type(theirs) is float and not (facts := describe_leaf(ours, theirs, self.tolerance))["equal"]:
-            self.inexact.append(Inexact(path, facts := {"path": path, **facts}, ours, theirs, self.tolerance["equal_nan"]))
+            self.inexact.append(Inexact(path, facts := {"path": path, **facts}, ours, theirs))
             return facts
         if not (isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)):
             return None
@@ -528,7 +525,7 @@ class Effects:
             return None
         facts = {"path": path, **describe_leaf(one, other, self.tolerance)}
         before = self._untouched.values.get(path)
-        self.inexact.append(Inexact(path, facts, frozen(one), frozen(other), self.tolerance["equal_nan"], kept, before))
+        self.inexact.append(Inexact(path, facts, frozen(one), frozen(other), kept, before))
         return facts
 
     def _problem(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
