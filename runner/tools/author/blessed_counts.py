@@ -72,11 +72,6 @@ class Sample:
         """Whether the case failed the run."""
         return self.result.outcome.is_failure
 
-    @property
-    def is_usable(self) -> bool:
-        """Whether its facts may become a claim: those of a waived failure may not."""
-        return self.result.outcome in (*PASSED, *BLESSABLE)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
@@ -305,7 +300,9 @@ def _rows(facts: SpecFacts, leaf: Leaf, path: DataPath) -> Iterator[Row]:
         old = _value_at(expected.body, path)
         value = _effective(old, surroundings)
         samples = by_place.get((str(case.id), surroundings), [])
-        used = [sample for sample in samples if sample.is_usable and sample.key not in facts.refused and leaf in facts.seen[sample.key]]
+        # the facts of a waived failure may not become a claim
+        usable = [sample for sample in samples if sample.result.outcome in (*PASSED, *BLESSABLE) and sample.key not in facts.refused]
+        used = [sample for sample in usable if leaf in facts.seen[sample.key]]
         seen = [(sample.source.machine, facts.seen[sample.key][leaf][1]) for sample in used if sample.case.id in facts.chosen]
         if any(judgement.status is Status.FAILED for _, judgement in seen):
             try:

@@ -91,11 +91,6 @@ class Peer:
         return self.node.name
 
     @property
-    def is_gone(self) -> bool:
-        """Whether it was given up."""
-        return self.state in (State.LOST, State.QUARANTINED)
-
-    @property
     def has_room(self) -> bool:
         """Whether it gets a further job: so that it has a second of work waiting, and no more."""
         ahead = math.ceil(self.slots * _AHEAD_SECONDS / max(self.mean_seconds, 1e-3))
@@ -270,7 +265,7 @@ class Fleet:
         if not self._places_changed:
             return
         self._places_changed = False
-        names = {peer.name for peer in self.peers.values() if not peer.is_gone}
+        names = {peer.name for peer in self.peers.values() if peer.state not in (State.LOST, State.QUARANTINED)}
         stuck = [entry for entry in self._waiting if entry.places.isdisjoint(names)]
         self._waiting = [entry for entry in self._waiting if not entry.places.isdisjoint(names)]
         for entry in stuck:

@@ -55,15 +55,6 @@ class RunEndedError(RuntimeError):
     """The run ended, and has no result of a case."""
 
 
-def results_after(folder: Path, offset: int) -> tuple[list[CaseResult], int]:
-    """Return the results in the whole lines of a journal from an offset in bytes, and the offset where they end."""
-    with (folder / JOURNAL).open("rb") as stream:
-        stream.seek(offset)
-        lines = [line for line in stream if line.endswith(b"\n")]
-    records = [journal.decode(0, journal.parse(line)) for line in lines]
-    return [record for kind, record in records if kind == "case"], offset + sum(map(len, lines))
-
-
 class SessionRun:
     """The run of a session, with these options of ``run``."""
 
@@ -115,8 +106,12 @@ class SessionRun:
         with contextlib.suppress(FileNotFoundError):
             if self.folder is None:
                 self.folder = Path(json.loads((self._folder / PLACE).read_text("utf-8"))["folder"])
-            results, self._offset = results_after(self.folder, self._offset)
-            self._results.update({result.case_id: result for result in results})
+            with (self.folder / JOURNAL).open("rb") as stream:
+                stream.seek(self._offset)
+                lines = [line for line in stream if line.endswith(b"\n")]
+            records = [journal.decode(0, journal.parse(line)) for line in lines]
+            self._results.update({record.case_id: record for kind, record in records if kind == "case"})
+            self._offset += sum(map(len, lines))
 
     def end(self) -> None:
         """End the run, if it goes on: its workers first."""

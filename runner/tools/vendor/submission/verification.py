@@ -280,7 +280,11 @@ def _judged_again(
 ) -> Verification:
     """Return what is found of a run whose members lie in the folder ``place``; ``findings`` are those so far."""
     header = run.header
-    published = [*specs, *files_of_profile(profile)]
+    published = list(specs)
+    if profile is not None and profile not in shipped_profiles():  # of a reader's own profile, the files must be the same too
+        own, shipped_specs = read_profile(profile), folder("specs").resolve()
+        paths = (own.document.path, *own.specs, *own.backends, *own.waivers)
+        published += [path for path in paths if not Path(os.path.realpath(path)).is_relative_to(shipped_specs)]
     findings += [Finding("files", problem) for problem in problems_of_files(header, place, published)]
     findings += [Finding("cases", problem) for problem in stolen(run.results)]
     unjudged: list[str] = []
@@ -377,16 +381,6 @@ def problems_of_files(header: RunHeader, place: Path, published: Sequence[Path])
             same = [path.parts for path in known.get((Path(name).name, header.specs[name]), ())]
             if not any(mine[-len(parts) :] == parts[-len(mine) :] for parts in same):
                 yield f"'{name}' is not one of the published files that you named"
-
-
-def files_of_profile(name: str | None) -> tuple[Path, ...]:
-    """Return the files of a reader's own profile: those of its author in the archive must be the same. A shipped one has none."""
-    if name is None or name in shipped_profiles():
-        return ()
-    profile = read_profile(name)
-    shipped = folder("specs").resolve()
-    paths = (profile.document.path, *profile.specs, *profile.backends, *profile.waivers)
-    return tuple(path for path in paths if not Path(os.path.realpath(path)).is_relative_to(shipped))
 
 
 def _published(paths: Sequence[Path]) -> dict[tuple[str, str], list[Path]]:
