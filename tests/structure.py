@@ -19,9 +19,9 @@ TOP = Path(__file__).resolve().parents[1]
 ROOT = TOP / "runner"
 
 BOUNDS: Mapping[str, float] = {
-    "runner/: lines of Python": 50_540,
+    "runner/: lines of Python": 50_510,
     "runner/: files": 290,
-    "the core: lines of Python": 38_580,
+    "the core: lines of Python": 38_420,
     "the core: files": 212,
     "tests/: lines of Python": 38_000,
     "docs/: files": 55,
