@@ -87,8 +87,14 @@ def inspect_files(installed: InstalledTorch | None) -> Machine:
 def with_facts(machine: Machine, facts: Mapping[str, Any]) -> Machine:
     """Return the machine with a worker's facts; raise ``UsageError`` if the worker imported another torch than the inspected one."""
     known = {name: value for name, value in facts.items() if name not in (TORCH_ROOT, ANSWERS)}
-    if isinstance(root := facts.get(TORCH_ROOT), str):
-        _refuse_other_torch(machine, root, str(facts.get("torch")))
+    root, version, inspected = facts.get(TORCH_ROOT), str(facts.get("torch")), machine.torch_root or ""
+    # conditions and names were resolved for the inspected torch
+    if isinstance(root, str) and (os.path.realpath(root) != os.path.realpath(inspected) or version != machine.torch):
+        shows = f"'{sys.executable} -P -c \"import torch\"' imports what workers import"
+        raise UsageError(
+            f"the workers import torch {version} from {root}, but the specs were read for torch {machine.torch} in "
+            f"{inspected or 'no folder'} (remove one of the two, or correct PYTHONPATH or the .pth file that names it; {shows})"
+        )
     answers = {str(path): str(answer) for path, answer in facts.get(ANSWERS, {}).items()}
     gpus, memory, arch = int(facts.get("gpus", 0)), facts.get("gpu_memory"), facts.get("arch")
     return replace(machine, gpus=gpus, gpu_memory=memory, arch=arch, facts={**machine.facts, **known}, answers=answers)
@@ -108,14 +114,3 @@ def questions_of(cases: Iterable[Case]) -> tuple[str, ...]:
     """Return the predicates and the devices of vendors that cases require, each once."""
     arguments = (need.argument for case in cases for need in case.requires if need.name in ("call", "device") and need.argument)
     return tuple(dict.fromkeys(arguments))
-
-
-def _refuse_other_torch(machine: Machine, root: str, version: str) -> None:
-    """Raise ``UsageError`` for another torch: conditions and names were resolved for the inspected one."""
-    inspected = machine.torch_root or ""
-    if os.path.realpath(root) != os.path.realpath(inspected) or version != machine.torch:
-        shows = f"'{sys.executable} -P -c \"import torch\"' imports what workers import"
-        raise UsageError(
-            f"the workers import torch {version} from {root}, but the specs were read for torch {machine.torch} in "
-            f"{inspected or 'no folder'} (remove one of the two, or correct PYTHONPATH or the .pth file that names it; {shows})"
-        )

@@ -168,7 +168,9 @@ class Controller:
                 from runner.run.resume import check_executions
 
                 check_executions(options.resume, selection, self._folder, ledger.executions, machine, known)
-            ledger.take_killed()
+            # cases whose attempts were complete when the interrupted run was killed
+            for case_id in filter(ledger.had_all_attempts, list(ledger.attempts)):
+                ledger.take(prepared.policy.fold(ledger.attempts.pop(case_id)))
             possible: list[Case] = []
             for case in waiting:
                 if not (verdict := runner.verdict_of(case, machine)).reason:
@@ -278,11 +280,6 @@ class Ledger:
         """Record the result of a case."""
         self._emit(CaseFinished(result=result))
         self.results[result.case_id] = result
-
-    def take_killed(self) -> None:
-        """Record the results of cases whose attempts were complete when the interrupted run was killed."""
-        for case_id in filter(self.had_all_attempts, list(self.attempts)):
-            self.take(self._policy.fold(self.attempts.pop(case_id)))
 
     def take_attempt(self, result: CaseResult) -> None:
         """Record an attempt, and the case's result if it was the last attempt."""
