@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, NewType, NoReturn, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
 
-from runner.model.attempts import attempt_of, outcome_of
 from runner.model.case import CaseId
 from runner.model.conditions import BadRange, VersionRange
 from runner.model.conformance import LEVELS
@@ -34,7 +33,7 @@ from runner.model.expectation import Status
 from runner.model.header import COMPUTED, RunFooter, RunHeader
 from runner.model.outcomes import JUDGED_BY_FACTS, PASSED, WAIVABLE, ExitCode, Outcome
 from runner.model.protocol import Json
-from runner.model.results import NODE_LOST, AppliedWaiver, Attempt, CaseResult, WaiverEffect, fold
+from runner.model.results import NODE_LOST, AppliedWaiver, Attempt, CaseResult, WaiverEffect, attempt_of, fold, outcome_of
 from runner.record.case_files import OBSERVATION
 
 FORMAT = 1

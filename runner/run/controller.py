@@ -14,7 +14,6 @@ from runner.machine.installed_torch import installed_torch
 from runner.machine.redaction import redacted_texts
 from runner.machine.signals import Interrupts
 from runner.model import header
-from runner.model.attempts import Policy
 from runner.model.case import Case, CaseId
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import JournalAltered
@@ -35,7 +34,7 @@ from runner.model.header import RunFooter, RunHeader
 from runner.model.optional import hooks
 from runner.model.options import RunOptions
 from runner.model.outcomes import ExitCode, exit_code
-from runner.model.results import NODE_LOST, CaseResult, executed
+from runner.model.results import NODE_LOST, CaseResult, Policy, executed
 from runner.record.case_files import alterations
 from runner.record.run_folder import RunFolder, open_run, require_free_report
 from runner.run.case_results import repro, result_of_unavailable, result_of_unrun

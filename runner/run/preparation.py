@@ -18,12 +18,12 @@ from runner.language.waivers import load_waivers
 from runner.machine import cache_dirs, output, scratch
 from runner.machine.installed_torch import facts_of_files, installed_torch
 from runner.machine.redaction import environment_variables, redacted, redacted_result, redacted_texts
-from runner.model.attempts import Policy
 from runner.model.case import Case
 from runner.model.conformance import ProfileRecord
 from runner.model.header import RunHeader
 from runner.model.optional import hooks
 from runner.model.options import RunOptions
+from runner.model.results import Policy
 from runner.plan import schedule, selection
 from runner.plan.selection import Shard, cases_not_requested, requested, select, unmatched, why_nothing_selected, without_benches
 from runner.plan.settings import taken

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from runner.model.attempts import Policy
 from runner.model.case import CaseId
 from runner.model.diagnostics import Position, UsageError
 from runner.model.expectation import Status
 from runner.model.outcomes import RETRIED, Outcome
-from runner.model.results import CaseResult, Verdict
+from runner.model.results import CaseResult, Policy, Verdict
 
 AT = Position(file="specs/a/one.yaml", line=7, column=5)
 COUNTER = Verdict(kind="counter", status=Status.FAILED, position=AT, expected="1", observed="0")

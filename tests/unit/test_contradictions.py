@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from runner.judge.cross_checks import impossible_on_machine
-from runner.model.attempts import Policy
 from runner.model.case import CaseId
 from runner.model.diagnostics import Position
 from runner.model.header import RunHeader
 from runner.model.outcomes import Outcome
-from runner.model.results import CaseResult, WaiverEffect
+from runner.model.results import CaseResult, Policy, WaiverEffect
 from runner.record.journal import JournalError, digest_of_selection, read_run
 from runner.record.journal_writer import JournalWriter
 from tests import fakes

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from runner.cli.parser import main
-from runner.model.attempts import attempt_of
 from runner.model.case import CaseId
 from runner.model.diagnostics import Position
 from runner.model.header import RunFooter, RunHeader
 from runner.model.outcomes import Outcome
-from runner.model.results import Attempt, CaseResult
+from runner.model.results import Attempt, CaseResult, attempt_of
 from runner.record.journal import Run, digest_of_selection, read_run
 from runner.record.journal_writer import JournalWriter
 from runner.run.merging import Part, join, new_folders, problems

@@ -1,7 +1,7 @@
 """``repro --shrink``: the case fails twice alike, a smaller spec is searched, a script is written, the stage that breaks is named.
 
 The search is delta debugging over the edits of each pass, deterministic and without torch. What must stay the same of a failure is its
-signature. As between attempts (``model.attempts``) the observed values do not count. Lines change here, so that an expectation is known
+signature. As between attempts (``model.results``) the observed values do not count. Lines change here, so that an expectation is known
 by its kind and by what it expects, without numbers that a smaller shape changes.
 """
 
