@@ -19,10 +19,10 @@ TOP = Path(__file__).resolve().parents[1]
 ROOT = TOP / "runner"
 
 BOUNDS: Mapping[str, float] = {
-    "runner/: lines of Python": 50_510,
-    "runner/: files": 290,
-    "the core: lines of Python": 38_420,
-    "the core: files": 212,
+    "runner/: lines of Python": 50_470,
+    "runner/: files": 287,
+    "the core: lines of Python": 38_400,
+    "the core: files": 210,
     "tests/: lines of Python": 38_000,
     "docs/: files": 55,
     "docs/: KB": 450,
@@ -31,8 +31,8 @@ BOUNDS: Mapping[str, float] = {
     "cycles of imports": 0,
     "files that share their basename": 0,
     "vague names, % of bound names": 1.0,
-    "executed by one run: files": 108,
-    "executed by one run: functions": 945,
+    "executed by one run: files": 106,
+    "executed by one run: functions": 942,
     "executed by one run: files of tools": 0,
 }
 """The most of each measure; what has none is printed for people."""
