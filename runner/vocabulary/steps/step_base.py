@@ -148,7 +148,7 @@ class StepKind:
     def names(self) -> Iterator[str]:
         """The names of values in its arguments."""
         for field in fields(self):
-            yield from _referenced(getattr(self, field.name))
+            yield from referenced(getattr(self, field.name))
 
     @property
     def runs_graphs(self) -> bool:
@@ -197,12 +197,13 @@ _FIELDS: Mapping[str, str] = {"as": "as_"}
 """Keys that are Python keywords."""
 
 
-def _referenced(value: Json) -> Iterator[str]:
+def referenced(value: Json) -> Iterator[str]:
+    """Yield the names of values, ``{ref: NAME}``, in an argument or an option."""
     if isinstance(value, Mapping):
         if set(value) == {"ref"}:
             yield str(value["ref"])
         for item in value.values():
-            yield from _referenced(item)
+            yield from referenced(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _referenced(item)
+            yield from referenced(item)

@@ -116,10 +116,8 @@ _PLAIN = (bool, int, float, complex, str, type(None))
 class EachRepetition:
     """The repetitions of the current step before the last."""
 
-    def __init__(self, names: Names, reference: Reference, additional: AdditionalCalls) -> None:
-        self._names = names
-        self._reference = reference
-        self._additional = additional
+    def __init__(self, session: "Session") -> None:
+        self._session = session
         self._values = 0
         self._known: dict[tuple[str, str], dict[str, Any]] = {}
         self.facts: dict[str, list[dict[str, Any]]] = {}
@@ -145,11 +143,11 @@ class EachRepetition:
             entry["why_not"] = f"the repetitions before have more than {MOST_VALUES:,} values"
             return
         try:
-            measured: Any = close_measure.measure(arguments, self._names.values())
+            measured: Any = close_measure.measure(arguments, self._session.names.values())
             for leaf in measured["leaves"]:
                 leaf.pop("stand_ins", None)
             self._values += len(measured["leaves"])
-            self._additional.calibrate(measured, arguments, self._names.value, with_stand_ins=False)
+            self._session.additional.calibrate(measured, arguments, self._session.names.value, with_stand_ins=False)
         except Exception as error:  # comparing values of a spec may raise anything
             entry["why_not"] = f"{type(error).__name__}: {error}"[:500]
         else:
@@ -157,12 +155,12 @@ class EachRepetition:
 
     def _digest(self, arguments: Mapping[str, Any]) -> str | None:
         """Return a text that is equal for repetitions with equal inputs and results; None where that cannot be known."""
-        call = self._reference.latest_call
+        call = self._session.reference.latest_call
         names = [arguments[word] for word in ("of", "to") if arguments.get(word)]
         hashed = hashlib.sha256()
         try:
             inputs = call.inputs if call is not None and isinstance(call.inputs, list) else []
-            return hashed.hexdigest() if all(_add(hashed, value) for value in (inputs, *map(self._names.value, names))) else None
+            return hashed.hexdigest() if all(_add(hashed, value) for value in (inputs, *map(self._session.names.value, names))) else None
         except Exception:  # names and values of a spec may raise anything: the repetition is measured then, which reports it
             return None
 
@@ -295,7 +293,7 @@ class Session:
         self.names = Names(self.scope, self.reference, lambda: self.output, self.log_of_step)
         self.additional = AdditionalCalls(plan, self.scope, self.reference, self.unseen, phases)
         self.effects = StepEffects(self)
-        self.repetitions = EachRepetition(self.names, self.reference, self.additional)
+        self.repetitions = EachRepetition(self)
         self.maker = making.Maker(device=plan["device"], scope=self.scope, closing=contextlib.ExitStack())
 
     @property
@@ -327,7 +325,7 @@ class Session:
         self.reference.begin_step(may_raise=bool(step.get("expects_raise")))
         self.effects.begin_step(step)
         self.names.bound = None
-        self.repetitions = EachRepetition(self.names, self.reference, self.additional)
+        self.repetitions = EachRepetition(self)
         sys.stderr.flush()
         self._log_begin = os.fstat(2).st_size
 

@@ -11,7 +11,7 @@ import torch
 from runner.model.diagnostics import did_you_mean, one_of
 from runner.vocabulary import steps
 from runner.vocabulary.expectations.expectation_base import is_reference
-from runner.vocabulary.steps.step_base import StepKind
+from runner.vocabulary.steps.step_base import StepKind, referenced
 from runner.worker.torch_compat import imports
 
 STEPS: Mapping[str, type[StepKind]] = dict(steps.STEPS)
@@ -72,9 +72,7 @@ def resolved(value: Any, named: Callable[[str], Any]) -> Any:
 
 def names_something(value: Any) -> bool:
     """Whether a value of an option is, or holds, ``{ref: NAME}``: an object of the spec."""
-    if isinstance(value, Mapping):
-        return is_reference(value) or any(map(names_something, value.values()))
-    return isinstance(value, list) and any(map(names_something, value))
+    return any(True for _ in referenced(value))
 
 
 def differentiated(plan: Mapping[str, Any]) -> set[str]:
