@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from runner.judge.evidence import ANOTHER_FORM, CarriedOut, carried_out, judge_expectation, recorded_observation
 from runner.judge.verdicts import facts_of, place_of, with_code
@@ -73,26 +73,21 @@ class Sample:
         return self.result.outcome.is_failure
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
-    """The samples of all runs, and the cases that none recorded."""
+Elsewhere: TypeAlias = tuple[Case, Surroundings]
+"""A case without facts in any run, with what is known of where it runs."""
 
-    samples: tuple[Sample, ...]
-    others: tuple[tuple[Case, Surroundings], ...]
-    """Cases without facts in any run, each with what is known of where it runs."""
-    red: tuple[tuple[str, CaseResult], ...]
-    """Each failed case with the name of its run, also those without facts."""
-    backends: Backends
+Red: TypeAlias = tuple[str, CaseResult]
+"""A failed case with the name of its run, also one without facts."""
 
 
-def read_samples(runs: Iterable[str], backend_files: tuple[Path, ...]) -> Recorded:
-    """Read the runs, with these files of backends or their own.
+def read_samples(runs: Iterable[str], backend_files: tuple[Path, ...]) -> tuple[list[Sample], list[Elsewhere], list[Red], Backends]:
+    """Return the samples of the runs, and the cases that none recorded; the backends are these files, or those of the runs.
 
     Raise ``UsageError`` for a run whose specs changed since, or that its own files contradict.
     """
     samples: list[Sample] = []
     cases: dict[str, Case] = {}
-    red: list[tuple[str, CaseResult]] = []
+    red: list[Red] = []
     backends = Backends({})
     for name in runs:
         folder = find_run(name)
@@ -119,7 +114,7 @@ def read_samples(runs: Iterable[str], backend_files: tuple[Path, ...]) -> Record
     others = [
         (case, surroundings_for(backends.by_name[case.backend], nothing, case.target)) for case in cases.values() if case.id not in known
     ]
-    return Recorded(samples=tuple(samples), others=tuple(others), red=tuple(red), backends=backends)
+    return samples, others, red, backends
 
 
 COUNTED: Mapping[str, tuple[str, ...] | None] = {
@@ -185,7 +180,7 @@ class SpecFacts:
 
     anatomy: Anatomy
     samples: Sequence[Sample]
-    others: Sequence[tuple[Case, Surroundings]]
+    others: Sequence[Elsewhere]
     """Its cases that no run recorded."""
     chosen: frozenset[str]
     """The ids of the cases that may be blessed."""

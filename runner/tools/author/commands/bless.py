@@ -52,22 +52,22 @@ def bless(options: BlessOptions) -> tuple[list[ChangedSpec], dict[tuple[str, str
 
     Raise ``UsageError`` for a run that cannot be read or whose specs changed since.
     """
-    recorded = read_samples(options.targets, options.backends)
-    cases = list({sample.case.id: sample.case for sample in recorded.samples}.values())
-    cases += [case for case, _ in recorded.others]
-    chosen = {str(case.id) for case in select(cases, recorded.backends, names=options.backend, globs=options.select, tags=options.tag)}
+    recorded, unrecorded, red, backends = read_samples(options.targets, options.backends)
+    cases = list({sample.case.id: sample.case for sample in recorded}.values())
+    cases += [case for case, _ in unrecorded]
+    chosen = {str(case.id) for case in select(cases, backends, names=options.backend, globs=options.select, tags=options.tag)}
     if not (options.backend or options.select or options.tag):  # also those whose specs are gone
-        chosen.update(str(result.case_id) for _, result in recorded.red)
-    with_facts = {sample.key for sample in recorded.samples}
-    reasons = {(run, str(result.case_id)): f"{result.outcome.label}: {result.reason}" for run, result in recorded.red}
+        chosen.update(str(result.case_id) for _, result in red)
+    with_facts = {sample.key for sample in recorded}
+    reasons = {(run, str(result.case_id)): f"{result.outcome.label}: {result.reason}" for run, result in red}
     refused = {key: reason for key, reason in reasons.items() if key not in with_facts}
     specs: list[ChangedSpec] = []
-    for spec in dict.fromkeys(sample.case.spec for sample in recorded.samples if sample.is_red):
-        samples = [sample for sample in recorded.samples if sample.case.spec == spec]
+    for spec in dict.fromkeys(sample.case.spec for sample in recorded if sample.is_red):
+        samples = [sample for sample in recorded if sample.case.spec == spec]
         source = samples[0].source
         inspection = inspect_specs(specs_of([samples[0].result]), source.backend_files, surroundings_of(source.torch, None))
         anatomy = inspection.valid().anatomies[0]
-        others = [(case, surroundings) for case, surroundings in recorded.others if case.spec == spec]
+        others = [(case, surroundings) for case, surroundings in unrecorded if case.spec == spec]
         facts = SpecFacts(anatomy=anatomy, samples=samples, others=others, chosen=frozenset(chosen))
         changes = propose(facts) if SOURCE not in anatomy.data else []
         refused.update(facts.refused)

@@ -34,12 +34,10 @@ def main(options: ReproOptions) -> ExitCode:
     case = cases[0]
     if options.shrink:
         with contextlib.closing(scratch.make()) as place:
-            shrunk = shrink(case, suite, options, place.path, output.note)
-        output.line(f"spec: {shrunk.spec}")
-        output.line(f"script: {shrunk.script or f'none: {shrunk.why_no_script}'}")
-        output.line(f"stage: {shrunk.stage}")
-        output.line(f"{shrunk.runs} runs{f', ended early: {shrunk.ended}' if shrunk.ended else ''}")
-        return ExitCode.INTERRUPTED if shrunk.ended == "interrupted" else ExitCode.OK
+            lines, code = shrink(case, suite, options, place.path, output.note)
+        for text in lines:  # code of the spec may have written line ends
+            output.line(text)
+        return code
     if is_of_operator(case):
         output.raw(script(case, options.sample or 0))
         return ExitCode.OK

@@ -26,7 +26,7 @@ from runner.model.case import Case
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import InvalidSpecs, UsageError
 from runner.model.options import ExecutionOptions, argument, backend_files, flag, natural, option, paths, positive
-from runner.model.outcomes import Outcome
+from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult, Verdict
 from runner.plan import schedule
 from runner.plan.script import NothingChecked, script_of
@@ -327,21 +327,11 @@ def _stage_of(script: str, trials: Trials, folder: Path, seconds: float) -> str:
 # -- the search as a whole ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shrunk:
-    """The result of a search."""
+def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: Say) -> tuple[list[str], ExitCode]:
+    """Search the smallest case that fails as this one; return what was found as lines. An interrupt keeps the best so far.
 
-    spec: Path
-    script: Path | None
-    why_no_script: str
-    stage: str
-    runs: int
-    ended: str
-    """Why the search ended before nothing smaller was found; empty where it did not."""
-
-
-def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: Say) -> Shrunk:
-    """Search the smallest case that fails as this one; raise ``UsageError`` for a case that passes, or whose failure changes."""
+    Raise ``UsageError`` for a case that passes, or whose failure changes.
+    """
     spec = options.out / f"{NAME}.yaml"
     if spec.exists():
         raise UsageError(f"{spec} is there already: name another folder with --out, or remove it")
@@ -408,4 +398,6 @@ def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: S
                         stage = _stage_of(text, trials, folder / "stage", options.seconds)
                     except KeyboardInterrupt:
                         stage = "not looked for: interrupted"
-        return Shrunk(spec=spec, script=script, why_no_script=why, stage=stage, runs=runs, ended=search.ended)
+        early = f", ended early: {search.ended}" if search.ended else ""
+        lines = [f"spec: {spec}", f"script: {script or f'none: {why}'}", f"stage: {stage}", f"{runs} runs{early}"]
+        return lines, ExitCode.INTERRUPTED if search.ended == "interrupted" else ExitCode.OK
