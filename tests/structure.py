@@ -19,7 +19,7 @@ TOP = Path(__file__).resolve().parents[1]
 ROOT = TOP / "runner"
 
 BOUNDS: Mapping[str, float] = {
-    "runner/: lines of Python": 50_470,
+    "runner/: lines of Python": 50_450,
     "runner/: files": 287,
     "the core: lines of Python": 38_400,
     "the core: files": 210,
