@@ -114,6 +114,12 @@ def test_strides_are_those_that_were_asked_for(torch, make, strides):
     made = make({"rand": [4, 6], "strides": strides})
     assert list(made.stride()) == strides
     assert made.untyped_storage().nbytes() >= (3 * strides[0] + 5 * strides[1] + 1) * 4
+    assert made._base is None, "a view: torch compiles it otherwise"
+
+
+def test_the_first_element_stands_for_a_dimension_of_stride_zero(torch, make):
+    made = make({"values": [[1, 2], [3, 4]], "strides": [0, 1]})
+    assert (made.tolist(), list(made.stride()), made._base) == ([[1, 2], [1, 2]], [0, 1], None)
 
 
 @pytest.mark.parametrize("strides", [[8, 1], [1, 9], [2, 16]])
@@ -121,7 +127,7 @@ def test_holes_stay_when_a_tensor_is_moved_or_copied(torch, make, strides):
     import copy
 
     moved = make({"rand": [4, 6], "strides": strides}, device="meta")
-    assert (moved.device.type, list(moved.stride())) == ("meta", strides)
+    assert (moved.device.type, list(moved.stride()), moved._base) == ("meta", strides, None)
     made = make({"rand": [4, 6], "strides": strides, "requires_grad": True})
     assert list(copy.deepcopy(made).stride()) == strides
 

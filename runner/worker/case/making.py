@@ -67,11 +67,11 @@ def _finished(tensor: torch.Tensor, entry: Entry, maker: Maker) -> torch.Tensor:
 
 
 def _laid_out(tensor: torch.Tensor, strides: Sequence[int], device: torch.device | str) -> torch.Tensor:
-    """Return a tensor with these strides; of a dimension with stride 0 it has the first element."""
-    shape = tensor.shape
-    for dim, stride in enumerate(strides):
-        tensor = tensor if stride else tensor[(slice(None),) * dim + (slice(1),)]
-    return torch.empty_strided(tuple(tensor.shape), tuple(strides), dtype=tensor.dtype, device=device).copy_(tensor).expand(shape)
+    """Return a tensor with these strides; of a dimension with stride 0 it has the first element. It is no view."""
+    laid_out = torch.empty_strided(tuple(tensor.shape), tuple(strides), dtype=tensor.dtype, device=device)
+    written = tuple(slice(None) if stride else slice(1) for stride in strides)
+    laid_out[written].copy_(tensor[written])
+    return laid_out
 
 
 # -- tensors --------------------------------------------------------------------------------------------------------
