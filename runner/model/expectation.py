@@ -150,6 +150,6 @@ class Expectation(Protocol):
         """Yield, for each leaf, facts under which it must not hold. Pure; asked only where the expectation held.
 
         Change one thing in a copy of the facts (``dataclasses.replace``) and leave the judging to ``judge``: a mutant that is
-        still HELD shows that the expectation could not have failed so. ``counts.count_mutants`` makes those of a count.
+        still HELD shows that the expectation could not have failed so. ``count_mutants`` makes those of a count.
         """
         ...

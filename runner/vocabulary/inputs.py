@@ -1,4 +1,4 @@
-"""The table of the kinds of inputs. A new kind needs an entry below, a function in ``making``, a schema entry and a test."""
+"""The table of the kinds of inputs; ARCHITECTURE.md says what a new one touches."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

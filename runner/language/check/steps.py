@@ -134,8 +134,9 @@ def _result_problems(anatomy: Anatomy, index: int, expectation: RawExpectation) 
         if missing is None:
             continue
         # the name is a key of the expectation, or a value of it
-        path, is_key = (*expectation.path, name), True
-        for key, value in reversed(expectation.body.items()):
+        body = expectation.body if isinstance(expectation.body, dict) else {}
+        path, is_key = ((*expectation.path, name), True) if body else (expectation.path, False)
+        for key, value in reversed(body.items()):
             if str(value) == name and key in ("of", "to"):
                 path, is_key = (*expectation.path, key), False
             elif isinstance(value, dict) and str(value.get("ref", "")) == name:

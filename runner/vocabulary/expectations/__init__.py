@@ -1,7 +1,4 @@
-"""The table of all expectations. A new kind needs a class in the module of its family, an entry below, a schema definition and a test.
-
-The table of measurements, which only a worker needs, is in ``measures``.
-"""
+"""The table of all expectations; ARCHITECTURE.md says what a new one touches. That of measurements, for the worker, is in ``measures``."""
 
 from collections.abc import Mapping
 

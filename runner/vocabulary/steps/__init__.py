@@ -1,4 +1,4 @@
-"""The table of the kinds of steps. A new kind needs a module here, an entry below, a schema entry and a test."""
+"""The table of the kinds of steps; ARCHITECTURE.md says what a new one touches."""
 
 from collections.abc import Mapping
 
