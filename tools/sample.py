@@ -17,7 +17,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = ROOT / "reports" / "sample"
 
-_SCRATCH = re.compile(r"/[^\s\"'\\]*/torch-conformance-[a-z0-9_]{8}(?=[/\"'\\])")
+_SCRATCH = re.compile(r"/[^\s\"'\\]*/torch-conformance[.-][a-z0-9_]{8}(?=[/\"'\\])")
 
 _KERNEL = re.compile(r"(Linux-[0-9.]+)-[\w.+-]+?(?=-x86_64|-aarch64)")
 """The local part of a kernel's release, which its builder chose."""
