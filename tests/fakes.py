@@ -260,7 +260,7 @@ def import_torch() -> Any:
         import torch._functorch.config
         import torch._inductor.config
 
-        import runner.worker.case.case_session  # noqa: F401 - imported for its effect
+        import runner.worker.case.case_session  # noqa: F401 - it imports more of torch, which may warn too
     return torch
 
 

@@ -77,7 +77,7 @@ def remarks(waivers: Waivers, ids: Sequence[str] | None, *, shipped: bool = Fals
         who = f"the waiver of '{waiver.cases}'"
         if waivers.is_expired(waiver):
             message, hint = f"{who} ended on {waiver.until} and is void: {waiver.issue}", "remove it, or set a later date"
-        elif ids is not None and (shipped or waiver.position.file in waivers.files.given) and not _has_case(waiver, ids):
+        elif ids is not None and (shipped or waiver.position.file in waivers.files.user_files) and not _has_case(waiver, ids):
             message, hint = f"{who} is for none of the {len(ids)} cases that were read", "only * and ? are special"
         else:
             continue

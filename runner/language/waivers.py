@@ -77,7 +77,7 @@ class WaiverFiles:
 
     waivers: tuple[Waiver, ...]
     documents: tuple[Document, ...]
-    given: frozenset[str]
+    user_files: frozenset[str]
     """Files of the command line, by their names in messages."""
 
 
@@ -110,7 +110,7 @@ def read_waivers(extra: Sequence[Path], backends: Backends | None, problems: lis
         if backends is not None and backends.is_whole:
             problems.extend(condition_problems(document, ("waivers",), backends))
     user_files = frozenset(document.file for document in documents if document.path != shipped)
-    return WaiverFiles(waivers=tuple(waivers), documents=tuple(documents), given=user_files)
+    return WaiverFiles(waivers=tuple(waivers), documents=tuple(documents), user_files=user_files)
 
 
 def _waivers(document: Document, problems: list[Diagnostic]) -> Iterator[Waiver]:

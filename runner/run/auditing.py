@@ -131,7 +131,7 @@ def _run(cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Pat
     """Run the cases that can run here, without bench steps: no expectation judges times."""
     cases = [without_benches(case) for case in cases]
     by_id = {case.id: case for case in cases}
-    waivers = Waivers(WaiverFiles(waivers=(), documents=(), given=frozenset()), today=datetime.now(UTC).date())
+    waivers = Waivers(WaiverFiles(waivers=(), documents=(), user_files=frozenset()), today=datetime.now(UTC).date())
     workers = schedule.workers(options.jobs)
     run_folder = RunFolder(path=folder, run_id="audit")
     results: list[tuple[Case, CaseResult]] = []

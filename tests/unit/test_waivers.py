@@ -80,7 +80,7 @@ def waiver(*signatures: tuple[str, str], line: int = 2, **changes: Any) -> Known
 
 
 def known(*entries: KnownFailure, today: date = TODAY) -> Waivers:
-    return Waivers(WaiverFiles(waivers=entries, documents=(), given=frozenset({"waivers.yaml"})), today)
+    return Waivers(WaiverFiles(waivers=entries, documents=(), user_files=frozenset({"waivers.yaml"})), today)
 
 
 def waived(
@@ -324,7 +324,7 @@ def test_a_file_is_read(write: Write) -> None:
             until=date(2028, 2, 29),
         ),
     ]
-    assert found.given == {"waivers.yaml"}
+    assert found.user_files == {"waivers.yaml"}
     digests = Waivers(found, TODAY).digests
     assert set(digests) == {document.file for document in found.documents}
     assert len(digests["waivers.yaml"]) == 64

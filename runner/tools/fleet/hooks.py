@@ -1,4 +1,4 @@
-"""What the core asks of ``--executor ray``: the check of its options, and the pipeline of its run."""
+"""The functions of the fleet that the core calls for ``--executor ray``: check its options, and run the cases on nodes."""
 
 from runner.tools.fleet.fleet_options import check_fleet
 from runner.tools.fleet.runner import FleetRunner

@@ -1,4 +1,4 @@
-"""What the core asks about cases that are compiled for a target: the checks of their specs, and their proof."""
+"""The functions that the core calls for specs with ``targets``: check the spec, and judge that the code is of the target."""
 
 from runner.tools.offline.offline_proof import proof, with_level
 from runner.tools.offline.target_checks import target_problems

@@ -46,12 +46,12 @@ class Span(NamedTuple):
 class Mismatch(Exception):
     """A directive that fails. ``region`` is the searched part of the text, ``found`` the forbidden or misplaced match, if there is one."""
 
-    def __init__(self, directive: Directive, reason: str, *, region: Span, found: Span | None = None) -> None:
+    def __init__(self, directive: Directive, reason: str, *, region: Span, matched: Span | None = None) -> None:
         super().__init__(reason)
         self.directive = directive
         self.reason = reason
         self.region = region
-        self.found = found
+        self.matched = matched
 
 
 _REACH = 1000
@@ -124,11 +124,11 @@ class Matcher:
         newlines = self.text.count("\n", region.start, start)
         match main.kind:
             case Kind.NEXT | Kind.EMPTY if newlines == 0:
-                raise Mismatch(main, "matched on the same line as the previous match", region=region, found=span)
+                raise Mismatch(main, "matched on the same line as the previous match", region=region, matched=span)
             case Kind.NEXT | Kind.EMPTY if newlines > 1:
-                raise Mismatch(main, "matched, but not on the line after the previous match", region=region, found=span)
+                raise Mismatch(main, "matched, but not on the line after the previous match", region=region, matched=span)
             case Kind.SAME if newlines:
-                raise Mismatch(main, "matched, but not on the same line as the previous match", region=region, found=span)
+                raise Mismatch(main, "matched, but not on the same line as the previous match", region=region, matched=span)
         self.refuse(forbidden, Span(region.start, start))
         return span.end
 
@@ -145,7 +145,7 @@ class Matcher:
             self.searched[directive.line] = (region, dict(self.variables))
             span = self.find(directive, region)
             if span is not None:
-                raise Mismatch(directive, "matched a forbidden line", region=region, found=span)
+                raise Mismatch(directive, "matched a forbidden line", region=region, matched=span)
 
     def find(self, directive: Directive, region: Span) -> Span | None:
         """Return the leftmost and then longest match, and store its variables."""
@@ -202,7 +202,7 @@ def describe(mismatch: Mismatch, matcher: Matcher, lines: Sequence[str], numbers
         return numbers[number - 1] if number <= len(numbers) else number
 
     # the lines around the mismatch
-    text, match = matcher.text, mismatch.found
+    text, match = matcher.text, mismatch.matched
     start = match.start if match else mismatch.region.start
     marked = text.count("\n", 0, start) + 1
     offset = start - (text.rfind("\n", 0, start) + 1)

@@ -220,7 +220,7 @@ class Trials:
         """Return what runs a case, and the facts of the machine."""
         key = repr(schedule.environment_of(case).key)
         if key not in self._runners:
-            waivers = Waivers(WaiverFiles(waivers=(), documents=(), given=frozenset()), today=datetime.now(UTC).date())
+            waivers = Waivers(WaiverFiles(waivers=(), documents=(), user_files=frozenset()), today=datetime.now(UTC).date())
             folder = RunFolder(path=self._folder / f"runs-{len(self._runners)}", run_id="shrink")
             scheduling = schedule.SchedulingOptions(memory_limit=schedule.memory_limit("auto"))
             glance = availability.inspect_files(installed_torch())

@@ -43,7 +43,7 @@ def _facts(target: Target) -> dict[str, Any]:
     try:
         if SIMULATED in os.environ:
             install(target, Path(os.environ[SIMULATED]))
-        from runner.tools.offline.worker import compile_case, kernels  # noqa: F401 - case is imported for its effect: a fork inherits it
+        from runner.tools.offline.worker import compile_case, kernels  # noqa: F401 - imported before the fork, so that no worker imports it again
 
         facts["versions"] = kernels.versions()
         names: tuple[str, ...] = kernels.CANARIES
