@@ -3,7 +3,7 @@
 import gc
 import sys
 
-from runner.machine.search_path import leave_out_working_folder
+from runner.machine.child_python import leave_out_working_folder
 
 
 def main() -> int:

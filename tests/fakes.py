@@ -19,8 +19,7 @@ from runner.judge.evidence import Evidence, read_observation
 from runner.judge.judge import judge
 from runner.language.backends import Backend, Proof, load_backends
 from runner.language.load import Suite, load
-from runner.machine.availability import ANSWERS
-from runner.machine.capabilities import HOLDS
+from runner.machine.capabilities import ANSWERS, HOLDS
 from runner.model.case import Case, CaseBody, CaseId, Expected, Requirement, Settings, Step
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import Position

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runner.execute.executor_protocol import Execution, Job
-from runner.machine import availability
+from runner.machine import capabilities
 from runner.machine.installed_torch import installed_torch, release
 from runner.tools.fleet import fleet_options as fleet_options
 from runner.tools.fleet import runner as fleet_runner
@@ -86,7 +86,7 @@ class FakeNode:
 
     def _hello(self, message: Message) -> dict[str, Any]:
         packages = dict.fromkeys(message["packages"], True)
-        machine = replace(availability.inspect_files(installed_torch()), packages=packages)
+        machine = replace(capabilities.inspect_files(installed_torch()), packages=packages)
         if self.torch:
             machine = replace(machine, torch=self.torch, release=release(self.torch))
         provenance = {"host": f"host-of-{self.name}", "image": f"image-of-{self.name}"}

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.cli.command_table import PROGRAM, commands
-from runner.cli.parser import parser
+from runner.cli.parser import PROGRAM, commands, parser
 from runner.language.backends import load_backends
 from runner.language.load import load
 from runner.language.read import spec_schema

@@ -1,6 +1,6 @@
 """How an option of the command line is written, and the options that several rooms read.
 
-The options of a command are a frozen dataclass, where the command is carried out (``cli/command_table`` says where): each field says
+The options of a command are a frozen dataclass, where the command is carried out (``cli/parser`` says where): each field says
 how it is written, and ``cli/parser`` makes the parser of it. A field has the name of its option, with underscores; one without a help
 text is no option. No other room sees argparse.
 """

@@ -10,8 +10,8 @@ from runner.model.options import MergeOptions, RunOptions
 from runner.record.journal_writer import JournalWriter
 from runner.record.run_folder import RunFolder
 from runner.report import ReportSetup
-from runner.report.html.writing import PAGE, HtmlReporter
 from runner.report.junit import JUnitReporter
+from runner.report.page import PAGE, HtmlReporter
 from runner.report.terminal import TerminalReporter
 
 

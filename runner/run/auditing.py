@@ -1,5 +1,6 @@
 """The cases that ``audit`` examines: those of a recorded run, or cases that it runs first, with their results and trials."""
 
+import contextlib
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -9,17 +10,17 @@ from pathlib import Path
 
 from runner.judge.cross_checks import impossible_on_machine
 from runner.judge.evidence import carried_out, recorded_observation
-from runner.judge.mutants import Audit, ControlResult, Trial, audit, judge_control, try_case, with_control
+from runner.judge.mutants import Audit, ControlResult, Trial, as_json, audit, judge_control, lines, try_case, with_control
 from runner.judge.waiving import Waivers
 from runner.language.load import Suite, load, load_specs, surroundings_of
 from runner.language.waivers import WaiverFiles
-from runner.machine import availability, output
+from runner.machine import capabilities, output, scratch
 from runner.machine.installed_torch import installed_torch
 from runner.model.case import Case
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import UsageError
 from runner.model.options import ExecutionOptions, argument, backend_files, backends_chosen, flag, globs, shard_option, tags
-from runner.model.outcomes import JUDGED_BY_FACTS, PASSED, Outcome
+from runner.model.outcomes import JUDGED_BY_FACTS, PASSED, ExitCode, Outcome
 from runner.model.results import COULD_NOT_HAVE_FAILED, CaseResult
 from runner.plan import schedule
 from runner.plan.selection import Shard, requested, select, without_benches
@@ -141,11 +142,11 @@ def _run(cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Pat
 
     scheduling = schedule.SchedulingOptions(memory_limit=schedule.memory_limit("auto"))
     with CaseRunner(
-        options, suite, waivers, cases, run_folder, workers, availability.inspect_files(installed_torch()), scheduling
+        options, suite, waivers, cases, run_folder, workers, capabilities.inspect_files(installed_torch()), scheduling
     ) as runner:
         machine = runner.look_at_machine()
         known = surroundings_of(machine.torch, machine)
-        possible = [case for case in cases if not availability.of_case(case, machine).reason]
+        possible = [case for case in cases if not capabilities.availability_of(case, machine).reason]
         for number, result in enumerate(runner.run(possible, known, repro), start=1):
             output.note(f"{result.outcome.label}  {number}/{len(possible)}  {shlex.quote(result.case_id)}")
             results.append((by_id[result.case_id], result))
@@ -193,3 +194,27 @@ def why_nothing(ran: Ran) -> str:
         return "no case was executed, or none is selected; 'list' shows the cases and why they cannot run here"
     counts = Counter(result.outcome.label for _, result in ran.results)
     return "no expectation passed: " + ", ".join(f"{count} {label}" for label, count in counts.items())
+
+
+def main(options: AuditOptions) -> ExitCode:
+    """Audit a run, or the cases of paths; exit 1 for a survivor without a reason, 4 when nothing was audited."""
+    shard = Shard.parse(options.shard) if options.shard else None
+    with contextlib.ExitStack() as stack:
+        run = run_of(options.targets)
+        folder = stack.enter_context(contextlib.closing(scratch.make())).path if run is None or options.run else Path()
+        if run is None:
+            ran = executed_cases(options, shard, folder / "cases")
+        else:
+            chosen = {"names": options.backend, "globs": options.select, "tags": options.tag}
+            ran = recorded_cases(options.targets, run, options.backends, **chosen, shard=shard)
+        report = audit_of(ran)
+        controls = controls_of(ran, options, folder / "controls") if options.run else []
+    if options.json:
+        output.document(as_json(report, controls))
+    else:
+        output.lines(lines(report, controls))
+    if not report.trials and not controls:
+        output.note(f"nothing was audited: {why_nothing(ran)}")
+        return ExitCode.NOTHING
+    is_clean = not report.survivors and not report.stale and all(control.failed_as_it_must for control in controls)
+    return ExitCode.OK if is_clean else ExitCode.FAILED

@@ -22,7 +22,7 @@ from runner.language.backends import Backend
 from runner.language.expand.cases import surroundings_for
 from runner.language.flow import flow
 from runner.machine import scratch
-from runner.machine.availability import Verdict
+from runner.machine.capabilities import Verdict
 from runner.machine.output import OUT_OF_SPACE
 from runner.machine.redaction import MASK, is_secret_name, redacted
 from runner.machine.scratch import open_untrusted, tail

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from runner.judge.waiving import remarks
 from runner.language.load import surroundings_of
-from runner.machine import availability, output
+from runner.machine import capabilities, output
 from runner.machine.installed_torch import installed_torch
 from runner.machine.redaction import redacted_texts
 from runner.machine.signals import Interrupts
@@ -140,7 +140,7 @@ class Controller:
         waiting = [case for case in unknown if not ledger.had_all_attempts(case.id)]
         recorded_ids = {result.case_id for result in ledger.executions}
         recorded = [case for case in selection.selected if case.id in recorded_ids]
-        glance = availability.inspect_files(installed_torch())
+        glance = capabilities.inspect_files(installed_torch())
         prepared, suite, waivers = self._prepared, selection.suite, selection.waivers
         runner: CaseRunner
         if options.executor == "ray":

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runner.execute.executor import LocalExecutor
 from runner.execute.executor_protocol import ExecutorSettings, Job
-from runner.execute.local.executor import LocalExecutor
-from runner.machine import availability
+from runner.machine import capabilities
 from runner.machine.capabilities import Machine
 from runner.model.diagnostics import UsageError
 from runner.plan import schedule
@@ -43,7 +43,7 @@ def ask_worker(machine: Machine, questions: Sequence[str] = ()) -> WorkerReport:
         said = (execution.printed or execution.note).strip()[-SHOWN_BYTES:]
         return WorkerReport(machine=machine, problem=said or "a worker ended without an answer")
     try:
-        return WorkerReport(machine=availability.with_facts(machine, facts), facts=facts)
+        return WorkerReport(machine=capabilities.with_facts(machine, facts), facts=facts)
     except UsageError as error:
         return WorkerReport(machine=machine, problem=str(error))
     except (AttributeError, TypeError, ValueError) as error:  # not the form that facts.collect writes

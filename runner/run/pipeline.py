@@ -8,16 +8,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from runner.execute.executor import LocalExecutor
 from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
-from runner.execute.local.executor import LocalExecutor
 from runner.judge.waiving import Waivers
 from runner.language.backends import Backend
 from runner.language.expand.cases import surroundings_for
 from runner.language.load import Suite
 from runner.language.read.templates import TemplateError
-from runner.machine import availability, cache_dirs
-from runner.machine.availability import Verdict
-from runner.machine.capabilities import Machine
+from runner.machine import cache_dirs, capabilities
+from runner.machine.capabilities import Machine, Verdict
 from runner.machine.installed_torch import facts_of_files, installed_torch
 from runner.machine.redaction import KNOWN, redacted_result
 from runner.machine.signals import STOP_NOW, Interrupts
@@ -65,9 +64,9 @@ class Jobs:
         self.machine = machine
         """With the facts that a worker reported, once it has."""
         self._environments = schedule.environments(
-            [case for case in cases if availability.of_case(case, machine).availability is not Availability.NO]
+            [case for case in cases if capabilities.availability_of(case, machine).availability is not Availability.NO]
         )
-        self._questions = availability.questions_of([*cases, *recorded])
+        self._questions = capabilities.questions_of([*cases, *recorded])
         self.cases: dict[str, Case] = {}
         """The case of each job, by the job's name; the jobs that report the facts of the machine have none."""
         for case in cases:
@@ -188,7 +187,7 @@ class CaseRunner:
 
     def verdict_of(self, case: Case, machine: Machine) -> Verdict:
         """Return whether a case can run, and why not."""
-        return availability.of_case(case, machine)
+        return capabilities.availability_of(case, machine)
 
     def facts_of_files(self) -> Mapping[str, str]:
         """Return the facts of the machine that files show."""
@@ -233,10 +232,10 @@ def informed(machine: Machine, execution: Execution) -> Machine:
     words = (execution.printed or execution.note).strip()
     facts = execution.observation if isinstance(execution.observation, dict) else None
     if (compiler := compiler_of(execution.job.environment)) is not None:
-        return availability.with_target(machine, compiler, facts, words)
+        return capabilities.with_target(machine, compiler, facts, words)
     if facts is None:
         raise UsageError(f"no worker with torch could report the facts of this machine; its output:\n{words}")
-    return availability.with_facts(machine, facts)
+    return capabilities.with_facts(machine, facts)
 
 
 NAME = "repro.py"

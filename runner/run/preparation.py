@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from runner import __version__
+from runner.execute.executor import LocalExecutor
 from runner.execute.executor_protocol import ExecutorSettings
-from runner.execute.local.executor import LocalExecutor
 from runner.judge.waiving import Waivers
 from runner.language.load import Suite, load
 from runner.language.waivers import load_waivers
@@ -25,8 +25,7 @@ from runner.model.optional import hooks
 from runner.model.options import RunOptions
 from runner.model.results import Policy
 from runner.plan import schedule, selection
-from runner.plan.selection import Shard, cases_not_requested, requested, select, unmatched, why_nothing_selected, without_benches
-from runner.plan.settings import taken
+from runner.plan.selection import Shard, cases_not_requested, requested, select, taken, unmatched, why_nothing_selected, without_benches
 from runner.plan.worker_plan import digest_of
 from runner.record.journal import digest_of_selection
 from runner.record.run_folder import JOURNAL, LATEST, REPORTS

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from runner.machine import availability
+from runner.machine import capabilities
 from runner.machine.capabilities import Machine
 from runner.model.case import Availability, Case
 from runner.model.conditions import Surroundings
@@ -105,7 +105,7 @@ def check_executions(
     for result in (result for result in executions if result.folder):
         case = cases[result.case_id]
         backend = selection.suite.backends.by_name[case.backend]
-        missing = availability.of_case(case, machine)
+        missing = capabilities.availability_of(case, machine)
         if missing.availability is Availability.NO and not result.node:  # a node of a fleet may have what this machine lacks
             problem = f"{case.id}: {result.outcome.label} is recorded, and it cannot run here: {missing.reason}"
         else:

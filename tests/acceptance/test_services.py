@@ -96,4 +96,4 @@ def _is_orphan(entry: Path) -> bool:
         parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
         return False
-    return b"runner.execute.services.serve" in words and parent == 1
+    return b"runner.execute.redis_service" in words and parent == 1

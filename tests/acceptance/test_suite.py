@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
-from runner.machine import availability
+from runner.machine import capabilities
 from runner.machine.installed_torch import installed_torch
 from runner.model.case import Availability, Case
 from runner.model.outcomes import Outcome
@@ -68,8 +68,8 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 @cache
 def usual_cases() -> tuple[tuple[Case, Availability], ...]:
     """Return each case that a run without arguments selects, and whether it can run here, as ``list`` says it."""
-    machine = availability.inspect_files(installed_torch())
-    return tuple((case, availability.of_case(case, machine).availability) for case in shipped_suite().cases if not case.on_request)
+    machine = capabilities.inspect_files(installed_torch())
+    return tuple((case, capabilities.availability_of(case, machine).availability) for case in shipped_suite().cases if not case.on_request)
 
 
 def names(cases: Iterable[Case]) -> set[str]:

@@ -22,7 +22,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "record": ("model", "machine"),
     "report": ("model", "machine", "record"),
     "run": ("model", "machine", "language", "plan", "execute", "judge", "record"),
-    "cli": ("model", "machine", "language", "plan", "judge", "report", "run"),
+    "cli": ("model", "machine", "language", "plan", "judge", "record", "report", "run"),
 }
 """Each room (a folder of runner/) and the rooms that it may import. The order is that of the arrows: a room imports only rooms above it."""
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.machine import availability
-from runner.machine.availability import TORCH_ROOT
-from runner.machine.capabilities import Machine
+from runner.machine import capabilities
+from runner.machine.capabilities import TORCH_ROOT, Machine
 from runner.model.case import Availability
 from runner.model.diagnostics import UsageError
 from tests.fakes import case, requirement
@@ -24,28 +23,28 @@ YES, NO, UNKNOWN = Availability.YES, Availability.NO, Availability.UNKNOWN
 @pytest.mark.parametrize(
     ("name", "argument", "machine", "expected"),
     [
-        ("cuda", None, NVIDIA, availability.Verdict(YES)),
-        ("cuda", None, BARE, availability.Verdict(NO, "torch 2.13.0+cpu is built without CUDA", "cuda")),
-        ("gpus", ">=3", NVIDIA, availability.Verdict(NO, "2 GPUs visible, >=3 required", "gpus")),
-        ("module", "json", NONE, availability.Verdict(NO, "torch is not installed", "torch")),
+        ("cuda", None, NVIDIA, capabilities.Verdict(YES)),
+        ("cuda", None, BARE, capabilities.Verdict(NO, "torch 2.13.0+cpu is built without CUDA", "cuda")),
+        ("gpus", ">=3", NVIDIA, capabilities.Verdict(NO, "2 GPUs visible, >=3 required", "gpus")),
+        ("module", "json", NONE, capabilities.Verdict(NO, "torch is not installed", "torch")),
     ],
 )
 def test_a_verdict_has_the_answer_of_the_capability_and_its_name(name, argument, machine, expected):
-    assert availability.of_case(case(requires=(requirement(name, argument),)), machine) == expected
+    assert capabilities.availability_of(case(requires=(requirement(name, argument),)), machine) == expected
 
 
 def test_what_is_missing_comes_before_what_is_not_known():
     machine = replace(NVIDIA, gpus=None, found={})
-    found = availability.of_case(case(requires=(requirement("cuda"), requirement("triton"))), machine)
+    found = capabilities.availability_of(case(requires=(requirement("cuda"), requirement("triton"))), machine)
     assert (found.availability, found.capability) == (NO, "triton")
 
 
 def test_a_worker_makes_the_unknown_known():
     machine = replace(NVIDIA, gpus=None, gpu_memory=None)
-    informed = availability.with_facts(machine, {"gpus": 1, "gpu_memory": 8 << 30, "arch": "sm_90", "torch": "x"})
+    informed = capabilities.with_facts(machine, {"gpus": 1, "gpu_memory": 8 << 30, "arch": "sm_90", "torch": "x"})
     assert (informed.gpus, informed.gpu_memory, informed.arch) == (1, 8 << 30, "sm_90")
     assert informed.facts["torch"] == "x"
-    assert availability.with_facts(machine, {}).gpus == 0
+    assert capabilities.with_facts(machine, {}).gpus == 0
 
 
 @pytest.mark.parametrize(("folder", "version"), [("other", "2.12.1"), ("torch", "2.12.2")])
@@ -54,9 +53,9 @@ def test_a_worker_with_another_torch_is_refused(folder, version, tmp_path):
         (tmp_path / name).mkdir()
     machine = replace(BARE, torch="2.12.1", torch_root=str(tmp_path / "torch"))
     known = {"torch": "2.12.1", TORCH_ROOT: str(tmp_path / "other" / ".." / "torch")}
-    assert availability.with_facts(machine, known).facts == {"torch": "2.12.1"}
+    assert capabilities.with_facts(machine, known).facts == {"torch": "2.12.1"}
     with pytest.raises(UsageError) as caught:
-        availability.with_facts(machine, {"torch": version, TORCH_ROOT: str(tmp_path / folder)})
+        capabilities.with_facts(machine, {"torch": version, TORCH_ROOT: str(tmp_path / folder)})
     assert str(caught.value).startswith(
         f"the workers import torch {version} from {tmp_path / folder}, but the specs were read for torch 2.12.1 in {tmp_path / 'torch'} ("
     )
@@ -68,13 +67,13 @@ def test_packages_are_found_without_import(monkeypatch, tmp_path):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     importlib.invalidate_caches()
-    bare = availability.inspect_files(None)
+    bare = capabilities.inspect_files(None)
     assert (bare.found["triton"], bare.found["ck"]) == ((), ())
     for name in ("triton", "ck4inductor"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise SystemExit('this must not be imported')\n")
     importlib.invalidate_caches()
-    full = availability.inspect_files(None)
+    full = capabilities.inspect_files(None)
     assert (full.found["triton"], full.found["ck"]) == ((str(tmp_path / "triton"),), (str(tmp_path / "ck4inductor"),))
 
 
@@ -99,4 +98,4 @@ def test_the_compiler_is_the_one_that_torch_calls(
     monkeypatch.delenv("CXX", raising=False)
     if cxx is not None:
         monkeypatch.setenv("CXX", cxx)
-    assert availability.inspect_files(None).found["cxx"] == ((str(tmp_path / found),) if found else ())
+    assert capabilities.inspect_files(None).found["cxx"] == ((str(tmp_path / found),) if found else ())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runner.language.load import load
-from runner.machine import availability
+from runner.machine import capabilities
 from runner.model.case import Case
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult, result_of
@@ -28,7 +28,7 @@ def result(one: Case, outcome: Outcome) -> CaseResult:
 
 def write(one: Case, outcome: Outcome, folder: Path) -> Path:
     (folder / "cases" / "00001").mkdir(parents=True, exist_ok=True)
-    write_script(one, HERE, availability.inspect_files(None), result(one, outcome), folder)
+    write_script(one, HERE, capabilities.inspect_files(None), result(one, outcome), folder)
     return folder / "cases" / "00001" / NAME
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.execute.local.spawn import environment_for
-from runner.machine import availability, child_python
+from runner.execute.spawn import environment_for
+from runner.machine import capabilities, child_python
 from runner.machine.installed_torch import installed_torch
 from runner.model.diagnostics import UsageError
 from runner.plan.resources import Environment
@@ -121,15 +121,15 @@ def test_the_program_does_not_inspect_a_torch_that_workers_do_not_import(hostile
 
 
 def test_another_torch_than_the_inspected_one_is_refused(tmp_path):
-    machine = availability.inspect_files(installed_torch())
+    machine = capabilities.inspect_files(installed_torch())
     facts = {"torch": machine.torch, "gpus": 0, "torch_root": machine.torch_root}
-    assert "torch_root" not in availability.with_facts(machine, facts).facts
+    assert "torch_root" not in capabilities.with_facts(machine, facts).facts
     link = tmp_path / "torch"
     link.symlink_to(str(machine.torch_root))
-    availability.with_facts(machine, {**facts, "torch_root": str(link)})
+    capabilities.with_facts(machine, {**facts, "torch_root": str(link)})
     for changes in ({"torch_root": "/elsewhere/torch"}, {"torch": "2.12.0"}):
         with pytest.raises(UsageError) as caught:
-            availability.with_facts(machine, facts | changes)
+            capabilities.with_facts(machine, facts | changes)
         assert str(machine.torch_root) in str(caught.value)
         assert str((facts | changes)["torch_root"]) in str(caught.value)
         assert "PYTHONPATH" in str(caught.value)

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
+from runner.execute.engine import Engine, Grace
 from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
-from runner.execute.local.engine import Engine, Grace
-from runner.execute.local.spawn import ZygoteProcess
-from runner.execute.local.workers import Worker
+from runner.execute.spawn import ZygoteProcess
+from runner.execute.workers import Worker
 from runner.plan.resources import Capacity, Environment, Needs
 from runner.worker.process import zygote
 
@@ -255,7 +255,7 @@ def test_a_worker_that_answers_and_does_not_end_delays_no_other_case(tmp_path, w
 
 def test_a_worker_that_outlives_even_the_kill_delays_no_other_case(tmp_path, monkeypatch):
     starter = Starter(ANSWER_AND.format(before="", stays="time.sleep(600)"))
-    monkeypatch.setattr("runner.execute.local.workers.os.killpg", lambda *_: None)
+    monkeypatch.setattr("runner.execute.workers.os.killpg", lambda *_: None)
     try:
         (_, stays, left_over), (second, _, _) = one_after_another(starter, tmp_path, ["stays", "ends"])
     finally:

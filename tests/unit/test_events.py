@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from runner.cli.parser import main
-from runner.machine import availability
-from runner.machine.availability import Verdict
-from runner.machine.capabilities import Machine
+from runner.machine import capabilities
+from runner.machine.capabilities import Machine, Verdict
 from runner.machine.installed_torch import facts_of_files, installed_torch
 from runner.model import events
 from runner.model.case import Case
@@ -78,7 +77,7 @@ class Runner:
         return facts_of_files(installed_torch())
 
     def verdict_of(self, case: Case, machine: Machine) -> Verdict:
-        return availability.of_case(case, machine)
+        return capabilities.availability_of(case, machine)
 
     def __enter__(self) -> "Runner":
         return self

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from runner.cli.parser import main
+from runner.execute.executor import LocalExecutor
 from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
-from runner.execute.local.executor import LocalExecutor
-from runner.execute.local.spawn import ProcessStarter, ZygoteProcess
+from runner.execute.spawn import ProcessStarter, ZygoteProcess
 from runner.machine.scratch import Space
 from runner.model.events import Activity
 from runner.model.observation import Ending, ServiceReport

@@ -4,8 +4,7 @@ import shlex
 
 import pytest
 
-from runner.cli.command_table import EXAMPLES, commands
-from runner.cli.parser import parse
+from runner.cli.parser import EXAMPLES, commands, parse
 
 LINES = [line for found in (EXAMPLES, *(command.examples for command in commands().values())) for line, _ in found if "--help" not in line]
 

@@ -22,10 +22,9 @@ from runner.model.results import CaseResult, Verdict
 from runner.record.case_files import digest
 from runner.record.journal import read_run, totals
 from runner.record.run_folder import RunFolder
-from runner.report import ReportSetup
-from runner.report.html import page_data, writing
-from runner.report.html.page_data import script, shown, sources_of
-from runner.report.html.writing import HtmlReporter, write_page
+from runner.report import ReportSetup, page, page_data
+from runner.report.page import HtmlReporter, write_page
+from runner.report.page_data import script, shown, sources_of
 from tests.fences import ROOT
 from tests.results import as_outcome, footer_of
 
@@ -303,7 +302,7 @@ def test_a_page_that_cannot_be_written_is_a_warning(
     def fail(*_: object) -> Path:
         raise error
 
-    monkeypatch.setattr(writing, "write_page", fail)
+    monkeypatch.setattr(page, "write_page", fail)
     capsys.readouterr()
     one.on_event(ended(case()))
     assert capsys.readouterr().err.startswith("warning: the HTML report was not written: ")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.machine import availability
+from runner.machine import capabilities
 from runner.machine.installed_torch import InstalledTorch, installed_torch, no_torch_reason, release, torch_at, version_facts
 from runner.model.diagnostics import UsageError
 
@@ -73,4 +73,4 @@ def test_package_named_torch_without_version_is_named(tmp_path: Path, monkeypatc
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert installed_torch() is None
     assert no_torch_reason().startswith(f"torch is not installed: {tmp_path / 'torch'} has no version.py")
-    assert availability.inspect_files(None).no_torch == no_torch_reason()
+    assert capabilities.inspect_files(None).no_torch == no_torch_reason()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.execute.local import memory
+from runner.execute import memory
 
 MIB = 1 << 20
 

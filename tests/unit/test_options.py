@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli.command_table import commands
-from runner.cli.parser import main, parse
+from runner.cli.parser import commands, main, parse
 from runner.model.options import RunOptions
 from runner.model.outcomes import ExitCode
 from runner.run.preparation import option_texts

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from runner.execute import workers
 from runner.execute.executor_protocol import Job
-from runner.execute.local import workers
-from runner.execute.local.workers import Inbox, Worker
+from runner.execute.workers import Inbox, Worker
 from runner.model.protocol import dumps
 from runner.plan.resources import Environment
 

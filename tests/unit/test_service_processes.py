@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from runner.execute.services import Services
-from runner.execute.services.serve import Broken, read_request
+from runner.execute.redis_service import Broken, Services, read_request
 from runner.model.observation import ServiceReport
 from runner.model.protocol import SERVICES_FILE
 

@@ -9,7 +9,7 @@ import pytest
 
 from runner.language.expand.cases import surroundings_for
 from runner.language.load import load
-from runner.machine import availability
+from runner.machine import capabilities
 from runner.machine.capabilities import Machine
 from runner.model.case import Availability, Case
 from runner.model.expectation import Status, StepFacts
@@ -133,7 +133,7 @@ def test_a_simulation_is_available_where_it_was_tried(
 ) -> None:
     torch = ".".join(map(str, release)) if release else None
     machine = Machine(python=(3, 11, 7), torch=torch, release=release, found=found, targets=targets, no_torch="no torch here")
-    verdict = availability.of_case(cases_of(tmp_path)[0], machine)
+    verdict = capabilities.availability_of(cases_of(tmp_path)[0], machine)
     assert verdict.availability is expected
     assert reason in verdict.reason
 

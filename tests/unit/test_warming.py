@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from runner.execute.local.spawn import environment_for
+from runner.execute.spawn import environment_for
 from runner.plan.resources import Environment
 from tests.fakes import environment, import_torch
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from runner.language.load import Suite, load_specs
 from runner.language.read.spec_files import SpecPath
-from runner.machine import availability
+from runner.machine import capabilities
 from runner.machine.cache_dirs import folder
 from runner.machine.capabilities import Machine
 from runner.model.case import Availability, Case
@@ -124,7 +124,7 @@ class Canaries:
 
     def of(self, machine: Machine) -> tuple[str, ...]:
         """Return those for a node: of its accelerator, or of its CPU."""
-        possible = [case for case in self.cases.values() if availability.of_case(case, machine).availability is Availability.YES]
+        possible = [case for case in self.cases.values() if capabilities.availability_of(case, machine).availability is Availability.YES]
         preferred = [case for case in possible if is_accelerator(case.device)] or possible
         return tuple(case.id for case in preferred if case.backend == preferred[0].backend)
 

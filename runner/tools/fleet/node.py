@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runner.cli.parser import Parser, add_options, answered, guarded_code, values_of
-from runner.machine import availability, output
+from runner.machine import capabilities, output
+from runner.machine.child_python import leave_out_working_folder
 from runner.machine.installed_torch import installed_torch
-from runner.machine.search_path import leave_out_working_folder
 from runner.model.diagnostics import UsageError
 from runner.model.options import flag, option
 from runner.model.outcomes import ExitCode
@@ -62,7 +62,7 @@ def join(options: NodeOptions) -> ExitCode:
         if name not in lab.nodes:
             raise UsageError(f"--as {name}: {options.lab} has no such node (nodes there: {', '.join(lab.nodes)})")
         entry = lab.nodes[name]
-    report = ask_worker(availability.inspect_files(installed_torch()))
+    report = ask_worker(capabilities.inspect_files(installed_torch()))
     if report.problem:
         raise UsageError(f"this machine cannot be a node, because its worker reported no facts: {report.problem}")
     machine = replace(report.machine, facts=dict(report.facts or {}))

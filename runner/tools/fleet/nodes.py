@@ -9,9 +9,8 @@ from pathlib import Path
 
 from runner.execute.executor_protocol import Execution, Job
 from runner.language.load import Suite, load, surroundings_of
-from runner.machine import availability
-from runner.machine.availability import Verdict
-from runner.machine.capabilities import Machine
+from runner.machine import capabilities
+from runner.machine.capabilities import Machine, Verdict
 from runner.machine.installed_torch import InstalledTorch, installed_torch, minor
 from runner.machine.redaction import redacted_texts
 from runner.model import devices
@@ -144,7 +143,7 @@ class Nodes:
                 words = "; ".join(difference.between("on the node", "in the run") for difference in differences[:3])
                 raise UsageError(f"it is like no machine of the run that is resumed: {words}")
         if not self.canaries.of(machine):
-            verdict = _best(availability.of_case(case, machine) for case in self.canaries.cases.values())
+            verdict = _best(capabilities.availability_of(case, machine) for case in self.canaries.cases.values())
             raise UsageError(f"no canary can run there: {verdict.reason}")
         self._jobs[node.name].machine = machine
         self.offers[node.name] = offer
@@ -213,7 +212,7 @@ class Nodes:
                 if (mine := offer.case(case)) is None:
                     verdicts[name] = Verdict(Availability.NO, f"it is another case with torch {offer.machine.torch}", "torch")
                 else:
-                    verdicts[name] = availability.of_case(mine, offer.machine)
+                    verdicts[name] = capabilities.availability_of(mine, offer.machine)
             places = frozenset(name for name, verdict in verdicts.items() if verdict.availability is not Availability.NO)
             self._verdicts[key] = _best(verdicts.values()), places
         return self._verdicts[key]

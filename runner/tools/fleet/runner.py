@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from runner.execute.executor_protocol import Execution
 from runner.language.expand.cases import surroundings_for
-from runner.machine.availability import Verdict
-from runner.machine.capabilities import Machine
+from runner.machine.capabilities import Machine, Verdict
 from runner.machine.redaction import redacted_result
 from runner.model.case import Availability, Case
 from runner.model.conditions import Surroundings
@@ -24,7 +23,7 @@ from runner.tools.fleet.lab import read_lab
 from runner.tools.fleet.ray.link import GatewayLink
 
 if TYPE_CHECKING:
-    from runner.execute.local.executor import LocalExecutor
+    from runner.execute.executor import LocalExecutor
 
 
 class FleetRunner(CaseRunner):

@@ -18,7 +18,7 @@ from runner.language.backends import read_named
 from runner.language.load import Suite, load
 from runner.language.read.document import PROFILE, DataPath, Document
 from runner.language.waivers import WaiverFiles, load_waivers
-from runner.machine import availability
+from runner.machine import capabilities
 from runner.machine.cache_dirs import folder
 from runner.machine.capabilities import Machine
 from runner.machine.installed_torch import installed_torch, release
@@ -377,7 +377,7 @@ def load_shipped(suite: Suite) -> Iterator[Loaded]:
 
 def prospect_of(loaded: Loaded, machine: Machine) -> Prospect:
     """Return whether a machine could execute what a profile requires."""
-    verdicts = {str(case.id): availability.of_case(case, machine) for case in loaded.resolved.cases}
+    verdicts = {str(case.id): capabilities.availability_of(case, machine) for case in loaded.resolved.cases}
     availabilities = {case_id: (verdict.availability, verdict.reason) for case_id, verdict in verdicts.items()}
     return prospect(loaded.resolved.record, availabilities, torch=machine.release)
 

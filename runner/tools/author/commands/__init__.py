@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping
 
-from runner.cli.command_table import Command
-
-PACKAGE = "tools.author.commands"
+from runner.cli.parser import Command
 
 COMMANDS: Mapping[str, Command] = {
     "new": Command(
@@ -17,14 +15,12 @@ COMMANDS: Mapping[str, Command] = {
             ("new specs/padding wide-rows-padded", "write a spec from a template"),
             ("new imported --from-python test_padding.py::PaddingTest::test_mm", "begin one from a Python test"),
         ),
-        package=PACKAGE,
     ),
     "explain": Command(
         "tools.author.commands.explain:ExplainOptions",
         "print one case as a spec of it alone",
         "Print a case as the spec of it alone, with where each value comes from; above it, whether it can run here.",
         (("explain 'padding/*' --json", "for programs"), ("explain 'padding/*cpu*' specs/padding", "the cases whose ids match")),
-        package=PACKAGE,
     ),
     "watch": Command(
         "tools.author.commands.watch:WatchOptions",
@@ -33,14 +29,12 @@ COMMANDS: Mapping[str, Command] = {
         "yours), its cases run again. torch stays loaded between the runs; each case still has a process of its own. "
         "Enter: again, f: the cases that fail, a: all, q: quit.",
         (("watch specs/padding --backend cpu", "run a spec again when it is saved"), ("watch my-spec.yaml", "one file")),
-        package=PACKAGE,
     ),
     "lint": Command(
         "tools.author.commands.lint:LintOptions",
         "print what is valid in specs, but unsound",
         "Print findings of specs that are valid: claims twice, conditions that never hold, loose tolerances, unused names.",
         (("lint specs/padding", "what is valid, but unsound"),),
-        package=PACKAGE,
     ),
     "bless": Command(
         "tools.author.commands.bless:BlessOptions",
@@ -49,7 +43,6 @@ COMMANDS: Mapping[str, Command] = {
         "matrix value that explains the cases and machines. Nothing else is blessed; each red case that is not blessed has a line that "
         "says why. The recorded runs are judged again by the patch before it is printed.",
         (("bless latest", "a patch of counts from what a run observed"),),
-        package=PACKAGE,
     ),
     "schema": Command(
         "tools.author.commands.schema:SchemaOptions",
@@ -57,7 +50,6 @@ COMMANDS: Mapping[str, Command] = {
         "Write the JSON schemas that editors complete and check specs with. With --with-torch the names of options, counters and metrics "
         "are those of the installed torch alone, with types and defaults.",
         (("schema --with-torch --out schemas-here", "schemas for an editor, with the names of the installed torch"),),
-        package=PACKAGE,
     ),
     "repro": Command(
         "tools.author.shrinking.shrinking:ReproOptions",
@@ -68,7 +60,6 @@ COMMANDS: Mapping[str, Command] = {
             ("repro 'padding/mm-zero-rows[backend=cpu]' > repro.py", "a script that needs torch alone"),
             ("repro 'padding/mm-zero-rows[backend=cpu]' --shrink --seconds 300", "a smaller case that fails in the same way"),
         ),
-        package=PACKAGE,
     ),
     "waive": Command(
         "tools.author.waiver_proposals:WaiveOptions",
@@ -79,6 +70,5 @@ COMMANDS: Mapping[str, Command] = {
             ("waive latest --issue 123 --reason 'a known defect'", "waivers for the failures of a run"),
             ("waive latest --remove", "the patch that removes void waivers"),
         ),
-        package=PACKAGE,
     ),
 }

@@ -7,7 +7,7 @@ from itertools import takewhile
 from pathlib import Path, PurePath
 from typing import Any
 
-from runner.cli.commands.list import as_json
+from runner.cli.list import as_json
 from runner.judge.waiving import Waivers
 from runner.language.backends import Backend
 from runner.language.expand.cases import surroundings_for
@@ -18,8 +18,8 @@ from runner.language.read.document import Document
 from runner.language.read.spec_files import DEFAULTS
 from runner.language.read.templates import as_text
 from runner.language.waivers import load_waivers
-from runner.machine import availability, output
-from runner.machine.availability import Verdict
+from runner.machine import capabilities, output
+from runner.machine.capabilities import Verdict
 from runner.machine.installed_torch import installed_torch
 from runner.model.case import Availability, Case
 from runner.model.conditions import Surroundings
@@ -52,8 +52,8 @@ def main(options: ExplainOptions) -> ExitCode:
     cases = select(suite.cases, suite.backends, globs=[options.case])
     if not cases:
         raise UsageError(unmatched([options.case], suite.cases)[0])
-    machine = availability.inspect_files(installed_torch())
-    verdicts = [(case, availability.of_case(case, machine)) for case in cases]
+    machine = capabilities.inspect_files(installed_torch())
+    verdicts = [(case, capabilities.availability_of(case, machine)) for case in cases]
     if options.json:
         output.document(encode([{**as_json(case, verdict), **_details(case)} for case, verdict in verdicts]))
     else:

@@ -9,7 +9,7 @@ import shlex
 from runner.language.expand.cases import surroundings_for
 from runner.language.load import load, surroundings_of
 from runner.language.read.templates import TemplateError
-from runner.machine import availability, output, scratch
+from runner.machine import capabilities, output, scratch
 from runner.machine.installed_torch import installed_torch
 from runner.machine.redaction import KNOWN
 from runner.model.diagnostics import UsageError
@@ -45,7 +45,7 @@ def main(options: ReproOptions) -> ExitCode:
         raise UsageError("--sample goes with a case of torch's database of operators")
     KNOWN.learn_environment(case.body.settings.env)
     again = shlex.join(["torch-conformance", "run", *map(str, options.paths), "--select", case.id])
-    machine = availability.inspect_files(installed_torch())
+    machine = capabilities.inspect_files(installed_torch())
     surroundings = surroundings_for(suite.backends.by_name[case.backend], surroundings_of(machine.torch, machine), case.target)
     try:
         program = script_of(without_benches(case), surroundings, machine.facts, machine.torch or "unknown")

@@ -14,8 +14,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from runner.execute.executor import LocalExecutor
 from runner.execute.executor_protocol import ExecutorSettings
-from runner.execute.local.executor import LocalExecutor
 from runner.language.load import load_specs
 from runner.language.read.spec_files import discover, files_of_defaults
 from runner.machine import output

@@ -19,7 +19,7 @@ from runner.judge.waiving import Waivers
 from runner.language.expand.cases import surroundings_for
 from runner.language.load import Suite, load, surroundings_of
 from runner.language.waivers import WaiverFiles
-from runner.machine import availability
+from runner.machine import capabilities
 from runner.machine.capabilities import Machine
 from runner.machine.installed_torch import installed_torch
 from runner.model.case import Case
@@ -204,7 +204,7 @@ class Trials:
     def run(self, case: Case) -> CaseResult:
         """Run one case; raise ``UsageError`` where this machine cannot run it."""
         runner, machine = self.runner(case)
-        verdict = availability.of_case(case, machine)
+        verdict = capabilities.availability_of(case, machine)
         if verdict.reason:
             raise UsageError(f"{case.id} cannot run here: {verdict.reason}")
         words = ("torch-conformance", "run", case.spec, "--select", case.id)
@@ -223,7 +223,7 @@ class Trials:
             waivers = Waivers(WaiverFiles(waivers=(), documents=(), user_files=frozenset()), today=datetime.now(UTC).date())
             folder = RunFolder(path=self._folder / f"runs-{len(self._runners)}", run_id="shrink")
             scheduling = schedule.SchedulingOptions(memory_limit=schedule.memory_limit("auto"))
-            glance = availability.inspect_files(installed_torch())
+            glance = capabilities.inspect_files(installed_torch())
             runner = CaseRunner(self._options, self._suite, waivers, [case], folder, 1, glance, scheduling)
             self._stack.enter_context(runner)
             self._runners[key] = (runner, runner.look_at_machine())

@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from runner.execute.executor import LocalExecutor
 from runner.execute.executor_protocol import ExecutorSettings, Job
-from runner.execute.local.executor import LocalExecutor
 from runner.machine import cache_dirs
 from runner.machine.scratch import open_untrusted
 from runner.model.diagnostics import UsageError

@@ -10,7 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from runner.machine import availability
+from runner.machine import capabilities
 from runner.machine.capabilities import Machine
 from runner.machine.installed_torch import installed_torch
 from runner.model.protocol import Json
@@ -32,7 +32,7 @@ def machine(message: Message) -> Machine:
             packages[name] = importlib.util.find_spec(name) is not None
         except ValueError:  # __main__ and hand-made entries of sys.modules have no spec
             packages[name] = False
-    return dataclasses.replace(availability.inspect_files(installed_torch()), packages=packages)
+    return dataclasses.replace(capabilities.inspect_files(installed_torch()), packages=packages)
 
 
 def machine_from_json(content: Message) -> Machine:

@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping
 
-from runner.cli.command_table import Command
-
-PACKAGE = "tools.vendor.commands"
+from runner.cli.parser import Command
 
 COMMANDS: Mapping[str, Command] = {
     "doctor": Command(
@@ -12,7 +10,6 @@ COMMANDS: Mapping[str, Command] = {
         "show what this machine has and lacks",
         "Show what this machine has and lacks, and what that allows. Exit 1 when something that it claims does not work.",
         (("doctor", "this machine"), ("doctor --profile inductor-rocm", "what it lacks for a profile")),
-        package=PACKAGE,
     ),
     "submit": Command(
         "tools.vendor.commands.submit:SubmitOptions",
@@ -20,7 +17,6 @@ COMMANDS: Mapping[str, Command] = {
         "Pack a run that has ended into one archive: journal, JUnit report, the files that it read, the environment, raw observations and "
         "generated code, with an attestation. Folders of this machine and secrets are cut. The archive is verified before it is written.",
         (("submit latest --out results.tar.zst", "pack the latest run"),),
-        package=PACKAGE,
     ),
     "verify": Command(
         "tools.vendor.commands.verify:VerifyOptions",
@@ -29,6 +25,5 @@ COMMANDS: Mapping[str, Command] = {
         "are the word of its author. Exit 0: conformant (without a profile: nothing failed); 1: not, or the archive was tampered with; "
         "4: INCOMPLETE, or it could not be judged here.",
         (("verify results.tar.zst", "check an archive"),),
-        package=PACKAGE,
     ),
 }

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from runner.language.load import Suite, load
-from runner.machine import availability, child_python, output, scratch
+from runner.machine import capabilities, child_python, output, scratch
 from runner.machine.capabilities import Machine
 from runner.machine.installed_torch import InstalledTorch, installed_torch
 from runner.machine.redaction import redacted
@@ -83,7 +83,7 @@ def main(options: DoctorOptions) -> ExitCode:
     except (UsageError, OSError) as error:
         torch_problem = str(error)
     suite, profiles = (None, ()) if torch_problem else _read(options)
-    machine = availability.inspect_files(torch)
+    machine = capabilities.inspect_files(torch)
     worker = _ask(machine, suite)
     scene = Scene(
         machine=worker.machine,
@@ -119,7 +119,7 @@ def _ask(machine: Machine, suite: Suite | None) -> WorkerReport:
         return WorkerReport(machine=machine)
     output.note("a worker imports torch and looks at the devices")
     try:
-        return ask_worker(machine, availability.questions_of(suite.cases if suite else ()))
+        return ask_worker(machine, capabilities.questions_of(suite.cases if suite else ()))
     except (UsageError, OSError) as error:  # no folder for temporary files, for example: a check of its own reports it
         return WorkerReport(machine=machine, problem=str(error))
 
@@ -151,7 +151,7 @@ def rows_of_backends(suite: Suite, machine: Machine) -> list[Row]:
     """Return a row for each backend of the backends files, by the same rules as ``list``."""
     rows: list[Row] = []
     for name, backend in suite.backends.by_name.items():
-        verdicts = availability.of_cases([case for case in suite.cases if case.backend == name], machine)
+        verdicts = capabilities.availabilities_of([case for case in suite.cases if case.backend == name], machine)
         counts = Counter(verdict.availability for verdict in verdicts)
         rows.append(
             Row(

@@ -8,9 +8,8 @@ from typing import Any
 
 from runner.language.backends import Backends
 from runner.language.load import load
-from runner.machine import availability, output
-from runner.machine.availability import Verdict
-from runner.machine.capabilities import Machine
+from runner.machine import capabilities, output
+from runner.machine.capabilities import Machine, Verdict
 from runner.machine.installed_torch import installed_torch
 from runner.model import escaping
 from runner.model.case import Availability, Case
@@ -21,8 +20,7 @@ from runner.model.options import backend_files, backends_chosen, flag, globs, op
 from runner.model.outcomes import ExitCode
 from runner.model.protocol import encode
 from runner.plan.operator_script import is_of_operator
-from runner.plan.selection import Shard, select, unmatched, why_nothing_selected
-from runner.plan.settings import taken
+from runner.plan.selection import Shard, select, taken, unmatched, why_nothing_selected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +82,8 @@ def _show(
 ) -> ExitCode:
     """Print the selected ones of the cases that were read. ``levels`` adds keys to cases, and ``more`` lines after the totals."""
     cases = _selected(options, read, backends)
-    machine = availability.inspect_files(installed_torch())
-    judged = list(zip(cases, availability.of_cases(cases, machine), strict=True))
+    machine = capabilities.inspect_files(installed_torch())
+    judged = list(zip(cases, capabilities.availabilities_of(cases, machine), strict=True))
     if options.json:
         for part in _array({**as_json(case, verdict), **(levels or {}).get(case.id, {})} for case, verdict in judged):
             output.raw(part)

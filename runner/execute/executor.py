@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runner.execute.engine import Engine
 from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
-from runner.execute.local.engine import Engine
-from runner.execute.local.spawn import ProcessStarter
-from runner.execute.local.workers import OUTPUTS
+from runner.execute.spawn import ProcessStarter
+from runner.execute.workers import OUTPUTS
 from runner.machine import scratch
 from runner.machine.output import naming
 from runner.machine.scratch import tail
@@ -24,7 +24,7 @@ from runner.plan.resources import Capacity
 from runner.plan.worker_plan import with_paths
 
 if TYPE_CHECKING:
-    from runner.execute.services import Services
+    from runner.execute.redis_service import Services
 
 _PLAN = "plan.json"
 
@@ -84,7 +84,7 @@ class LocalExecutor(Engine):
     @functools.cached_property
     def _services(self) -> "Services":
         """The servers of cases, from the first job on that uses one."""
-        from runner.execute.services import Services
+        from runner.execute.redis_service import Services
 
         return Services(self._scratch.path)
 

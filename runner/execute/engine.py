@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
-from runner.execute.local.memory import MemoryWatch
-from runner.execute.local.spawn import ProcessStarter, ZygoteProcess
-from runner.execute.local.workers import Worker, bound
+from runner.execute.memory import MemoryWatch
+from runner.execute.spawn import ProcessStarter, ZygoteProcess
+from runner.execute.workers import Worker, bound
 from runner.model import devices
 from runner.model.events import Activity, RunningCase
 from runner.model.protocol import TARGET

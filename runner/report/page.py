@@ -16,7 +16,7 @@ from runner.model.header import RunFooter, RunHeader
 from runner.model.results import CaseResult
 from runner.record.run_folder import LATEST, REPORTS
 from runner.report import ReportSetup, replace
-from runner.report.html.page_data import chunks, head_of, index_of, run_facts, script, shown, sources_of, timeline_of, totals_of
+from runner.report.page_data import chunks, head_of, index_of, run_facts, script, shown, sources_of, timeline_of, totals_of
 
 PAGE, PARTS = "index.html", "report"
 """The page, and the folder of what it loads, in the folder of a run."""

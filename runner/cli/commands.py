@@ -1,0 +1,156 @@
+"""The commands that run cases, or read runs: ``run``, ``merge``, ``report``, ``diff``. Each imports what it needs when it runs."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.machine import output
+from runner.model.diagnostics import UsageError, shown_path, unknown
+from runner.model.escaping import one_line
+from runner.model.options import MergeOptions, RunOptions, argument, flag, flavour_option, option, several
+from runner.model.outcomes import ExitCode
+
+
+def run(options: RunOptions) -> ExitCode:
+    """Run the selected cases; return the exit code for CI systems. The stages are in ``run/controller``."""
+    from runner.report import reporters
+    from runner.run import controller
+
+    return controller.run(options, reporters.of_run)
+
+
+def merge(options: MergeOptions) -> ExitCode:
+    """Join the runs of shards; exit as the whole run would have, or 2, with every reason, when they do not belong together."""
+    from runner.report import reporters
+    from runner.report.terminal import show_end, why_no_success
+    from runner.run import merging
+
+    parts, problems = merging.read_parts(options.runs)
+    if problems:
+        if options.json:
+            output.document({"format": 1, "problems": problems})
+            return ExitCode.USAGE
+        for problem in problems:
+            output.note(problem)
+        output.note(f"{len(problems)} problem{'' if len(problems) == 1 else 's'}; nothing was merged")
+        return ExitCode.USAGE
+    folder, run, unexercised = merging.merge(parts, options, reporters.of_merge)
+    header, footer = run.header, run.footer
+    assert footer is not None, "a merged run has ended"
+    if options.json:
+        output.document(
+            {
+                "format": 1,
+                "problems": [],
+                "run": header.run_id,
+                "folder": str(folder.path),
+                "merged": list(header.merged),
+                "selected": header.selected,
+                "totals": merging.totals(run.results),
+                "exit_code": footer.exit_code,
+                "statement": [stated.conformance.value for stated in footer.statement],
+            }
+        )
+    else:
+        show_end(folder, header, run.results, footer)
+    if footer.exit_code == ExitCode.NOTHING and not footer.statement:
+        for line in unexercised:
+            output.note(line)
+    for line in why_no_success(header, run.results, footer):
+        output.note(line)
+    return ExitCode(footer.exit_code)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """The options of ``report``."""
+
+    run: str = argument("RUN", "a run: its folder, its id, or latest")
+    junit: Path | None = option("FILE", "write the JUnit report of the run to this file", reads=Path)
+    junit_flavour: str = flavour_option()
+    open: bool = flag("also open the page in a browser")
+
+
+def report(options: ReportOptions) -> ExitCode:
+    """Write the reports of a run again, from its journal and the files that are still there, and print the path of the page.
+
+    Nothing is judged: the exit code says nothing about the outcomes of the run, and what is wrong with it is a note.
+    """
+    import webbrowser
+
+    from runner.record.journal import JournalError, read_run
+    from runner.record.run_folder import JOURNAL, find_run, require_free_report, require_still
+    from runner.report.github import RunReport
+    from runner.report.junit import write_junit
+    from runner.report.page import write_page
+
+    require_free_report(options.junit)
+    folder = find_run(options.run)
+    require_still(options.run, folder)
+    try:
+        recorded = read_run(folder / JOURNAL)
+    except JournalError as error:
+        raise UsageError(f"{options.run}: {folder / JOURNAL}:{error.line}: {error.reason}") from error
+    header, results, footer = recorded.header, recorded.results, recorded.footer
+    try:
+        page = write_page(folder, header, results, footer)
+    except PermissionError as error:
+        why = f"{options.run}: cannot write to {folder}: {error.strerror}"
+        raise UsageError(f"{why}; copy the run to a folder that you may write to") from error
+    if options.junit is not None:
+        settings = {"truncated": footer is None, "folder": folder, "flavour": options.junit_flavour, "page": page.name}
+        write_junit(options.junit, header, results, **settings)
+    output.raw(f"{one_line(shown_path(page))}\n")
+    if options.junit is not None:
+        output.line(f"junit: {shown_path(options.junit)}")
+    for problem in RunReport(header=header, results=tuple(results), footer=footer, folder=folder).problems:
+        output.note(problem)
+    if options.open and not webbrowser.open(page.as_uri()):
+        output.note("no browser could be opened; open the page yourself")
+    return ExitCode.OK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOptions:
+    """The options of ``diff``."""
+
+    before: str = argument("RUN", "the first run: its folder, its id, latest, or a journal (a .jsonl file) alone")
+    after: str = argument("RUN", "the second run")
+    fail_on: tuple[str, ...] = several(
+        "WORDS",
+        "exit 1 if a case has one of these words, with commas between them: broken, new-failure, gone, no-longer-executed, waived, "
+        "changed, still-failing, fixed, new, now-executed, spec-changed",
+    )
+    code: bool = flag("print what differs in the generated code and the graphs of changed cases")
+    html: Path | None = option("FILE", "also write one HTML page, with what differs in generated code and graphs", reads=Path)
+    json: bool = flag("print one object")
+
+
+def diff(options: DiffOptions) -> ExitCode:
+    """Compare two recorded runs; exit 1 for a change of ``--fail-on``, 4 where nothing could be compared."""
+    from runner.model.comparison import FAIL_ON
+    from runner.report import replace
+    from runner.report.comparison_report import document_of, lines_of, page_of
+    from runner.run.compared_runs import compare, read_placed
+
+    fail_on = [word.strip() for words in options.fail_on for word in words.split(",")]
+    for word in fail_on:
+        if word not in FAIL_ON:
+            message, hint = unknown("change", word, FAIL_ON)
+            raise UsageError(f"--fail-on: {message} ({hint})")
+    comparison = compare(read_placed(options.before), read_placed(options.after))
+    reached = comparison.reached(fail_on)
+    code = ExitCode.FAILED if reached else ExitCode.OK if comparison.both else ExitCode.NOTHING
+    if options.html is not None:
+        if options.html.is_dir():
+            raise UsageError(f"--html {shown_path(options.html)}: this is a folder; name a file")
+        replace(options.html, page_of(comparison).encode("utf-8"))
+        output.note(f"page: {shown_path(options.html)}")
+    if options.json:
+        output.document(document_of(comparison, fail_on=fail_on, exit_code=int(code)))
+    else:
+        output.lines(lines_of(comparison, with_code=options.code))
+    for word, count in reached.items():
+        output.note(f"--fail-on {word}: {count}")
+    if code is ExitCode.NOTHING:
+        output.note("nothing was compared: no case has a result in both runs")
+    return code

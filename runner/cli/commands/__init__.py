@@ -1,1 +1,0 @@
-"""One module for each subcommand; its ``main`` takes the parsed arguments and returns an exit code."""

@@ -1,1 +1,0 @@
-"""Workers on this machine: zygotes, workers, deadlines, what each worker sent."""
