@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from runner.model.observation import Effects as Seen
-from runner.model.observation import Generator, Mode
+from runner.model.case_facts import Effects as Seen
+from runner.model.case_facts import Generator, Mode
 from runner.vocabulary.expectations.side_effects import SideEffects
 from tests.fakes import import_torch
 

@@ -8,7 +8,7 @@ import pytest
 
 from runner.cli.parser import answered
 from runner.execute.executor_protocol import Execution, Job
-from runner.model.observation import Ending
+from runner.model.case_facts import Ending
 from runner.tools.pytest_plugin import session_run
 from tests.fakes import ENDED, FakeExecutor, close_facts, close_leaf, observation, seen, use_executor
 

@@ -15,17 +15,17 @@ from typing import Any, Self
 import pytest
 
 from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
-from runner.judge.evidence import Evidence, read_observation
+from runner.judge.evidence import read_facts
 from runner.judge.judge import judge
 from runner.language.backends import Backend, Proof, load_backends
 from runner.language.load import Suite, load
 from runner.machine.capabilities import ANSWERS, HOLDS
 from runner.model.case import Case, CaseBody, CaseId, Expected, Requirement, Settings, Step
+from runner.model.case_facts import Ending, Facts, ServiceReport, StepFacts
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import Position
 from runner.model.events import Activity
-from runner.model.expectation import Judgement, StepFacts
-from runner.model.observation import Ending, Observation, ObservedStep, ServiceReport
+from runner.model.expectation import Judgement
 from runner.model.results import CaseResult
 from runner.plan.resources import Capacity
 from runner.vocabulary.expectations import EXPECTATIONS
@@ -148,17 +148,16 @@ def observation(*steps: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     return {"format": 2, "id": ID, "steps": list(steps), "error": None, "phases": {"trace": 0.5}, "peak_bytes": 1, **changes}
 
 
-def observed(facts: Any) -> Observation | None:
-    """Return what the runner reads of facts; None for what is no observation."""
-    found = read_observation(facts)
-    return found if isinstance(found, Observation) else None
+def observed(sent: Any) -> Facts:
+    """Return what the runner reads of a worker's message; every piece of code is a call of mm."""
+    return read_facts(sent, lambda *_: "extern_kernels.mm(a, b)")
 
 
-def observed_steps(*steps: Mapping[str, Any]) -> tuple[ObservedStep, ...]:
+def observed_steps(*steps: Mapping[str, Any]) -> tuple[StepFacts, ...]:
     """Return what the runner reads of the facts of some steps."""
-    found = observed(observation(*steps))
-    assert found is not None
-    return found.steps
+    facts = observed(observation(*steps))
+    assert not facts.nonsense
+    return facts.steps
 
 
 ENDED = Ending(exit_code=0, phase="compare")
@@ -179,15 +178,14 @@ def verdict_of(
 ) -> CaseResult:
     """Judge a case on an observation."""
 
-    def read(index: int, piece: int) -> str:
+    def read(index: int, piece: int, _sent: str) -> str:
         try:
             return (code or {})[index, piece]
         except KeyError:
             raise FileNotFoundError(2, "No such file", f"code-{index}-{piece}.txt") from None
 
-    sent = read_observation(facts)
-    evidence = Evidence(ending=ending, observation=sent, code=read, note=note, problem=problem, services=services, stderr=stderr)
-    return judge(judged_case, by or backend(), here, evidence)
+    known = {"ending": ending, "note": note, "problem": problem, "services": tuple(services), "stderr": stderr}
+    return judge(judged_case, by or backend(), here, read_facts(facts, read, **known))
 
 
 COUNTED = expected("counter", {"inductor.fxgraph_cache_miss": 1})

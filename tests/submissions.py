@@ -12,8 +12,9 @@ import pytest
 
 from runner.cli.parser import main
 from runner.execute.executor_protocol import Execution, Job
+from runner.model.codec import encode
 from runner.record.case_files import digest
-from runner.record.journal import JournalError, Run, encode, read_run, totals
+from runner.record.journal import JournalError, Run, read_run, totals
 from runner.report.junit import document_of
 from runner.tools.vendor.submission import archive
 from runner.tools.vendor.submission.archive import ATTESTATION, ENVELOPE, JOURNAL, JUNIT, MANIFEST

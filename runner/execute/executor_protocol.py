@@ -5,7 +5,6 @@ absolute path: a job's ``folder`` is relative to the folder of the run, and its 
 (``worker_plan.with_paths``).
 """
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +12,8 @@ from pathlib import Path
 from typing import Self
 
 from runner.machine.scratch import Space
-from runner.model.observation import Ending, ServiceReport
+from runner.model import codec
+from runner.model.case_facts import Ending, ServiceReport
 from runner.model.protocol import Json
 from runner.plan.resources import Environment, Needs
 
@@ -44,7 +44,7 @@ class Job:
 
     def to_json(self) -> str:
         """Return the job as JSON."""
-        return json.dumps(dataclasses.asdict(self), default=sorted)  # sets become lists
+        return json.dumps(codec.encode(self))
 
     @property
     def line(self) -> str:
@@ -54,15 +54,9 @@ class Job:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Return the job that ``to_json`` wrote."""
-        fields = json.loads(text)
-        environment = fields["environment"]
-        changed = {
-            "environment": Environment(variables=environment["variables"], kinds=frozenset(environment["kinds"])),
-            "questions": tuple(fields["questions"]),
-            "services": tuple(fields["services"]),
-            "needs": Needs(**fields["needs"]),
-        }
-        return cls(**{**fields, **changed})
+        job = codec.decode(cls, json.loads(text), "job")
+        assert isinstance(job, cls)
+        return job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,16 +111,9 @@ class Execution:
     @classmethod
     def of_job(cls, job: Job, fields: Mapping[str, Json]) -> Self:
         """Return the execution of a job, of its other fields as JSON has them."""
-        changed = {
-            "job": job,
-            "ending": Ending(**fields["ending"]),
-            "warmup": Warmup(**fields["warmup"]),
-            "files": tuple(fields["files"]),
-            "gpus": tuple(fields["gpus"]),
-            "services": tuple(ServiceReport(**report) for report in fields["services"]),
-            "space": Space(**fields["space"]) if fields["space"] is not None else None,
-        }
-        return cls(**{**fields, **changed})
+        execution = codec.decode(cls, {**fields, "job": codec.encode(job)}, "execution")
+        assert isinstance(execution, cls)
+        return execution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from typing import Any
 
 from runner.machine import child_python
 from runner.machine.redaction import KNOWN
-from runner.model.observation import ServiceReport
+from runner.model.case_facts import ServiceReport
 from runner.model.protocol import SERVICES_FILE
 
 _START_SECONDS = 60.0

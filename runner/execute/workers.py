@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.execute.executor_protocol import Execution, Job, Warmup
-from runner.model.observation import Ending
+from runner.model.case_facts import Ending
 from runner.model.protocol import MAX_MESSAGE, loads
 
 OUTPUTS = ("stdout.txt", "stderr.txt")

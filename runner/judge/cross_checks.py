@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from runner.judge.evidence import CarriedOut
 from runner.language.backends import Backend
+from runner.model.case_facts import Facts, Tuning
 from runner.model.devices import CPU, WITHOUT_MODULE, kind_of
 from runner.model.matching.generated_code import code_of
-from runner.model.observation import Observation, Tuning
 from runner.model.results import CaseResult
 
 _CACHE = ("fxgraph_cache_miss", "fxgraph_cache_hit", "fxgraph_cache_bypass")
@@ -46,15 +46,15 @@ _PROPERTIES = re.compile(r"DeviceProperties\(type='(\w+)'[^)]*?\bcc=(?:'([\w:+-]
 """The GPU for which Triton's code was generated."""
 
 
-def disagreements(backend: Backend, environment: Mapping[str, str], observation: Observation, steps: Sequence[CarriedOut]) -> Iterator[str]:
+def disagreements(backend: Backend, environment: Mapping[str, str], facts: Facts, steps: Sequence[CarriedOut]) -> Iterator[str]:
     """Yield each way in which the facts of one case contradict each other; none for a backend that claims no compilation."""
     if not backend.compiles:
         return
     kinds: set[str] = set()
     kernels = lookups = 0.0
     for number, known in enumerate(steps, start=1):
-        kinds |= {kind_of(device) for devices in known.observed.graphs for device in devices}
-        counters, metrics = known.observed.counters.get("inductor", {}), known.observed.metrics
+        kinds |= {kind_of(device) for devices in known.facts.graphs for device in devices}
+        counters, metrics = known.facts.counters.get("inductor", {}), known.facts.metrics
         kernels_before, kernels = kernels, metrics.get("generated_kernel_count", 0)
         lookups_before, lookups = lookups, sum(counters.get(name, 0) for name in _CACHE)
         problems = _of_step(known, kinds, _grown(kernels_before, kernels), _grown(lookups_before, lookups))
@@ -62,7 +62,7 @@ def disagreements(backend: Backend, environment: Mapping[str, str], observation:
         yield from (f"the code of step {number} {problem}" for problem in _of_devices(known.facts.code, environment))
         for tuning in known.facts.tunings.found:
             yield from (f"the census of step {number}: {tuning.op}: {problem}" for problem in _of_tuning(tuning))
-    yield from _of_case(observation, steps)
+    yield from _of_case(facts, steps)
 
 
 def _grown(before: float, count: float) -> float:
@@ -75,7 +75,7 @@ def _of_step(known: CarriedOut, kinds: Collection[str], kernels: float, lookups:
 
     ``kinds`` are those of the devices for which it, or a step before it, compiled or loaded a graph.
     """
-    observed, code, census = known.observed, known.facts.code, known.facts.tunings
+    observed, code, census = known.facts, known.facts.code, known.facts.tunings
     graphs = len(observed.graphs)
     calls = [*observed.executed.items(), *observed.executed_others.items()]
     for device, count in calls:
@@ -126,19 +126,19 @@ def _of_tuning(tuning: Tuning) -> Iterator[str]:
             yield f"{name} has more candidates than were written, or fewer than none"
 
 
-def _of_case(observation: Observation, steps: Sequence[CarriedOut]) -> Iterator[str]:
+def _of_case(facts: Facts, steps: Sequence[CarriedOut]) -> Iterator[str]:
     # Python of the spec may call what lies behind the entry, or load a graph that was saved
-    compiled = any(known.observed.graphs and known.step.kind not in _FREE for known in steps)
-    if compiled and not any(known.observed.entered > 0 for known in steps):
+    compiled = any(known.facts.graphs and known.step.kind not in _FREE for known in steps)
+    if compiled and not any(known.facts.entered > 0 for known in steps):
         yield "graphs were compiled or loaded, and inductor was never entered"
     pieces = [code_of(piece, strings=True).text for known in steps for piece in known.facts.code]
     winners = {tuning.won_by for known in steps for tuning in known.facts.tunings.found}
     for name in sorted(winners & _FAMILIES.keys()):
         if pieces and not any(map(_FAMILIES[name].search, pieces)):
             yield f"the census says that {name} won, and the generated code has no kernel of it"
-    if any(not 0 <= seconds < _LONGEST for seconds in observation.phases.values()):
+    if any(not 0 <= seconds < _LONGEST for seconds in facts.phases.values()):
         yield "a phase took less than no time"
-    if any(known.observed.graphs for known in steps) and not any(observation.phases.get(name, 0) > 0 for name in _OF_COMPILING):
+    if any(known.facts.graphs for known in steps) and not any(facts.phases.get(name, 0) > 0 for name in _OF_COMPILING):
         yield "graphs were compiled or loaded, and no phase of a compilation took time"
 
 

@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from runner.judge.evidence import Evidence, first_line
+from runner.judge.evidence import first_line
 from runner.model.case import Case
+from runner.model.case_facts import Facts, Raised
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import Position
 from runner.model.expectation import Status
-from runner.model.observation import Observation, Raised
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult, Verdict, result_of
 from runner.plan.worker_plan import expects_raise, python_of
@@ -132,12 +132,12 @@ ENDS_PYTHON = ("builtins.SystemExit", "builtins.KeyboardInterrupt")
 """Exceptions that end a Python process. The worker catches them, so that it can report them."""
 
 
-def by_ending(case: Case, evidence: Evidence) -> CaseResult | None:
+def by_ending(case: Case, facts: Facts) -> CaseResult | None:
     """Return the result of a case whose process was killed, died, broke the protocol or sent no answer; None for any other.
 
     A TIMEOUT and a CRASH name the innermost line of the spec on the Python stack, if there is one.
     """
-    ending = evidence.ending
+    ending = facts.ending
     where = _in_phase(case, ending.phase, ending.step)
     if ending.timed_out:
         reason = f"outlived its deadline {where}"
@@ -146,29 +146,29 @@ def by_ending(case: Case, evidence: Evidence) -> CaseResult | None:
         reason = f"killed by {names.get(ending.signal, f'signal {ending.signal}')} {where}"
     elif ending.exit_code != 0:
         reason = f"exit code {ending.exit_code} {where}"
-    elif evidence.problem:
-        return error_of(case, evidence.problem)
-    elif evidence.observation is None:
+    elif facts.problem:
+        return error_of(case, facts.problem)
+    elif not facts.is_answered:
         reason = f"ended without an answer {where}"
     else:
         return None
     outcome = Outcome.TIMEOUT if ending.timed_out else Outcome.CRASH
     # a process that is killed by SIGKILL cannot print its stack
-    stack = last_stack(evidence.stderr) if ending.timed_out or ending.signal != signal.SIGKILL else None
+    stack = last_stack(facts.stderr) if ending.timed_out or ending.signal != signal.SIGKILL else None
     detail = NO_STACK if ending.timed_out else ""
     frame = None
     if stack is not None:
         detail = f"{STACK if ending.timed_out else LAST_STACK}\n{folded(stack[0])}"
         frame = frame_within(_python_files(case), stack[1])
-    note = f" ({evidence.problem or evidence.note})" if evidence.problem or evidence.note else ""
+    note = f" ({facts.problem or facts.note})" if facts.problem or facts.note else ""
     step = None if ending.timed_out else ending.step
     return _ended(case, outcome, f"{reason}{_in_spec(frame)}{note}", ending.phase, detail, _place(case, frame, step))
 
 
-def ended_by_code(case: Case, surroundings: Surroundings, observation: Observation) -> CaseResult | None:
+def ended_by_code(case: Case, surroundings: Surroundings, facts: Facts) -> CaseResult | None:
     """Return the result of a case whose code raised an exception that ends the process, if its spec does not expect it."""
-    raised = [(index, step.raised) for index, step in enumerate(observation.steps) if not expects_raise(case.steps[index], surroundings)]
-    for index, error in [(len(observation.steps), observation.error), *raised]:
+    raised = [(index, step.raised) for index, step in enumerate(facts.steps) if not expects_raise(case.steps[index], surroundings)]
+    for index, error in [(len(facts.steps), facts.error), *raised]:
         if error is not None and error.type in ENDS_PYTHON:
             # an exception before the first step belongs to no step
             step = index if index > 0 or error.phase not in ("inputs", "import") else None

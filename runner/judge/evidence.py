@@ -1,81 +1,27 @@
-"""What is judged of a case: the observation that a worker sent, read and checked, and what goes with each of its steps."""
+"""The facts of a case, read from what its worker sent, and an expectation judged by those of a step."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
 
+from runner.model import codec
 from runner.model.case import Case, Expected, Step
+from runner.model.case_facts import Facts, StepFacts
 from runner.model.conditions import Surroundings
-from runner.model.expectation import Judgement, StepFacts
-from runner.model.observation import (
-    Bench,
-    Cause,
-    ChildExit,
-    Choice,
-    Effects,
-    Ending,
-    Generator,
-    Mode,
-    Observation,
-    ObservedStep,
-    Raised,
-    Repetition,
-    ServiceReport,
-    SpyCalls,
-    Tally,
-    Timing,
-    Traced,
-    Tuning,
-    Tunings,
-)
+from runner.model.expectation import Judgement
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """The evidence of a case: the ending of its process, its observation, and its generated code."""
-
-    ending: Ending
-    observation: Observation | str | None
-    """The worker's message as ``reading`` parsed it; None if there was no message."""
-    code: Callable[[int, int], str]
-    """(step, index) to the piece's text; raises OSError where there is none."""
-    note: str = ""
-    """A note about its process for the user."""
-    problem: str = ""
-    """How the worker broke the protocol; empty if it did not."""
-    services: Sequence[ServiceReport] = ()
-    """The reports of the services that the case uses."""
-    stderr: str = ""
-    """The end of the worker's standard error, with its stack; used only after a timeout or a crash."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CarriedOut:
+class CarriedOut(NamedTuple):
     """A step that the worker carried out."""
 
     step: Step
-    observed: ObservedStep
     facts: StepFacts
-    """The facts for every expectation of the step."""
 
 
-def carried_out(case: Case, observation: Observation, code: Callable[[int, int], str]) -> Iterator[CarriedOut]:
-    """Yield the steps that were carried out; raise ``OSError`` where generated code is missing."""
-    for index, (step, observed) in enumerate(zip(case.steps, observation.steps, strict=False)):
-        facts = StepFacts(
-            raised=observed.raised,
-            counters=observed.counters,
-            metrics=observed.metrics,
-            remote=observed.remote,
-            code=tuple(code(index, piece) for piece in range(observed.code_pieces)),
-            calls=observed.calls,
-            tunings=observed.tunings,
-            dynamo=observed.dynamo,
-            exit=observed.exit,
-            changes=observed.effects.changes if observed.effects else 0,
-        )
-        yield CarriedOut(step=step, observed=observed, facts=facts)
+def carried_out(case: Case, steps: Sequence[StepFacts]) -> Iterator[CarriedOut]:
+    """Yield the steps that were carried out, each with its facts."""
+    return map(CarriedOut, case.steps, steps)
 
 
 def first_line(text: str) -> str:
@@ -89,88 +35,50 @@ def headline(text: str) -> str:
     return first_line(f"{first} {rest.strip()}" if first.rstrip().endswith(":") else first)
 
 
+ReadCode: TypeAlias = Callable[[int, int, str], str]
+"""(step, index, digest as the worker wrote it) to the text of a piece of generated code; raises OSError where there is none."""
+
+
 class NoObservation(ValueError):
     """A recorded observation is invalid."""
 
 
-def read_observation(sent: object) -> Observation | str | None:
-    """Return the observation of a worker's message, which is untrusted, or why it is none; None if there is no message."""
+def read_facts(sent: object, code: ReadCode, **known: Any) -> Facts:
+    """Return the facts of a worker's message, which is untrusted, with what else is ``known`` of the case.
+
+    What ``code`` raises (``OSError``), and a message that is none, makes the facts ``nonsense``.
+    """
     if sent is None:
-        return None
+        return Facts(is_answered=False, **known)
     from runner.language.read.spec_schema import misfit  # reads the schemas
 
     problem = misfit(sent, "observation")
+    if problem is None:
+        assert isinstance(sent, dict), "the schema lets nothing else through"
+        try:
+            steps: tuple[StepFacts, ...] = codec.decode(tuple[StepFacts, ...], sent["steps"], "steps")
+            facts: Facts = codec.decode(Facts, {"case_id": sent["id"], "error": sent["error"], "phases": sent["phases"]}, "observation")
+        except ValueError as error:
+            problem = str(error)
     if problem is not None:
-        return problem
-    assert isinstance(sent, dict), "the schema lets nothing else through"
-    return Observation(case_id=sent["id"], steps=tuple(map(_step, sent["steps"])), error=_raised(sent["error"]), phases=sent["phases"])
+        return Facts(nonsense=f"the worker's observation makes no sense: {problem}", **known)
+    facts = replace(facts, steps=steps, **known)
+    try:
+        texts = [
+            tuple(code(index, piece, "".join(step.code_digests[piece : piece + 1])) for piece in range(step.code_pieces))
+            for index, step in enumerate(steps)
+        ]
+    except OSError as missing:
+        return replace(facts, nonsense=f"the generated code cannot be judged: {missing}")
+    return replace(facts, steps=tuple(replace(step, code=pieces) for step, pieces in zip(steps, texts, strict=True)))
 
 
-def recorded_observation(sent: object) -> Observation:
-    """Return a recorded observation; raise ``NoObservation`` if it is invalid."""
-    observation = read_observation(sent)
-    if isinstance(observation, Observation):
-        return observation
-    raise NoObservation(observation or "it is null")
-
-
-def _step(sent: Mapping[str, Any]) -> ObservedStep:
-    census, effects, bench, traced = (sent.get(word) for word in ("tunings", "effects", "bench", "dynamo"))
-    return ObservedStep(
-        raised=_raised(sent["raised"]),
-        counters=sent["counters"],
-        metrics=sent["metrics"],
-        remote=sent.get("remote"),
-        entered=sent["entered"],
-        graphs=tuple(tuple(devices) for devices in sent["graphs"]),
-        executed=sent["executed"],
-        executed_others=sent["executed_others"],
-        dynamo=Traced(**{**traced, "broken": tuple(traced["broken"])}) if traced else None,
-        abandoned=tuple(sent["abandoned"]),
-        uncompiled=tuple(sent.get("uncompiled", ())),  # a run of before it was recorded has none
-        choices=tuple(Choice(name=choice["name"], of_class=choice["class"]) for timed in sent["choices"] for choice in timed),
-        tunings=Tunings(  # recorded before there was a census: an empty one
-            count=census["count"] if census else 0,
-            found=tuple(
-                Tuning(
-                    **{word: tuning[word] for word in ("op", "how", "winner", "won_by")},
-                    by_backend={name: Tally(**tally) for name, tally in tuning["backends"].items()},
-                )
-                for tuning in (census["found"] if census else ())
-            ),
-        ),
-        code_pieces=sent["code"],
-        code_digests=tuple(sent.get("code_digests", ())),
-        facts=sent["measured"],
-        repetitions={key: tuple(Repetition(**entry) for entry in entries) for key, entries in sent.get("repetitions", {}).items()},
-        unmeasured=sent["unmeasured"],
-        effects=None
-        if effects is None
-        else Effects(
-            compared=effects["compared"],
-            apart=tuple(effects["apart"]),
-            leaves=tuple(effects["leaves"]),
-            generators=tuple(Generator(**generator) for generator in effects.get("generators", ())),
-            modes=tuple(Mode(**mode) for mode in effects.get("modes", ())),
-            changes=effects.get("changes", 0),
-        ),
-        calls={name: SpyCalls(count=seen["count"], entries=tuple(seen["entries"])) for name, seen in sent.get("calls", {}).items()},
-        exit=ChildExit(**sent["exit"]) if "exit" in sent else None,
-        bench=None
-        if bench is None
-        else Bench(
-            timings=tuple(Timing(**timing) for timing in bench["timings"]),
-            attachments=tuple(bench["attachments"]),
-            notes=tuple(bench["notes"]),
-        ),
-    )
-
-
-def _raised(sent: Mapping[str, Any] | None) -> Raised | None:
-    if sent is None:
-        return None
-    causes = tuple(Cause(**{**cause, "ancestors": tuple(cause["ancestors"])}) for cause in sent.get("causes", []))
-    return Raised(**{**sent, "ancestors": tuple(sent["ancestors"]), "causes": causes})
+def recorded_facts(sent: object, code: ReadCode | None = None) -> Facts:
+    """Return the facts of a recorded message, with the code beside it if it is asked for; raise ``NoObservation`` where it is invalid."""
+    facts = read_facts(sent, code or (lambda step, piece, sent: ""))
+    if facts.nonsense or not facts.is_answered:
+        raise NoObservation(facts.nonsense or "it is null")
+    return facts
 
 
 ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)

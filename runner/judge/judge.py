@@ -17,14 +17,14 @@ The ending of the process is judged first, then the validity of the observation,
 """
 
 from runner.judge.endings import by_ending, ended_by_code, error_of, folded, place_of_error
-from runner.judge.evidence import Evidence, carried_out, first_line
+from runner.judge.evidence import carried_out, first_line
 from runner.judge.mutants import verdicts_of_audit
 from runner.judge.proof import own_names, proof
 from runner.judge.verdicts import verdicts_of, verdicts_of_services
 from runner.language.backends import Backend
 from runner.model.case import Case
+from runner.model.case_facts import Facts
 from runner.model.conditions import Surroundings
-from runner.model.observation import Observation
 from runner.model.optional import hooks
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult, fold, result_of
@@ -33,39 +33,35 @@ _OWN_EXCEPTIONS = ("runner.vocabulary.steps.step_session.NotCarriedOut", "runner
 """Exceptions that the worker itself raises: their text needs neither type nor traceback."""
 
 
-def judge(case: Case, backend: Backend, surroundings: Surroundings, evidence: Evidence) -> CaseResult:
+def judge(case: Case, backend: Backend, surroundings: Surroundings, facts: Facts) -> CaseResult:
     """Judge one case: return its outcome with the reason, without data about its execution."""
-    ended = by_ending(case, evidence)
+    ended = by_ending(case, facts)
     if ended is not None:
         return ended
-    for service in evidence.services:
+    for service in facts.services:
         if service.problem:
             return error_of(case, f"{service.name}: {service.problem}")
-    observation = evidence.observation
-    if isinstance(observation, Observation):
-        if observation.case_id != case.id:
-            observation = "it is another case's"
-        elif len(observation.steps) > len(case.steps):
-            observation = "it has too many steps"
-    if not isinstance(observation, Observation):
-        return error_of(case, f"the worker's observation makes no sense: {observation or 'there is none'}")
-    exited = ended_by_code(case, surroundings, observation)
+    if facts.nonsense and not facts.case_id:
+        return error_of(case, facts.nonsense)
+    if facts.case_id != case.id or len(facts.steps) > len(case.steps):
+        why = "it is another case's" if facts.case_id != case.id else "it has too many steps"
+        return error_of(case, f"the worker's observation makes no sense: {why}")
+    exited = ended_by_code(case, surroundings, facts)
     if exited is not None:
         return exited
-    if (error := observation.error) is not None:
+    if (error := facts.error) is not None:
         if error.type in _OWN_EXCEPTIONS:  # raised by the worker, not by the spec's code
             return error_of(case, f"{error.phase}: {first_line(error.message)}")
         reason = f"{error.phase}: {error.type}: {first_line(error.message)}"
-        return error_of(case, reason, place_of_error(case, error, len(observation.steps)), folded(error.traceback))
-    try:
-        steps = list(carried_out(case, observation, evidence.code))
-    except OSError as missing:
-        return error_of(case, f"the generated code cannot be judged: {missing}")
+        return error_of(case, reason, place_of_error(case, error, len(facts.steps)), folded(error.traceback))
+    if facts.nonsense:
+        return error_of(case, facts.nonsense)
+    steps = list(carried_out(case, facts.steps))
     verdicts = verdicts_of(case, surroundings, steps)
     # an exception is a more specific reason than anything that the steps after it did not show
     has_raised = any(verdict.kind == "raised" for verdict in verdicts)
     if not has_raised:
-        verdicts.extend(verdicts_of_services(case, evidence.services, steps, surroundings))
+        verdicts.extend(verdicts_of_services(case, facts.services, steps, surroundings))
     if case.target:
         verdicts.append(hooks("offline").proof(case, backend, steps))
     elif backend.compiles and not has_raised:

@@ -143,17 +143,17 @@ def proof(backend: Backend, surroundings: Surroundings, steps: Sequence[CarriedO
     if not is_refused:
         if steps and not wants_none and all(map(_had_nothing_to_compile, steps)):
             return held(expected=f"backend {backend.name} ran", observed="dynamo traced every call whole and found nothing to compute")
-        graphs = sum(wants_none or kind in devices for known in steps for devices in known.observed.graphs)
-        calls = sum(known.observed.executed_for(kind) for known in steps)
+        graphs = sum(wants_none or kind in devices for known in steps for devices in known.facts.graphs)
+        calls = sum(known.facts.executed_for(kind) for known in steps)
         if graphs_wanted is not None and not (graphs_wanted.holds(graphs) and (wants_none or calls > 0)):
             expected = f"{graphs_wanted} inductor graphs" + ("" if wants_none else f" for {kind}, compiled or from a cache, and called")
-            breaks = [reason for known in steps for reason in known.observed.counters.get("graph_break", {})]
+            breaks = [reason for known in steps for reason in known.facts.counters.get("graph_break", {})]
             why = f"; dynamo broke the graph: {first_line(breaks[0])}" if breaks else ""
             return failed(expected=expected, observed=f"{graphs} graphs, {calls} calls{why}")
 
     # each step separately: a step that ran eagerly fails the proof, even if another step ran compiled
     for number, known in enumerate(steps, start=1):
-        step, observed = known.step, known.observed
+        step, observed = known
         if observed.raised is not None:
             continue
         where = f"step {number} ({step.kind}, line {step.position.line})"
@@ -180,7 +180,7 @@ def proof(backend: Backend, surroundings: Surroundings, steps: Sequence[CarriedO
         return failed(expected="dynamo captures a graph that is called", observed="it captured none and traced no function of the case")
     if is_refused:
         # dynamo and the function itself raise before inductor is entered: then another step must prove the backend
-        entered = sum(known.observed.entered for known in steps)
+        entered = sum(known.facts.entered for known in steps)
         refused = [known for known in steps if known.facts.raised is not None and parsed(known.step).runs_graphs]
         if not entered and refused and all(_is_refused_as_claimed(known, steps, surroundings) for known in refused):
             return held(expected=f"backend {backend.name} gets no graph", observed="dynamo traced the function and raised before that")
@@ -207,7 +207,7 @@ def proof(backend: Backend, surroundings: Surroundings, steps: Sequence[CarriedO
             return failed(expected=f"{expected} without the names that the spec defines", observed=why)
 
     if (choices := backend.proof.choices) is not None:
-        timed = [choice for known in steps for choice in known.observed.choices]
+        timed = [choice for known in steps for tuning in known.facts.choices for choice in tuning]
         try:
             named = [choice for choice in timed if search(choices.match, choice.name)]
             matching = [choice for choice in named if not choices.of_class or search(choices.of_class, choice.of_class)]
@@ -248,15 +248,15 @@ def _why_not_captured(steps: Sequence[CarriedOut]) -> str:
     operation of tensors. That nothing is captured may also be what the spec claims.
     """
     *before, last = steps
-    if not parsed(last.step).runs_graphs or traits_of(last.step).gives_gradients or (traced := last.observed.dynamo) is None:
+    if not parsed(last.step).runs_graphs or traits_of(last.step).gives_gradients or (traced := last.facts.dynamo) is None:
         return ""
     if traced.calls or any(map(_claims_capture, last.step.expectations)):
         return ""
-    known = [step.observed.dynamo for step in steps if step.observed.dynamo]
+    known = [step.facts.dynamo for step in steps if step.facts.dynamo]
     broken = next((reason for step in reversed(known) for reason in step.broken), None)
     if broken is not None:
         return f"it ran eagerly: {first_line(broken)} (where that is the claim, expect graph_breaks or the counter stats.unique_graphs)"
-    earlier = sum(step.observed.dynamo.frames for step in before if step.observed.dynamo and not step.observed.dynamo.calls)
+    earlier = sum(step.facts.dynamo.frames for step in before if step.facts.dynamo and not step.facts.dynamo.calls)
     if traced.frames or (earlier and not any(step.calls for step in known)):
         return ""
     return "it ran eagerly: dynamo traced no frame, and no graph that it had captured was called"
@@ -274,7 +274,7 @@ def _claims_capture(expected: Expected) -> bool:
 
 def _shows_dynamo(known: CarriedOut) -> bool:
     """Whether a step called a captured graph or had a function of the case traced; of a run of before that was recorded, always."""
-    traced = known.observed.dynamo
+    traced = known.facts.dynamo
     return traced is None or bool(traced.calls or traced.calls_others or traced.frames)
 
 
@@ -283,7 +283,7 @@ def _had_nothing_to_compile(known: CarriedOut) -> bool:
 
     Then what was called has no operation, or its results have no elements: inductor's graph runs on no device.
     """
-    observed = known.observed
+    observed = known.facts
     if not traits_of(known.step).may_have_no_graph or observed.raised is not None or observed.abandoned or any(observed.graphs):
         return False
     frames = observed.counters.get("frames", {})

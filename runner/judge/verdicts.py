@@ -6,12 +6,12 @@ from dataclasses import replace
 from runner.judge.endings import folded
 from runner.judge.evidence import ANOTHER_FORM, CarriedOut, headline, judge_expectation, nonsense
 from runner.model.case import Case, Expected, Step
+from runner.model.case_facts import ServiceReport
 from runner.model.conditions import Surroundings, asks_for_code, holds
 from runner.model.diagnostics import Position
 from runner.model.expectation import Judgement, Status, StepFacts
 from runner.model.matching.generated_code import code_of, joined
 from runner.model.matching.time_limit import PatternTooSlow
-from runner.model.observation import ObservedStep, ServiceReport
 from runner.model.protocol import Json, decode
 from runner.model.results import Verdict
 from runner.plan.worker_plan import expects_raise, needs_eager
@@ -49,11 +49,10 @@ def _with_hint(judgement: Judgement) -> Judgement:
     return replace(judgement, observed=f"{judgement.observed}; {hint}")
 
 
-def is_active(known: CarriedOut) -> bool:
+def is_active(facts: StepFacts) -> bool:
     """Whether torch compiled, called or counted anything in a step."""
-    observed = known.observed
-    counted = any(number for names in observed.counters.values() for number in names.values()) or any(observed.metrics.values())
-    return bool(observed.entered or observed.graphs or observed.executed or observed.executed_others or observed.code_pieces or counted)
+    counted = any(number for names in facts.counters.values() for number in names.values()) or any(facts.metrics.values())
+    return bool(facts.entered or facts.graphs or facts.executed or facts.executed_others or facts.code_pieces or counted)
 
 
 def problem_of_repetitions(expected: Expected, index: int, known: CarriedOut, surroundings: Surroundings) -> Judgement | None:
@@ -63,7 +62,7 @@ def problem_of_repetitions(expected: Expected, index: int, known: CarriedOut, su
         return None
     if step.repeat == 1 or known.facts.raised is not None or expects_raise(step, surroundings):
         return None
-    entries = known.observed.repetitions.get(str(index), ())
+    entries = known.facts.repetitions.get(str(index), ())
     for entry in entries:
         if entry.measured is None:
             judgements = [Judgement.error(entry.why_not)]
@@ -84,14 +83,14 @@ def problem_of_repetitions(expected: Expected, index: int, known: CarriedOut, su
     return None
 
 
-def _counted(known: ObservedStep) -> tuple[int, int, int]:
+def _counted(known: StepFacts) -> tuple[int, int, int]:
     """Return the look-ups and writes that torch's remote caches counted until the end of a step, and how many of them raised."""
     caches = (known.remote or {}).values()
     gets = sum(cache.get("hit", 0) + cache.get("miss", 0) for cache in caches)
     return gets, sum(cache.get("put", 0) for cache in caches), sum(cache.get("exception", 0) for cache in caches)
 
 
-def problem_of_traffic(service: ServiceReport, steps: Sequence[Step], facts: Sequence[ObservedStep]) -> str:
+def problem_of_traffic(service: ServiceReport, steps: Sequence[Step], facts: Sequence[StepFacts]) -> str:
     """Return why torch is not proven to have caused the traffic of a case with a service; empty if it is."""
     gets, sets = service.answered.get("GET", 0), service.answered.get("SET", 0)
     # torch's counts accumulate from step to step, and ``clear_counters`` sets them to zero
@@ -125,7 +124,7 @@ def verdicts_of(case: Case, surroundings: Surroundings, steps: Sequence[CarriedO
     """Judge the expectations of the steps in order, up to an unexpected exception; verdicts of side effects come last."""
     verdicts: list[Verdict] = []
     effects: list[Verdict] = []
-    active = any(map(is_active, steps))
+    active = any(is_active(known.facts) for known in steps)
     has_other_draws = False
     for known in steps:
         step, raised = known.step, known.facts.raised
@@ -133,7 +132,7 @@ def verdicts_of(case: Case, surroundings: Surroundings, steps: Sequence[CarriedO
             observed = f"{raised.type} in phase '{raised.phase}': {headline(raised.message)}".rstrip(": ")
             judgement = Judgement.failed(expected="no exception", observed=observed, detail=folded(raised.traceback))
             return [*verdicts, *effects, Verdict.of(judgement, kind="raised", position=step.position)]
-        runs, left = step.runs(surroundings), known.observed.effects
+        runs, left = step.runs(surroundings), known.facts.effects
         # of numpy's generator torch never promises the state of eager
         drawn = [state for state in (left.generators if left else ()) if state.eager_advanced and not state.exact and state.name != "numpy"]
         has_other_draws = has_other_draws or bool(drawn)
@@ -154,8 +153,8 @@ def verdicts_of(case: Case, surroundings: Surroundings, steps: Sequence[CarriedO
         # a call that raised has no verdict of side effects
         if runs and raised is None and needs_eager(case) and (rule := side_effects.of_step(step, case.steps, surroundings)) is not None:
             try:
-                judgement = rule.judge(known.observed.effects)
-                if known.observed.effects and (why := _contradiction({"leaves": decode(list(known.observed.effects.leaves))})):
+                judgement = rule.judge(known.facts.effects)
+                if known.facts.effects and (why := _contradiction({"leaves": decode(list(known.facts.effects.leaves))})):
                     judgement = Judgement.error(why, expected=side_effects.KIND)
             except ANOTHER_FORM as error:
                 judgement = nonsense(error)
@@ -172,7 +171,7 @@ def verdicts_of(case: Case, surroundings: Surroundings, steps: Sequence[CarriedO
 
 def facts_of(index: int, known: CarriedOut) -> StepFacts:
     """Return the facts of a step for one of its expectations; raise one of ``ANOTHER_FORM`` for a malformed measurement."""
-    return replace(known.facts, measured=decode(known.observed.facts.get(str(index))))
+    return replace(known.facts, measured=decode(known.facts.measurements.get(str(index))))
 
 
 def _contradiction(measured: Json) -> str:
@@ -202,7 +201,7 @@ def _judged(expected: Expected, index: int, known: CarriedOut, surroundings: Sur
     judgements = judge_expectation(expected, facts, known_here)
     if (problem := problem_of_repetitions(expected, index, known, known_here)) is not None:
         return [problem]
-    why_not = known.observed.unmeasured.get(str(index))
+    why_not = known.facts.unmeasured.get(str(index))
     if why_not is None:
         return judgements
     return [Judgement.error(why_not, expected=one.expected, leaf=one.leaf) if one.status is Status.ERROR else one for one in judgements]
@@ -214,7 +213,7 @@ def verdicts_of_services(
     """Yield an ERROR for each service without traffic from torch: torch continues silently if it cannot reach its remote cache."""
     ran = [known for known in steps if known.step.runs(surroundings)]
     for service in services:
-        why = problem_of_traffic(service, [known.step for known in ran], [known.observed for known in ran])
+        why = problem_of_traffic(service, [known.step for known in ran], [known.facts for known in ran])
         if why:
             expected = f"traffic of the case with {service.name}"
             yield Verdict(kind="service", status=Status.ERROR, position=case.position, expected=expected, observed=why)

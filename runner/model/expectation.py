@@ -1,12 +1,12 @@
 """What every kind of expectation is: the facts that it is given, and what it says of them. The kinds are in ``vocabulary``."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Protocol, Self
 
+from runner.model.case_facts import StepFacts as StepFacts
 from runner.model.conditions import Surroundings
-from runner.model.observation import ChildExit, Raised, SpyCalls, Traced, Tunings
 from runner.model.protocol import Json
 
 
@@ -19,34 +19,6 @@ class Status(Enum):
     """The facts are missing or cannot be judged: nothing is claimed."""
     NOT_APPLICABLE = "not-applicable"
     """Its ``when`` does not hold here."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepFacts:
-    """What the worker measured in one step. ``code`` holds the generated pieces, in order."""
-
-    raised: Raised | None = None
-    counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    remote: Mapping[str, Mapping[str, int]] | None = None
-    """torch's statistics of its remote caches: hit, miss, put and exception, by the name of the cache."""
-    code: tuple[str, ...] = ()
-    calls: Mapping[str, SpyCalls] = field(default_factory=dict)
-    """What each spy saw."""
-    tunings: Tunings = field(default_factory=Tunings)
-    """The operations that inductor selected a kernel for."""
-    dynamo: Traced | None = None
-    """What dynamo did with the case's functions; None where it was not recorded."""
-    exit: ChildExit | None = None
-    """How the child of a spawn step ended."""
-    changes: int = 0
-    """How many values beside its result the eager call changed; 0 where these are not compared."""
-    measured: Json = None
-    """What this expectation's own ``measure`` wrote, and no other module reads; None when there was nothing."""
-
-    def with_measured(self, /, **changes: Json) -> Self:
-        """Return the facts with other values for some keys of ``measured``: a mutant."""
-        return replace(self, measured={**self.measured, **changes})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,10 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from runner.model.case import Case
+from runner.model.codec import COMPUTED
 from runner.model.conformance import ProfileRecord, Statement, release_of, statement_of
 from runner.model.outcomes import ExitCode, exit_code
 from runner.model.results import CaseResult, executed
-
-COMPUTED = "computed"
-"""Marks a field that follows from other lines of a journal: no line has it, and a reader computes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,8 @@
-"""The seam to the optional tools: a folder each in ``runner/tools``, which no other part of the program imports."""
+"""What is imported only when it is used: the optional tools, a folder each in ``runner/tools``, and the kinds that a run has."""
 
+import functools
 import importlib
+from collections import UserDict
 from pathlib import Path
 from typing import Any
 
@@ -17,3 +19,16 @@ def hooks(tool: str) -> Any:
     if not is_there(tool):
         raise UsageError(f"this installation lacks the part 'runner/tools/{tool}' (install torch-conformance whole)")
     return importlib.import_module(f"runner.tools.{tool}.hooks")
+
+
+class OnDemand(UserDict[str, Any]):
+    """A table of ``module:name``; looking a key up imports the module."""
+
+    def __getitem__(self, key: str) -> Any:
+        return _imported(self.data[key])
+
+
+@functools.cache
+def _imported(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)

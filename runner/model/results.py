@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 
 from runner.model.case import Case, CaseId
+from runner.model.case_facts import Timing
 from runner.model.diagnostics import Position, UsageError
 from runner.model.expectation import Judgement, Status, WrongValue
-from runner.model.observation import Timing
 from runner.model.outcomes import PASSED, RETRIED, Outcome
 
 

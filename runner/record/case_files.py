@@ -2,11 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from runner.machine.scratch import open_untrusted
-from runner.model.observation import ServiceReport
+from runner.model.case_facts import ServiceReport
 from runner.model.protocol import Json
 from runner.model.results import CaseResult
 
@@ -39,19 +39,20 @@ class CaseFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.digests: dict[str, str] = {}
-        self.sent: Sequence[Sequence[str]] = ()
-        """By step, the digest of each piece of code as the worker wrote it."""
 
     def note(self, name: str, data: bytes) -> None:
         """Record the digest of a file that the runner wrote."""
         self.digests[name] = digest(data)
 
-    def code(self, step: int, piece: int) -> str:
-        """Return a piece of generated code; raise ``OSError`` where there is none, too much, or another text than the worker wrote."""
+    def code(self, step: int, piece: int, sent: str) -> str:
+        """Return a piece of generated code; raise ``OSError`` where there is none, too much, or another text than the worker wrote.
+
+        ``sent`` is its digest as the worker wrote it.
+        """
         name = code_name(step, piece)
         data = _read(self._folder, name, CODE_BYTES)
         self.note(name, data)
-        if [self.digests[name]] != list(self.sent[step][piece : piece + 1]):
+        if self.digests[name] != sent:
             raise OSError(f"{name} is not the text that the worker wrote: code of the case changed the file")
         return data.decode("utf-8", "surrogateescape")
 
@@ -71,8 +72,8 @@ class RecordedFiles:
         """Return the reports of the case's services."""
         return [ServiceReport(**report) for report in json.loads(self._verified(SERVICES))] if SERVICES in self._digests else []
 
-    def code(self, step: int, piece: int) -> str:
-        """Return a piece of generated code."""
+    def code(self, step: int, piece: int, _sent: str = "") -> str:
+        """Return a piece of generated code: the journal has its digest."""
         return self._verified(code_name(step, piece)).decode("utf-8", "surrogateescape")
 
     def _verified(self, name: str) -> bytes:

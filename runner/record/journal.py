@@ -13,24 +13,21 @@ automatically; add it to ``schemas/journal.schema.json`` too. What follows from 
 import errno
 import hashlib
 import json
-import math
 import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
-from enum import Enum
-from functools import cache
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, NewType, NoReturn, get_args, get_origin, get_type_hints
+from typing import Any, BinaryIO, NoReturn
 from urllib.parse import unquote
 
+from runner.model import codec
 from runner.model.case import CaseId
 from runner.model.conditions import BadRange, VersionRange
 from runner.model.conformance import LEVELS
 from runner.model.expectation import Status
-from runner.model.header import COMPUTED, RunFooter, RunHeader
+from runner.model.header import RunFooter, RunHeader
 from runner.model.outcomes import JUDGED_BY_FACTS, PASSED, WAIVABLE, ExitCode, Outcome
 from runner.model.protocol import Json
 from runner.model.results import NODE_LOST, AppliedWaiver, Attempt, CaseResult, WaiverEffect, attempt_of, fold, outcome_of
@@ -116,24 +113,7 @@ def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is no JSON number")
 
 
-def encode(value: Any) -> Json:
-    """Return a record as JSON."""
-    match value:
-        case Outcome():
-            return value.label
-        case Enum():
-            return value.value
-        case Mapping():
-            return {str(key): encode(item) for key, item in value.items()}
-        case tuple():
-            return [encode(item) for item in value]
-        case _ if is_dataclass(value):
-            return {field.name: encode(getattr(value, field.name)) for field in fields(value) if COMPUTED not in field.metadata}
-        case _:
-            return value
-
-
-def decode(number: int, value: Json) -> tuple[str, Any]:
+def record_of(number: int, value: Json) -> tuple[str, Any]:
     """Return kind and record of a line; raise ``JournalError`` if its kind is unknown, or if it is malformed."""
     if not isinstance(value, dict):
         raise JournalError(number, "not an object")
@@ -143,53 +123,9 @@ def decode(number: int, value: Json) -> tuple[str, Any]:
     if kind == "header" and (version := value.pop("format", None)) != FORMAT:
         raise JournalError(number, f"format {version!r}; this program reads {FORMAT}")
     try:
-        return kind, _decode(_KINDS[kind], value, kind)
+        return kind, codec.decode(_KINDS[kind], value, kind)
     except ValueError as error:
         raise JournalError(number, str(error)) from error
-
-
-def _decode(kind: Any, value: Json, where: str) -> Any:
-    """Return ``value`` as the annotated type ``kind``; raise ``ValueError`` with ``where`` for a value of another type."""
-    if isinstance(kind, NewType):
-        return _decode(kind.__supertype__, value, where)
-    if isinstance(kind, type) and is_dataclass(kind):
-        entries = _expect(dict, value, where)
-        annotations, required = _fields(kind)
-        if extra := entries.keys() - annotations.keys():
-            raise ValueError(f"{where} has an unknown key '{min(extra)}'")
-        if missing := required - entries.keys():
-            raise ValueError(f"{where} lacks '{min(missing)}'")
-        return kind(**{name: _decode(annotations[name], item, f"{where}.{name}") for name, item in entries.items()})
-    if get_origin(kind) is tuple:
-        return tuple(_decode(get_args(kind)[0], item, f"{where}[{i}]") for i, item in enumerate(_expect(list, value, where)))
-    if get_origin(kind) is Mapping:
-        return {key: _decode(get_args(kind)[1], item, f"{where}.{key}") for key, item in _expect(dict, value, where).items()}
-    if issubclass(kind, Enum):
-        for member in kind:
-            if encode(member) == value:
-                return member
-        raise ValueError(f"{where}: unknown word {value!r}")
-    if kind is float:
-        with suppress(OverflowError):
-            if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(number := float(value)):
-                return number
-        raise ValueError(f"{where} is not a finite number")
-    return _expect(kind, value, where)
-
-
-@cache
-def _fields(kind: type[Any]) -> tuple[Mapping[str, Any], frozenset[str]]:
-    """Return the types of the fields that a journal holds, by name, and the names of those without a default."""
-    hints = get_type_hints(kind)
-    required = frozenset(field.name for field in fields(kind) if field.default is MISSING and field.default_factory is MISSING)
-    return {field.name: hints[field.name] for field in fields(kind) if COMPUTED not in field.metadata}, required
-
-
-def _expect(kind: type[Any], value: Json, where: str) -> Any:
-    # Python's bool is an int, but it is no count
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ValueError(f"{where} is not {kind.__name__}")
-    return value
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
@@ -262,7 +198,7 @@ def _records(path: Path) -> Iterator[tuple[int, str, Any]]:
                 if not line.endswith(b"\n"):
                     return
                 raise JournalError(number, f"not JSON: {error}") from error
-            yield number, *decode(number, value)
+            yield number, *record_of(number, value)
 
 
 def standing_lines(path: Path) -> Iterator[bytes]:

@@ -12,11 +12,12 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from runner.machine.output import naming
+from runner.model.codec import encode
 from runner.model.diagnostics import JournalAltered, UsageError
 from runner.model.header import RunFooter, RunHeader
 from runner.model.protocol import Json
 from runner.model.results import CaseResult
-from runner.record.journal import FORMAT, JournalError, Run, encode, open_plain, read_run, standing_lines
+from runner.record.journal import FORMAT, JournalError, Run, open_plain, read_run, standing_lines
 
 
 class JournalWriter:

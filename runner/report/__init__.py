@@ -19,10 +19,10 @@ from typing import TypeAlias
 from runner.machine.output import naming
 from runner.machine.redaction import redacted
 from runner.machine.scratch import open_untrusted
+from runner.model.case_facts import Timing
 from runner.model.diagnostics import Position
 from runner.model.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
 from runner.model.escaping import line as escaped
-from runner.model.observation import Timing
 from runner.model.outcomes import Outcome
 from runner.model.results import WEAK, Attempt, CaseResult, Verdict
 from runner.record.run_folder import RunFolder

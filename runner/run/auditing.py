@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from runner.judge.cross_checks import impossible_on_machine
-from runner.judge.evidence import carried_out, recorded_observation
+from runner.judge.evidence import carried_out, recorded_facts
 from runner.judge.mutants import Audit, ControlResult, Trial, as_json, audit, judge_control, lines, try_case, with_control
 from runner.judge.waiving import Waivers
 from runner.language.load import Suite, load, load_specs, surroundings_of
@@ -181,7 +181,7 @@ def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
     files = RecordedFiles(folder, result.evidence)
     try:
         surroundings = here_of(case, ran.suite.backends.by_name[case.backend], result, ran.known)
-        return try_case(case, surroundings, carried_out(case, recorded_observation(files.observation()), files.code))
+        return try_case(case, surroundings, carried_out(case, recorded_facts(files.observation(), files.code).steps))
     except EvidenceAltered as error:
         raise UsageError(f"{error}; run it again") from error
     except (OSError, ValueError, LookupError, TypeError) as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.execute.executor_protocol import Execution
-from runner.judge.evidence import Evidence, read_observation
+from runner.judge.evidence import read_facts
 from runner.judge.judge import judge
 from runner.judge.waiving import Waivers, apply
 from runner.language.backends import Backend
@@ -27,8 +27,8 @@ from runner.machine.output import OUT_OF_SPACE
 from runner.machine.redaction import MASK, is_secret_name, redacted
 from runner.machine.scratch import open_untrusted, tail
 from runner.model.case import Case
+from runner.model.case_facts import Facts, Timing
 from runner.model.conditions import Surroundings
-from runner.model.observation import Observation, Timing
 from runner.model.options import RunOptions
 from runner.model.outcomes import PASSED, Outcome
 from runner.model.protocol import MAX_ATTACHMENT
@@ -63,18 +63,21 @@ def result_of_execution(
         stack = tail(folder / "stderr.txt", _STACK_BYTES, start=execution.stack_from)
     elif ending.signal or ending.exit_code or execution.observation is None:
         stack = tail(folder / "stderr.txt", _STACK_BYTES)
-    sent = read_observation(execution.observation)
-    observation = sent if isinstance(sent, Observation) else None
-    files.sent = [step.code_digests for step in observation.steps] if observation else ()
-    evidence = Evidence(
-        ending=ending, observation=sent, code=files.code, note=execution.note, problem=problem, services=execution.services, stderr=stack
+    facts = read_facts(
+        execution.observation,
+        files.code,
+        ending=ending,
+        note=execution.note,
+        problem=problem,
+        services=execution.services,
+        stderr=stack,
     )
-    judged = judge(case, backend, surroundings, evidence)
+    judged = judge(case, backend, surroundings, facts)
     if judged.outcome not in PASSED and not problem and execution.space is not None:
         texts = "\n".join(f"{verdict.observed}\n{verdict.detail}" for verdict in judged.verdicts)
         if shortage := scratch.shortage(execution.space, texts):  # with no space left on the device a failure is an ERROR
-            judged = judge(case, backend, surroundings, dataclasses.replace(evidence, problem=shortage))
-    timings, attachments, notes = ((), (), ()) if problem else benches_of(folder, observation)
+            judged = judge(case, backend, surroundings, dataclasses.replace(facts, problem=shortage))
+    timings, attachments, notes = ((), (), ()) if problem else benches_of(folder, facts)
     # the files of generated code, by step and piece, then those of graphs
     matches = [match for name in execution.files if (match := _CODE_FILE.fullmatch(name))]
     pieces = [match for match in matches if (match["what"] == "graph") is bool(match["stage"])]
@@ -83,7 +86,7 @@ def result_of_execution(
         case,
         apply(judged, case, surroundings, waivers),
         seconds=round(execution.seconds, 3),
-        phases=phases_of(observation),
+        phases=phases_of(facts),
         isolation=execution.isolation,
         begun=_moment(execution.begun),
         worker=execution.worker,
@@ -181,15 +184,14 @@ def _printed(path: Path) -> str:
     return text
 
 
-def phases_of(observation: Observation | None) -> dict[str, float]:
+def phases_of(facts: Facts) -> dict[str, float]:
     """Return the seconds of each phase, without impossible values."""
-    phases = {} if observation is None else observation.phases
-    return {name: round(float(seconds), 4) for name, seconds in phases.items() if 0 <= seconds < 1e9}
+    return {name: round(seconds, 4) for name, seconds in facts.phases.items() if 0 <= seconds < 1e9}
 
 
-def benches_of(folder: Path, observation: Observation | None) -> tuple[tuple[Timing, ...], tuple[str, ...], tuple[str, ...]]:
+def benches_of(folder: Path, facts: Facts) -> tuple[tuple[Timing, ...], tuple[str, ...], tuple[str, ...]]:
     """Return the timings, attachments and notes of the bench steps; a file that cannot be attached to a report is in the notes."""
-    benches = [step.bench for step in observation.steps if step.bench is not None] if observation is not None else []
+    benches = [step.bench for step in facts.steps if step.bench is not None]
     notes = [note for bench in benches for note in bench.notes]
     attachments: list[str] = []
     for name in dict.fromkeys(name for bench in benches for name in bench.attachments):

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from runner.judge.evidence import NoObservation, recorded_observation
+from runner.judge.evidence import NoObservation, recorded_facts
 from runner.judge.waiving import failures_of
 from runner.model.comparison import CaseChange, Change, Comparison, Side
 from runner.model.diagnostics import UsageError, shown_path
@@ -236,13 +236,13 @@ def _texts(folder: Path, result: CaseResult) -> dict[str, str]:
     files = RecordedFiles(folder / result.folder, result.evidence)
     try:
         texts = {name: files.code(int(match[1]), int(match[2])) for name in result.evidence if (match := _CODE.fullmatch(name))}
-        steps = recorded_observation(files.observation()).steps if OBSERVATION in result.evidence else ()
+        steps = recorded_facts(files.observation()).steps if OBSERVATION in result.evidence else ()
     except EvidenceAltered as error:
         raise UsageError(f"{error}; nothing is compared with an altered run") from error
     except (OSError, ValueError, NoObservation) as error:
         raise UsageError(f"{folder / result.folder}: it cannot be read: {getattr(error, 'strerror', None) or error}") from error
     for number, step in enumerate(steps):
-        for index, measured in step.facts.items():
+        for index, measured in step.measurements.items():
             graphs = measured.get("graphs") if isinstance(measured, dict) else None
             for at, graph in enumerate(graphs if isinstance(graphs, list) else ()):
                 if isinstance(graph, dict) and isinstance(graph.get("text"), str):

@@ -6,18 +6,18 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from runner.judge.evidence import Evidence, read_observation
+from runner.judge.evidence import read_facts
 from runner.judge.judge import judge
 from runner.judge.waiving import Waivers, apply
 from runner.language.backends import Backend
 from runner.language.read.spec_files import SpecPath
 from runner.machine.redaction import MASK, redacted
 from runner.model.case import Case
+from runner.model.case_facts import Ending
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import UsageError
 from runner.model.expectation import Status
 from runner.model.header import RunHeader
-from runner.model.observation import Ending
 from runner.model.outcomes import JUDGED_BY_FACTS, Outcome
 from runner.model.results import CaseResult, Verdict, fold
 from runner.plan.selection import without_benches
@@ -67,9 +67,8 @@ def judged_again(
     if result.benches_left_out:
         case = without_benches(case)
     try:
-        observation, services = read_observation(files.observation()), files.services()
-        evidence = Evidence(ending=Ending(exit_code=0), observation=observation, code=files.code, services=services)
-        return judge(case, backend, surroundings, evidence)
+        facts = read_facts(files.observation(), files.code, ending=Ending(exit_code=0), services=tuple(files.services()))
+        return judge(case, backend, surroundings, facts)
     except EvidenceAltered as error:
         return str(error)
     except (OSError, ValueError, LookupError, TypeError) as error:

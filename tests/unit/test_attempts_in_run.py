@@ -12,7 +12,7 @@ import pytest
 
 from runner.cli.parser import main
 from runner.execute.executor_protocol import Execution, Job
-from runner.model.observation import Ending
+from runner.model.case_facts import Ending
 from runner.model.outcomes import ExitCode
 from tests.conftest import GOOD
 from tests.fakes import FakeExecutor, use_executor

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from runner.judge.evidence import carried_out, recorded_observation
+from runner.judge.evidence import carried_out, recorded_facts
 from runner.judge.mutants import Fate, Trial, audit, judge_control, try_case, with_control
 from runner.model.case import Case, Control
+from runner.model.case_facts import ChildExit, Raised, SpyCalls, Tally, Tuning, Tunings
 from runner.model.expectation import Status, StepFacts
-from runner.model.observation import ChildExit, Raised, SpyCalls, Tally, Tuning, Tunings
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult, Verdict
 from runner.report import weak_lines
@@ -175,8 +175,8 @@ def test_close_is_judged_with_each_stand_in_at_each_leaf() -> None:
 
 
 def tried(of: Case, *steps: Mapping[str, Any], code: Mapping[tuple[int, int], str] | None = None) -> list[Trial]:
-    sent = recorded_observation(observation(*steps))
-    return try_case(of, HERE, carried_out(of, sent, lambda index, piece: (code or {})[index, piece]))
+    facts = recorded_facts(observation(*steps), lambda index, piece, _: (code or {})[index, piece])
+    return try_case(of, HERE, carried_out(of, facts.steps))
 
 
 def fates(trials: list[Trial]) -> dict[str, Fate]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runner.model.observation import Timing
+from runner.model.case_facts import Timing
 from runner.model.outcomes import Outcome
 from runner.model.protocol import MAX_ATTACHMENT
 from runner.model.results import CaseResult

@@ -12,7 +12,7 @@ from runner.cli.parser import main
 from runner.execute.executor_protocol import Execution, Job
 from runner.language.load import load
 from runner.language.read.document import Document
-from runner.model.observation import Ending
+from runner.model.case_facts import Ending
 from runner.model.outcomes import ExitCode
 from runner.tools.author.blessed_counts import NotBlessed, Row, counted, expression
 from runner.tools.author.text_edits import patch

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from runner.judge.evidence import read_observation
 from runner.model.expectation import Status
-from runner.model.observation import Observation
 from runner.model.protocol import dumps, encode, loads
 from runner.vocabulary.expectations.side_effects import SideEffects
-from tests.fakes import import_torch, observation, seen
+from tests.fakes import import_torch, observation, observed, seen
 from tests.sessions import prepared
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -57,8 +55,8 @@ def judge(tmp_path: Path) -> Judge:
             found.append(session.effects.facts)
         session.additional.run()
         sent = [loads(dumps(encode(facts))) for facts in found]
-        read = read_observation(observation(*(seen(effects=facts) for facts in sent)))
-        assert isinstance(read, Observation), read
+        read = observed(observation(*(seen(effects=facts) for facts in sent)))
+        assert not read.nonsense, read.nonsense
         return [SideEffects().judge(step.effects) for step in read.steps]
 
     return run

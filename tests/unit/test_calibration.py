@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from runner.judge.evidence import read_observation
 from runner.model.expectation import Status, StepFacts
-from runner.model.observation import Observation
 from runner.model.protocol import decode, dumps, encode, loads
 from runner.vocabulary.expectations import EXPECTATIONS, close_measure
-from tests.fakes import HERE, import_torch, observation, seen
+from tests.fakes import HERE, import_torch, observation, observed, seen
 from tests.sessions import prepared
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -64,7 +62,7 @@ PAIR = "{randn: [32, 64], dtype: DTYPE}, {randn: [64, 24], dtype: DTYPE}"
 def judged(facts: Any, body: Any = None) -> Any:
     """Send the facts as the worker does, hold them against the schema, and judge them."""
     sent = loads(dumps(encode(facts)))
-    assert isinstance(read_observation(observation(seen(measured={"0": sent}))), Observation)
+    assert not observed(observation(seen(measured={"0": sent}))).nonsense
     (judgement,) = EXPECTATIONS["close"].parse(body or {"to": "eager"}).judge(StepFacts(measured=decode(sent)), HERE)
     return judgement
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runner.judge.evidence import carried_out, recorded_observation
+from runner.judge.evidence import carried_out, recorded_facts
 from runner.judge.mutants import Fate, try_case
 from runner.language.load import Suite
 from runner.model.case import Step
@@ -66,10 +66,9 @@ def test_an_exception_of_a_step_that_is_left_out_is_not_expected() -> None:
 
 
 def test_a_step_that_is_left_out_is_not_audited() -> None:
-    sent = recorded_observation(observation(seen(**IDLE), seen()))
-    assert sent is not None
+    facts = recorded_facts(observation(seen(**IDLE), seen()))
     of = case(left_out(HOLDS), step(HOLDS))
-    trials = try_case(of, HERE, carried_out(of, sent, lambda step, piece: ""))
+    trials = try_case(of, HERE, carried_out(of, facts.steps))
     assert len(trials) == 2
 
 
@@ -128,8 +127,7 @@ def test_a_case_whose_every_condition_on_code_is_false_is_an_error() -> None:
 
 def test_mutants_of_code_are_judged_under_the_condition_of_the_real_code() -> None:
     of = case(step(expected("filecheck", {"when": {"code": {"contains": "extern_kernels"}}, "checks": "CHECK: extern_kernels.mm"})))
-    sent = recorded_observation(observation(seen(code=1)))
-    assert sent is not None
-    fates = {trial.mutant: trial.fate for trial in try_case(of, HERE, carried_out(of, sent, lambda step, piece: CODE))}
+    facts = recorded_facts(observation(seen(code=1)), lambda *_: CODE)
+    fates = {trial.mutant: trial.fate for trial in try_case(of, HERE, carried_out(of, facts.steps))}
     assert fates
     assert set(fates.values()) == {Fate.KILLED}

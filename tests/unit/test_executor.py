@@ -19,8 +19,8 @@ from runner.execute.executor import LocalExecutor
 from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
 from runner.execute.spawn import ProcessStarter, ZygoteProcess
 from runner.machine.scratch import Space
+from runner.model.case_facts import Ending, ServiceReport
 from runner.model.events import Activity
-from runner.model.observation import Ending, ServiceReport
 from runner.model.outcomes import ExitCode
 from runner.plan.resources import Capacity, Environment, Needs
 from runner.record.journal import read_run

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from runner.language.backends import Serves
+from runner.model.case_facts import Tally, Tuning, Tunings
 from runner.model.expectation import Judgement, Status, StepFacts
-from runner.model.observation import Tally, Tuning, Tunings
 from runner.model.outcomes import Outcome
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.expectation_base import BadExpectation

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from runner.model.case_facts import ChildExit
 from runner.model.expectation import Judgement, Status
-from runner.model.observation import ChildExit
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.expectation_base import BadExpectation
 from tests.fakes import ELSEWHERE, judged

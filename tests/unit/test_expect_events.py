@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from runner.model.case_facts import Cause, Raised
 from runner.model.expectation import Status
 from runner.model.matching import filecheck, patterns
-from runner.model.observation import Cause, Raised
 from runner.vocabulary.expectations.expectation_base import BadExpectation
 from runner.vocabulary.expectations.filecheck import FileCheck
 from runner.vocabulary.expectations.raises import Raises

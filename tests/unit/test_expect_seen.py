@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from runner.model.case_facts import ChildExit, SpyCalls
 from runner.model.expectation import Status, StepFacts
 from runner.model.matching import patterns
-from runner.model.observation import ChildExit, SpyCalls
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.expectation_base import BadExpectation
 from runner.vocabulary.expectations.texts import ANY_TEXT, MOST

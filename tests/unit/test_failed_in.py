@@ -11,7 +11,7 @@ import pytest
 
 from runner.cli.parser import main, parse
 from runner.execute.executor_protocol import Execution, Job
-from runner.model.observation import Ending
+from runner.model.case_facts import Ending
 from runner.model.options import RunOptions
 from runner.model.outcomes import ExitCode, Outcome
 from runner.record.run_folder import REPORTS

@@ -9,9 +9,9 @@ import pytest
 
 from runner.language.backends import Choices
 from runner.model.case import CodeBlock
+from runner.model.case_facts import Ending
 from runner.model.expectation import Status
 from runner.model.matching import filecheck, patterns
-from runner.model.observation import Ending
 from runner.model.outcomes import Outcome
 from runner.vocabulary.expectations.expectation_base import Count
 from tests.fakes import (

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from runner.judge import verdicts
-from runner.model.observation import Ending, ServiceReport
+from runner.model.case_facts import Ending, ServiceReport
 from runner.model.outcomes import Outcome
 from tests.fakes import COUNTED, ENDED, backend, case, exception, expected, observation, observed_steps, seen, step, verdict_of
 

@@ -8,16 +8,14 @@ from typing import Any
 
 import pytest
 
-from runner.judge.evidence import read_observation
 from runner.language.expand import operators as tables
 from runner.language.expand.cases import surroundings_for
 from runner.language.load import load
 from runner.machine.installed_torch import installed_torch
 from runner.model.expectation import Status, StepFacts
-from runner.model.observation import Observation
 from runner.model.protocol import decode, dumps, encode, loads
 from runner.plan.worker_plan import make_plan, with_paths
-from tests.fakes import HERE, import_torch, observation, seen, shipped
+from tests.fakes import HERE, import_torch, observation, observed, seen, shipped
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
@@ -61,7 +59,7 @@ def measured(torch: Any, tmp_path: Path, uncompiled: list[str]) -> Callable[...,
         session.additional.calibrate_samples(facts, wanted["arguments"], session.names.value("output"))
         session.additional.run()
         sent = loads(dumps(encode(facts)))
-        assert isinstance(read_observation(observation(seen(measured={"0": sent}))), Observation)
+        assert not observed(observation(seen(measured={"0": sent}))).nonsense
         return one, decode(sent)["samples"]
 
     return run

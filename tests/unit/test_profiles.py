@@ -14,10 +14,11 @@ from runner.execute.executor_protocol import Execution, Job
 from runner.language.load import Suite, load
 from runner.language.read import spec_schema
 from runner.language.waivers import load_waivers
+from runner.model.case_facts import Ending
+from runner.model.codec import encode
 from runner.model.diagnostics import InvalidSpecs
-from runner.model.observation import Ending
 from runner.model.outcomes import ExitCode
-from runner.record.journal import JournalError, encode, read_run
+from runner.record.journal import JournalError, read_run
 from runner.tools.vendor.profiles import Resolved, cases_of, read_profile, shipped_profiles
 from tests.fakes import ENDED, observation, seen, shipped_suite, use_executor
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from runner.judge.evidence import NoObservation, read_observation, recorded_observation
-from runner.model.observation import Bench, ChildExit, Choice, Effects, Observation, Raised, SpyCalls, Timing, Traced
-from tests.fakes import ROOT, exception, observation, seen
+from runner.judge.evidence import NoObservation, recorded_facts
+from runner.model.case_facts import Bench, ChildExit, Choice, Effects, Facts, Raised, SpyCalls, Timing, Traced
+from tests.fakes import ROOT, exception, observation, observed, seen
 
 TIMING = {"name": "fn", "form": "eager", "median_ms": 1.5, "least_ms": 1, "most_ms": 2.0, "count": 3}
 FULL: dict[str, Any] = seen(
@@ -35,10 +35,10 @@ FULL: dict[str, Any] = seen(
 SCHEMA = json.loads(Path(ROOT / "schemas" / "observation.schema.json").read_text())
 
 
-def read(sent: object) -> Observation:
-    found = read_observation(sent)
-    assert isinstance(found, Observation)
-    return found
+def read(sent: object) -> Facts:
+    facts = observed(sent)
+    assert not facts.nonsense
+    return facts
 
 
 def test_every_fact_of_a_step_has_its_attribute() -> None:
@@ -56,8 +56,8 @@ def test_every_fact_of_a_step_has_its_attribute() -> None:
     assert (step.executed_for("cpu"), step.executed_for("cuda"), step.executed_for("xpu")) == (5, 4, 0)
     assert step.dynamo == Traced(frames=2, broken=("why",), graphs=3, calls=1, calls_others=0)
     assert (step.abandoned, step.uncompiled) == (("its limit",), ("sample 3: why",))
-    assert step.choices == (Choice(name="a", of_class="b.C"), Choice(name="d", of_class=""))
-    assert (step.facts, step.unmeasured) == (FULL["measured"], {"1": "no reference"})
+    assert step.choices == ((Choice(name="a", of_class="b.C"),), (Choice(name="d", of_class=""),))
+    assert (step.measurements, step.unmeasured) == (FULL["measured"], {"1": "no reference"})
     measured, missing = step.repetitions["0"]
     assert (measured.first, measured.times, measured.measured) == (0, 2, {"leaves": []})
     assert (missing.first, missing.times, missing.measured, missing.why_not) == (2, 1, None, "no")
@@ -75,13 +75,13 @@ def test_what_a_step_need_not_have_is_absent(name: str) -> None:
 
 
 def test_nothing_is_no_observation_and_anything_else_is_a_misfit() -> None:
-    assert read_observation(None) is None
-    assert read_observation([]) == "$: expected a map, found a list"
-    found = read_observation(observation(seen(entered="many")))
-    assert found == "$.steps[0].entered: expected a whole number, found the text 'many'"
+    assert not observed(None).is_answered
+    assert observed([]).nonsense.endswith("$: expected a map, found a list")
+    facts = observed(observation(seen(entered="many")))
+    assert facts.nonsense.endswith("$.steps[0].entered: expected a whole number, found the text 'many'")
 
 
 @pytest.mark.parametrize("sent", [None, [], {}, observation(more=1)])
 def test_a_record_that_is_no_observation_says_so(sent: object) -> None:
     with pytest.raises(NoObservation):
-        recorded_observation(sent)
+        recorded_facts(sent)

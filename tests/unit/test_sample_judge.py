@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from runner.judge.evidence import read_observation
 from runner.model.expectation import Status, StepFacts
-from runner.model.observation import Observation
 from runner.model.protocol import decode, dumps, encode, loads
 from runner.vocabulary.expectations import sample_results as expectation
 from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.expectations.sample_results import FORM, EachSample
-from tests.fakes import HERE, import_torch, observation, seen
+from tests.fakes import HERE, import_torch, observation, observed, seen
 from tests.sessions import prepared
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -57,7 +55,7 @@ def judge(tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch) -> 
         session.additional.calibrate_samples(facts, wanted, done)
         session.additional.run()
         sent = loads(dumps(encode(facts)))
-        assert isinstance(read_observation(observation(seen(measured={"0": sent}))), Observation)
+        assert not observed(observation(seen(measured={"0": sent}))).nonsense
         (judgement,) = check.judge(StepFacts(measured=decode(sent)), HERE)
         return judgement, decode(sent)["samples"]
 

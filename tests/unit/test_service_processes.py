@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runner.execute.redis_service import Broken, Services, read_request
-from runner.model.observation import ServiceReport
+from runner.model.case_facts import ServiceReport
 from runner.model.protocol import SERVICES_FILE
 
 redis = pytest.importorskip("redis", reason="the client is not installed: pip install redis")

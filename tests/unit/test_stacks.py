@@ -9,8 +9,8 @@ import pytest
 import runner
 from runner.judge.endings import folded, frame_within, last_stack
 from runner.model.case import CodeBlock
+from runner.model.case_facts import Ending
 from runner.model.expectation import Status
-from runner.model.observation import Ending
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
 from tests.fakes import AT, COUNTED, case, place, step, verdict_of

@@ -17,11 +17,11 @@ from runner.language.backends import Backends, load_backends
 from runner.language.waivers import Signature, WaiverFiles, load_waivers
 from runner.language.waivers import Waiver as KnownFailure
 from runner.model.case import Step
+from runner.model.case_facts import Ending
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import InvalidSpecs
 from runner.model.expectation import Status, WrongValue
 from runner.model.matching.time_limit import PatternTooSlow
-from runner.model.observation import Ending
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult, Verdict, WaiverEffect
 from tests import fakes

@@ -12,7 +12,7 @@ from runner.cli.parser import main, parse
 from runner.execute.executor_protocol import Execution, Job
 from runner.machine.installed_torch import torch_at
 from runner.machine.signals import Interrupts
-from runner.model.observation import Ending
+from runner.model.case_facts import Ending
 from runner.model.outcomes import ExitCode
 from runner.report import reporters
 from runner.run import pipeline

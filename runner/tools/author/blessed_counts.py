@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from runner.judge.evidence import ANOTHER_FORM, CarriedOut, carried_out, judge_expectation, recorded_observation
+from runner.judge.evidence import ANOTHER_FORM, CarriedOut, carried_out, judge_expectation, recorded_facts
 from runner.judge.verdicts import facts_of, place_of, with_code
 from runner.language.backends import Backends
 from runner.language.expand.cases import surroundings_for
@@ -107,7 +107,7 @@ def read_samples(runs: Iterable[str], backend_files: tuple[Path, ...]) -> tuple[
             steps: tuple[CarriedOut, ...] = ()
             if result.folder and OBSERVATION in result.evidence:
                 files = RecordedFiles(place, result.evidence)
-                steps = tuple(carried_out(case, recorded_observation(files.observation()), files.code))
+                steps = tuple(carried_out(case, recorded_facts(files.observation(), files.code).steps))
             samples.append(Sample(source=source, case=case, surroundings=surroundings, result=result, folder=place, steps=steps))
     known = {sample.case.id for sample in samples if sample.steps}
     nothing = Surroundings(backends=frozenset(), device="")

@@ -20,7 +20,7 @@ def proof(case: Case, backend: Backend, steps: Sequence[CarriedOut]) -> Verdict:
     target = TARGETS[case.target]
     expected = f"code of each kernel for {target.name}"
     for known in steps:
-        for problem in () if known.observed.raised is not None else _problems(case, known):
+        for problem in () if known.facts.raised is not None else _problems(case, known):
             return Verdict(kind=PROOF, status=Status.ERROR, position=backend.position, expected=expected, observed=problem)
     return Verdict(kind=PROOF, status=Status.HELD, position=backend.position, expected=expected, observed="shown")
 

@@ -109,7 +109,7 @@ class SessionRun:
             with (self.folder / JOURNAL).open("rb") as stream:
                 stream.seek(self._offset)
                 lines = [line for line in stream if line.endswith(b"\n")]
-            records = [journal.decode(0, journal.parse(line)) for line in lines]
+            records = [journal.record_of(0, journal.parse(line)) for line in lines]
             self._results.update({record.case_id: record for kind, record in records if kind == "case"})
             self._offset += sum(map(len, lines))
 

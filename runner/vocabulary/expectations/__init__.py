@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from runner.model.expectation import Expectation
-from runner.model.on_demand import OnDemand
+from runner.model.optional import OnDemand
 
 _CLASSES: Mapping[str, str] = {
     "close": "close:Close",

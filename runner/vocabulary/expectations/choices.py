@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from runner.model.case_facts import TALLIED, Tuning, Tunings
 from runner.model.conditions import Surroundings
 from runner.model.expectation import Judgement, Mutant, Status, StepFacts
-from runner.model.observation import TALLIED, Tuning, Tunings
 from runner.vocabulary.expectations.compilation import check_counts
 from runner.vocabulary.expectations.expectation_base import (
     AT_LEAST_ONE,

@@ -114,8 +114,9 @@ class Close(Conditional):
         measured = facts.measured
         if measured["structure"] != measured["reference_structure"]:
             return [Judgement.failed(expected=f"{self.of} is {measured['reference_structure']}", observed=measured["structure"])]
-        if not measured["leaves"] and facts.changes and is_eager(self.to):
-            return [Judgement.passed(expected=expected, observed=f"no number; {facts.changes} values that eager changed are compared")]
+        changes = facts.effects.changes if facts.effects else 0
+        if not measured["leaves"] and changes and is_eager(self.to):
+            return [Judgement.passed(expected=expected, observed=f"no number; {changes} values that eager changed are compared")]
         if not measured["leaves"]:
             return [Judgement.error("nothing to compare: the value holds no tensor and no number", expected=expected)]
         if problem := self.first_problem(measured["leaves"]):
@@ -144,7 +145,7 @@ class Close(Conditional):
         """One mutant for each leaf and each stand-in that the worker measured for it."""
         leaves = facts.measured["leaves"]
         if not leaves:
-            yield Mutant(name="nothing changed", facts=replace(facts, changes=0))
+            yield Mutant(name="nothing changed", facts=replace(facts, effects=None))
         most = max((leaf.get("stand_ins", {}).get("zeros", {}).get("excess", 0.0) for leaf in leaves), default=0.0)
         for index, leaf in enumerate(leaves):
             where = f"{self.of}{leaf['path']}"

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from runner.model.case_facts import Raised, SpyCalls
 from runner.model.conditions import Surroundings, holds
 from runner.model.diagnostics import unknown
 from runner.model.expectation import Judgement, Mutant, StepFacts
-from runner.model.observation import Raised, SpyCalls
 from runner.model.protocol import Json, decode, encode
 from runner.vocabulary.expectations.expectation_base import (
     AT_LEAST_ONE,

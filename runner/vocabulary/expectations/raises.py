@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from runner.model.case_facts import Cause
 from runner.model.conditions import Surroundings
 from runner.model.expectation import Judgement, Mutant, StepFacts
 from runner.model.matching.patterns import check_pattern, is_general_pattern, search
 from runner.model.matching.time_limit import PatternTooSlow
-from runner.model.observation import Cause
 from runner.model.protocol import Json
 from runner.vocabulary.expectations.expectation_base import EAGER, BadExpectation, Conditional, text_of
 from runner.vocabulary.expectations.texts import check_searched

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from runner.model.case import Step
+from runner.model.case_facts import Effects
 from runner.model.conditions import Surroundings, holds, without_code
 from runner.model.expectation import Judgement
-from runner.model.observation import Effects
 from runner.model.protocol import Json
 from runner.vocabulary.expectations.calibrated_measure import LEAST_CHANGE, MOST_NOISE, MOST_OTHER
 from runner.vocabulary.expectations.close import Close, is_eager, told

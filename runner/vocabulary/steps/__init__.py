@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from runner.model.case import Step
-from runner.model.on_demand import OnDemand
+from runner.model.optional import OnDemand
 from runner.vocabulary.steps.step_base import StepKind, Traits
 
 _CLASSES: Mapping[str, str] = {

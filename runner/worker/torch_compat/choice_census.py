@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.model.observation import TALLIED
+from runner.model.case_facts import TALLIED
 from runner.worker.torch_compat import compiling
 from runner.worker.torch_compat.compiling import class_of_choice
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.machine.scratch import open_untrusted
+from runner.model.codec import encode
 from runner.model.diagnostics import UsageError, one_line, shown_path
 from runner.record.case_files import digest
-from runner.record.journal import Run, encode, totals
+from runner.record.journal import Run, totals
 from runner.tools.vendor.submission.archive import ENVIRONMENT, JOURNAL, JUNIT, MANIFEST, as_json
 
 if TYPE_CHECKING:

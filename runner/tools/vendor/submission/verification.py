@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from runner import __version__
 from runner.judge.cross_checks import disagreements, impossible_on_machine
-from runner.judge.evidence import carried_out, read_observation
+from runner.judge.evidence import carried_out, read_facts
 from runner.judge.waiving import Waivers, apply
 from runner.language.load import Suite, load, load_specs, surroundings_of
 from runner.language.read.document import Document
@@ -23,18 +23,18 @@ from runner.language.read.spec_files import SpecPath
 from runner.language.waivers import load_waivers
 from runner.machine.cache_dirs import folder
 from runner.model.case import Case
+from runner.model.codec import encode
 from runner.model.conditions import Surroundings
 from runner.model.conformance import ProfileRecord, Statement
 from runner.model.diagnostics import InvalidSpecs, Position, UsageError, one_line, shown_path
 from runner.model.header import RunHeader
-from runner.model.observation import Observation
 from runner.model.options import REFUSED
 from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import WEAK, CaseResult
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
 from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles, alterations, digest
-from runner.record.journal import JournalError, Run, digest_of_selection, encode, read_run, totals
+from runner.record.journal import JournalError, Run, digest_of_selection, read_run, totals
 from runner.report import junit
 from runner.run import rejudge
 from runner.run.case_results import phases_of
@@ -485,17 +485,17 @@ def _disagreements(case: Case, result: CaseResult, header: RunHeader, then: Then
     if case.target:
         return
     try:
-        observation = read_observation(files.observation())
-        if not isinstance(observation, Observation) or observation.error is not None:
+        facts = read_facts(files.observation(), files.code)
+        if facts.nonsense or not facts.is_answered or facts.error is not None:
             return
         whole = without_benches(case) if result.benches_left_out else case
-        steps = list(carried_out(whole, observation, files.code))
+        steps = list(carried_out(whole, facts.steps))
     except (EvidenceAltered, OSError, ValueError, LookupError, TypeError):
         return  # the judge says what is wrong with them
-    if dict(result.phases) != phases_of(observation):
+    if dict(result.phases) != phases_of(facts):
         yield "the times of its phases are not those of the observation"
     backend = then.suite.backends.by_name[case.backend]
-    yield from dict.fromkeys(disagreements(backend, result.node or header.environment, observation, steps))
+    yield from dict.fromkeys(disagreements(backend, result.node or header.environment, facts, steps))
 
 
 def _differences(case: Case, old: CaseResult, then: Then, files: RecordedFiles, place: Path) -> Iterator[str]:

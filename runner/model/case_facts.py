@@ -1,12 +1,14 @@
-"""What is known of a case that was carried out: what its worker observed, how its process ended, what its services saw.
+"""The facts of a case: what its worker measured in each step, how its process ended, what its services saw. No verdicts.
 
-``judge.evidence`` makes an ``Observation`` of what a worker sent, once; everything after it reads attributes. What an expectation asked its
-worker to measure stays the JSON that the expectation's own ``measure`` wrote: no other module knows its form.
+``judge.evidence`` makes them of what a worker sent, by the annotations here; everything after it reads attributes. What an expectation
+asked its worker to measure stays the JSON that the expectation's own ``measure`` wrote: no other module knows its form.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
+from runner.model.codec import COMPUTED, KEY
 from runner.model.protocol import Json
 
 GROUPS: Mapping[str, frozenset[str]] = {
@@ -56,7 +58,7 @@ class Tuning:
     """The name of the selected candidate; empty where it is not known."""
     won_by: str
     """Its inductor backend, one of ``by_backend``; empty where it is not known."""
-    by_backend: Mapping[str, Tally]
+    by_backend: Mapping[str, Tally] = field(metadata={KEY: "backends"})
 
     def tally(self, backend: str) -> Tally:
         """Return the tally of a backend; that of all of them for an empty name."""
@@ -123,7 +125,7 @@ class Choice:
 
     name: str
     """Which a user may have chosen."""
-    of_class: str
+    of_class: str = field(metadata={KEY: "class"})
     """The dotted path of the class of its template, or of the choice itself; empty where no module has that class."""
 
 
@@ -239,64 +241,61 @@ class Repetition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedStep:
+class StepFacts:
     """What was measured in and after one step."""
 
-    raised: Raised | None
-    counters: Mapping[str, Mapping[str, int]]
-    metrics: Mapping[str, float]
-    remote: Mapping[str, Mapping[str, int]] | None
-    """torch's statistics of its remote caches, by the name of the cache; None where they were not read."""
-    entered: int
+    raised: Raised | None = None
+    counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    remote: Mapping[str, Mapping[str, int]] | None = None
+    """torch's statistics of its remote caches: hit, miss, put and exception, by the name of the cache; None where they were not read."""
+    entered: int = 0
     """Calls of inductor's entry."""
-    graphs: tuple[tuple[str, ...], ...]
+    graphs: tuple[tuple[str, ...], ...] = ()
     """For each graph that was compiled or served from a cache, its devices."""
-    executed: Mapping[str, int]
+    executed: Mapping[str, int] = field(default_factory=dict)
     """Calls, by device, of graphs that the case's own ``torch.compile`` compiled."""
-    executed_others: Mapping[str, int]
+    executed_others: Mapping[str, int] = field(default_factory=dict)
     """Calls of all other compiled graphs."""
-    dynamo: Traced | None
-    """None in runs of before it was recorded."""
-    abandoned: tuple[str, ...]
+    dynamo: Traced | None = None
+    """What dynamo did with the case's functions; None in runs of before it was recorded."""
+    abandoned: tuple[str, ...] = ()
     """A reason for each frame that dynamo gave up."""
-    uncompiled: tuple[str, ...]
+    uncompiled: tuple[str, ...] = ()
     """Samples of an operator whose compiled call ran eagerly though it had operations, the first ones, each with the reason."""
-    choices: tuple[Choice, ...]
-    """What autotuning timed, of one tuning after the other."""
-    tunings: Tunings
-    """What became of every candidate, of each operation of the case's own functions."""
-    code_pieces: int
-    """How many pieces of generated code lie beside the observation."""
-    code_digests: tuple[str, ...]
+    choices: tuple[tuple[Choice, ...], ...] = ()
+    """What autotuning timed, by tuning."""
+    tunings: Tunings = field(default_factory=Tunings)
+    """What became of every candidate, of each operation of the case's own functions that inductor selected a kernel for."""
+    code_pieces: int = field(default=0, metadata={KEY: "code"})
+    """How many pieces of generated code the worker wrote beside its message."""
+    code_digests: tuple[str, ...] = ()
     """The sha256 of each piece as the worker wrote it; empty in runs of before it was recorded."""
-    facts: Mapping[str, Json]
+    measurements: Mapping[str, Json] = field(default_factory=dict, metadata={KEY: "measured"})
     """What expectations asked for, by their index: the JSON that each kind's ``measure`` wrote, not decoded."""
-    repetitions: Mapping[str, tuple[Repetition, ...]]
+    repetitions: Mapping[str, tuple[Repetition, ...]] = field(default_factory=dict)
     """The repetitions of the step before the last, by the index of the expectation that judges each."""
-    unmeasured: Mapping[str, str]
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
     """Why something could not be measured, by the expectation's index."""
-    effects: Effects | None
+    effects: Effects | None = None
     """None where they were not compared."""
-    calls: Mapping[str, SpyCalls]
-    exit: ChildExit | None
-    bench: Bench | None
+    calls: Mapping[str, SpyCalls] = field(default_factory=dict)
+    """What each spy saw."""
+    exit: ChildExit | None = None
+    """How the child of a spawn step ended."""
+    bench: Bench | None = None
+    code: tuple[str, ...] = field(default=(), metadata={COMPUTED: True})
+    """The pieces of generated code, in order."""
+    measured: Json = field(default=None, metadata={COMPUTED: True})
+    """For an expectation that is judged: what its own ``measure`` wrote, decoded; None where there was nothing."""
 
     def executed_for(self, kind: str) -> int:
         """Return how many graphs for a kind of device it ran, whoever compiled them."""
         return self.executed.get(kind, 0) + self.executed_others.get(kind, 0)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
-    """What a worker sent of one case: facts, no verdicts."""
-
-    case_id: str
-    steps: tuple[ObservedStep, ...]
-    """Those that were carried out, in order."""
-    error: Raised | None
-    """Why the case could not be carried out."""
-    phases: Mapping[str, float]
-    """Seconds spent in each phase."""
+    def with_measured(self, /, **changes: Json) -> Self:
+        """Return the facts with other values for some keys of ``measured``: a mutant."""
+        return replace(self, measured={**self.measured, **changes})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,3 +322,29 @@ class ServiceReport:
     """How many commands were answered for other keys: of another client."""
     problem: str = ""
     """Why it cannot be trusted to have served the case; empty when nothing was wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of a case that was carried out."""
+
+    ending: Ending = field(default_factory=Ending)
+    case_id: str = ""
+    steps: tuple[StepFacts, ...] = ()
+    """Those that were carried out, in order."""
+    error: Raised | None = None
+    """Why the case could not be carried out."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Seconds spent in each phase."""
+    is_answered: bool = True
+    """Whether the worker sent a message."""
+    nonsense: str = ""
+    """Why its message, or the code beside it, cannot be judged; empty where they can be."""
+    services: tuple[ServiceReport, ...] = ()
+    """The reports of the services that the case uses."""
+    note: str = ""
+    """A note about its process for the user."""
+    problem: str = ""
+    """How the worker broke the protocol; empty if it did not."""
+    stderr: str = ""
+    """The end of the worker's standard error, with its stack; used only after a timeout or a crash."""
