@@ -7,7 +7,7 @@ import functools
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from runner.tools.vendor.doctor import composable_kernel
+from runner.tools.vendor import machine_checks
 
 PACKAGE = "ck4inductor"
 
@@ -26,44 +26,6 @@ from dataclasses import dataclass
 class {name}:
     number: int = 0
 """
-
-_GEMM = """\
-from dataclasses import asdict, dataclass
-
-
-@dataclass
-class CKGemmOperation:
-    number: int = 0
-    a_layout: str = "Row"
-    b_layout: str = "Row"
-    ds_layouts: tuple = ()
-    c_layout: str = "Row"
-    a_element_dtype: str = "BF16"
-    b_element_dtype: str = "BF16"
-    ds_element_dtypes: tuple = ()
-    c_element_dtype: str = "BF16"
-    acc_dtype: str = "F32"
-    c_shuffle_dtype: str = "BF16"
-    c_elementwise_op: str = "PassThrough"
-    gemm_specialization: str = "GemmSpecialization::MNKPadding"
-    block_size: int = 256
-    m_per_block: int = 128
-    n_per_block: int = 128
-    k_per_block: int = 64
-    a_k1: int = 8
-    b_k1: int = 8
-    a_block_transfer_src_scalar_per_vector: int = 8
-    b_block_transfer_src_scalar_per_vector: int = 8
-    c_shuffle_block_transfer_scalar_per_vector_n_per_block: tuple = (8,)
-    block_gemm_pipeline_version: str = "BlockGemmPipelineVersion::v3"
-
-    def name(self):
-        return f"made_up_gemm_{self.number}"
-
-    def dict_items(self):
-        return asdict(self).items()
-"""
-"""What torch reads of an instance of a GEMM when it renders one."""
 
 _INSTANCES = """\
 from {package}.{part}.op import {name}
@@ -98,21 +60,17 @@ def make(folder: Path, torch_root: Path, *, without: Collection[str] = (), empty
         if part not in without:
             _make_part(package / part, part, count=0 if part in empty else 3)
     _make_headers(package, [name for name in (*_wanted(torch_root), "ck/config.h") if name not in without])
-    metadata = folder / "made_up_composable_kernel-7.1.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: made-up-composable-kernel\nVersion: 7.1\n")
-    (metadata / "RECORD").write_text(f"{PACKAGE}/__init__.py,,\n")
     return package
 
 
-_wanted = functools.cache(composable_kernel.headers_of_torch)
+_wanted = functools.cache(machine_checks.headers_of_torch)
 
 
 def _make_part(folder: Path, part: str, *, count: int) -> None:
     folder.mkdir()
     name = OPERATIONS[part]
     (folder / "__init__.py").write_text("")
-    (folder / "op.py").write_text(_GEMM if part == "universal_gemm" else _OP.format(name=name))
+    (folder / "op.py").write_text(_OP.format(name=name))
     names = ["gen_conv_ops_library"] if part == "grouped_conv_fwd" else ["gen_ops_library", "gen_ops_preselected"]
     bodies = [_INSTANCES.format(package=PACKAGE, part=part, name=name, function=function, count=count) for function in names]
     (folder / "gen_instances.py").write_text("\n\n".join(bodies))

@@ -11,7 +11,7 @@ from runner.judge.waiving import Failure
 from runner.language.waivers import Signature
 from runner.model.expectation import Status, StepFacts
 from runner.model.protocol import decode, dumps, encode, loads
-from runner.tools.author.waiver_proposals import signature_of
+from runner.tools.author.commands.waive import signature_of
 from runner.vocabulary.expectations import EXPECTATIONS, close_measure
 from runner.vocabulary.expectations.close import default_tolerance
 from runner.vocabulary.expectations.measures import MEASURES

@@ -20,7 +20,7 @@ LINES = {
     "repro": "repro id --shrink",
     "audit": "audit",
     "bless": "bless one --select 'a*'",
-    "lint": "lint --ignore same-body",
+    "lint": "lint --ignore loose-tolerance",
     "merge": "merge one",
     "diff": "diff one two",
     "doctor": "doctor",

@@ -12,7 +12,7 @@ from runner.model.conformance import Conformance, PermittedWaiver, ProfileLevel,
 from runner.model.outcomes import Outcome
 from runner.model.results import AppliedWaiver, CaseResult, WaiverEffect
 from runner.report.statement import lines_of_statement, remark
-from runner.tools.vendor.profiles import prospect
+from runner.tools.vendor.profiles import prospect_of_cases
 from tests.fakes import COUNTED, case, observation, place, seen, step, verdict_of
 from tests.results import as_outcome
 
@@ -204,12 +204,7 @@ YES, NO, UNKNOWN = (Availability.YES, ""), (Availability.NO, "no GPU"), (Availab
     ],
 )
 def test_whether_a_machine_could_execute_a_profile(available: dict[str, tuple[Availability, str]], complete: bool | None) -> None:
-    found = prospect(profile(optional="z"), {"z": NO, **available}, torch=TORCH)
-    assert (found.can_be_complete, found.required) == (complete, 2)
-    assert found.possible + sum(found.uncertain.values()) + sum(found.missing.values()) == 2
-
-
-@pytest.mark.parametrize(("torch", "complete"), [((2, 11, 0), True), ((2, 14, 0), False), ((2, 10, 9), False), (None, True)])
-def test_a_torch_that_the_profile_is_not_for_completes_no_run(torch: tuple[int, ...] | None, complete: bool) -> None:
-    found = prospect(profile(), {"a": YES, "b": YES}, torch=torch)
-    assert (found.can_be_complete, bool(found.problem), found.possible) == (complete, not complete, 2)
+    prospect = prospect_of_cases(available.values())
+    assert (prospect.can_be_complete, prospect.required) == (complete, 2)
+    assert prospect.possible + sum(prospect.uncertain.values()) + sum(prospect.missing.values()) == 2
+    assert prospect_of_cases(available.values(), "a torch that the profile is not for").can_be_complete is False

@@ -1,6 +1,5 @@
 """Proposals of waivers, from a run to a file that validates."""
 
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +9,10 @@ import pytest
 
 from runner.cli.parser import main
 from runner.execute.executor_protocol import Execution, Job
-from runner.language.read.document import WAIVERS
-from runner.language.read.yaml_source import read
-from runner.language.waivers import load_waivers
 from runner.model.conditions import Surroundings
 from runner.model.matching.patterns import search
 from runner.model.outcomes import ExitCode
-from runner.tools.author.text_edits import CannotEdit, patch
-from runner.tools.author.waiver_proposals import FILL_IN, pattern_of, smallest_condition, without
+from runner.tools.author.commands.waive import FILL_IN, pattern_of, smallest_condition
 from tests.conftest import GOOD
 from tests.fakes import ENDED, HERE, observation, seen, use_executor
 
@@ -87,8 +82,6 @@ def test_a_pattern_keeps_what_does_not_change_from_run_to_run(message: str, othe
     assert all(search(pattern, other) is None for other in not_these)
 
 
-# -- removal ----------------------------------------------------------------------------------------------------------
-
 KEPT = """\
 # a comment at the top
 waivers:
@@ -111,41 +104,6 @@ waivers:
     until: 2020-01-01
   - {cases: three/*, failure: {type: crash, match: SIGSEGV in conv}, reason: A third defect, issue: JIRA-3, until: 2027-01-01}
 """
-
-
-def apply_patch(text: str) -> str:
-    done = subprocess.run(["git", "apply"], input=text, text=True, capture_output=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return Path("known.yaml").read_text()
-
-
-@pytest.mark.parametrize(
-    ("indices", "gone", "kept"),
-    [
-        ([0], ["about the first", "one/*", "of three lines", "JIRA-1", "below it"], ["at the top", "about the second", "two/*", "three/*"]),
-        ([1], ["two/*", "JIRA-2"], ["about the first", "about the second and the third", "one/*", "three/*"]),
-        ([2], ["three/*"], ["about the second and the third", "one/*", "two/*"]),
-        ([0, 2], ["one/*", "three/*", "about the first"], ["two/*", "about the second"]),
-        ([0, 1, 2], ["one/*", "two/*", "three/*"], ["at the top", "waivers: []"]),
-    ],
-)
-@pytest.mark.parametrize("change", [lambda text: text, lambda text: text.rstrip("\n"), lambda text: text.replace("\n  ", "\n")])
-def test_the_patch_removes_the_waivers_and_nothing_else(
-    indices: list[int], gone: list[str], kept: list[str], change: Callable[[str], str]
-) -> None:
-    Path("known.yaml").write_text(change(KEPT))
-    document = read(Path("known.yaml"), WAIVERS)
-    text = apply_patch(patch(document, without(document, indices)))
-    assert [word for word in gone if word in text] == []
-    assert [word for word in kept if word not in text] == []
-    assert len(load_waivers([Path("known.yaml")], None).waivers) - len(load_waivers([], None).waivers) == 3 - len(indices)
-
-
-def test_a_waiver_in_brackets_is_for_a_person_to_remove() -> None:
-    one = KEPT.splitlines()[-1].strip().removeprefix("- ")
-    Path("known.yaml").write_text(f"waivers: [{one}]\n")
-    with pytest.raises(CannotEdit, match="line 1 stands in brackets"):
-        without(read(Path("known.yaml"), WAIVERS), [0])
 
 
 # -- from run to file -------------------------------------------------------------------------------------------------
@@ -196,21 +154,12 @@ def test_a_proposal_makes_the_run_green_until_torch_is_repaired(go: Go, capsys: 
 
     assert go("--waivers", "known.yaml", out="repaired") == ExitCode.FAILED
     assert "passed, though waived: remove the waiver at known.yaml:21:5 (JIRA-9)" in capsys.readouterr().out
-    assert main(["waive", "repaired", "waived", "--remove"]) == ExitCode.OK  # the waiver was for a failure of one of these runs
-    assert capsys.readouterr().out == ""
-    assert main(["waive", "repaired", "--remove"]) == ExitCode.OK
-    printed = capsys.readouterr()
-    assert printed.err.splitlines()[-1] == "known.yaml:21:5: 1 of its cases passed, and no failure matched (JIRA-9)"
-    assert apply_patch(printed.out) == others
-    assert main(["waive", "repaired", "--remove"]) == ExitCode.USAGE
-    assert "known.yaml: not the file that the run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["none"], "none"),
-        (["red", "--remove", "--to", "x.yaml"], "--remove prints a patch"),
         (["red", "--until", "tomorrow"], "--until 'tomorrow' is no date"),
         (["red", "--to", "specs/area/one.yaml"], "specs/area/one.yaml:"),
     ],

@@ -33,7 +33,7 @@ from runner.record.run_folder import JOURNAL, find_run
 from runner.run.auditing import recorded_cases
 from runner.run.machines_then import here_of
 from runner.run.rejudge import files_of
-from runner.tools.author.waiver_proposals import KEYS, Separate, smallest_condition
+from runner.tools.author.commands.waive import KEYS, Separate, smallest_condition
 from runner.vocabulary.expectations.expectation_base import BadExpectation, parse_count
 
 BLESSABLE = (Outcome.FAIL, Outcome.OFFLINE_FAIL)

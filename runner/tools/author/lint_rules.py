@@ -1,13 +1,10 @@
 """The rules of ``lint``: what they look at, what each finds, and what their page says of them. None of them executes anything."""
 
 import ast
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from itertools import product
 from typing import Any, TypeAlias
 
 from runner.language.backends import Backends
@@ -19,7 +16,7 @@ from runner.language.read.document import DataPath, Document
 from runner.language.read.spec_files import discover
 from runner.model import devices
 from runner.model.case import Case, Expected
-from runner.model.conditions import CONDITIONS, BadRange, VersionRange, as_list, is_conditional
+from runner.model.conditions import VersionRange, as_list, is_conditional
 from runner.model.diagnostics import Position
 from runner.model.targets import STAGES_OF_VENDOR, TARGETS, WRAPPER
 from runner.vocabulary.expectations.close import DEFAULTS, Close, Judge, default_tolerance
@@ -39,11 +36,6 @@ class Spec:
     def document(self) -> Document:
         """Its own file."""
         return self.anatomy.document
-
-    @property
-    def documents(self) -> tuple[Document, ...]:
-        """Its files of defaults, and its own."""
-        return *self.anatomy.defaults, self.document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,37 +58,6 @@ class Rule:
     good: str
     """The same without the finding."""
     check: Callable[[Scene], Iterable[Problem]]
-
-
-# -- claims that stand twice ------------------------------------------------------------------------------------------
-
-_TOLD = ("summary", "covers", "tags", "timeout", "on_request", "isolation", "exclusive")
-"""Keys that do not change what a spec claims."""
-
-
-def same_body(scene: Scene) -> Iterator[Problem]:
-    """Yield each spec that claims of the same function the same as another one, with other words.
-
-    Python is compared as its syntax tree, so that comments and blanks do not count.
-    """
-    first: dict[str, Spec] = {}
-    for spec in scene.specs:
-        anatomy = spec.anatomy
-        data: dict[str, Any] = {key: value for key, value in anatomy.data.items() if key not in (*_TOLD, "prelude")}
-        data["backends"] = sorted(data["backends"])
-        for function in anatomy.functions.values():
-            if function.tree is not None and len(function.path) == 1:
-                data[str(function.path[0])] = ast.dump(function.tree)
-            elif function.tree is not None:
-                data["functions"] = {**data["functions"], function.name: ast.dump(function.tree)}
-        preludes = [ast.dump(tree) for tree in anatomy.prelude_trees.values()]
-        defaults = [{key: value for key, value in file.data.items() if key not in ("tags", "prelude")} for file in anatomy.defaults]
-        other = first.setdefault(json.dumps([data, preludes, defaults], sort_keys=True, default=str), spec)
-        if other is not spec:
-            name = "/".join(filter(None, (other.anatomy.area, other.anatomy.name)))
-            message = f"{name} claims the same of the same function ({other.document.position(())})"
-            hint = "remove one of them, and give its 'covers' to the other"
-            yield spec.document.position(()), message, hint
 
 
 # -- points without a case --------------------------------------------------------------------------------------------
@@ -195,22 +156,10 @@ def _words(value: object, path: DataPath, without: DataPath) -> Iterator[str]:
 def _words_of(spec: Spec, document: Document, without: DataPath) -> set[str]:
     """Return the words of a spec and its defaults that are not written for people, except those at one path of one of these files."""
     words: set[str] = set()
-    for file in spec.documents:
+    for file in (*spec.anatomy.defaults, spec.document):
         data = {key: value for key, value in file.data.items() if key not in ("summary", "covers", "tags")}
         words.update(_words(data, (), without if file.file == document.file else ("no such path",)))
     return words
-
-
-def unused_function(scene: Scene) -> Iterator[Problem]:
-    """Yield entries of ``functions`` that no step calls."""
-    for spec in scene.specs:
-        names = spec.anatomy.data.get("functions", {})
-        for name in names if len(names) > 1 else ():
-            path: DataPath = ("functions", name)
-            if name not in _words_of(spec, spec.document, path):
-                position = spec.document.position(path, key=True)
-                message, hint = f"no step calls the function '{name}'", f"call it: call: {{function: {name}}}"
-                yield position, message, hint
 
 
 def unused_prelude_name(scene: Scene) -> Iterator[Problem]:
@@ -218,7 +167,7 @@ def unused_prelude_name(scene: Scene) -> Iterator[Problem]:
     linted = {os.path.realpath(spec.document.path) for spec in scene.specs}
     shared: dict[str, tuple[Document, ast.Module, list[Spec]]] = {}
     for spec in scene.specs:
-        for document in spec.documents:
+        for document in (*spec.anatomy.defaults, spec.document):
             tree = spec.anatomy.prelude_trees.get(str(document.path.absolute()))
             if tree is not None:
                 shared.setdefault(document.file, (document, tree, []))[2].append(spec)
@@ -285,8 +234,8 @@ def may_hold(when: Mapping[str, Any] | None, case: Case, backends: Backends) -> 
                 begins = tuple(begin for vendor in vendors for begin in _ARCHS.get(vendor, ("",)))
                 may = bool(begins) and any(str(arch).startswith(begins) for arch in values)
             case "torch":
-                ranges = [str(required), *(str(need.argument) for need in case.requires if need.name == "torch" and need.argument)]
-                may = any(all(_in_range(release, text) for text in ranges) for release in _releases())
+                minors = [tuple(map(int, minor.split("."))) for minor in NameTables.load(None).minors]
+                may = any(VersionRange.parse(str(required)).holds((*minor, patch)) for minor in minors for patch in (0, 9))
             case _:
                 may = True
         if not may:
@@ -303,20 +252,6 @@ def _vendors(case: Case) -> frozenset[str] | None:
     named = {need.name for need in case.requires}
     own = {build.vendor for build in devices.builds() if build.capability in named}
     return frozenset(own) or None
-
-
-@cache
-def _releases() -> tuple[tuple[int, ...], ...]:
-    """Return the releases of the minors of torch that have a table of names."""
-    minors = [tuple(int(number) for number in version.split(".")[:2]) for version in NameTables.load(None).minors]
-    return tuple((*minor, patch) for minor, patch in product(minors, range(10)))
-
-
-def _in_range(release: tuple[int, ...], text: str) -> bool:
-    try:
-        return VersionRange.parse(text).holds(release)
-    except BadRange:
-        return True
 
 
 def unjudged_expectation(scene: Scene) -> Iterator[Problem]:
@@ -368,48 +303,7 @@ def _conditional(value: object, path: DataPath) -> Iterator[tuple[DataPath, dict
             yield from _conditional(item, (*path, key))
 
 
-def dead_condition(scene: Scene) -> Iterator[Problem]:
-    """Yield the conditions of specs that no case can fulfil."""
-    for spec in scene.specs:
-        if SOURCE in spec.anatomy.data or not spec.cases:
-            continue
-        steps = {step.path[:2]: step for step in spec.anatomy.steps if step.when}
-        for path, when in _conditions(spec.document.data, ()):
-            around = steps.get(path[:2]) if len(path) > 2 else None
-            cases = [case for case in spec.cases if around is None or may_hold(around.when, case, scene.backends)]
-            if not cases:
-                continue  # the condition of the step is the finding
-            place = spec.document.position((*path, "when"), key=True)
-            # of expectations and their values, unjudged-expectation says this
-            if "expect" in path or any(may_hold(when, case, scene.backends) for case in cases):
-                continue
-            message, hint = "no case of the spec fulfils this condition", "correct the condition, or remove what it is for"
-            yield place, message, hint
-
-
-def _conditions(value: object, path: DataPath) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:
-    """Yield each condition with the path of what it is for."""
-    if isinstance(value, dict):
-        when = value.get("when")
-        if isinstance(when, dict) and when.keys() <= CONDITIONS.keys():
-            yield path, when
-        for key, item in value.items():
-            yield from _conditions(item, (*path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _conditions(item, (*path, index))
-
-
 _ALL = (
-    Rule(
-        id="same-body",
-        summary="Two specs claim the same of the same function, on the same backends",
-        why="The second one costs time and finds nothing. A change of one of them leaves the other behind. Comments, form, summary, "
-        "tags and `covers` do not make a difference; inputs, options and expectations do.",
-        bad="# two files with these lines\nfunction: 'def fn(x): return x.relu()'\nexpect: [{close: {to: eager}}]",
-        good="# one file with the 'covers' of both",
-        check=same_body,
-    ),
     Rule(
         id="unreachable-point",
         summary="A value of the matrix or a backend has no case",
@@ -441,17 +335,6 @@ _ALL = (
         check=unused_prelude_name,
     ),
     Rule(
-        id="unused-function",
-        summary="An entry of `functions` that no step calls",
-        why="The spec seems to claim something of it. (That nothing is expected of a spy is an error of `validate`.)",
-        bad="functions: {one: 'def one(x, y): return x + y', two: 'def two(x, y): return x * y'}\n"
-        "steps: [{call: {function: one}, expect: [{close: {to: eager}}]}]",
-        good="functions: {one: 'def one(x, y): return x + y', two: 'def two(x, y): return x * y'}\n"
-        "steps:\n  - {call: {function: one}, expect: [{close: {to: eager}}]}\n"
-        "  - {call: {function: two}, expect: [{close: {to: eager}}]}",
-        check=unused_function,
-    ),
-    Rule(
         id="unjudged-expectation",
         summary="An expectation, or a value under a condition, that no backend, target or torch of the spec can judge",
         why="It reads as a claim and is never judged. A case without any expectation that applies is an ERROR. Only what no machine can "
@@ -459,16 +342,6 @@ _ALL = (
         bad="backends: [cpu]\nexpect:\n  - close: {to: eager}\n  - filecheck: {when: {vendor: amd}, checks: 'CHECK: mfma'}",
         good="backends: [cpu, rocm]\nexpect:\n  - close: {to: eager}\n  - filecheck: {when: {vendor: amd}, checks: 'CHECK: mfma'}",
         check=unjudged_expectation,
-    ),
-    Rule(
-        id="dead-condition",
-        summary="A `when` that no case of the spec can fulfil",
-        why="It reads as if it chose some cases, and it chooses none: often a backend, a device or a version was meant that "
-        "the spec does not have. Only what no machine can change counts, as for `unjudged-expectation`, which finds the conditions of "
-        "expectations that no case fulfils.",
-        bad="backends: [cuda]\nconfig: [{max_autotune: true}, {when: {vendor: amd}, set: {max_autotune: false}}]",
-        good="backends: [cuda, rocm]\nconfig: [{max_autotune: true}, {when: {vendor: amd}, set: {max_autotune: false}}]",
-        check=dead_condition,
     ),
 )
 

@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -321,21 +321,17 @@ class Prospect:
         return None if self.uncertain else True
 
 
-def prospect(profile: ProfileRecord, available: Mapping[str, tuple[Availability, str]], *, torch: tuple[int, ...] | None) -> Prospect:
-    """Return whether a machine can execute what a profile requires.
-
-    ``available`` has availability and reason of each case by id; ``torch`` is the installed release, if there is one.
-    """
+def prospect_of_cases(verdicts: Iterable[tuple[Availability, str]], problem: str = "") -> Prospect:
+    """Return what becomes of cases with these availabilities and reasons."""
     by_kind: dict[Availability, Counter[str]] = {kind: Counter() for kind in Availability}
-    for case_id in profile.required:
-        kind, reason = available.get(case_id, (Availability.NO, "lost: no spec has this case"))
+    for kind, reason in verdicts:
         by_kind[kind][reason] += 1
     return Prospect(
-        required=len(profile.required),
+        required=sum(counts.total() for counts in by_kind.values()),
         possible=by_kind[Availability.YES].total(),
         missing=dict(by_kind[Availability.NO].most_common()),
         uncertain=dict(by_kind[Availability.UNKNOWN].most_common()),
-        problem=wrong_torch(profile, torch),
+        problem=problem,
     )
 
 
@@ -377,9 +373,11 @@ def load_shipped(suite: Suite) -> Iterator[Loaded]:
 
 def prospect_of(loaded: Loaded, machine: Machine) -> Prospect:
     """Return whether a machine could execute what a profile requires."""
+    lost = Availability.NO, "lost: no spec has this case"
     verdicts = {str(case.id): capabilities.availability_of(case, machine) for case in loaded.resolved.cases}
-    availabilities = {case_id: (verdict.availability, verdict.reason) for case_id, verdict in verdicts.items()}
-    return prospect(loaded.resolved.record, availabilities, torch=machine.release)
+    known = {case_id: (verdict.availability, verdict.reason) for case_id, verdict in verdicts.items()}
+    record = loaded.resolved.record
+    return prospect_of_cases((known.get(case_id, lost) for case_id in record.required), wrong_torch(record, machine.release))
 
 
 def lines_of(record: ProfileRecord, outlook: Prospect) -> Iterator[str]:

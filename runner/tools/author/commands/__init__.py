@@ -62,13 +62,10 @@ COMMANDS: Mapping[str, Command] = {
         ),
     ),
     "waive": Command(
-        "tools.author.waiver_proposals:WaiveOptions",
-        "propose waivers for the failures of runs, or print the patch that removes void ones",
+        "tools.author.commands.waive:WaiveOptions",
+        "propose waivers for the failures of runs",
         "Print a waiver for each failure of recorded runs that no waiver excuses, with the smallest condition that holds where a case "
-        "failed and not where it passed. With --remove: print the patch that removes waivers that ended or whose cases passed.",
-        (
-            ("waive latest --issue 123 --reason 'a known defect'", "waivers for the failures of a run"),
-            ("waive latest --remove", "the patch that removes void waivers"),
-        ),
+        "failed and not where it passed.",
+        (("waive latest --issue 123 --reason 'a known defect'", "waivers for the failures of a run"),),
     ),
 }

@@ -1,28 +1,27 @@
 """``doctor``: what this machine has, what it lacks, and which cases and profiles that allows."""
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from runner.language.load import Suite, load
 from runner.machine import capabilities, child_python, output, scratch
 from runner.machine.capabilities import Machine
-from runner.machine.installed_torch import InstalledTorch, installed_torch
+from runner.machine.installed_torch import installed_torch
 from runner.machine.redaction import redacted
 from runner.model import protocol
-from runner.model.case import Availability
 from runner.model.diagnostics import UsageError
 from runner.model.escaping import one_line
 from runner.model.options import backend_files, flag, paths, profile_option
 from runner.model.outcomes import ExitCode
 from runner.run.machine_report import SHOWN_BYTES, WorkerReport, ask_worker
-from runner.tools.vendor.doctor import examine
-from runner.tools.vendor.doctor.composable_kernel import GENERATORS
-from runner.tools.vendor.doctor.findings import PROBLEM, WARNING, Finding, GeneratorReport, Scene, run_program
-from runner.tools.vendor.profiles import Loaded, load_profile, load_shipped, prospect_of
+from runner.tools.vendor.machine_checks import PROBLEM, WARNING, Finding, Scene, examine, run_program
+from runner.tools.vendor.profiles import Loaded, Prospect, load_profile, load_shipped, prospect_of, prospect_of_cases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,33 +41,6 @@ _WORDS = {True: "runs", None: "perhaps", False: "cannot"}
 """What the machine allows."""
 _MOST_REASONS = 3
 
-_GENERATORS_SECONDS = 300.0
-"""A first import of torch from a slow disk takes minutes."""
-
-_MOST_ANSWER_BYTES = 1 << 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A backend or a profile, and what becomes of its cases on this machine; of a profile, the required ones."""
-
-    name: str
-    summary: str
-    cases: int
-    """How many cases: the sum of the next three."""
-    can_run: int
-    perhaps: int
-    """Cases of which only a run can know."""
-    unavailable: int
-    runs: bool | None
-    """Whether a case of the backend can run here, or every required case of the profile; None where only a run can know."""
-    reasons: Mapping[str, int]
-    """Why cases cannot run, or perhaps cannot, with their numbers; the most frequent first."""
-    problem: str = ""
-    """Why no run of a profile is possible here, whatever the cases."""
-    shown_by: str
-    """The command that shows each case with its reason."""
-
 
 Report = Sequence[tuple[str, Finding]]
 """Findings, each with its group."""
@@ -76,27 +48,42 @@ Report = Sequence[tuple[str, Finding]]
 
 def main(options: DoctorOptions) -> ExitCode:
     """Look at the machine and print what was found; exit 1 when something that the machine claims to have does not work."""
-    torch: InstalledTorch | None = None
-    torch_problem = ""
+    torch, torch_problem, suite, profiles = None, "", None, list[Loaded]()
     try:
         torch = installed_torch()
     except (UsageError, OSError) as error:
         torch_problem = str(error)
-    suite, profiles = (None, ()) if torch_problem else _read(options)
+    else:  # one profile; or the specs of PATH; or the shipped specs with every shipped profile
+        if options.profile is not None:
+            profiles = [load_profile(options.profile, options.paths, options.backends)]
+            suite = profiles[0].suite
+        else:
+            suite = load(options.paths, options.backends)
+            profiles = [] if options.paths else list(load_shipped(suite))
     machine = capabilities.inspect_files(torch)
-    worker = _ask(machine, suite)
+    worker = WorkerReport(machine=machine)
+    if machine.torch is not None:
+        output.note("a worker imports torch and looks at the devices")
+        try:
+            worker = ask_worker(machine, capabilities.questions_of(suite.cases if suite else ()))
+        except (UsageError, OSError) as error:  # no folder for temporary files, for example: a check of its own reports it
+            worker = WorkerReport(machine=machine, problem=str(error))
     scene = Scene(
         machine=worker.machine,
         torch=torch,
         torch_problem=torch_problem,
         facts=worker.facts,
         worker_problem=worker.problem,
-        generators=_ask_generators() if machine.found.get("ck") and torch else None,
+        generators=_ask_generators() if machine.found.get("ck") and torch else {},
     )
     report = [(group, shown(finding)) for group, finding in examine(scene)]
-    allows: dict[str, list[Row]] = {}
+    allows = {}
     if suite is not None:
-        allows = {"backends": rows_of_backends(suite, worker.machine), "profiles": [_row_of_profile(p, worker.machine) for p in profiles]}
+        allows = {"backends": rows_of_backends(suite, worker.machine), "profiles": []}
+        for loaded in profiles:
+            profile, prospect = loaded.profile, prospect_of(loaded, worker.machine)
+            words = f"{profile.name} {profile.version}", profile.summary
+            allows["profiles"].append(row_of(*words, prospect, prospect.can_be_complete, f"--profile {loaded.word}"))
     if options.json:
         output.document(as_json(report, allows))
     else:
@@ -104,47 +91,26 @@ def main(options: DoctorOptions) -> ExitCode:
     return ExitCode.OK if _is_healthy(report) else ExitCode.FAILED
 
 
-def _read(options: DoctorOptions) -> tuple[Suite, Sequence[Loaded]]:
-    """Load what the options name: one profile; or the specs of PATH; or the shipped specs with every shipped profile."""
-    if options.profile is not None:
-        loaded = load_profile(options.profile, options.paths, options.backends)
-        return loaded.suite, (loaded,)
-    suite = load(options.paths, options.backends)
-    return suite, () if options.paths else tuple(load_shipped(suite))
-
-
-def _ask(machine: Machine, suite: Suite | None) -> WorkerReport:
-    """Return the report of a worker; without torch there is none."""
-    if machine.torch is None:
-        return WorkerReport(machine=machine)
-    output.note("a worker imports torch and looks at the devices")
-    try:
-        return ask_worker(machine, capabilities.questions_of(suite.cases if suite else ()))
-    except (UsageError, OSError) as error:  # no folder for temporary files, for example: a check of its own reports it
-        return WorkerReport(machine=machine, problem=str(error))
-
-
-def _ask_generators() -> GeneratorReport:
-    """Let a process with torch count the instances of each generator of Composable Kernel."""
-    space = scratch.make()
-    try:
+def _ask_generators() -> Mapping[str, Any]:
+    """Let a process with torch count the instances of each generator of Composable Kernel; return why it did not as ``problem``."""
+    with contextlib.closing(scratch.make()) as space:
         answer = space.path / "generators.json"
-        variables = child_python.variables(os.environ, space.path)
         command = child_python.command("runner.tools.vendor.ck_generators", str(answer))
-        printed = run_program(command, seconds=_GENERATORS_SECONDS, environ=variables)
+        # a first import of torch from a slow disk takes minutes
+        printed = run_program(command, seconds=300.0, environ=child_python.variables(os.environ, space.path))
         if printed.problem:
-            return GeneratorReport(problem=f"{printed.problem}: {printed.text.strip()[-SHOWN_BYTES:]}")
-        with answer.open("rb") as stream:
-            report = protocol.loads(stream.read(_MOST_ANSWER_BYTES))
-        return GeneratorReport(
-            inductor=str(report["inductor"]),
-            counts={name: int(report["counts"].get(name, 0)) for name in GENERATORS},
-            reasons={name: str(reason) for name, reason in report["reasons"].items()},
-        )
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:  # not the file that ck_generators writes
-        return GeneratorReport(problem=f"the answer cannot be read: {type(error).__name__}: {error}")
-    finally:
-        space.close()
+            return {"problem": f"{printed.problem}: {printed.text.strip()[-SHOWN_BYTES:]}"}
+        try:
+            report: Mapping[str, Any] = protocol.loads(answer.read_bytes())
+        except (OSError, ValueError) as error:  # code of the package wrote something else
+            return {"problem": f"the answer cannot be read: {type(error).__name__}: {error}"}
+        return report
+
+
+# -- what the machine allows ----------------------------------------------------------------------------------------
+
+Row: TypeAlias = Mapping[str, Any]
+"""A backend or a profile, and what becomes of its cases on this machine, as ``doctor.schema.json`` describes it."""
 
 
 def rows_of_backends(suite: Suite, machine: Machine) -> list[Row]:
@@ -152,37 +118,27 @@ def rows_of_backends(suite: Suite, machine: Machine) -> list[Row]:
     rows: list[Row] = []
     for name, backend in suite.backends.by_name.items():
         verdicts = capabilities.availabilities_of([case for case in suite.cases if case.backend == name], machine)
-        counts = Counter(verdict.availability for verdict in verdicts)
-        rows.append(
-            Row(
-                name=name,
-                summary=backend.summary,
-                cases=len(verdicts),
-                can_run=counts[Availability.YES],
-                perhaps=counts[Availability.UNKNOWN],
-                unavailable=counts[Availability.NO],
-                runs=True if counts[Availability.YES] else None if counts[Availability.UNKNOWN] else False,
-                reasons=dict(Counter(verdict.reason for verdict in verdicts if verdict.reason).most_common()),
-                shown_by=f"torch-conformance list --backend {name}",
-            )
-        )
+        prospect = prospect_of_cases((verdict.availability, verdict.reason) for verdict in verdicts)
+        runs = bool(prospect.possible) or (None if prospect.uncertain else False)
+        rows.append(row_of(name, backend.summary, prospect, runs, f"--backend {name}"))
     return rows
 
 
-def _row_of_profile(loaded: Loaded, machine: Machine) -> Row:
-    prospect = prospect_of(loaded, machine)
-    return Row(
-        name=f"{loaded.profile.name} {loaded.profile.version}",
-        summary=loaded.profile.summary,
-        cases=prospect.required,
-        can_run=prospect.possible,
-        perhaps=sum(prospect.uncertain.values()),
-        unavailable=sum(prospect.missing.values()),
-        runs=prospect.can_be_complete,
-        reasons=dict(Counter({**prospect.missing, **prospect.uncertain}).most_common()),
-        problem=prospect.problem,
-        shown_by=f"torch-conformance list --profile {loaded.word}",
-    )
+def row_of(name: str, summary: str, prospect: Prospect, runs: bool | None, selected_by: str) -> Row:
+    """Return the row of some cases. ``runs`` is None where only a run can know whether they can run here."""
+    reasons = Counter({**prospect.missing, **prospect.uncertain}).most_common()
+    return {
+        "name": name,
+        "summary": summary,
+        "cases": prospect.required,
+        "can_run": prospect.possible,
+        "perhaps": sum(prospect.uncertain.values()),
+        "unavailable": sum(prospect.missing.values()),
+        "runs": runs,
+        "reasons": [{"reason": _shown_text(reason), "cases": count} for reason, count in reasons],
+        "problem": prospect.problem,
+        "shown_by": f"torch-conformance list {selected_by}",
+    }
 
 
 # -- what is printed ------------------------------------------------------------------------------------------------
@@ -194,10 +150,7 @@ def as_json(report: Report, allows: Mapping[str, Sequence[Row]]) -> dict[str, ob
         "format": FORMAT,
         "healthy": _is_healthy(report),
         "findings": [{"group": group, **asdict(finding), "level": finding.level.value} for group, finding in report],
-        "allows": {
-            name: [{**asdict(row), "reasons": [{"reason": _shown_text(r), "cases": n} for r, n in row.reasons.items()]} for row in rows]
-            for name, rows in allows.items()
-        },
+        "allows": dict(allows),
     }
 
 
@@ -210,13 +163,13 @@ def lines(report: Report, allows: Mapping[str, Sequence[Row]], unread: str) -> I
     for title, rows in ((title, rows) for title, rows in allows.items() if rows):
         yield title.capitalize()
         for row in rows:
-            yield f"  {_WORDS[row.runs]:8}{row.name}: {row.summary}"
-            counts = [f"{row.can_run} of {row.cases} cases can run", *([f"{row.perhaps} perhaps"] if row.perhaps else [])]
-            yield f"          {', '.join(counts)}{f'; {row.problem}' if row.problem else ''}"
-            for reason, count in list(row.reasons.items())[:_MOST_REASONS]:
-                yield f"          {count} case{'' if count == 1 else 's'}: {_shown_text(reason)}"
-            if len(row.reasons) > _MOST_REASONS:
-                yield f"          and {len(row.reasons) - _MOST_REASONS} other reasons ({row.shown_by})"
+            yield f"  {_WORDS[row['runs']]:8}{row['name']}: {row['summary']}"
+            parts = f", {row['perhaps']} perhaps" * bool(row["perhaps"]) + f"; {row['problem']}" * bool(row["problem"])
+            yield f"          {row['can_run']} of {row['cases']} cases can run{parts}"
+            for reason in row["reasons"][:_MOST_REASONS]:
+                yield f"          {reason['cases']} case{'' if reason['cases'] == 1 else 's'}: {reason['reason']}"
+            if len(row["reasons"]) > _MOST_REASONS:
+                yield f"          and {len(row['reasons']) - _MOST_REASONS} other reasons ({row['shown_by']})"
         yield ""
     if unread:
         yield from (unread, "")
