@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from runner.model.diagnostics import Position
-from runner.model.expectation import Status
+from runner.model.expectation import Status, Verdict
 from runner.model.header import RunFooter
 from runner.model.outcomes import ExitCode, Outcome, exit_code
-from runner.model.results import AppliedWaiver, CaseResult, Verdict, WaiverEffect, executed
+from runner.model.results import AppliedWaiver, CaseResult, WaiverEffect, executed
 
 EVIDENCE = {"observation.json": "e" * 64}
 _STATUS = {

@@ -14,9 +14,9 @@ from runner.model.case import Case
 from runner.model.case_facts import Facts, Raised
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import Position
-from runner.model.expectation import Status
+from runner.model.expectation import Status, Verdict
 from runner.model.outcomes import Outcome
-from runner.model.results import CaseResult, Verdict, result_of
+from runner.model.results import CaseResult, result_of
 from runner.plan.worker_plan import expects_raise, python_of
 
 _HEAD = re.compile(r"(?P<name>Current thread|Thread) (?P<id>0x[0-9a-f]{1,16})(?: \[.{0,100}\])? \(most recent call first\):\Z")

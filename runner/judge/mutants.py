@@ -18,9 +18,9 @@ from runner.judge.verdicts import facts_of, with_code
 from runner.model.case import Case, Expected
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import Diagnostic, Position
-from runner.model.expectation import Judgement, Mutant, Status, StepFacts
+from runner.model.expectation import Judgement, Mutant, Status, StepFacts, Verdict
 from runner.model.matching.time_limit import PatternTooSlow
-from runner.model.results import COULD_NOT_HAVE_FAILED, WEAK, CaseResult, Verdict
+from runner.model.results import COULD_NOT_HAVE_FAILED, WEAK, CaseResult
 from runner.plan.worker_plan import expects_raise
 from runner.vocabulary.steps import TRITON
 

@@ -10,12 +10,11 @@ from runner.language.backends import Backend, Serves
 from runner.model.case import Case, Expected
 from runner.model.conditions import Surroundings, holds
 from runner.model.devices import kind_of
-from runner.model.expectation import Status
+from runner.model.expectation import Status, Verdict
 from runner.model.matching.filecheck import EmptyText, passes, run
 from runner.model.matching.generated_code import code_of, joined
 from runner.model.matching.patterns import search
 from runner.model.matching.time_limit import PatternTooSlow, time_limit
-from runner.model.results import Verdict
 from runner.plan.worker_plan import expects_raise
 from runner.vocabulary.expectations.compilation import GraphBreaks
 from runner.vocabulary.expectations.counters import Counter

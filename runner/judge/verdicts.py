@@ -9,11 +9,10 @@ from runner.model.case import Case, Expected, Step
 from runner.model.case_facts import ServiceReport
 from runner.model.conditions import Surroundings, asks_for_code, holds
 from runner.model.diagnostics import Position
-from runner.model.expectation import Judgement, Status, StepFacts
+from runner.model.expectation import Judgement, Status, StepFacts, Verdict
 from runner.model.matching.generated_code import code_of, joined
 from runner.model.matching.time_limit import PatternTooSlow
 from runner.model.protocol import Json, decode
-from runner.model.results import Verdict
 from runner.plan.worker_plan import expects_raise, needs_eager
 from runner.vocabulary.expectations import side_effects
 from runner.vocabulary.expectations.close import Close, contradiction, is_eager
@@ -131,7 +130,7 @@ def verdicts_of(case: Case, surroundings: Surroundings, steps: Sequence[CarriedO
         if raised is not None and not expects_raise(step, surroundings):
             observed = f"{raised.type} in phase '{raised.phase}': {headline(raised.message)}".rstrip(": ")
             judgement = Judgement.failed(expected="no exception", observed=observed, detail=folded(raised.traceback))
-            return [*verdicts, *effects, Verdict.of(judgement, kind="raised", position=step.position)]
+            return [*verdicts, *effects, replace(judgement, kind="raised", position=step.position)]
         runs, left = step.runs(surroundings), known.facts.effects
         # of numpy's generator torch never promises the state of eager
         drawn = [state for state in (left.generators if left else ()) if state.eager_advanced and not state.exact and state.name != "numpy"]
@@ -149,7 +148,7 @@ def verdicts_of(case: Case, surroundings: Surroundings, steps: Sequence[CarriedO
                 judgement = replace(judgement, status=Status.ERROR, observed=NOTHING)
             if has_other_draws and isinstance(expected.check, Close) and is_eager(expected.check.to):
                 judgement = _with_hint(judgement)
-            verdicts.append(Verdict.of(judgement, kind=expected.kind, position=place_of(expected, judgement)))
+            verdicts.append(replace(judgement, kind=expected.kind, position=place_of(expected, judgement)))
         # a call that raised has no verdict of side effects
         if runs and raised is None and needs_eager(case) and (rule := side_effects.of_step(step, case.steps, surroundings)) is not None:
             try:
@@ -159,7 +158,7 @@ def verdicts_of(case: Case, surroundings: Surroundings, steps: Sequence[CarriedO
             except ANOTHER_FORM as error:
                 judgement = nonsense(error)
             judgement = _with_hint(judgement) if has_other_draws else judgement
-            effects.append(Verdict.of(judgement, kind=side_effects.KIND, position=step.position))
+            effects.append(replace(judgement, kind=side_effects.KIND, position=step.position))
     if len(steps) < len(case.steps):
         missing, observed = case.steps[len(steps)].position, f"step {len(steps) + 1} was not carried out"
         return [*verdicts, Verdict(kind="error", status=Status.ERROR, position=missing, observed=observed)]

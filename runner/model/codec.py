@@ -15,6 +15,9 @@ from runner.model.protocol import Json
 COMPUTED = "computed"
 """Marks a field that follows from others: JSON never has it, and a reader computes it."""
 
+REQUIRED = "required"
+"""Marks a field that JSON must have, although it has a default."""
+
 KEY = "key"
 """Marks a field with another name in JSON."""
 
@@ -81,7 +84,7 @@ def _fields(kind: type[Any]) -> tuple[Mapping[str, str], Mapping[str, Any], froz
     """Return the fields that JSON holds, by their keys there, their types by name, and the keys of those without a default."""
     stored = [field for field in fields(kind) if COMPUTED not in field.metadata]
     keys = {field.metadata.get(KEY, field.name): field.name for field in stored}
-    required = [field for field in stored if field.default is MISSING and field.default_factory is MISSING]
+    required = [field for field in stored if REQUIRED in field.metadata or (field.default is MISSING and field.default_factory is MISSING)]
     return keys, get_type_hints(kind), frozenset(field.metadata.get(KEY, field.name) for field in required)
 
 

@@ -6,7 +6,9 @@ from enum import Enum
 from typing import ClassVar, Protocol, Self
 
 from runner.model.case_facts import StepFacts as StepFacts
+from runner.model.codec import COMPUTED, REQUIRED
 from runner.model.conditions import Surroundings
+from runner.model.diagnostics import Position
 from runner.model.protocol import Json
 
 
@@ -31,19 +33,34 @@ class WrongValue:
     """What is known of a tensor of the right form: what a waiver says of its ``error`` and ``answer``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """One statement about one leaf of an expectation; ``leaf`` names it (a counter's name), empty for the whole."""
+NOWHERE = Position(file="")
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What is said of one leaf of an expectation. The expectation itself fills in all but ``kind`` and ``position``, which the judge adds.
+
+    ``kind`` is the word of the language (``close``), or ``proof``, ``raised``, ``crash`` ... for what no line of the spec asks for.
+    """
+
+    kind: str = field(default="", metadata={REQUIRED: True})
     status: Status
-    expected: str
-    observed: str
+    position: Position = field(default=NOWHERE, metadata={REQUIRED: True})
+    expected: str = ""
+    observed: str = ""
     detail: str = ""
-    leaf: str = ""
-    is_absence: bool = False
-    """Whether it holds because something did not happen, as a count of 0 does: alone it shows nothing."""
+    """It may have many lines: the excerpt of generated code, a traceback."""
     wrong: tuple[WrongValue, ...] = ()
-    """Every value that a comparison refused; ``observed`` shows the first."""
+    """Every value that a comparison refused, where ``observed`` shows the first; empty for other kinds."""
+    leaf: str = field(default="", metadata={COMPUTED: True})
+    """The part of the expectation (a counter's name) that it is about, empty for the whole; its position says it afterwards."""
+    is_absence: bool = field(default=False, metadata={COMPUTED: True})
+    """Whether it holds because something did not happen, as a count of 0 does: alone it shows nothing."""
+
+    @property
+    def message(self) -> str:
+        """One line for a table or an attribute."""
+        return f"{self.kind}: expected {self.expected}, observed {self.observed}" if self.expected else self.observed
 
     @classmethod
     def of(cls, holds: bool, *, expected: str, observed: str, detail: str = "", leaf: str = "") -> Self:
@@ -69,6 +86,9 @@ class Judgement:
     def not_applicable(cls, leaf: str = "") -> Self:
         """Return a judgement for a condition that does not hold here."""
         return cls(status=Status.NOT_APPLICABLE, expected="", observed="its condition does not hold here", leaf=leaf)
+
+
+Judgement = Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

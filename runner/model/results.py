@@ -2,7 +2,6 @@
 
 | value        | adds                                                                                    |
 |--------------|-----------------------------------------------------------------------------------------|
-| ``Verdict``    | to an expectation's ``Judgement``: its kind, and the line of the spec that it stands on   |
 | ``Attempt``    | the outcome that verdicts fold into, the reason, and what of one worker belongs to it   |
 | ``CaseResult`` | to an ``Attempt``: which case it was, what waivers said, and what only reports need       |
 """
@@ -15,44 +14,8 @@ from enum import Enum
 from runner.model.case import Case, CaseId
 from runner.model.case_facts import Timing
 from runner.model.diagnostics import Position, UsageError
-from runner.model.expectation import Judgement, Status, WrongValue
+from runner.model.expectation import Status, Verdict
 from runner.model.outcomes import PASSED, RETRIED, Outcome
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """One expectation judged.
-
-    ``kind`` is the word of the language (``close``), or ``proof``, ``raised``, ``crash`` ... for what no line of the
-    spec asks for. ``detail`` may have many lines: the excerpt of generated code, a traceback.
-    """
-
-    kind: str
-    status: Status
-    position: Position
-    expected: str = ""
-    observed: str = ""
-    detail: str = ""
-    wrong: tuple[WrongValue, ...] = ()
-    """Every value that a comparison refused; empty for other kinds."""
-
-    @classmethod
-    def of(cls, judgement: Judgement, *, kind: str, position: Position) -> "Verdict":
-        """Return what an expectation of a kind says of its facts, at its line of the spec."""
-        return cls(
-            kind=kind,
-            status=judgement.status,
-            position=position,
-            expected=judgement.expected,
-            observed=judgement.observed,
-            detail=judgement.detail,
-            wrong=judgement.wrong,
-        )
-
-    @property
-    def message(self) -> str:
-        """One line for a table or an attribute."""
-        return f"{self.kind}: expected {self.expected}, observed {self.observed}" if self.expected else self.observed
 
 
 class WaiverEffect(Enum):

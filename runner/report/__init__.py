@@ -23,8 +23,9 @@ from runner.model.case_facts import Timing
 from runner.model.diagnostics import Position
 from runner.model.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
 from runner.model.escaping import line as escaped
+from runner.model.expectation import Verdict
 from runner.model.outcomes import Outcome
-from runner.model.results import WEAK, Attempt, CaseResult, Verdict
+from runner.model.results import WEAK, Attempt, CaseResult
 from runner.record.run_folder import RunFolder
 
 Source: TypeAlias = Callable[[Position], Sequence[str]]

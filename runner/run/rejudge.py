@@ -16,10 +16,10 @@ from runner.model.case import Case
 from runner.model.case_facts import Ending
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import UsageError
-from runner.model.expectation import Status
+from runner.model.expectation import Status, Verdict
 from runner.model.header import RunHeader
 from runner.model.outcomes import JUDGED_BY_FACTS, Outcome
-from runner.model.results import CaseResult, Verdict, fold
+from runner.model.results import CaseResult, fold
 from runner.plan.selection import without_benches
 from runner.record.case_files import EvidenceAltered, RecordedFiles, alterations
 from runner.run.machines_then import here_of

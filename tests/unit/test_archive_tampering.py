@@ -16,9 +16,8 @@ import zstandard
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from runner.model.diagnostics import Position
-from runner.model.expectation import Status
+from runner.model.expectation import Status, Verdict
 from runner.model.outcomes import ExitCode
-from runner.model.results import Verdict
 from runner.record.case_files import digest
 from runner.record.journal import digest_of_selection, read_run
 from runner.report.junit import difference

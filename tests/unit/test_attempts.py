@@ -7,9 +7,9 @@ import pytest
 
 from runner.model.case import CaseId
 from runner.model.diagnostics import Position, UsageError
-from runner.model.expectation import Status
+from runner.model.expectation import Status, Verdict
 from runner.model.outcomes import RETRIED, Outcome
-from runner.model.results import CaseResult, Policy, Verdict
+from runner.model.results import CaseResult, Policy
 
 AT = Position(file="specs/a/one.yaml", line=7, column=5)
 COUNTER = Verdict(kind="counter", status=Status.FAILED, position=AT, expected="1", observed="0")

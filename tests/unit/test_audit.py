@@ -10,9 +10,9 @@ from runner.judge.evidence import carried_out, recorded_facts
 from runner.judge.mutants import Fate, Trial, audit, judge_control, try_case, with_control
 from runner.model.case import Case, Control
 from runner.model.case_facts import ChildExit, Raised, SpyCalls, Tally, Tuning, Tunings
-from runner.model.expectation import Status, StepFacts
+from runner.model.expectation import Status, StepFacts, Verdict
 from runner.model.outcomes import Outcome
-from runner.model.results import CaseResult, Verdict
+from runner.model.results import CaseResult
 from runner.report import weak_lines
 from runner.vocabulary.expectations import EXPECTATIONS
 from tests.fakes import AT, HERE, backend, case, close_facts, close_leaf, expected, observation, seen, step, verdict_of

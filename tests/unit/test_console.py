@@ -12,9 +12,9 @@ import pytest
 
 from runner.model.case import CaseId
 from runner.model.diagnostics import Position
-from runner.model.expectation import Status
+from runner.model.expectation import Status, Verdict
 from runner.model.outcomes import Outcome
-from runner.model.results import CaseResult, Verdict
+from runner.model.results import CaseResult
 from runner.report import Excerpts, excerpt
 from runner.report.terminal import print_report, wants_bar, wants_color
 

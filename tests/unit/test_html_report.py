@@ -15,10 +15,10 @@ from runner.cli.parser import main
 from runner.model.case import CaseId
 from runner.model.diagnostics import Position
 from runner.model.events import RunAbandoned, RunEnded
-from runner.model.expectation import Status
+from runner.model.expectation import Status, Verdict
 from runner.model.header import RunHeader
 from runner.model.outcomes import ExitCode, Outcome
-from runner.model.results import CaseResult, Verdict
+from runner.model.results import CaseResult
 from runner.record.case_files import digest
 from runner.record.journal import read_run, totals
 from runner.record.run_folder import RunFolder

@@ -16,10 +16,10 @@ from jsonschema import Draft202012Validator
 from runner.model.case import CaseId
 from runner.model.case_facts import Timing
 from runner.model.diagnostics import Position, UsageError
-from runner.model.expectation import Status
+from runner.model.expectation import Status, Verdict
 from runner.model.header import RunFooter, RunHeader
 from runner.model.outcomes import Outcome
-from runner.model.results import AppliedWaiver, Attempt, CaseResult, Verdict, WaiverEffect
+from runner.model.results import AppliedWaiver, Attempt, CaseResult, WaiverEffect
 from runner.record.journal import JournalError, Run, read_run
 from runner.record.journal_writer import JournalWriter
 

@@ -17,9 +17,9 @@ from runner.machine.redaction import (
 )
 from runner.model.case import CaseId
 from runner.model.diagnostics import Position
-from runner.model.expectation import Status
+from runner.model.expectation import Status, Verdict
 from runner.model.outcomes import Outcome
-from runner.model.results import AppliedWaiver, Attempt, CaseResult, Verdict, WaiverEffect
+from runner.model.results import AppliedWaiver, Attempt, CaseResult, WaiverEffect
 
 
 @pytest.fixture(autouse=True)

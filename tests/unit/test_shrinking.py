@@ -11,7 +11,7 @@ from runner.language.load import load
 from runner.model.diagnostics import UsageError
 from runner.model.expectation import Judgement
 from runner.model.outcomes import Outcome
-from runner.model.results import Verdict, result_of
+from runner.model.results import result_of
 from runner.tools.author.case_document import Document, reduced_document_of, text_of
 from runner.tools.author.shrinking import shrinking
 from runner.tools.author.shrinking.edits import PASSES, Change, Edit, Removed, applied
@@ -215,7 +215,7 @@ def test_the_best_so_far_is_kept_when_the_search_ends_early(error: BaseException
 
 
 def failing(kind: str = "close", expected: str = "output within 2 x eager's error", observed: str = "1", **changes: Any) -> Any:
-    verdict = Verdict.of(Judgement.failed(expected=expected, observed=observed), kind=kind, position=place(3))
+    verdict = dataclasses.replace(Judgement.failed(expected=expected, observed=observed), kind=kind, position=place(3))
     found = result_of(case(), Outcome.FAIL, "reason", kind, verdicts=(verdict,))
     return dataclasses.replace(found, **changes)
 
@@ -253,7 +253,7 @@ def test_an_error_that_dynamo_wraps_is_known_by_what_it_wraps() -> None:
     def wrapped(text: str) -> Any:
         detail = f"Traceback (most recent call last):\n  Explanation: Dynamo failed to run FX node: got {text}\n  Hint: ..."
         judged = Judgement.failed(expected="ValueError", observed="torch._dynamo.exc.TorchRuntimeError: while tracing", detail=detail)
-        return signature_of(failing(verdicts=(Verdict.of(judged, kind="raises", position=place(3)),)))
+        return signature_of(failing(verdicts=(dataclasses.replace(judged, kind="raises", position=place(3)),)))
 
     assert wrapped("RuntimeError('size (3x4)')") == wrapped("RuntimeError('size (8x7)')")
     assert wrapped("RuntimeError('size (3x4)')") != wrapped("RuntimeError('a must be 2D')")

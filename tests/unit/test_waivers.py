@@ -20,10 +20,10 @@ from runner.model.case import Step
 from runner.model.case_facts import Ending
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import InvalidSpecs
-from runner.model.expectation import Status, WrongValue
+from runner.model.expectation import Status, Verdict, WrongValue
 from runner.model.matching.time_limit import PatternTooSlow
 from runner.model.outcomes import Outcome
-from runner.model.results import CaseResult, Verdict, WaiverEffect
+from runner.model.results import CaseResult, WaiverEffect
 from tests import fakes
 from tests.conftest import GOOD
 from tests.fakes import (

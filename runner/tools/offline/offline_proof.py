@@ -6,8 +6,8 @@ from dataclasses import replace
 from runner.judge.evidence import CarriedOut
 from runner.language.backends import Backend
 from runner.model.case import Case, Expected
-from runner.model.expectation import Status
-from runner.model.results import PROOF, CaseResult, Verdict
+from runner.model.expectation import Status, Verdict
+from runner.model.results import PROOF, CaseResult
 from runner.model.targets import TARGETS, Level, evidence_of
 from runner.vocabulary import compiler_output
 from runner.vocabulary.expectations.choices import Choices

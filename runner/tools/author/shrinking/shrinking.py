@@ -25,9 +25,10 @@ from runner.machine.installed_torch import installed_torch
 from runner.model.case import Case
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import InvalidSpecs, UsageError
+from runner.model.expectation import Verdict
 from runner.model.options import ExecutionOptions, argument, backend_files, flag, natural, option, paths, positive
 from runner.model.outcomes import ExitCode, Outcome
-from runner.model.results import CaseResult, Verdict
+from runner.model.results import CaseResult
 from runner.plan import schedule
 from runner.plan.script import NothingChecked, script_of
 from runner.plan.selection import without_benches
