@@ -278,6 +278,8 @@ class FakeExecutor:
         """How many jobs were dropped."""
         self.settings: ExecutorSettings | None = None
         self.is_closed = False
+        self.facts: Mapping[str, Any] = FACTS
+        """What it reports of its machine."""
         self.predicates_hold = False
         """Whether it answers the questions of cases, with yes; else it does not know."""
         self.activity = Activity()
@@ -296,7 +298,7 @@ class FakeExecutor:
                 return
             job = self._waiting.popleft()
             if job.plan is None:
-                facts = {**FACTS, ANSWERS: dict.fromkeys(job.questions, HOLDS)} if self.predicates_hold else dict(FACTS)
+                facts = {**self.facts, ANSWERS: dict.fromkeys(job.questions, HOLDS)} if self.predicates_hold else dict(self.facts)
                 yield Execution(job=job, observation=facts, ending=ENDED, seconds=1.0, isolation="fork")
             else:
                 self.jobs.append(job)

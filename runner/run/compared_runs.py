@@ -239,7 +239,9 @@ def _texts(folder: Path, result: CaseResult) -> dict[str, str]:
         steps = recorded_facts(files.observation()).steps if OBSERVATION in result.evidence else ()
     except EvidenceAltered as error:
         raise UsageError(f"{error}; nothing is compared with an altered run") from error
-    except (OSError, ValueError, NoObservation) as error:
+    except NoObservation:  # nonsense of a worker, which made its case an ERROR
+        return texts
+    except (OSError, ValueError) as error:
         raise UsageError(f"{folder / result.folder}: it cannot be read: {getattr(error, 'strerror', None) or error}") from error
     for number, step in enumerate(steps):
         for index, measured in step.measurements.items():

@@ -1,0 +1,150 @@
+"""The corpus of recorded facts: what each case gives in the journal and in JUnit, judged again as a submission, compared with other facts.
+
+All cases of one machine and the same options are one run of the command line.
+"""
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.corpus import CorpusCase, CorpusRun, cases, folders, given, groups, run
+
+ELEMENTS = {
+    **dict.fromkeys(("FAIL", "FELL_BACK", "XPASS", "FLAKY", "OFFLINE_FAIL"), "failure"),
+    **dict.fromkeys(("ERROR", "CRASH", "TIMEOUT", "NOT_RUN"), "error"),
+    **dict.fromkeys(("UNAVAILABLE", "XFAIL", "OFFLINE_PASS"), "skipped"),
+}
+"""The element of JUnit for each outcome but PASS."""
+
+CLAIMS = ("PASS", "FAIL", "FELL_BACK")
+"""Outcomes that claim something by one observation: ``verify`` judges it again."""
+
+STATES = {"PASS": "passes", "XPASS": "passes", "XFAIL": "excused", "UNAVAILABLE": "idle", "NOT_RUN": "idle"}
+WORDS = {
+    ("passes", "passes"): ("same", "changed"),
+    ("passes", "fails"): ("broken",),
+    ("fails", "passes"): ("fixed",),
+    ("fails", "fails"): ("still-failing", "changed"),
+    ("excused", "excused"): ("same", "changed"),
+    ("excused", "fails"): ("broken",),
+    ("fails", "excused"): ("waived",),
+    ("passes", "excused"): ("waived",),
+    ("excused", "passes"): ("fixed",),
+    ("idle", "idle"): ("same",),
+}
+"""What ``diff`` may call a change."""
+
+GROUPS = groups()
+Runs = Callable[[str], CorpusRun]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Return a function that runs a group of cases, once in this module."""
+    made: dict[str, CorpusRun] = {}
+
+    def of_group(name: str) -> CorpusRun:
+        if name not in made:
+            made[name] = run(tmp_path_factory.mktemp("corpus"), GROUPS[name])
+        return made[name]
+
+    return of_group
+
+
+@pytest.fixture(scope="module")
+def consistent(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Return the same for the cases of a group whose facts can all be true."""
+    made: dict[str, CorpusRun] = {}
+
+    def of_group(name: str) -> CorpusRun:
+        if name not in made:
+            chosen = [case for case in GROUPS[name] if "contradicts" not in case.edits]
+            made[name] = run(tmp_path_factory.mktemp("consistent"), chosen)
+        return made[name]
+
+    return of_group
+
+
+@pytest.mark.parametrize("folder", folders(), ids=lambda folder: folder.name)
+def test_each_case_gives_what_it_says(folder: Path, runs: Runs) -> None:
+    expected = {case.title: case.edits["gives"] for case in cases(folder)}
+    (group,) = (name for name, some in GROUPS.items() if any(case.folder == folder for case in some))
+    assert {case.title: given(line) for case, line in runs(group).results if case.folder == folder} == expected
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_junit_has_the_element_the_type_and_the_line_of_each_case(group: str, runs: Runs) -> None:
+    whole = runs(group)
+    root = ET.parse(whole.out / "junit.xml").getroot()
+    elements = list(root.iter("testcase"))
+    for (case, line), element in zip(whole.results, elements, strict=True):
+        shown = [child for child in element if child.tag in ("failure", "error", "skipped")]
+        assert [child.tag for child in shown] == [*([] if line["outcome"] == "PASS" else [ELEMENTS[line["outcome"]]])], case.title
+        assert (element.get("file"), element.get("line")) == (line["position"]["file"], str(line["position"].get("line", 1))), case.title
+        for child in shown:
+            assert child.tag == "skipped" or child.get("type") == line["failure_type"], case.title
+    assert whole.command("report", "out", "--junit", "again.xml")[0] == 0
+    assert (whole.place / "again.xml").read_bytes() == (whole.out / "junit.xml").read_bytes()
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_facts_that_cannot_all_be_true_are_found(group: str, runs: Runs) -> None:
+    assert runs(group).contradictions == {case.title: case.edits["contradicts"] for case in GROUPS[group] if "contradicts" in case.edits}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_submission_is_judged_again_and_gives_the_same(group: str, consistent: Runs) -> None:
+    whole = consistent(group)
+    assert whole.contradictions == {}
+    code, printed, _ = whole.command("verify", "submission.tar.zst", "--json")
+    verified = json.loads(printed)
+    assert (verified["verified"], verified["exit_code"]) == (True, code)
+    outcomes = [line["outcome"] for _, line in whole.results]
+    assert verified["totals"] == {outcome: outcomes.count(outcome) for outcome in verified["totals"]}
+    assert code == whole.code
+
+
+def exchanged(whole: CorpusRun) -> dict[CorpusCase, CorpusCase]:
+    """Return the cases that claim something, each with the next of its spec and code whose observation gives something else."""
+    of_spec: dict[str, list[tuple[CorpusCase, str]]] = {}
+    for case, line in whole.results:
+        if line["outcome"] in (*CLAIMS, "ERROR") and "observation.json" in line["evidence"] and not line["attempts"]:
+            of_spec.setdefault(f"{case.folder.name} {case.spec} {case.edits.get('code')}", []).append((case, given(line)))
+    found = {}
+    for some in of_spec.values():
+        for number, (case, gives) in enumerate(some):
+            other = next((one for one, others in some[number + 1 :] + some[:number] if others != gives), None)
+            if other is not None and gives.split()[0] in CLAIMS:
+                found[case] = other
+    return found
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_other_facts_are_compared_and_never_taken_for_the_recorded_ones(group: str, consistent: Runs) -> None:
+    """In the second run cases have the observation of a neighbour: ``diff`` names what changed; the verdicts of the first fit no longer."""
+    first = consistent(group)
+    neighbours = exchanged(first)
+    second = run(first.place, list(first.cases.values()), "second", neighbours)
+    before, after = dict(first.results), dict(second.results)
+    assert {case.title: given(after[case]) for case in neighbours} == {case.title: given(before[one]) for case, one in neighbours.items()}
+    code, printed, said = first.command("diff", "out", "second", "--json")
+    assert code == 0, said
+    changes = {change["id"]: change["change"] for change in json.loads(printed)["cases"]}
+    for case, line in after.items():
+        states = [STATES.get(one["outcome"], "fails") for one in (before[case], line)]
+        assert changes.get(line["case_id"], "same") in WORDS[states[0], states[1]], case.title
+        assert case not in neighbours or given(before[case]) == given(line) or line["case_id"] in changes
+    names = {line["case_id"]: case for case, line in after.items()}
+    forged = [{**line, **_own(after[names[line["case_id"]]])} if line["kind"] == "case" else line for line in first.lines]
+    (second.out / "run.jsonl").write_text("".join(json.dumps(line) + "\n" for line in forged), "utf-8")
+    found = second.contradictions
+    assert [case.title for case in neighbours if "verdicts" not in found.get(case.title, ())] == []
+
+
+def _own(line: dict[str, Any]) -> dict[str, Any]:
+    """Return what of a line says by which files its case was judged."""
+    return {"folder": line["folder"], "evidence": line["evidence"]}
