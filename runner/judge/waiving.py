@@ -16,7 +16,7 @@ import bisect
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import NamedTuple
 
@@ -36,8 +36,8 @@ from runner.vocabulary.steps import is_partial
 class Waivers:
     """The waivers that were read, and the day of the run (UTC)."""
 
-    files: WaiverFiles
-    today: date
+    files: WaiverFiles = field(default_factory=WaiverFiles)
+    today: date = date.min
 
     @property
     def digests(self) -> dict[str, str]:

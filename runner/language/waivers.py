@@ -75,9 +75,9 @@ class Waiver:
 class WaiverFiles:
     """The waivers in file order, the shipped file first."""
 
-    waivers: tuple[Waiver, ...]
-    documents: tuple[Document, ...]
-    user_files: frozenset[str]
+    waivers: tuple[Waiver, ...] = ()
+    documents: tuple[Document, ...] = ()
+    user_files: frozenset[str] = frozenset()
     """Files of the command line, by their names in messages."""
 
 

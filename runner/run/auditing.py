@@ -5,17 +5,13 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from runner.judge.cross_checks import impossible_on_machine
 from runner.judge.evidence import carried_out, recorded_facts
 from runner.judge.mutants import Audit, ControlResult, Trial, as_json, audit, judge_control, lines, try_case, with_control
-from runner.judge.waiving import Waivers
 from runner.language.load import Suite, load, load_specs, surroundings_of
-from runner.language.waivers import WaiverFiles
 from runner.machine import capabilities, output, scratch
-from runner.machine.installed_torch import installed_torch
 from runner.model.case import Case
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import UsageError
@@ -132,7 +128,6 @@ def _run(cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Pat
     """Run the cases that can run here, without bench steps: no expectation judges times."""
     cases = [without_benches(case) for case in cases]
     by_id = {case.id: case for case in cases}
-    waivers = Waivers(WaiverFiles(waivers=(), documents=(), user_files=frozenset()), today=datetime.now(UTC).date())
     workers = schedule.workers(options.jobs)
     run_folder = RunFolder(path=folder, run_id="audit")
     results: list[tuple[Case, CaseResult]] = []
@@ -140,10 +135,7 @@ def _run(cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Pat
     def repro(case: Case) -> str:
         return shlex.join(["torch-conformance", "run", case.spec, "--select", case.id])
 
-    scheduling = schedule.SchedulingOptions(memory_limit=schedule.memory_limit("auto"))
-    with CaseRunner(
-        options, suite, waivers, cases, run_folder, workers, capabilities.inspect_files(installed_torch()), scheduling
-    ) as runner:
+    with CaseRunner(options, suite, cases, run_folder, workers) as runner:
         machine = runner.look_at_machine()
         known = surroundings_of(machine.torch, machine)
         possible = [case for case in cases if not capabilities.availability_of(case, machine).reason]

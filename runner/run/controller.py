@@ -9,8 +9,7 @@ from typing import TypeAlias
 
 from runner.judge.waiving import remarks
 from runner.language.load import surroundings_of
-from runner.machine import capabilities, output
-from runner.machine.installed_torch import installed_torch
+from runner.machine import output
 from runner.machine.redaction import redacted_texts
 from runner.machine.signals import Interrupts
 from runner.model import header
@@ -40,22 +39,20 @@ from runner.record.run_folder import RunFolder, open_run, require_free_report
 from runner.run.case_results import repro, result_of_unavailable, result_of_unrun
 from runner.run.earlier_runs import remember
 from runner.run.pipeline import CaseRunner
-from runner.run.preparation import Prepared, check, choose, now, prepare
+from runner.run.preparation import Prepared, now, prepare
 
 OpenReporters: TypeAlias = Callable[[RunOptions, RunFolder], Listener]
 
 
 def run(options: RunOptions, open_reporters: OpenReporters) -> ExitCode:
     """Run the selected cases; return the exit code for CI systems."""
-    checked = check(options)
-    selection = choose(checked.options, checked.profile, checked.failed)
-    if not selection.whole:  # an empty shard of a selection is recorded, so that a merge finds all shards
-        return ExitCode.NOTHING
-    return run_prepared(prepare(checked, selection), open_reporters)
+    return run_prepared(prepare(options), open_reporters)
 
 
 def run_prepared(prepared: Prepared, open_reporters: OpenReporters) -> ExitCode:
     """Run cases that are selected already; return the exit code for CI systems."""
+    if not prepared.whole:  # an empty shard of a selection is recorded, so that a merge finds all shards
+        return ExitCode.NOTHING
     require_free_report(prepared.options.junit)
     if prepared.options.resume:
         from runner.run.resume import open_folder
@@ -66,10 +63,9 @@ def run_prepared(prepared: Prepared, open_reporters: OpenReporters) -> ExitCode:
     try:
         folder.claim_report(prepared.options.junit)
         remember(prepared.options.paths, folder.path)
-        selection = prepared.selection
-        void = remarks(selection.waivers, [case.id for case in selection.suite.cases])
+        void = remarks(prepared.waivers, [case.id for case in prepared.suite.cases])
         known = [f"{remark.position}: {remark.message} ({remark.hint})" for remark in void]
-        for warning in [*known, *header.problems(prepared.options.require, selection.whole, selection.selected, None)]:
+        for warning in [*known, *header.problems(prepared.options.require, prepared.whole, prepared.selected, None)]:
             output.note(f"warning: {warning}")
         with closing(open_reporters(prepared.options, folder)) as listener, Interrupts() as interrupts:
             return Controller(prepared, folder, listener, interrupts).run()
@@ -83,7 +79,6 @@ class Controller:
     def __init__(self, prepared: Prepared, folder: RunFolder, listener: Listener, interrupts: Interrupts) -> None:
         self._prepared = prepared
         self._options = prepared.options
-        self._selection = prepared.selection
         self._folder = folder
         self._emit = listener.on_event
         self._interrupts = interrupts
@@ -98,7 +93,7 @@ class Controller:
 
     def run(self) -> ExitCode:
         """Run the stages. An altered journal ends the run in any stage."""
-        ledger, selected = self._ledger, self._selection.selected
+        ledger, selected = self._ledger, self._prepared.selected
         try:
             total = sum(case.id not in ledger.results for case in selected)
             self._emit(RunStarted(header=self._header, total=total, is_resumed=self._is_resumed))
@@ -133,21 +128,27 @@ class Controller:
 
     def _execute(self) -> list[str]:
         """Execute the cases without a result; return the warnings. Raise ``KeyboardInterrupt`` after a second interrupt."""
-        options, ledger, selection = self._options, self._ledger, self._selection
+        options, ledger, prepared = self._options, self._ledger, self._prepared
         if options.fail_fast and any(result.outcome.is_failure for result in ledger.executions):
             return []
-        unknown = [case for case in selection.selected if case.id not in ledger.results]
+        unknown = [case for case in prepared.selected if case.id not in ledger.results]
         waiting = [case for case in unknown if not ledger.had_all_attempts(case.id)]
         recorded_ids = {result.case_id for result in ledger.executions}
-        recorded = [case for case in selection.selected if case.id in recorded_ids]
-        glance = capabilities.inspect_files(installed_torch())
-        prepared, suite, waivers = self._prepared, selection.suite, selection.waivers
-        runner: CaseRunner
+        recorded = [case for case in prepared.selected if case.id in recorded_ids]
         if options.executor == "ray":
-            runner = hooks("fleet").FleetRunner(prepared, self._folder, waiting, recorded, glance)
+            runner: CaseRunner = hooks("fleet").FleetRunner(prepared, self._folder, waiting, recorded)
         else:
-            scheduling, make, workers = prepared.scheduling, prepared.make_executor, prepared.workers
-            runner = CaseRunner(options, suite, waivers, waiting, self._folder, workers, glance, scheduling, recorded, make)
+            runner = CaseRunner(
+                options,
+                prepared.suite,
+                waiting,
+                self._folder,
+                prepared.workers,
+                waivers=prepared.waivers,
+                scheduling=prepared.scheduling,
+                recorded=recorded,
+                make_executor=prepared.make_executor,
+            )
         with runner:
             runner.on_interrupt(self._interrupts, lambda text: self._emit(Note(text=text)), self._emit)
             machine = runner.look_at_machine()
@@ -166,7 +167,7 @@ class Controller:
             if options.resume:
                 from runner.run.resume import check_executions
 
-                check_executions(options.resume, selection, self._folder, ledger.executions, machine, known)
+                check_executions(options.resume, prepared, self._folder, ledger.executions, machine, known)
             # cases whose attempts were complete when the interrupted run was killed
             for case_id in filter(ledger.had_all_attempts, list(ledger.attempts)):
                 ledger.take(prepared.policy.fold(ledger.attempts.pop(case_id)))
@@ -207,7 +208,7 @@ class Controller:
 
     def _report(self, *, is_interrupted: bool) -> ExitCode:
         """Let the listeners write their files, then end the journal: the run is complete when its files are written."""
-        results = tuple(self._ledger.of(self._selection.selected))
+        results = tuple(self._ledger.of(self._prepared.selected))
         code = ExitCode.INTERRUPTED if is_interrupted else self._exit_code()
         statement = self._header.statement(self._ledger.results.values())
         footer = RunFooter(
@@ -235,7 +236,7 @@ class Controller:
         )
         if code not in (ExitCode.OK, ExitCode.NOTHING):
             return code
-        unexercised = list(header.problems(self._options.require, self._selection.whole, self._selection.selected, results))
+        unexercised = list(header.problems(self._options.require, self._prepared.whole, self._prepared.selected, results))
         for problem in unexercised:
             self._emit(Note(text=problem))
         return ExitCode.NOTHING if unexercised else code

@@ -119,23 +119,23 @@ class CaseRunner:
         self,
         options: ExecutionOptions,
         suite: Suite,
-        waivers: Waivers,
         cases: Sequence[Case],
         folder: RunFolder,
         workers: int,
-        machine: Machine,
+        *,
+        waivers: Waivers | None = None,
         scheduling: schedule.SchedulingOptions | None = None,
         recorded: Sequence[Case] = (),
         make_executor: Callable[[ExecutorSettings], LocalExecutor] | None = None,
     ) -> None:
-        self._scheduling = scheduling or schedule.SchedulingOptions()
+        self._scheduling = scheduling or schedule.SchedulingOptions(memory_limit=schedule.memory_limit("auto"))
         self._workers = workers
         """How many cases run at a time."""
         self._folder = folder
-        self._machine = machine
+        self._machine = capabilities.inspect_files(installed_torch())
         self._backends = suite.backends.by_name
-        self._jobs = Jobs(options, self._scheduling, suite.backends.by_name, folder, cases, machine, recorded)
-        self._waivers = waivers
+        self._jobs = Jobs(options, self._scheduling, suite.backends.by_name, folder, cases, self._machine, recorded)
+        self._waivers = waivers or Waivers()
         self.unrun: Mapping[str, str] = {}
         """Why cases were not run although the run was not interrupted, by id: the nodes that could run them are gone."""
         self._is_looking = False
@@ -148,7 +148,7 @@ class CaseRunner:
             zygotes=schedule.zygotes(),
             timeout_factor=options.timeout_factor,
             warm_folder=cache_dirs.warm_folder(),
-            torch_root=machine.torch_root,
+            torch_root=self._machine.torch_root,
         )
         self._executor = (make_executor or LocalExecutor)(settings)
 

@@ -4,10 +4,9 @@ import os
 import secrets
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
 
 from runner import __version__
 from runner.execute.executor import LocalExecutor
@@ -19,7 +18,6 @@ from runner.machine import cache_dirs, output, scratch
 from runner.machine.installed_torch import facts_of_files, installed_torch
 from runner.machine.redaction import environment_variables, redacted, redacted_result, redacted_texts
 from runner.model.case import Case
-from runner.model.conformance import ProfileRecord
 from runner.model.header import RunHeader
 from runner.model.optional import hooks
 from runner.model.options import RunOptions
@@ -31,46 +29,19 @@ from runner.record.journal import digest_of_selection
 from runner.record.run_folder import JOURNAL, LATEST, REPORTS
 from runner.run.earlier_runs import roots_of, seconds_of_run, seconds_of_tables
 
-if TYPE_CHECKING:
-    from runner.run.earlier_runs import Failed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """Options that contradict neither each other nor this machine, with the values computed from them."""
-
-    options: RunOptions
-    workers: int
-    policy: Policy
-    memory_limit: int | None
-    profile: Any = None
-    """The profile of ``--profile``; ``options`` has its files."""
-    failed: "Failed | None" = None
-    """The failed cases of the run of ``--failed-in``, which ``options`` names by its id."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """The cases of a run, and the waivers."""
-
-    suite: Suite
-    waivers: Waivers
-    whole: Sequence[Case]
-    """The selection of all shards."""
-    selected: Sequence[Case]
-    """The selection of this shard, in the order of reports."""
-    not_requested: int = 0
-    """How many cases on request match the criteria, and are named by nothing."""
-    profile: ProfileRecord | None = None
-    """The profile of ``--profile`` with its cases."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """Everything that is fixed before the first case runs."""
 
     options: RunOptions
-    selection: Selection
+    """With the files of the profile, where there is one."""
+    suite: Suite
+    waivers: Waivers
+    whole: Sequence[Case]
+    """The selection of all shards."""
+    selected: Sequence[Case]
+    """The selection of this shard, in the order of reports."""
     policy: Policy
     workers: int
     scheduling: schedule.SchedulingOptions
@@ -79,80 +50,67 @@ class Prepared:
     """Makes what runs the cases; None for a new ``LocalExecutor``."""
 
 
-def check(options: RunOptions) -> Checked:
-    """Return the options with those of the profile; raise ``UsageError`` for impossible options."""
+def prepare(options: RunOptions, suite: Suite | None = None, only: Collection[str] | None = None) -> Prepared:
+    """Check the options, load the specs, select the cases, and make the header; raise ``UsageError`` for impossible options.
+
+    Print a hint for each glob without a match, and why no case is selected. ``suite`` has the specs if they are loaded already, ``only``
+    the ids of cases that somebody else selected. Reads the durations of ``latest``, so it is called before the new run becomes ``latest``.
+    """
     if options.executor != "local" or options.address or options.lab:
         hooks("fleet").check_fleet(options)
-    profile = None
+    profile = failed = None
     if options.profile is not None:
         options, profile = hooks("vendor").with_profile(options, options.profile)
     workers = schedule.workers(options.jobs)
     policy = Policy.of(retries=options.retries, repeat=options.repeat, fail_fast=options.fail_fast)
     memory_limit = schedule.memory_limit(options.memory_limit)
-    failed = None
     if options.last_failed or options.failed_in:
         from runner.run.earlier_runs import with_failed
 
         options, failed = with_failed(options)
     scratch.check()
     cache_dirs.warm_folder()
-    return Checked(options=options, workers=workers, policy=policy, memory_limit=memory_limit, profile=profile, failed=failed)
 
-
-def choose(options: RunOptions, profile: Any = None, failed: "Failed | None" = None, suite: Suite | None = None) -> Selection:
-    """Load the specs and select the cases: those of the profile, which has given the options its files, or those that the options name.
-
-    ``suite`` has the specs if they are loaded already. Print a hint for each glob without a match.
-    """
     suite = suite or load(options.paths, options.backends)
     if profile is None:
         output.note(taken(options.paths, len(suite.cases)))
     files = load_waivers(options.waivers, suite.backends)
-    today = datetime.now(UTC).date()
-    left, record = 0, None
+    not_requested, record = 0, None
     whole: Sequence[Case]
     if profile is not None:
         resolved = hooks("vendor").cases_of(profile, suite, files)
         files, whole, record = resolved.waivers, resolved.cases, resolved.record
     else:
         matching = select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag)
-        if failed is None:
+        if only is not None:
+            whole = [case for case in matching if case.id in only]
+            options = replace(options, select=tuple(case.id for case in whole), backend=(), tag=())  # the journal records what was selected
+        elif failed is not None:  # a case on request was requested in that run
+            whole = failed.among(matching, suite.cases)
+        else:
             whole = requested(matching, suite.cases, paths=options.paths, globs=options.select, tags=options.tag)
-        else:  # a case on request was requested in that run
-            whole = matching = failed.among(matching, suite.cases)
-        left = len(matching) - len(whole)
+            not_requested = len(matching) - len(whole)
     if not options.bench:
         whole = [without_benches(case) for case in whole]
-    selected = list(whole)
-    if options.shard:
-        holds = Shard.parse(options.shard).holds
-        selected = [case for case in whole if holds(case)]
+    selected = list(filter(Shard.parse(options.shard).holds, whole)) if options.shard else list(whole)
     if profile is None:
         selection.check_names(options.require, suite.backends)
         for hint in unmatched(options.select, suite.cases):
             output.note(hint)
-        if not selected:
-            read, of = len(suite.cases), len(whole)
-            why = why_nothing_selected(read, names=options.backend, globs=options.select, tags=options.tag, shard=options.shard, of=of)
+        if not selected and only is None:
+            why = why_nothing_selected(
+                len(suite.cases), names=options.backend, globs=options.select, tags=options.tag, shard=options.shard, of=len(whole)
+            )
             if failed is not None and not whole:
                 why = failed.why_none
-            output.note(f"no case is selected: {cases_not_requested(left)}" if left else why)
-    waivers = Waivers(files, today=today)
-    # who names specs or a backend knows which cases are meant
-    not_requested = 0 if options.paths or options.backend else left
-    return Selection(suite=suite, waivers=waivers, whole=whole, selected=selected, not_requested=not_requested, profile=record)
+            output.note(f"no case is selected: {cases_not_requested(not_requested)}" if not_requested else why)
+    waivers = Waivers(files, today=datetime.now(UTC).date())
 
-
-def prepare(checked: Checked, selection: Selection) -> Prepared:
-    """Return the prepared run. Reads the durations of ``latest``, so call it before the new run becomes ``latest``."""
-    options = checked.options
     seconds = {**seconds_of_tables(roots_of(options.paths)), **seconds_of_run(REPORTS / LATEST, JOURNAL)}
     seed = options.shuffle
     if isinstance(seed, str):
         seed = secrets.randbelow(1 << 32)
         output.note(f"the cases run in a random order, which --shuffle {seed} repeats")
-    scheduling = schedule.SchedulingOptions(seconds=seconds, seed=seed, memory_limit=checked.memory_limit)
-    suite, waivers = selection.suite, selection.waivers
     header = RunHeader(
         run_id="",
         started=now(),
@@ -161,22 +119,26 @@ def prepare(checked: Checked, selection: Selection) -> Prepared:
         environment=redacted_texts(facts_of_files(installed_torch())),
         variables=environment_variables(os.environ),
         specs={**suite.digests, **judging_files(suite, waivers)},
-        selected=len(selection.selected),
+        selected=len(selected),
         shuffle="" if seed is None else str(seed),
-        selected_whole=len(selection.whole),
-        selection=digest_of_selection({case.id: digest_of(case) for case in selection.whole}),
+        selected_whole=len(whole),
+        selection=digest_of_selection({case.id: digest_of(case) for case in whole}),
         options=option_texts(options),
-        not_requested=selection.not_requested,
+        # who names specs or a backend knows which cases are meant
+        not_requested=0 if options.paths or options.backend else not_requested,
     )
-    if (profile := selection.profile) is not None:  # its file is one of those that decide how cases are judged
-        recorded = replace(profile, waivers=tuple(map(redacted_result, profile.waivers)))  # as the results that name them are
-        header = replace(header, profile=(recorded,), specs={**header.specs, profile.file: profile.digest})
+    if record is not None:  # its file is one of those that decide how cases are judged
+        masked = replace(record, waivers=tuple(map(redacted_result, record.waivers)))  # as the results that name them are
+        header = replace(header, profile=(masked,), specs={**header.specs, record.file: record.digest})
     return Prepared(
         options=options,
-        selection=selection,
-        policy=checked.policy,
-        workers=checked.workers,
-        scheduling=scheduling,
+        suite=suite,
+        waivers=waivers,
+        whole=whole,
+        selected=selected,
+        policy=policy,
+        workers=workers,
+        scheduling=schedule.SchedulingOptions(seconds=seconds, seed=seed, memory_limit=memory_limit),
         header=header,
     )
 

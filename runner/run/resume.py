@@ -17,14 +17,14 @@ from runner.record.compatibility import Difference, machine_differences, option_
 from runner.record.journal import JournalError, Run, read_run
 from runner.record.run_folder import JOURNAL, RunFolder, find_run, lock_folder
 from runner.run import rejudge
-from runner.run.preparation import Prepared, Selection, judging_files
+from runner.run.preparation import Prepared, judging_files
 
 
 def open_folder(prepared: Prepared) -> RunFolder:
     """Open and lock the folder of the interrupted run that ``--resume`` names."""
-    options, selection = prepared.options, prepared.selection
-    digests: dict[str, str] = {case.id: digest_of(case) for case in selection.selected}
-    files = judging_files(selection.suite, selection.waivers)
+    options = prepared.options
+    digests: dict[str, str] = {case.id: digest_of(case) for case in prepared.selected}
+    files = judging_files(prepared.suite, prepared.waivers)
     files |= {profile.file: profile.digest for profile in prepared.header.profile}
     return resume_run(options.resume or "", prepared.header, digests, files, options.out)
 
@@ -98,17 +98,17 @@ def check_machine(name: str, now: Mapping[str, str], then: Mapping[str, str]) ->
 
 
 def check_executions(
-    name: str, selection: Selection, folder: RunFolder, executions: Iterable[CaseResult], machine: Machine, known: Surroundings
+    name: str, prepared: Prepared, folder: RunFolder, executions: Iterable[CaseResult], machine: Machine, known: Surroundings
 ) -> None:
     """Raise ``UsageError`` for a recorded execution that cannot run here, or that its own files contradict."""
-    cases: dict[str, Case] = {case.id: case for case in selection.selected}
+    cases: dict[str, Case] = {case.id: case for case in prepared.selected}
     for result in (result for result in executions if result.folder):
         case = cases[result.case_id]
-        backend = selection.suite.backends.by_name[case.backend]
+        backend = prepared.suite.backends.by_name[case.backend]
         missing = capabilities.availability_of(case, machine)
         if missing.availability is Availability.NO and not result.node:  # a node of a fleet may have what this machine lacks
             problem = f"{case.id}: {result.outcome.label} is recorded, and it cannot run here: {missing.reason}"
         else:
-            problem = next(iter(rejudge.problems(case, backend, known, result, folder.path, selection.waivers)), "")
+            problem = next(iter(rejudge.problems(case, backend, known, result, folder.path, prepared.waivers)), "")
         if problem:
             raise UsageError(f"--resume {name}: {problem}; begin a new run")

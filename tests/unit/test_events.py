@@ -60,16 +60,12 @@ class Runner:
         self,
         options: object,
         suite: object,
-        waivers: object,
         cases: object,
         folder: RunFolder,
         workers: int,
-        machine: Machine,
-        scheduling: object,
-        recorded: object,
-        executors: object,
+        **_: object,
     ) -> None:
-        self._machine = machine
+        self._machine = capabilities.inspect_files(installed_torch())
         self._number = 0
         self.folder = folder.path
 

@@ -11,7 +11,7 @@ from runner.model.case import Case, CaseId
 from runner.model.diagnostics import UsageError
 from runner.model.options import RunOptions
 from runner.plan.selection import requested, select
-from runner.run.preparation import Selection, choose
+from runner.run.preparation import Prepared, prepare
 from tests.fakes import case
 
 
@@ -66,7 +66,7 @@ def test_a_tag_after_an_exclamation_mark_excludes() -> None:
         select(CASES, load_backends(), tags=["!operator"])
 
 
-def chosen(folder: Path, *arguments: str) -> Selection:
+def chosen(folder: Path, *arguments: str) -> Prepared:
     """Return what a run of a folder selects: one usual spec and one on request of two cases."""
     api = "summary: A claim about a library function\nbackends: [host]\nsteps:\n  - api: {call: operator.pos, args: [1], as: n}\n"
     (folder / "usual.yaml").write_text(f"{api}    expect: [{{equals: {{n: 1}}}}]\n")
@@ -74,13 +74,13 @@ def chosen(folder: Path, *arguments: str) -> Selection:
     (folder / "family.yaml").write_text(f"{api}    expect: [{{equals: {{n: 1}}}}]\n{many}")
     _, options = parse(["run", *arguments])
     assert isinstance(options, RunOptions)
-    return choose(options)
+    return prepare(options)
 
 
 def test_a_run_leaves_them_out(tmp_path: Path) -> None:
     found = chosen(tmp_path, str(tmp_path))
     assert [one.name for one in found.selected] == ["usual"]
-    assert (found.not_requested, len(found.suite.cases)) == (0, 3), "they are read, and not told of to who gave a path"
+    assert (found.header.not_requested, len(found.suite.cases)) == (0, 3), "they are read, and not told of to who gave a path"
 
 
 @pytest.mark.parametrize("arguments", [["family.yaml"], [".", "--tag", "many"], [".", "--select", "family*"]])
@@ -88,4 +88,4 @@ def test_a_run_that_names_them_selects_them(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     found = chosen(tmp_path, *arguments)
     assert [one.name for one in found.selected] == ["family", "family"]
-    assert found.not_requested == 0
+    assert found.header.not_requested == 0

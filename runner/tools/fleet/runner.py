@@ -31,8 +31,8 @@ class FleetRunner(CaseRunner):
 
     checks_machine = False
 
-    def __init__(self, prepared: Prepared, folder: RunFolder, cases: Sequence[Case], recorded: Sequence[Case], glance: Machine) -> None:
-        options, suite, waivers = prepared.options, prepared.selection.suite, prepared.selection.waivers
+    def __init__(self, prepared: Prepared, folder: RunFolder, cases: Sequence[Case], recorded: Sequence[Case]) -> None:
+        options, suite, waivers = prepared.options, prepared.suite, prepared.waivers
         lab = read_lab(options.lab) if options.lab is not None else None
         self._nodes = nodes.Nodes(options, suite, cases, recorded, folder, prepared.scheduling, lab)
         self._no_waivers = dataclasses.replace(waivers, files=dataclasses.replace(waivers.files, waivers=()))
@@ -47,7 +47,8 @@ class FleetRunner(CaseRunner):
         self._fleet = Fleet(link, self._nodes, folder.path, begin, self._result_of, self._problem_of_canary, self._unavailable)
         # the fleet takes cases in place of jobs: what gives jobs to the executor is overridden here
         executor = cast("LocalExecutor", self._fleet)
-        super().__init__(options, suite, waivers, (), folder, 1, glance, prepared.scheduling, make_executor=lambda settings: executor)
+        scheduling = prepared.scheduling
+        super().__init__(options, suite, (), folder, 1, waivers=waivers, scheduling=scheduling, make_executor=lambda settings: executor)
         self._jobs.cases = self._nodes.cases_of_jobs
 
     @property

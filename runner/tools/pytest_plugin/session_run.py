@@ -33,7 +33,7 @@ from runner.record import journal
 from runner.record.run_folder import JOURNAL
 from runner.report import plain, reporters
 from runner.run.controller import run_prepared
-from runner.run.preparation import check, choose, prepare
+from runner.run.preparation import prepare
 
 if TYPE_CHECKING:
     from runner.record.run_folder import RunFolder
@@ -143,14 +143,9 @@ def main(folder: Path) -> ExitCode:
     specs = {Path(file): SpecPath(path=Path(file), root=Path(root)) for file, root, _ in request["cases"]}
     root = Path.cwd()
     roots = [spec.root.relative_to(root) if spec.root.is_relative_to(root) else spec.root for spec in specs.values()]
-    checked = check(replace(options, paths=tuple(dict.fromkeys(roots))))
     suite = load_specs(list(specs.values()), options.backends, None)
-    selection = choose(replace(checked.options, paths=tuple(specs)), suite=suite)
-    cases = [case for case in selection.selected if (Path(case.spec).absolute(), name_in_file(case)) in requested]
-    if not cases:
-        return ExitCode.NOTHING
-    selection = replace(selection, selected=cases, whole=cases, not_requested=0)
-    prepared = prepare(replace(checked, options=replace(checked.options, select=tuple(case.id for case in cases))), selection)
+    ids = {str(case.id) for case in suite.cases if (Path(case.spec).absolute(), name_in_file(case)) in requested}
+    prepared = prepare(replace(options, paths=tuple(dict.fromkeys(roots))), suite, ids)
 
     def opened(options: RunOptions, run: "RunFolder") -> Listener:
         temporary = folder / f".{PLACE}"

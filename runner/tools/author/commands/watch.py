@@ -30,7 +30,7 @@ from runner.record.journal import read_run
 from runner.record.run_folder import JOURNAL, RunFolder
 from runner.report import reporters
 from runner.run.controller import OpenReporters, run_prepared
-from runner.run.preparation import check, choose, prepare
+from runner.run.preparation import prepare
 
 MOST_RUNS = 10
 """How many runs of a watch are kept in ``reports/``; older ones are removed when another ends."""
@@ -251,14 +251,8 @@ class Watch:
         names, ids = {case.spec for case in suite.cases}, {str(case.id) for case in suite.cases}
         # cases of these specs that are not there any more were renamed or removed
         self._known = {case_id: result for case_id, result in self._known.items() if result.spec not in names or case_id in ids}
-        checked = check(self._options)
-        selection = choose(checked.options, suite=suite)
-        if request != Request():  # the journal records what was selected
-            selected = [case for case in selection.selected if not request.cases or case.id in request.cases]
-            options = replace(checked.options, select=tuple(case.id for case in selected), backend=(), tag=())
-            checked = replace(checked, options=options)
-            selection = replace(selection, selected=selected, whole=selected, not_requested=0)
-        if not selection.selected:
+        prepared = prepare(self._options, suite, request.cases or None)
+        if not prepared.selected:
             return ()
         folders: list[Path] = []
 
@@ -266,8 +260,7 @@ class Watch:
             folders.append(folder.path)
             return self._open_reporters(options, folder)
 
-        prepared = replace(prepare(checked, selection), make_executor=kept.of)
-        if run_prepared(prepared, opened) is ExitCode.INTERRUPTED:
+        if run_prepared(replace(prepared, make_executor=kept.of), opened) is ExitCode.INTERRUPTED:
             raise KeyboardInterrupt
         results = read_run(folders[0] / JOURNAL).results
         self._known.update({str(result.case_id): result for result in results if result.outcome is not Outcome.NOT_RUN})

@@ -12,16 +12,12 @@ import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
-from runner.judge.waiving import Waivers
 from runner.language.expand.cases import surroundings_for
 from runner.language.load import Suite, load, surroundings_of
-from runner.language.waivers import WaiverFiles
 from runner.machine import capabilities
 from runner.machine.capabilities import Machine
-from runner.machine.installed_torch import installed_torch
 from runner.model.case import Case
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import InvalidSpecs, UsageError
@@ -221,11 +217,8 @@ class Trials:
         """Return what runs a case, and the facts of the machine."""
         key = repr(schedule.environment_of(case).key)
         if key not in self._runners:
-            waivers = Waivers(WaiverFiles(waivers=(), documents=(), user_files=frozenset()), today=datetime.now(UTC).date())
             folder = RunFolder(path=self._folder / f"runs-{len(self._runners)}", run_id="shrink")
-            scheduling = schedule.SchedulingOptions(memory_limit=schedule.memory_limit("auto"))
-            glance = capabilities.inspect_files(installed_torch())
-            runner = CaseRunner(self._options, self._suite, waivers, [case], folder, 1, glance, scheduling)
+            runner = CaseRunner(self._options, self._suite, [case], folder, 1)
             self._stack.enter_context(runner)
             self._runners[key] = (runner, runner.look_at_machine())
         return self._runners[key]
