@@ -10,8 +10,8 @@ from typing import Any
 from runner.language.flow import block, flow
 from runner.model.diagnostics import Diagnostic, errors
 from runner.tools.author.translator.python_file import DTYPES, PythonFile, Test, free_names
-from runner.tools.author.translator.statements import Reader, read_decorator
-from runner.tools.author.translator.translation import NotCarried, Remark, Result, Translation
+from runner.tools.author.translator.statements import Reader
+from runner.tools.author.translator.translation import NotCarried, Remark, Result, Translation, read_decorator
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,19 +113,11 @@ def _text(translation: Translation) -> str:
     remarks = [("not carried", remark) for remark in sorted(translation.lost)] + [("note", remark) for remark in sorted(translation.notes)]
     lines = [f"# made from {translation.file.name}::{test.name}, lines {test.function.lineno} to {test.function.end_lineno}"]
     lines += [f"# {word}: line {remark.line}: {remark.text}" for word, remark in remarks]
-    compile_options = dict(translation.compile_options)
     devices = translation.devices
     kinds = {"cpu", "cuda", "rocm"} if "any" in devices else {"cuda", "rocm"} if "gpu" in devices else {"cpu"}
     backends: list[str] = [name for name in ("cpu", "cuda", "rocm") if name in kinds - translation.dropped]
     if not backends:
         raise NotCarried("no backend of the runner is left after the test's skips")
-    backend = compile_options.get("backend")
-    if backend is not None:  # a dynamo backend other than inductor is a backend of its own
-        if "cpu" not in backends or backend not in ("eager", "aot_eager"):
-            raise NotCarried(f"the dynamo backend {backend!r}")
-        backends = ["eager" if backend == "eager" else "dynamo"]
-        if backend == "eager":
-            del compile_options["backend"]
     options = {section: dict(values) for section, values in translation.base_options.items()}
     for section, values in (translation.call_options or {}).items():
         options.setdefault(section, {}).update(values)
@@ -143,12 +135,12 @@ def _text(translation: Translation) -> str:
         "backends": backends,
         "matrix": translation.matrix,
         "requires": translation.requires,
-        **{section: options.get(section) for section in ("config", "dynamo_config", "functorch_config", "env")},
+        **{section: options.get(section) for section in ("config", "dynamo_config", "functorch_config")},
         "torch": translation.torch_settings,
         "context": list(first_contexts),
         "prelude": "".join(f"{text}\n\n" if "\n" in text else f"{text}\n" for text in prelude).rstrip("\n") + "\n" * bool(prelude),
         "function" if len(texts) == 1 else "functions": next(iter(texts.values())) if len(texts) == 1 else texts,
-        "compile": compile_options,
+        "compile": translation.compile_options,
     }
     lines += [line for name, value in spec.items() if value for line in block(name, value)]
     lines.append("steps:")

@@ -1,23 +1,22 @@
-"""The statements and decorators of a test: options, loops over constants, compiled calls, parameters, and what only prepares them."""
+"""The statements of a test: options, compiled calls, assertions, and what only prepares them."""
 
 import ast
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runner.tools.author.translator.assertions import assertion_of, read_assertion
-from runner.tools.author.translator.python_file import DTYPES, GPU_NAMES
+from runner.tools.author.translator.python_file import free_names
 from runner.tools.author.translator.translation import (
     Code,
     Compiled,
     NotCarried,
-    Remark,
     Result,
     SetUp,
     Step,
     Translation,
     Unknown,
     Value,
+    skip,
 )
 
 Options = dict[str, dict[str, Any]]
@@ -49,9 +48,6 @@ _SETTERS = {
 _CONTEXTS = ("no_grad", "enable_grad", "inference_mode")
 _FRESH = ("fresh_inductor_cache", "fresh_cache")
 _ASSERT_TRUE = ast.parse("self.assertTrue", mode="eval").body
-_MOST_ROUNDS = 16
-_MOST_WORK = 2_000
-_DEEPEST = 6
 
 
 class Reader:
@@ -60,16 +56,10 @@ class Reader:
     def __init__(self, translation: Translation) -> None:
         self.translation = translation
         self.file = translation.file
-        self.depth = 0
-        self.work = 0
-        """How many statements were read."""
 
     def read(self, statements: Sequence[ast.stmt]) -> None:
         """Read statements; a statement that cannot be carried is remembered, and those behind it are read."""
         for statement in statements:
-            self.work += 1
-            if self.work > _MOST_WORK:  # loops of a hostile file end
-                raise NotCarried("the test is too large")
             try:
                 self._statement(statement)
             except NotCarried as error:
@@ -81,8 +71,6 @@ class Reader:
                 return
             case ast.With():
                 self._with(statement, list(statement.items))
-            case ast.For():
-                self._for(statement)
             case ast.If() if skip(self.translation, statement):
                 return
             case ast.If() if self._is_special(statement):
@@ -131,7 +119,7 @@ class Reader:
         if not items:
             self.read(statement.body)
             return
-        node, target, rest = items[0].context_expr, items[0].optional_vars, items[1:]
+        node, rest = items[0].context_expr, items[1:]
         options = self.options_of(node)
         path = self.file.dotted(node.func) if isinstance(node, ast.Call) else ""
         word = ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
@@ -147,44 +135,10 @@ class Reader:
             if self.translation.steps and word in _FRESH:
                 self.translation.steps.append(Step("fresh_cache", {}))
             self._with(statement, rest)
-        elif word in ("assertRaises", "assertRaisesRegex") and not rest and isinstance(node, ast.Call):
-            # the last call of the block raises
-            before = len(self.translation.steps)
-            body = {"type": self.file.dotted(node.args[0]) or ast.unparse(node.args[0])}
-            if len(node.args) > 1:
-                body["match"] = str(self.translation.literal(node.args[1]))
-            for part in statement.body:
-                self._statement(part)
-            if len(self.translation.steps) == before:
-                raise NotCarried("an exception of something that is no compiled call")
-            self.translation.expect({"raises": body})
-            if isinstance(target, ast.Name):
-                self.translation.names[target.id] = Unknown(statement.lineno)
         elif self._is_special(statement):
             raise NotCarried(f"the context '{ast.unparse(node)[:60]}'")
         else:
             self._prepare(statement)
-
-    def _for(self, statement: ast.For) -> None:
-        if not self._is_special(statement):
-            self._prepare(statement)
-            return
-        rounds: list[ast.expr] | None = list(statement.iter.elts) if isinstance(statement.iter, ast.Tuple | ast.List) else None
-        if isinstance(statement.iter, ast.Call) and ast.unparse(statement.iter.func) == "range":
-            bounds = [self.translation.literal(part) for part in statement.iter.args]
-            if all(isinstance(bound, int) and abs(bound) <= _MOST_ROUNDS for bound in bounds):
-                rounds = [ast.Constant(value=number) for number in range(*bounds)]
-        if rounds is None:
-            raise NotCarried("a loop over what is not written out")
-        is_cut_short = any(isinstance(part, ast.Continue | ast.Break) for part in ast.walk(statement))
-        if is_cut_short or statement.orelse:
-            raise NotCarried("a loop that is left early")
-        if len(rounds) > _MOST_ROUNDS:
-            raise NotCarried(f"a loop of more than {_MOST_ROUNDS} rounds")
-        for item in rounds:
-            bound = ast.Assign(targets=[statement.target], value=item, lineno=statement.lineno, col_offset=0)
-            self._assign(bound, statement.target)
-            self.read(statement.body)
 
     # statements
 
@@ -198,9 +152,6 @@ class Reader:
         value = self.value(statement.value)
         if value is not None:
             self.bind(target, value)
-        elif isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple) and len(target.elts) == len(statement.value.elts):
-            for part, item in zip(target.elts, statement.value.elts, strict=True):
-                self._assign(ast.Assign(targets=[part], value=item, lineno=statement.lineno, col_offset=0), part)
         else:
             self._prepare(statement)
 
@@ -243,10 +194,14 @@ class Reader:
                 return True
             if isinstance(part, ast.Call):
                 path = self.file.dotted(part.func)
-                method = self.own_method(part)
-                if path in ("torch.compile", *_RESETS) or assertion_of(self, part) or (method is not None and method is not node):
+                if path in ("torch.compile", *_RESETS) or assertion_of(self, part) or self._compiles(part):
                     return True
         return False
+
+    def _compiles(self, call: ast.Call) -> bool:
+        """Whether a call is one of a function of the file that compiles: it is not carried."""
+        definition = self.file.definitions.get(call.func.id) if isinstance(call.func, ast.Name) else None
+        return definition is not None and any(self.file.dotted(part) == "torch.compile" for part in ast.walk(definition))
 
     # values
 
@@ -267,44 +222,14 @@ class Reader:
             return self._compile(node.args[0], self._compile_options(node) or {})
         if isinstance(node.func, ast.Call) and self.file.dotted(node.func.func) == "torch.compile" and not node.func.args:
             return self._compile(node.args[0], self._compile_options(node.func) or {})
-        if path.rpartition(".")[2] in ("run_and_get_code", "run_and_get_triton_code", "run_and_get_cpp_code") and node.args:
+        if path.rpartition(".")[2] == "run_and_get_code" and node.args:
             function = self.value(node.args[0])
             if not isinstance(function, Compiled):
                 raise NotCarried("code of a function that is not compiled in the test")
             step = self._step(function, node.args[1:], node.keywords)
-            if not path.endswith("get_code"):
-                return Code(step, 0) if path.endswith("triton_code") else (Result(step), Code(step, 0))
             return (Result(step), Code(step))
-        method = self.own_method(node)
-        if method is not None:
-            # its body is read in the place of the call
-            names = [argument.arg for argument in method.args.args if argument.arg != "self"]
-            if self.depth > _DEEPEST or len(names) != len(node.args) or node.keywords or method.args.vararg or method.args.kwarg:
-                raise NotCarried(f"a call of '{method.name}' whose arguments are not understood")
-            values = {name: self._argument(argument, name) for name, argument in zip(names, node.args, strict=True)}
-            outer, self.translation.names = self.translation.names, values
-            self.depth += 1
-            try:
-                last = method.body[-1]
-                self.read(method.body[:-1] if isinstance(last, ast.Return) else method.body)
-                if not isinstance(last, ast.Return) or last.value is None:
-                    return ()
-                return self._argument(last.value, "returned")
-            finally:
-                self.depth -= 1
-                self.translation.names = outer
         if isinstance(node.func, ast.Name | ast.Call) and isinstance(function := self.value(node.func), Compiled):
             return Result(self._step(function, node.args, node.keywords))
-        return None
-
-    def own_method(self, node: ast.Call) -> ast.FunctionDef | None:
-        """Return the method of the test's class, or the function of the file, that is read in the place of its call."""
-        if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) and node.func.value.id == "self":
-            return self.file.method(self.translation.test.owner, node.func.attr)
-        if isinstance(node.func, ast.Name) and node.func.id not in self.translation.names:
-            definition = self.file.definitions.get(node.func.id)
-            if isinstance(definition, ast.FunctionDef) and any(self.file.dotted(part) == "torch.compile" for part in ast.walk(definition)):
-                return definition
         return None
 
     def _argument(self, node: ast.expr, name: str) -> Value:
@@ -326,8 +251,8 @@ class Reader:
         options = {word.arg or "**": self.translation.yaml(word.value) for word in node.keywords}
         if options.get("backend") == "inductor":
             del options["backend"]
-        if "**" in options or not isinstance(options.get("backend", ""), str):
-            raise NotCarried("arguments of torch.compile that are no constants")
+        if "**" in options or "backend" in options:
+            raise NotCarried("arguments of torch.compile that are not written out, or another backend of dynamo")
         return options
 
     def _compile(self, node: ast.expr, options: Mapping[str, Any]) -> Compiled:
@@ -358,7 +283,7 @@ class Reader:
 
     def _step(self, function: Compiled, arguments: list[ast.expr], words: list[ast.keyword]) -> Step:
         """Add a call of a compiled function."""
-        if not all(word.arg is None and self.translation.literal(word.value) == {} for word in words):
+        if words:
             raise NotCarried("a compiled call with keyword arguments")
         values: list[ast.expr] = []
         for argument in arguments:
@@ -366,14 +291,10 @@ class Reader:
                 values.append(argument)
                 continue
             packed = self.translation.names.get(argument.value.id) if isinstance(argument.value, ast.Name) else None
-            items = packed.node if isinstance(packed, SetUp) else argument.value
-            if not isinstance(items, ast.Tuple | ast.List) or any(isinstance(part, ast.Starred) for part in items.elts):
+            if not isinstance(packed, SetUp) or not isinstance(packed.node, ast.Tuple | ast.List):
                 raise NotCarried("arguments that are not written out")
-            if isinstance(packed, SetUp):
-                indices = map(ast.Constant, range(len(items.elts)))
-                values += [ast.Subscript(value=argument.value, slice=index, ctx=ast.Load()) for index in indices]
-            else:
-                values += items.elts
+            indices = map(ast.Constant, range(len(packed.node.elts)))
+            values += [ast.Subscript(value=argument.value, slice=index, ctx=ast.Load()) for index in indices]
         rewritten: list[ast.expr | Result] = []
         for value in values:
             recorded = self.value(value)
@@ -420,8 +341,6 @@ class Reader:
                 except NotCarried as error:
                     self.translation.lose(value, f"the option '{name}': {error}")
             return {section[0]: options}
-        if path == "unittest.mock.patch.dict" and len(node.args) == 2 and self.file.dotted(node.args[0]) == "os.environ":
-            return {"env": self.translation.literal(node.args[1])}
         return None
 
 
@@ -433,118 +352,235 @@ def _section(path: str) -> tuple[str, str] | None:
     return None
 
 
-# parameters and skips: the matrix, the backends and the requirements of a spec
+# -- assertions as expectations: comparisons with eager and with other values, counters, generated code ------------------
 
-_ALL = frozenset(["cpu", "cuda", "rocm"])
-_GPUS = frozenset(["cuda", "rocm"])
-
-_TRUE_ON: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(("HAS_CUDA", "HAS_GPU", "TEST_CUDA", "RUN_CUDA", "RUN_GPU", "HAS_CUDA_AND_TRITON", "HAS_GPU_AND_TRITON"), _GPUS),
-    **dict.fromkeys(("torch.cuda.is_available()", "HAS_TRITON", "has_triton()", "USE_CUDA_GRAPHS"), _GPUS),
-    **dict.fromkeys(("HAS_CPU", "IS_LINUX", "RUN_CPU"), _ALL),
-    **dict.fromkeys(("IS_WINDOWS", "IS_MACOS", "IS_FBCODE", "TEST_WITH_ASAN", "is_fbcode()", "IS_ARM64"), frozenset[str]()),
-    **dict.fromkeys(("TEST_WITH_ROCM", "torch.version.hip", "IS_ROCM"), frozenset(["rocm"])),
-    "torch.version.cuda": frozenset(["cuda"]),
+_COMPARISONS = {"assertGreater": ast.Gt, "assertGreaterEqual": ast.GtE, "assertLess": ast.Lt, "assertLessEqual": ast.LtE}
+_FUNCTIONS = ("assert_close", "assert_allclose")
+_SAME: Mapping[str, Mapping[str, Any]] = {
+    "allclose": {"rtol": 1e-5, "atol": 1e-8},
+    "same": {"rtol": 1e-4, "atol": 1e-4},
+    "equal": {"exact": True},
 }
-"""The backends on which a name of torch's tests is true."""
-
-_DECORATORS: Mapping[str, tuple[frozenset[str], tuple[Any, ...]]] = {
-    **dict.fromkeys(("requires_gpu", "requires_cuda", "onlyCUDA", "requires_cuda_and_triton"), (frozenset(["cpu"]), ())),
-    "requires_gpu_and_triton": (frozenset(["cpu"]), ("triton",)),
-    "requires_triton": (frozenset(), ("triton",)),
-    **dict.fromkeys(("skipIfRocm", "skipCUDAIfRocm"), (frozenset(["rocm"]), ())),
-    "runOnRocm": (frozenset(["cuda", "cpu"]), ()),
-    "onlyCPU": (_GPUS, ()),
-    "requires_multigpu": (frozenset(["cpu"]), ({"gpus": ">=2"},)),
-    **dict.fromkeys(("skipIfXpu", "skipIfWindows", "serialTest", "slowTest", "skipIfTorchDynamo", "staticmethod"), (frozenset(), ())),
-}
-"""What decorators drop and require, by the last word of their names."""
+"""Functions that say whether two values are equal, with their tolerances."""
 
 
-def backends_of_device(test: ast.expr) -> frozenset[str] | None:
-    """Return the backends on which a condition is true; None for a condition about something else."""
+def assertion_of(reader: Reader, call: ast.Call) -> str:
+    """Return the name of the assertion that a call is; empty for other calls."""
+    path = reader.translation.file.dotted(call.func)
+    if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) and call.func.value.id == "self":
+        return call.func.attr if call.func.attr.startswith(("assert", "check_model", "common")) else ""
+    if path.rpartition(".")[2] in _FUNCTIONS:
+        return path.rpartition(".")[2]
+    return "FileCheck" if _directives(call) else ""
+
+
+def read_assertion(reader: Reader, call: ast.Call) -> None:
+    """Add the expectations of an assertion."""
+    name, arguments = assertion_of(reader, call), call.args
+    match name:
+        case "FileCheck":
+            checks = [check for directive in _directives(call) for check in _checks_of(reader.translation, directive)]
+            if all(check.startswith("CHECK-NOT") for check in checks):
+                checks.insert(0, _EVERY_FILE)
+            _expect_code(reader, arguments[0], checks)
+        case "assertEqual" | "assert_close" | "assert_allclose" if len(arguments) >= 2:
+            _equal(reader, arguments[0], arguments[1], _tolerances(reader, call))
+        case "assertTrue" | "assertFalse" if arguments:
+            _true(reader, arguments[0], is_true=name == "assertTrue")
+        case "assertIn" | "assertNotIn" if len(arguments) >= 2:
+            _true(reader, ast.Compare(left=arguments[0], ops=[ast.In()], comparators=[arguments[1]]), is_true=name == "assertIn")
+        case _ if name in _COMPARISONS and len(arguments) >= 2:
+            _counted(reader.translation, arguments[0], _COMPARISONS[name](), arguments[1])
+        case _:
+            raise NotCarried("an assertion of this kind")
+
+
+def _true(reader: Reader, test: ast.expr, *, is_true: bool) -> None:
+    translation = reader.translation
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = backends_of_device(test.operand)
-        return None if inner is None else _ALL - inner
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq | ast.NotEq):
-        left, right = (ast.unparse(side).strip("'\"") for side in (test.left, test.comparators[0]))
-        if left not in ("self.device", "device", "self.device_type", "device_type") or right not in ("cpu", "cuda", *GPU_NAMES):
-            return None
-        equal = frozenset(["cpu"]) if right == "cpu" else _GPUS
-        return equal if isinstance(test.ops[0], ast.Eq) else _ALL - equal
-    text = ast.unparse(test)
-    return _TRUE_ON.get(text, _TRUE_ON.get(text.rpartition(".")[2]))
-
-
-def skip(translation: Translation, statement: ast.If) -> bool:
-    """Take ``if CONDITION: skip`` over as dropped backends; False for other conditions."""
-    last = statement.body[-1]
-    call = last.exc if isinstance(last, ast.Raise) else last.value if isinstance(last, ast.Expr) else None
-    word = ast.unparse(call.func).rpartition(".")[2] if isinstance(call, ast.Call) else ""
-    if statement.orelse or word not in ("SkipTest", "skipTest", "skip"):
-        return False
-    _drop(translation, statement, statement.test)
-    return True
-
-
-def _drop(translation: Translation, node: ast.expr | ast.stmt, test: ast.expr) -> None:
-    backends = backends_of_device(test)
-    if backends is None:
-        translation.notes.add(Remark(node.lineno, f"the test is skipped where {ast.unparse(test)[:80]}; the spec is not"))
-    elif backends == _ALL:
-        raise NotCarried("the test is always skipped")
-    else:
-        translation.dropped |= backends
-
-
-def read_decorator(translation: Translation, node: ast.expr) -> None:
-    """Take a decorator of a test or of its class over."""
-    function = node.func if isinstance(node, ast.Call) else node
-    word = ast.unparse(function).rpartition(".")[2]
-    arguments = node.args if isinstance(node, ast.Call) else []
-    if word in _DECORATORS:
-        dropped, requires = _DECORATORS[word]
-        translation.dropped |= dropped
-        translation.requires += [entry for entry in requires if entry not in translation.requires]
-    elif word in ("skipIf", "skipif", "skipUnless") and arguments:
-        _drop(translation, node, ast.UnaryOp(op=ast.Not(), operand=arguments[0]) if word == "skipUnless" else arguments[0])
-    elif word == "parametrize" and len(arguments) == 2:
-        _parametrize(translation, arguments)
-    elif re.match(r"_?(skip|xfail|largeTensor|requires?|only|expectedFailure)", word, re.IGNORECASE):
-        translation.notes.add(Remark(node.lineno, f"the test has @{ast.unparse(node)[:80]}; the spec has no such condition"))
-    elif word not in ("instantiate_parametrized_tests", "fresh_inductor_cache", "fresh_cache", "wraps"):
-        translation.lose(node, "a decorator that is not understood")
-
-
-def _parametrize(translation: Translation, arguments: list[ast.expr]) -> None:
-    names = translation.literal(arguments[0])
-    names = [part.strip() for part in names.split(",")] if isinstance(names, str) else list(names)
-    if not isinstance(arguments[1], ast.Tuple | ast.List):
-        raise NotCarried("values that are not written out")
-    values = arguments[1].elts
-    if names == ["device"]:
-        kinds = {"cpu" if isinstance(value, ast.Constant) and value.value == "cpu" else "gpu" for value in values}
-        translation.devices.discard("any")  # of the parameter: these are its values
-        translation.devices.add("any" if len(kinds) == 2 else kinds.pop())
-    elif len(names) == 1:
-        name, python = names[0], f"params.{names[0]}"
-        dtypes = [DTYPES.get(translation.file.dotted(value).removeprefix("torch.")) for value in values]
-        if all(dtypes):
-            translation.matrix[name], python = dtypes, f"getattr(torch, params.{name})"
+        _true(reader, test.operand, is_true=not is_true)
+    elif isinstance(test, ast.Call) and is_true and len(test.args) >= 2:
+        word = translation.file.dotted(test.func).rpartition(".")[2]
+        if word not in _SAME:
+            raise NotCarried("an assertion about a value that the language cannot name")
+        tolerances = _tolerances(reader, test, _SAME[word])
+        _equal(reader, test.args[0], test.args[1], tolerances)
+    elif isinstance(test, ast.Compare) and len(test.ops) == 1:
+        left, operator, right = test.left, test.ops[0], test.comparators[0]
+        if isinstance(operator, ast.In | ast.NotIn):
+            text = pattern(reader.translation.literal(left))
+            is_in = isinstance(operator, ast.In) == is_true
+            _expect_code(reader, right, [f"CHECK: {text}"] if is_in else [_EVERY_FILE, f"CHECK-NOT: {text}"])
+        elif is_true:
+            _counted(reader.translation, left, operator, right)
         else:
-            constants = [translation.literal(value) for value in values]
-            is_plain = all(isinstance(value, str | int | float) for value in constants)
-            translation.matrix[name] = constants if is_plain else [{"id": _id([value]), "value": value} for value in constants]
-        translation.parameter(name, python, name)
+            raise NotCarried("an assertion that a comparison is false")
     else:
-        rows = [translation.literal(value) for value in values]
-        if not all(isinstance(row, list) and len(row) == len(names) for row in rows):
-            raise NotCarried("rows of values that are no constants")
-        key = "_".join(names)
-        translation.matrix[key] = [{"id": _id(row), "value": dict(zip(names, row, strict=True))} for row in rows]
-        for name in names:
-            translation.parameter(name, f"params.{key}[{name!r}]", f"{key}.{name}")
+        raise NotCarried("an assertion about a value that the language cannot name")
 
 
-def _id(row: list[Any]) -> str:
-    return re.sub(r"[^A-Za-z0-9.]+", "-", str(row)).strip("-") or "empty"
+# comparisons of values
+
+
+def _tolerances(reader: Reader, call: ast.Call, default: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    words = {str(word.arg): word.value for word in call.keywords}
+    tolerances = dict(default or {})
+    tolerances |= {name: reader.translation.literal(word) for name, word in words.items() if name in ("atol", "rtol")}
+    if "tol" in words:
+        tolerances |= dict.fromkeys(("atol", "rtol"), reader.translation.literal(words["tol"]))
+    tolerances = {name: value for name, value in tolerances.items() if value is not None}
+    if unknown := sorted(words.keys() - {"atol", "rtol", "tol", "msg", "equal_nan", "exact_device", "exact_dtype", "check_device"}):
+        raise NotCarried(f"the argument '{unknown[0]}' of a comparison")
+    if len(tolerances) == 1 and "exact" not in tolerances:
+        raise NotCarried("one tolerance without the other")
+    return {"exact": True} if tolerances and not any(tolerances.values()) else tolerances
+
+
+def _equal(reader: Reader, left: ast.expr, right: ast.expr, tolerances: dict[str, Any]) -> None:
+    """Expect that two values are close, or that a count has a value."""
+    translation = reader.translation
+    if any(_count_of(translation, side) for side in (left, right)):
+        _counted(reader.translation, left, ast.Eq(), right)
+        return
+    values = [reader.value(side) for side in (left, right)]
+    results = [value for value in values if isinstance(value, Result)]
+    if len(results) == 2:
+        earlier, later = sorted(results, key=lambda result: translation.steps.index(result.step))
+        body = {"of": _path(translation, later), "to": _path(translation, earlier, is_later=True)}
+        translation.expect({"close": {**body, **tolerances}}, later.step)
+        return
+    if len(results) != 1:
+        raise NotCarried("a comparison without the result of a compiled call")
+    result = results[0]
+    other = right if values[0] is result else left
+    if _is_eager(translation, result, other):
+        body = {"to": "eager"} if not result.path else {"of": f"output.{result.path}", "to": f"eager.{result.path}"}
+    else:
+        if not isinstance(other, ast.Name) and not free_names(other):
+            raise NotCarried("a comparison with a constant")
+        reference = translation.value_of(other, "expected").name
+        translation.needed.add(reference)
+        body = {"of": _path(translation, result), "to": reference} if result.path else {"to": reference}
+    translation.expect({"close": {**body, **tolerances}}, result.step)
+
+
+def _path(translation: Translation, result: Result, *, is_later: bool = False) -> str:
+    """Return the name of a result or of a part of it, in the expectations of its step or of a later one."""
+    return f"{translation.named(result.step) if is_later else 'output'}.{result.path}".strip(".")
+
+
+def _is_eager(translation: Translation, result: Result, other: ast.expr) -> bool:
+    """Whether an expression calls the function of a step in eager mode, with the same arguments or copies of them."""
+    arguments = [part for part in result.step.arguments if isinstance(part, ast.expr)]
+    try:
+        expression = translation.rewritten(other)
+    except NotCarried:
+        return False
+    position, path = len(translation.setup), ""
+    for _ in range(_DEEPEST):
+        value = translation.values.get(expression.id) if isinstance(expression, ast.Name) else None
+        if value is not None and isinstance(value.node, ast.expr):
+            expression, position = value.node, value.position
+        elif isinstance(expression, ast.Subscript) and isinstance(index := expression.slice, ast.Constant):
+            expression, path = expression.value, ".".join(filter(None, (str(index.value), path)))
+    if not isinstance(expression, ast.Call) or expression.keywords or path != result.path or len(arguments) < len(result.step.arguments):
+        return False
+    is_changed = any(translation.changes.get(name, 0) > position for name in free_names(expression))
+    if is_changed or ast.unparse(expression.func) != result.step.function:
+        return False
+    return [_source(translation, part) for part in expression.args] == [_source(translation, part) for part in arguments]
+
+
+def _source(translation: Translation, node: ast.expr) -> str:
+    """Return the text of an argument; of a copy that of the original."""
+    for _ in range(_DEEPEST):
+        value = translation.values.get(node.id) if isinstance(node, ast.Name) else None
+        match value.node if value is not None else node:
+            case ast.Call(func=ast.Attribute(value=original, attr="clone" | "detach"), args=[]):
+                node = original
+    return ast.unparse(node)
+
+
+_DEEPEST = 5
+
+
+# counts
+
+
+def _count_of(translation: Translation, node: ast.expr) -> tuple[str, str] | None:
+    """Return the kind and the name of a counter or metric; None for other expressions."""
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Subscript):
+        if translation.file.dotted(node.value.value) != "torch._dynamo.utils.counters":
+            return None
+        return "counter", f"{translation.literal(node.value.slice)}.{translation.literal(node.slice)}"
+    path = translation.file.dotted(node)
+    return ("metric", path.removeprefix("torch._inductor.metrics.")) if path.startswith("torch._inductor.metrics.") else None
+
+
+def _counted(translation: Translation, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> None:
+    """Expect a count."""
+    is_flipped = _count_of(translation, left) is None
+    count = _count_of(translation, right if is_flipped else left)
+    if count is None:
+        raise NotCarried("an assertion about a value that the language cannot name")
+    value: Any = translation.yaml(left if is_flipped else right)
+    if not isinstance(operator, ast.Eq):
+        bounds: Mapping[type[ast.cmpop], tuple[str, int]]
+        bounds = {ast.Gt: ("min", 1), ast.GtE: ("min", 0), ast.Lt: ("max", -1), ast.LtE: ("max", 0)}
+        if type(operator) not in bounds or not isinstance(value, int):
+            raise NotCarried("a bound of a count that is no constant")
+        word, more = bounds[type(operator)]
+        value = {"max" if word == "min" else "min": value - more} if is_flipped else {word: value + more}
+    translation.expect({count[0]: {count[1]: value}})
+
+
+# generated code
+
+_EVERY_FILE = "CHECK: AOT ID: ["
+"""A line that begins every generated file: a check of what is not there needs something that is."""
+
+_DIRECTIVES = {"check": "CHECK", "check_not": "CHECK-NOT", "check_same": "CHECK-SAME", "check_next": "CHECK-NEXT", "check_dag": "CHECK-DAG"}
+
+
+def _directives(call: ast.Call) -> list[ast.Call]:
+    """Return the directives of ``FileCheck()...run(code)``, in order; empty for other calls."""
+    if not (isinstance(call.func, ast.Attribute) and call.func.attr == "run"):
+        return []
+    directives: list[ast.Call] = []
+    inner = call.func.value
+    while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr != "FileCheck":
+        directives.insert(0, inner)
+        inner = inner.func.value
+    return directives if isinstance(inner, ast.Call) and ast.unparse(inner.func).rpartition(".")[2] == "FileCheck" else []
+
+
+def _checks_of(translation: Translation, directive: ast.Call) -> list[str]:
+    """Return the lines of FileCheck that one directive stands for."""
+    name = directive.func.attr if isinstance(directive.func, ast.Attribute) else ""
+    values = [translation.literal(argument) for argument in directive.args]
+    words = {word.arg: translation.literal(word.value) for word in directive.keywords}
+    if name in _DIRECTIVES and len(values) == 1 and not words:
+        return [f"{_DIRECTIVES[name]}: {pattern(values[0])}"]
+    if name == "check_count" and set(words) <= {"count", "exactly"} and values:
+        count, exactly = [*values[1:], *(words[key] for key in ("count", "exactly") if key in words), False][:2]
+        text = pattern(values[0])
+        return ([f"CHECK-COUNT-{count}: {text}"] if int(count) else []) + ([f"CHECK-NOT: {text}"] if exactly else [])
+    raise NotCarried(f"the FileCheck directive '{name}'")
+
+
+def pattern(text: Any) -> str:
+    """Return a literal text as a pattern of FileCheck."""
+    if not isinstance(text, str) or "\n" in text or "\r" in text or not text.strip():
+        raise NotCarried("a text of several lines, or of none, in the generated code")
+    escaped = text.replace("{{", "{{[{][{]}}").replace("[[", "{{\\[\\[}}").replace("]]", "{{\\]\\]}}")
+    return re.sub(r"^[ \t]+|[ \t]+$", lambda blanks: f"{{{{[[:space:]]{{{len(blanks[0])}}}}}}}", escaped)
+
+
+def _expect_code(reader: Reader, code: ast.expr, checks: list[str]) -> None:
+    value = reader.value(code)
+    if not isinstance(value, Code):
+        raise NotCarried("a text that is no generated code")
+    if value.index is None:
+        raise NotCarried("an assertion about a list of generated codes")
+    body = {"text": "whole", "code": value.index, "checks": "".join(f"{check}\n" for check in checks)}
+    reader.translation.expect({"filecheck": body}, value.step)
