@@ -1,8 +1,7 @@
-"""``python -m tests.fake_session_run FOLDER``: the run of a session of pytest; in its fake executor, a spec ends as its name says."""
+"""``python -m tests.fake_session_run DESCRIPTOR``: the run of a session of pytest; in its fake executor, a spec ends as its name says."""
 
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -41,5 +40,5 @@ def answer(job: Job) -> Execution:
 if __name__ == "__main__":
     with pytest.MonkeyPatch.context() as patch:
         EXECUTOR.append(use_executor(patch, answer))
-        code = answered(lambda: session_run.main(Path(sys.argv[1])), ())
+        code = answered(lambda: session_run.main(int(sys.argv[1])), ())
     sys.exit(code)

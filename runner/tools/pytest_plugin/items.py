@@ -103,7 +103,7 @@ class CaseItem(pytest.Item):
             root = self.config.rootpath
             if result.repro and self.config.invocation_params.dir != root:  # its run is in the root of pytest
                 result = replace(result, repro=f"cd {shlex.quote(str(root))} && {result.repro}")
-            raise NotPassedError(result, verdict_text(result, folder=self.conformance.run.folder))
+            raise NotPassedError(result, verdict_text(result, folder=self.conformance.folder))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: "TracebackStyle | None" = None) -> Any:
         """Return the text of a failure, with the line of the first expectation that failed."""
@@ -129,8 +129,9 @@ class Session:
             )
         self._config = config
         text = f"{config.getini('conformance_run')} {config.getoption('--conformance-run')}".strip()
+        self._text = text
         self.options = run_options(text)
-        self.run = SessionRun(text, config.rootpath)
+        self._run: SessionRun | None = None
         self._roots = tuple((config.rootpath / name).absolute() for name in config.getini("conformance_specs"))
         self._arguments: list[Path] = []
         self._cases: dict[Path, list[Case]] = {}
@@ -187,10 +188,16 @@ class Session:
 
     def result_of(self, item: CaseItem) -> CaseResult:
         """Return the result of a case, once the run has it; start the run with the first case."""
-        if not self.run.is_started:
+        if self._run is None:
             items = [node for node in item.session.items if isinstance(node, CaseItem)]
-            self.run.start([(str(node.spec.path), str(node.spec.root), node.name) for node in items])
-        return self.run.result(item.case.id)
+            cases = [(str(node.spec.path), str(node.spec.root), node.name) for node in items]
+            self._run = SessionRun(self._text, cases, self._config.rootpath)
+        return self._run.result(item.case.id)
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the run; None before it is open."""
+        return None if self._run is None else self._run.folder
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -211,12 +218,13 @@ class Session:
         weak = (text for report in terminalreporter.getreports("passed") for title, text in report.sections if title == _WEAK)
         for line in dict.fromkeys(weak):
             terminalreporter.write_line(line)
-        if (folder := self.run.folder) is not None:
-            terminalreporter.write_line(f"torch-conformance: the run is in {folder}")
+        if self.folder is not None:
+            terminalreporter.write_line(f"torch-conformance: the run is in {self.folder}")
 
     def pytest_unconfigure(self) -> None:
         """End a run that goes on, after -x or Ctrl-C. Its folder in ``reports/`` stays."""
-        self.run.end()
+        if self._run is not None:
+            self._run.end()
 
 
 def run_options(text: str) -> RunOptions:
