@@ -11,11 +11,9 @@ import pytest
 from runner.execute.executor_protocol import Execution, Job
 from runner.machine import capabilities
 from runner.machine.installed_torch import installed_torch, release
-from runner.tools.fleet import fleet_options as fleet_options
-from runner.tools.fleet import runner as fleet_runner
-from runner.tools.fleet.ray import shipped_source as own_source
-from runner.tools.fleet.ray.frames import FrameReader, Message, pack
-from runner.tools.fleet.ray.link import Came, Event, Lost, Node, Opened
+from runner.tools.fleet import hooks, lab, messages
+from runner.tools.fleet.link import Came, Event, Lost, Node, Opened
+from runner.tools.fleet.messages import FrameReader, Message, pack
 from tests.fakes import ENDED, FACTS, close_facts, close_leaf, observation, seen
 
 Answer = Callable[[Job], Execution | None]
@@ -90,7 +88,7 @@ class FakeNode:
         if self.torch:
             machine = replace(machine, torch=self.torch, release=release(self.torch))
         provenance = {"host": f"host-of-{self.name}", "image": f"image-of-{self.name}"}
-        source = self.source or own_source.digest()
+        source = self.source or messages.digest()
         return {
             "kind": "hello",
             "machine": dataclasses.asdict(machine),
@@ -174,9 +172,9 @@ def use_fleet(monkeypatch: pytest.MonkeyPatch, *nodes: FakeNode) -> FakeLink:
     installed = installed_torch()
     assert installed is not None
     monkeypatch.setitem(FACTS, "torch", installed.version)  # what a fake executor of this machine reports
-    monkeypatch.setattr(fleet_options, "require_ray", lambda: None)
-    monkeypatch.setattr(fleet_options, "require_head", lambda address: None)
-    monkeypatch.setattr(fleet_runner, "GatewayLink", lambda address: link)
+    monkeypatch.setattr(lab, "require_ray", lambda: None)
+    monkeypatch.setattr(lab, "require_head", lambda address: None)
+    monkeypatch.setattr(hooks, "GatewayLink", lambda address: link)
     return link
 
 

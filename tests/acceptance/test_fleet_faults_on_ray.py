@@ -42,7 +42,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 def gateways(run: "subprocess.Popen[str]") -> list[int]:
     """Return the gateway of a run."""
-    return [pid for pid in below(run.pid) if b"runner.tools.fleet.ray.gateway" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in below(run.pid) if b"runner.tools.fleet.gateway" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def test_a_gateway_and_a_raylet_that_stand_still_lose_no_case(cluster: Cluster, tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from runner.cli.parser import main
 from runner.execute.executor_protocol import Execution, Job
 from runner.model.diagnostics import InvalidSpecs
 from runner.model.outcomes import ExitCode
-from runner.tools.fleet import fleet_options as fleet_options
+from runner.tools.fleet import lab
 from runner.tools.fleet.lab import read_lab
-from runner.tools.fleet.ray.link import Lost, Opened
+from runner.tools.fleet.link import Lost, Opened
 from tests.fakes import FACTS, use_executor
 from tests.fleet import RAY, FakeLink, FakeNode, all_graphs, passes, use_fleet
 from tests.fleet_runs import outcomes, results, run, spec_of
@@ -308,7 +308,7 @@ def test_a_run_opens_further_nodes_when_it_has_the_first(here: Path, monkeypatch
 def test_an_address_without_a_head_is_refused_before_a_folder_is_made(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], address: str, problem: str
 ) -> None:
-    monkeypatch.setattr(fleet_options, "require_ray", lambda: None)
+    monkeypatch.setattr(lab, "require_ray", lambda: None)
     assert main(["run", "spec.yaml", "--executor", "ray", "--address", address, "--out", "out"]) == ExitCode.USAGE
     printed = capsys.readouterr().err
     assert problem in printed

@@ -24,11 +24,11 @@ from runner.model.case import Case
 from runner.model.diagnostics import UsageError
 from runner.model.events import Activity, RunningCase
 from runner.model.results import CaseResult
+from runner.tools.fleet import messages
 from runner.tools.fleet.health import STATE, Entry, Health, problem_of_state
+from runner.tools.fleet.link import LABEL, LEASE_SECONDS, Event, GatewayLink, Lost, Node, Opened
+from runner.tools.fleet.messages import Message, as_bytes, is_name, pack
 from runner.tools.fleet.nodes import Nodes
-from runner.tools.fleet.ray import shipped_source
-from runner.tools.fleet.ray.frames import Message, as_bytes, is_name, pack
-from runner.tools.fleet.ray.link import LABEL, LEASE_SECONDS, Event, GatewayLink, Lost, Node, Opened
 
 _WAIT_SECONDS = 1.0
 _HELLO_SECONDS = 300.0
@@ -308,7 +308,7 @@ class Fleet:
         """Take an answer; raise ``UsageError`` for a node that cannot be used."""
         match message["kind"]:
             case "hello" if peer.state is State.OPENING:
-                if message.get("source") != shipped_source.digest():
+                if message.get("source") != messages.digest():
                     raise UsageError("it runs another source of this program than the runner")
                 try:
                     peer.provenance, peer.slots = dict(message["provenance"]), max(1, int(message["jobs"]))

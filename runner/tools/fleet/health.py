@@ -18,7 +18,7 @@ from runner.model.case import Availability, Case
 from runner.model.devices import is_accelerator
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
-from runner.tools.fleet.ray.frames import Message
+from runner.tools.fleet.messages import Message
 
 _CHECK_EVERY_SECONDS = 120.0
 """How old a check may be before the next one begins: what a failed check, or a lost node, can take back is no more than that."""

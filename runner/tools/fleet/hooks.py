@@ -1,6 +1,103 @@
-"""The functions of the fleet that the core calls for ``--executor ray``: check its options, and run the cases on nodes."""
+"""What the core asks for with ``--executor ray``: the check of its options, and the pipeline of a run on a fleet."""
 
-from runner.tools.fleet.fleet_options import check_fleet
-from runner.tools.fleet.runner import FleetRunner
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from runner.execute.executor_protocol import Execution
+from runner.language.expand.cases import surroundings_for
+from runner.machine.capabilities import Machine, Verdict
+from runner.machine.redaction import redacted_result
+from runner.model.case import Availability, Case
+from runner.model.conditions import Surroundings
+from runner.model.results import CaseResult
+from runner.plan import schedule
+from runner.record.run_folder import RunFolder
+from runner.run.case_results import result_of_execution, result_of_unavailable
+from runner.run.pipeline import CaseRunner, write_script
+from runner.run.preparation import Prepared
+from runner.tools.fleet import nodes
+from runner.tools.fleet.fleet import Fleet
+from runner.tools.fleet.health import Entry, problem_of_canary
+from runner.tools.fleet.lab import check_fleet, read_lab
+from runner.tools.fleet.link import GatewayLink
+
+if TYPE_CHECKING:
+    from runner.execute.executor import LocalExecutor
+
 
 __all__ = ["FleetRunner", "check_fleet"]
+
+
+class FleetRunner(CaseRunner):
+    """Runs cases on the nodes of a lab; a context manager that closes the link to them."""
+
+    checks_machine = False
+
+    def __init__(self, prepared: Prepared, folder: RunFolder, cases: Sequence[Case], recorded: Sequence[Case]) -> None:
+        options, suite, waivers = prepared.options, prepared.suite, prepared.waivers
+        lab = read_lab(options.lab) if options.lab is not None else None
+        self._nodes = nodes.Nodes(options, suite, cases, recorded, folder, prepared.scheduling, lab)
+        self._no_waivers = dataclasses.replace(waivers, files=dataclasses.replace(waivers.files, waivers=()))
+        self._repro: Callable[[Case], str] = lambda case: ""
+        begin = {
+            "timeout_factor": options.timeout_factor,
+            "jobs": options.jobs,
+            "memory_limit": options.memory_limit,
+            "packages": nodes.packages_of(cases),
+        }
+        link = GatewayLink(options.address or "")
+        self._fleet = Fleet(link, self._nodes, folder.path, begin, self._result_of, self._problem_of_canary, self._unavailable)
+        # the fleet takes cases in place of jobs: what gives jobs to the executor is overridden here
+        executor = cast("LocalExecutor", self._fleet)
+        scheduling = prepared.scheduling
+        super().__init__(options, suite, (), folder, 1, waivers=waivers, scheduling=scheduling, make_executor=lambda settings: executor)
+        self._jobs.cases = self._nodes.cases_of_jobs
+
+    @property
+    def warnings(self) -> list[str]:
+        """Also which nodes of the lab were not there."""
+        return [*super().warnings, *self._nodes.missing()]
+
+    def look_at_machine(self) -> Machine:
+        """Ask every node for its facts; return those of the node that can run the most cases, for the header of the run."""
+        self._is_looking = True
+        self._fleet.connect()
+        self._is_looking = False
+        return self._nodes.reference()
+
+    def verdict_of(self, case: Case, machine: Machine) -> Verdict:
+        """Return whether any node can run a case."""
+        return self._nodes.verdict(case)
+
+    def facts_of_files(self) -> Mapping[str, str]:
+        """Return the facts of the reference node that are recorded of every machine."""
+        return nodes.facts_of_files(self._nodes.reference())
+
+    def run(self, cases: Sequence[Case], known: Surroundings, repro: Callable[[Case], str], *, alone: bool = False) -> Iterator[CaseResult]:
+        """Run the cases, each on a node that can, and yield each result when a health check of its node passed after it."""
+        self._repro = repro
+        ordered = schedule.order(cases, self._scheduling.seconds, self._scheduling.seed)
+        for result in self._fleet.run(Entry(case, alone, self._nodes.places(case), number) for number, case in enumerate(ordered)):
+            self._nodes.counted(result)
+            yield result
+        self.unrun = self._fleet.unrun
+
+    def _result_of(self, case: Case, execution: Execution) -> CaseResult:
+        """Return the result of a case, judged by the facts of its node."""
+        offer = self._nodes.offers[execution.node]
+        mine = offer.case(case)
+        assert mine is not None
+        judged = result_of_execution(self._folder.path, self._backends, self._waivers, mine, execution, offer.known, self._repro(mine))
+        result = dataclasses.replace(judged, node=offer.record)
+        surroundings = surroundings_for(self._backends[mine.backend], offer.known, mine.target)
+        write_script(mine, surroundings, offer.machine, result, self._folder.path)
+        return redacted_result(result)
+
+    def _problem_of_canary(self, case_id: str, execution: Execution) -> str:
+        case = self._nodes.canaries.cases[case_id]
+        known, backends = self._nodes.offers[execution.node].known, self._nodes.canaries.suite.backends.by_name
+        return problem_of_canary(case, result_of_execution(self._folder.path, backends, self._no_waivers, case, execution, known, ""))
+
+    def _unavailable(self, case: Case, why: str) -> CaseResult:
+        return result_of_unavailable(case, Verdict(Availability.NO, why), (), self._repro(case))

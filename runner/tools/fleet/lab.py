@@ -1,5 +1,8 @@
-"""The file of a lab: how many nodes of which kind, and what a node must have; compared with the machine of a node that joined."""
+"""What a user says of a fleet: the file of a lab (how many nodes of which kind, and what a node must have), and the address of its head."""
 
+import importlib.util
+import re
+import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +11,8 @@ from runner.language.backends import read_named
 from runner.language.read.document import LAB, Document
 from runner.machine.capabilities import Machine
 from runner.model.conditions import BadRange, VersionRange
-from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position
+from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError
+from runner.model.options import RunOptions
 
 CPU = "cpu"
 """The vendor of a node without an accelerator."""
@@ -85,3 +89,50 @@ def _is_range(text: str) -> bool:
 
 def _in_range(text: str, value: tuple[int, ...]) -> bool:
     return bool(text and value) and VersionRange.parse(text).holds(value)
+
+
+# -- options ----------------------------------------------------------------------------------------------------------
+
+
+_ANSWER_SECONDS = 8.0
+_HOW = "start a head with 'ray start --head --port=6379', and write --address HOST:PORT as it prints it"
+
+
+def check_fleet(options: RunOptions) -> None:
+    """Raise ``UsageError`` for options of a fleet that contradict each other, without Ray, or where no head listens."""
+    if options.executor != "ray":
+        for name, value in (("--address", options.address), ("--lab", options.lab)):
+            if value is not None:
+                raise UsageError(f"{name} has no effect with --executor {options.executor} (write --executor ray, or remove it)")
+        return
+    if options.address is None:
+        raise UsageError("--executor ray: which cluster? (write --address HOST:PORT, as 'ray start --head' printed it)")
+    require_ray()
+    if options.lab is not None:
+        read_lab(options.lab)
+    require_head(options.address)
+
+
+def require_ray() -> None:
+    """Raise ``UsageError`` where Ray is not installed."""
+    if importlib.util.find_spec("ray") is None:
+        raise UsageError("Ray is not installed (pip install 'torch-conformance[ray]', with the same version on every node)")
+
+
+def require_head(address: str) -> None:
+    """Raise ``UsageError`` for a text that is no address, or where nothing listens. Ray tries for three minutes, and does not say why."""
+    host, port = host_and_port(address)
+    try:
+        socket.create_connection((host, port), timeout=_ANSWER_SECONDS).close()
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"--address {address}: no Ray cluster answers ({getattr(error, 'strerror', '') or error}); {_HOW}") from error
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Return the parts of an address; raise ``UsageError``."""
+    host, _, port = address.rpartition(":")
+    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65_536
+    if not host or not is_port or "://" in address:
+        shown = re.sub(r"//.*@", "//", address)[:60]  # it may have a password
+        raise UsageError(f"--address {shown}: no host and port (write --address HOST:PORT, for example 127.0.0.1:6379; {_HOW})")
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -23,10 +23,9 @@ from runner.model.diagnostics import UsageError
 from runner.model.options import flag, option
 from runner.model.outcomes import ExitCode
 from runner.run.machine_report import ask_worker
-from runner.tools.fleet.fleet_options import host_and_port, require_ray
-from runner.tools.fleet.lab import CPU, read_lab
-from runner.tools.fleet.ray.link import LABEL, NAME, RESOURCE, as_label
-from runner.tools.fleet.ray.node_facts import IMAGE
+from runner.tools.fleet.lab import CPU, host_and_port, read_lab, require_ray
+from runner.tools.fleet.link import LABEL, NAME, RESOURCE, as_label
+from runner.tools.fleet.messages import IMAGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

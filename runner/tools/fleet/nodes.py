@@ -13,7 +13,7 @@ from runner.machine import capabilities
 from runner.machine.capabilities import Machine, Verdict
 from runner.machine.installed_torch import InstalledTorch, installed_torch, minor
 from runner.machine.redaction import redacted_texts
-from runner.model import devices
+from runner.model import codec, devices
 from runner.model.case import Availability, Case
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import InvalidSpecs, UsageError
@@ -27,9 +27,8 @@ from runner.record.run_folder import RunFolder
 from runner.run.pipeline import Jobs, exclusive, informed
 from runner.tools.fleet.health import read_canaries
 from runner.tools.fleet.lab import Lab
-from runner.tools.fleet.ray.frames import Message
-from runner.tools.fleet.ray.link import NAME, Node, as_label
-from runner.tools.fleet.ray.node_facts import machine_from_json
+from runner.tools.fleet.link import NAME, Node, as_label
+from runner.tools.fleet.messages import Message
 
 _NOT_RECORDED = ("torch_root", "answers", "cpu")
 
@@ -101,7 +100,7 @@ class Nodes:
 
     def questions(self, name: str, hello: Message) -> list[Job]:
         """Return the jobs by which a node reports its facts; raise ``UsageError`` where no case can run there."""
-        machine = machine_from_json(hello["machine"])
+        machine = codec.decode(Machine, hello["machine"], "machine")
         # one of all cases that require the same, in the same environment: what they need is asked once
         different = {(_requires(case), case.device, case.body.compiles, repr(case.body.settings.env)): case for case in self._cases}
         cases = [*different.values(), *self.canaries.cases.values()]

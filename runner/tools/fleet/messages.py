@@ -1,10 +1,17 @@
-"""Messages between runner, gateway and agent: one line of JSON each, with files as base64. No object is pickled."""
+"""What travels between runner, gateway and agent: one line of JSON each, with files as base64, and the source of this package.
+
+No object is pickled. The source travels as an archive with its digest, so that each node runs the source of the runner.
+"""
 
 import base64
+import hashlib
+import io
 import json
 import os
 import selectors
+import tarfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TypeAlias
 
 from runner.model.protocol import Json
@@ -13,6 +20,9 @@ CHUNK = 1 << 20
 
 MOST_BYTES = 1 << 30
 """The maximum size of a message. A larger one is refused by its sender and by its reader."""
+
+IMAGE = "TORCH_CONFORMANCE_IMAGE"
+"""The variable with the name of a node's image or virtual environment."""
 
 Message: TypeAlias = dict[str, Json]
 """A map with the key ``kind``; its other keys go with the kind."""
@@ -100,3 +110,38 @@ def write(descriptor: int, data: bytes) -> None:
 def is_name(name: str) -> bool:
     """Whether the name of a file, which a node may have made up, stays in its folder."""
     return bool(name) and "/" not in name and "\0" not in name and name not in (".", "..") and len(os.fsencode(name)) < 256
+
+
+# -- the source -------------------------------------------------------------------------------------------------------
+
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+_LEFT_OUT = ("cli", "report", "record", "judge", "run")
+"""Rooms that no node needs."""
+
+
+def bundle() -> bytes:
+    """Return the package as a compressed archive. It is the same for the same files, wherever they lie."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:xz", preset=1) as archive:
+        for path in _files():
+            entry = tarfile.TarInfo(f"{_PACKAGE.name}/{path.relative_to(_PACKAGE).as_posix()}")
+            data = path.read_bytes()
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return content.getvalue()
+
+
+def digest() -> str:
+    """Return the sha256 of the names and the contents of the files in the archive."""
+    total = hashlib.sha256()
+    for path in _files():
+        total.update(f"{path.relative_to(_PACKAGE).as_posix()}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return total.hexdigest()
+
+
+def _files() -> Iterator[Path]:
+    for path in sorted(_PACKAGE.rglob("*")):
+        parts = path.relative_to(_PACKAGE).parts
+        if path.is_file() and parts[0] not in _LEFT_OUT and "__pycache__" not in parts and path.suffix in (".py", ".json"):
+            yield path

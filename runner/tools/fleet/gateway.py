@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from runner.tools.fleet.ray import relay, shipped_source
-from runner.tools.fleet.ray.frames import Ended, Inlet, Message, as_bytes, as_text, pack, write
-from runner.tools.fleet.ray.link import AGENT, LEASE_SECONDS, NAME, RESOURCE, SILENCE_SECONDS
+from runner.tools.fleet import messages, relay
+from runner.tools.fleet.link import AGENT, LEASE_SECONDS, NAME, RESOURCE, SILENCE_SECONDS
+from runner.tools.fleet.messages import Ended, Inlet, Message, as_bytes, as_text, pack, write
 
 Ray: TypeAlias = Any
 """The module of Ray, and what it makes: it is an extra, and its types are not read."""
@@ -148,7 +148,7 @@ def serve(inlet: int, outlet: int, address: str) -> None:
     space: dict[str, Any] = {"__name__": "torch_conformance_relay"}
     exec(compile(Path(relay.__file__).read_text("utf-8"), "relay.py", "exec"), space)  # noqa: S102 - the text is a file of this package
     relay_class = ray.remote(space["Relay"])
-    bundle, events = shipped_source.bundle(), _Outlet(outlet)
+    bundle, events = messages.bundle(), _Outlet(outlet)
     peers: dict[str, _Peer] = {}
 
     def say_alive() -> None:

@@ -2,28 +2,36 @@
 
 It knows nothing of Ray. ``begin`` makes the executor and is answered by ``hello``: what files show of the machine, where the verdicts
 come from, and the digest of this source. Each ``job`` is answered by ``ended`` with the execution and its files; ``check`` by
-``checked``. The end of its input ends it, with all workers.
+``checked``: the state of the node. The end of its input ends it, with all workers.
 """
 
 import contextlib
 import dataclasses
+import importlib.util
 import os
+import platform
 import shutil
 import signal
+import socket
+import subprocess
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from runner.execute.executor import LocalExecutor
 from runner.execute.executor_protocol import ExecutorSettings, Job
-from runner.machine import cache_dirs
+from runner.machine import cache_dirs, capabilities
+from runner.machine.capabilities import Machine
+from runner.machine.installed_torch import installed_torch
 from runner.machine.scratch import open_untrusted
+from runner.model import codec
 from runner.model.diagnostics import UsageError
-from runner.model.protocol import MAX_MESSAGE
+from runner.model.protocol import MAX_MESSAGE, Json
 from runner.plan import schedule
 from runner.plan.resources import Capacity, Environment
-from runner.tools.fleet.ray import node_facts, shipped_source
-from runner.tools.fleet.ray.frames import Ended, Inlet, Message, as_text, is_name, pack, write
+from runner.tools.fleet import messages
+from runner.tools.fleet.messages import IMAGE, Ended, Inlet, Message, as_text, is_name, pack, write
 
 _MOST_BYTES_OF_FILES = 256 << 20
 _MOST_FILES = 2000
@@ -90,7 +98,7 @@ class Agent:
                     else:
                         self._pending.append(job)
                 case "check":
-                    self._send({"kind": "checked", **node_facts.state(self._folder)})
+                    self._send({"kind": "checked", **state(self._folder)})
                 case "gpus" if self._capacity is not None:
                     gpus, memory = int(message["gpus"]), int(message["gpu_memory"])
                     self._capacity = dataclasses.replace(self._capacity, gpus=gpus, gpu_memory=memory)
@@ -102,7 +110,7 @@ class Agent:
         except UsageError as error:
             self._send({"kind": "refused", "why": str(error)})
             return
-        machine = node_facts.machine(message)
+        machine = machine_of(message)
         self._capacity = schedule.capacity(workers, machine)
         settings = ExecutorSettings(
             folder=self._folder,
@@ -116,7 +124,7 @@ class Agent:
         )
         self._executor = LocalExecutor(settings)
         self._executor.on_interrupt(self._inlet.descriptor, lambda: self._take(0))
-        about = {"machine": dataclasses.asdict(machine), "provenance": node_facts.provenance(message), "source": shipped_source.digest()}
+        about = {"machine": codec.encode(machine), "provenance": provenance(message), "source": messages.digest()}
         self._send({"kind": "hello", **about, "jobs": workers})
 
     def _send(self, message: Message) -> None:
@@ -135,6 +143,61 @@ def _files(folder: Path, names: Iterable[str]) -> dict[str, str]:
                 files[name] = as_text(stream.read(size))
                 left -= size
     return files
+
+
+_QUERY_SECONDS = 20.0
+_QUERY = ("nvidia-smi", "--query-gpu=serial,uuid,driver_version,memory.used", "--format=csv,noheader,nounits")
+"""Names the GPUs without a context on them. A serial number that a driver does not have is ``[N/A]``: the UUID is used then."""
+
+
+def machine_of(message: Message) -> Machine:
+    """Return what files show of this machine, with which of the packages that cases need are installed."""
+    packages: dict[str, bool] = {}
+    for name in map(str, message["packages"]):
+        try:
+            packages[name] = importlib.util.find_spec(name) is not None
+        except ValueError:  # __main__ and hand-made entries of sys.modules have no spec
+            packages[name] = False
+    return dataclasses.replace(capabilities.inspect_files(installed_torch()), packages=packages)
+
+
+def provenance(message: Message) -> dict[str, str]:
+    """Return where the verdicts of this node come from: host, image, GPUs."""
+    gpus = _gpus()
+    facts = {
+        "host": socket.gethostname(),
+        "image": os.environ.get(IMAGE, "") or str(message.get("image", "")),
+        "python": platform.python_version(),
+        "gpu_serial": ", ".join(str(gpu["serial"]) for gpu in gpus),
+        "driver": ", ".join(dict.fromkeys(str(gpu["driver"]) for gpu in gpus)),
+    }
+    return {name: value[:300] for name, value in facts.items() if value}
+
+
+def state(folder: Path) -> dict[str, Json]:
+    """Return what a health check compares: the clock, free space, the memory that is used of each GPU."""
+    return {"clock": time.time(), "free": shutil.disk_usage(folder).free, "gpus": _gpus()}
+
+
+def _gpus() -> list[dict[str, Json]]:
+    """Return the GPUs that this process may use, as their driver's program names them; empty where there is none."""
+    if shutil.which(_QUERY[0]) is None:
+        return []
+    try:
+        done = subprocess.run(_QUERY, capture_output=True, timeout=_QUERY_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    gpus: list[dict[str, Json]] = []
+    for line in done.stdout.decode("utf-8", "replace").splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) == 4:
+            serial, uuid, driver, used = cells
+            name = uuid if serial.startswith("[") or not serial else serial
+            gpus.append({"serial": name, "driver": driver, "used": int(used) << 20 if used.isdecimal() else None})
+    visible = [index.strip() for index in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if index.strip()]
+    if "CUDA_VISIBLE_DEVICES" not in os.environ or not all(map(str.isdecimal, visible)):
+        return gpus
+    return [gpus[index] for index in map(int, visible) if index < len(gpus)]
 
 
 def main() -> None:

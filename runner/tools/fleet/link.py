@@ -18,9 +18,9 @@ from pathlib import Path
 from runner.machine import child_python
 from runner.machine.scratch import tail
 from runner.model.diagnostics import UsageError
-from runner.tools.fleet.ray.frames import CHUNK, BadFrame, FrameReader, Message, as_bytes, as_text, pack
+from runner.tools.fleet.messages import CHUNK, BadFrame, FrameReader, Message, as_bytes, as_text, pack
 
-AGENT = "runner.tools.fleet.ray.agent"
+AGENT = "runner.tools.fleet.agent"
 
 LABEL = "torch-conformance/"
 """What the labels of a node begin with."""
@@ -96,7 +96,7 @@ class GatewayLink:
     def nodes(self) -> Sequence[Node]:
         """Start the gateway, and return the nodes that joined; raise ``UsageError`` where no cluster answers."""
         environ = child_python.variables(os.environ, Path(self._scratch.name))
-        command = child_python.command("runner.tools.fleet.ray.gateway", self._address)
+        command = child_python.command("runner.tools.fleet.gateway", self._address)
         with (Path(self._scratch.name) / "printed.txt").open("wb") as stream:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stream, env=environ, start_new_session=True
