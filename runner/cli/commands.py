@@ -1,26 +1,27 @@
 """The commands that run cases, or read runs: ``run``, ``merge``, ``report``, ``diff``. Each imports what it needs when it runs."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from runner.machine import output
 from runner.model.diagnostics import UsageError, shown_path, unknown
 from runner.model.escaping import one_line
-from runner.model.options import MergeOptions, RunOptions, argument, flag, flavour_option, option, several
+from runner.model.options import MergeOptions, RunOptions, argument, flag, flavour_option, report_file, report_files, several
 from runner.model.outcomes import ExitCode
 
 
 def run(options: RunOptions) -> ExitCode:
     """Run the selected cases; return the exit code for CI systems. The stages are in ``run/controller``."""
-    from runner.report import reporters
+    from runner.report.reporters import Reporters
     from runner.run import controller
 
-    return controller.run(options, reporters.of_run)
+    return controller.run(options, partial(Reporters, "run"))
 
 
 def merge(options: MergeOptions) -> ExitCode:
     """Join the runs of shards; exit as the whole run would have, or 2, with every reason, when they do not belong together."""
-    from runner.report import reporters
+    from runner.report.reporters import Reporters
     from runner.report.terminal import show_end, why_no_success
     from runner.run import merging
 
@@ -33,7 +34,7 @@ def merge(options: MergeOptions) -> ExitCode:
             output.note(problem)
         output.note(f"{len(problems)} problem{'' if len(problems) == 1 else 's'}; nothing was merged")
         return ExitCode.USAGE
-    folder, run, unexercised = merging.merge(parts, options, reporters.of_merge)
+    folder, run, unexercised = merging.merge(parts, options, partial(Reporters, "merge"))
     header, footer = run.header, run.footer
     assert footer is not None, "a merged run has ended"
     if options.json:
@@ -51,7 +52,7 @@ def merge(options: MergeOptions) -> ExitCode:
             }
         )
     else:
-        show_end(folder, header, run.results, footer)
+        show_end(folder, options, header, run.results, footer)
     if footer.exit_code == ExitCode.NOTHING and not footer.statement:
         for line in unexercised:
             output.note(line)
@@ -65,7 +66,7 @@ class ReportOptions:
     """The options of ``report``."""
 
     run: str = argument("RUN", "a run: its folder, its id, or latest")
-    junit: Path | None = option("FILE", "write the JUnit report of the run to this file", reads=Path)
+    junit: Path | None = report_file("write the JUnit report of the run to this file")
     junit_flavour: str = flavour_option()
     open: bool = flag("also open the page in a browser")
 
@@ -78,12 +79,12 @@ def report(options: ReportOptions) -> ExitCode:
     import webbrowser
 
     from runner.record.journal import JournalError, read_run
-    from runner.record.run_folder import JOURNAL, find_run, require_free_report, require_still
+    from runner.record.run_folder import JOURNAL, find_run, require_free_reports, require_still
     from runner.report.github import RunReport
     from runner.report.junit import write_junit
     from runner.report.page import write_page
 
-    require_free_report(options.junit)
+    require_free_reports(report_files(options))
     folder = find_run(options.run)
     require_still(options.run, folder)
     try:
@@ -121,17 +122,19 @@ class DiffOptions:
         "changed, still-failing, fixed, new, now-executed, spec-changed",
     )
     code: bool = flag("print what differs in the generated code and the graphs of changed cases")
-    html: Path | None = option("FILE", "also write one HTML page, with what differs in generated code and graphs", reads=Path)
+    html: Path | None = report_file("also write one HTML page, with what differs in generated code and graphs")
     json: bool = flag("print one object")
 
 
 def diff(options: DiffOptions) -> ExitCode:
     """Compare two recorded runs; exit 1 for a change of ``--fail-on``, 4 where nothing could be compared."""
     from runner.model.comparison import FAIL_ON
+    from runner.record.run_folder import require_free_reports
     from runner.report import replace
     from runner.report.comparison_report import document_of, lines_of, page_of
     from runner.run.compared_runs import compare, read_placed
 
+    require_free_reports(report_files(options))
     fail_on = [word.strip() for words in options.fail_on for word in words.split(",")]
     for word in fail_on:
         if word not in FAIL_ON:
@@ -141,8 +144,6 @@ def diff(options: DiffOptions) -> ExitCode:
     reached = comparison.reached(fail_on)
     code = ExitCode.FAILED if reached else ExitCode.OK if comparison.both else ExitCode.NOTHING
     if options.html is not None:
-        if options.html.is_dir():
-            raise UsageError(f"--html {shown_path(options.html)}: this is a folder; name a file")
         replace(options.html, page_of(comparison).encode("utf-8"))
         output.note(f"page: {shown_path(options.html)}")
     if options.json:

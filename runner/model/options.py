@@ -41,6 +41,17 @@ def several(metavar: str, help: str, reads: Reads = str) -> Any:
     return field(default=(), metadata={"metavar": metavar, "help": f"{help} (repeatable)", "type": reads, "action": "append"})
 
 
+def report_file(help: str) -> Any:
+    """Return the field of the file of a report, which is checked before anything runs, and locked (``record/run_folder``)."""
+    return option("FILE", help, reads=Path, is_report=True)
+
+
+def report_files(options: Any) -> dict[str, Path]:
+    """Return the files that options name for reports, by the options."""
+    reports = {f"--{field.name}": getattr(options, field.name) for field in fields(options) if "is_report" in field.metadata}
+    return {option: path for option, path in reports.items() if path is not None}
+
+
 def one_of(words: Sequence[str], help: str) -> Any:
     """Return the field of an option with one of some words; the first is the default."""
     return field(default=words[0], metadata={"choices": list(words), "help": help})
@@ -195,7 +206,7 @@ class RunOptions(ExecutionOptions):
             const="random",
         ),
     )
-    junit: Path | None = may_differ("the path of a report", option("FILE", "also write the JUnit report to this file", reads=Path))
+    junit: Path | None = may_differ("the path of a report", report_file("also write the JUnit report to this file"))
     junit_flavour: str = may_differ("the form of a report", flavour_option())
     github: str = may_differ("annotations and summaries for GitHub change no outcome", github_option())
     out: Path | None = may_differ(
@@ -258,7 +269,7 @@ class MergeOptions:
 
     runs: tuple[str, ...] = argument("RUN", "a run of a shard: its folder, its id, or latest", nargs="+")
     out: Path | None = option("DIR", "folder of the merged run (default: reports/<utc>-<id>)", reads=Path)
-    junit: Path | None = option("FILE", "also write the JUnit report to this file", reads=Path)
+    junit: Path | None = report_file("also write the JUnit report to this file")
     junit_flavour: str = flavour_option()
     github: str = github_option()
     json: bool = flag("print one object")
@@ -267,7 +278,7 @@ class MergeOptions:
 def written(options: type) -> Mapping[str, Mapping[str, Any]]:
     """Return how each option of a class is written, by its field: the arguments of ``add_argument``, and ``word`` or ``positional``."""
     known = {field.name: {**field.metadata, "default": field.default} for field in fields(options) if "help" in field.metadata}
-    return {name: {key: value for key, value in how.items() if key != "may_differ"} for name, how in known.items()}
+    return {name: {key: value for key, value in how.items() if key not in ("may_differ", "is_report")} for name, how in known.items()}
 
 
 def free_options() -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""The folder of a run: its location, its content, its locks, and the report that ``--junit`` names."""
+"""The folder of a run: its location, its content, its locks, and the reports that options name."""
 
 import contextlib
 import fcntl
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from runner.model.case import CaseId
-from runner.model.diagnostics import UsageError, shown_path
+from runner.model.diagnostics import UsageError
 from runner.model.header import RunHeader
 from runner.model.results import CaseResult
 
@@ -21,7 +21,6 @@ REPORTS = Path("reports")
 JOURNAL = "run.jsonl"
 JUNIT = "junit.xml"
 LATEST = "latest"
-OPTION = "--junit"
 
 _PROBE = 1 << 12
 _MOST_NAME = 60
@@ -151,30 +150,21 @@ class RunFolder:
     finished: tuple[CaseResult, ...] = ()
     attempts: Mapping[CaseId, tuple[CaseResult, ...]] = field(default_factory=dict)
     """The attempts of cases that the interrupted run did not finish."""
-    junit_files: list[Path] = field(default_factory=list)
     page: str = ""
     """The HTML report as messages show it, once it is written."""
     is_latest: bool = False
-    lock: RunLock | None = None
-    """The lock on the folder, while this process writes to it."""
-    report_lock: RunLock | None = None
-    """The lock on the file that ``--junit`` names."""
+    locks: list[RunLock] = field(default_factory=list)
+    """The locks on the folder and on the files of reports, while this process writes to them."""
 
     def release(self) -> None:
-        """Release the locks on the folder and on the report."""
-        for lock in (self.report_lock, self.lock):
-            if lock is not None:
-                lock.release()
+        """Release the locks, that on the folder last."""
+        for lock in reversed(self.locks):
+            lock.release()
 
     @property
     def journal(self) -> Path:
         """The journal's file."""
         return self.path / JOURNAL
-
-    @property
-    def shown_junit(self) -> str:
-        """The path of the report as messages show it."""
-        return shown_path(REPORTS / LATEST / JUNIT if self.is_latest else self.junit_files[-1])
 
     def case_folder(self, number: int) -> Path:
         """Return the folder of the ``number``-th case. Ids are no valid folder names."""
@@ -185,14 +175,22 @@ class RunFolder:
         names = [entry.name for entry in self.path.glob("cases/*") if entry.name.isdecimal()]
         return 1 + max(map(int, names), default=0)
 
-    def claim_report(self, junit: Path | None) -> None:
-        """Check that the file of ``--junit`` can be written, before anything runs, and lock it."""
-        self.junit_files = [self.path / JUNIT]
-        require_free_report(junit, self.path)
-        if junit is not None:
-            self.report_lock = lock_of_report(junit, self.path)
-            self.junit_files.append(junit)
-            self.is_latest = False
+    def claim_reports(self, files: Mapping[str, Path]) -> None:
+        """Check again that the files of reports (``report_files``) can be written, and lock each with a file beside it.
+
+        The report itself is replaced. Special files have no lock.
+        """
+        require_free_reports(files, self.path)
+        for option, path in files.items():
+            real = Path(os.path.realpath(path))
+            if real.exists() and not real.is_file():
+                continue
+            try:
+                self.locks.append(RunLock(real.parent, _lock_name(real), str(self.path)))
+            except FolderInUse as error:
+                raise UsageError(_in_use(option, path, error.holder)) from error
+            except OSError as error:
+                raise UsageError(f"{option} {path}: cannot write beside it: {error.strerror}") from error
 
 
 def open_run(out: Path | None) -> RunFolder:
@@ -208,7 +206,7 @@ def open_run(out: Path | None) -> RunFolder:
         if (path / JOURNAL).stat().st_size > 0:  # the journal of a run that never began is empty
             lock.release()
             raise UsageError(f"--out {out}: this folder holds a run already; name another, or --resume it")
-    folder = RunFolder(path=path, run_id=run_id, lock=lock)
+    folder = RunFolder(path=path, run_id=run_id, locks=[lock])
     if out is None:
         # point to the run, where links are supported
         temporary = path.parent / f".latest-{secrets.token_hex(4)}"
@@ -248,57 +246,43 @@ def find_run(name: str) -> Path:
     raise UsageError(f"no run '{name}': neither {name}/{JOURNAL} nor {REPORTS / name}/{JOURNAL} exists")
 
 
-# -- the report that --junit names: checked before anything runs, and locked while the run writes to it ---------------
+# -- the reports that options name: checked before anything runs, and locked while the run writes to them ---------------
 
 
-def require_free_report(path: Path | None, mine: Path | None = None) -> None:
-    """Raise ``UsageError`` if the file of ``--junit`` cannot be written, or belongs to a live run; links are followed.
+def require_free_reports(files: Mapping[str, Path], mine: Path | None = None) -> None:
+    """Raise ``UsageError`` if the file of a report cannot be written, or belongs to a live run; links are followed.
 
-    ``mine`` is the folder of this run.
+    ``files`` has them by their options; ``mine`` is the folder of this run.
     """
-    if path is None:
-        return
-    real = Path(os.path.realpath(path))
-    if path.is_dir():
-        raise UsageError(f"{OPTION} {path}: this is a folder; name a file")
-    if path.is_socket() or path.is_block_device():
-        raise UsageError(f"{OPTION} {path}: this is {special(path)}; name a file, a named pipe or a character device")
-    if path.exists() and not path.is_file():
-        if not os.access(path, os.W_OK):
-            raise UsageError(f"{OPTION} {path}: it cannot be written to; check its permissions")
-    elif path.is_symlink() and os.path.islink(real):
-        raise UsageError(f"{OPTION} {path}: this link leads to itself; name a file")
-    else:
-        must_be_writable(real.parent)
-    if real.name == JOURNAL:
-        raise UsageError(f"{OPTION} {path}: {JOURNAL} is the name of journals; name another file")
-    holder = holder_of(real.parent, _lock_name(real))
-    if holder is None and real.name == JUNIT and real.parent != mine:
-        holder = holder_of(real.parent)
-    if holder is not None:
-        raise UsageError(_in_use(path, holder))
-
-
-def lock_of_report(path: Path, run: Path) -> RunLock | None:
-    """Lock the file of ``--junit`` with a lock file in its folder, because the report itself is replaced. Special files have no lock."""
-    real = Path(os.path.realpath(path))
-    if real.exists() and not real.is_file():
-        return None
-    try:
-        return RunLock(real.parent, _lock_name(real), str(run))
-    except FolderInUse as error:
-        raise UsageError(_in_use(path, error.holder)) from error
-    except OSError as error:
-        raise UsageError(f"{OPTION} {path}: cannot write beside it: {error.strerror}") from error
+    for option, path in files.items():
+        real = Path(os.path.realpath(path))
+        if path.is_dir():
+            raise UsageError(f"{option} {path}: this is a folder; name a file")
+        if path.is_socket() or path.is_block_device():
+            raise UsageError(f"{option} {path}: this is {special(path)}; name a file, a named pipe or a character device")
+        if path.exists() and not path.is_file():
+            if not os.access(path, os.W_OK):
+                raise UsageError(f"{option} {path}: it cannot be written to; check its permissions")
+        elif path.is_symlink() and os.path.islink(real):
+            raise UsageError(f"{option} {path}: this link leads to itself; name a file")
+        else:
+            must_be_writable(real.parent)
+        if real.name == JOURNAL:
+            raise UsageError(f"{option} {path}: {JOURNAL} is the name of journals; name another file")
+        holder = holder_of(real.parent, _lock_name(real))
+        if holder is None and real.name == JUNIT and real.parent != mine:
+            holder = holder_of(real.parent)
+        if holder is not None:
+            raise UsageError(_in_use(option, path, holder))
 
 
 def _lock_name(report: Path) -> str:
     return f".{report.name[:_MOST_NAME]}.lock"
 
 
-def _in_use(path: Path, holder: Holder) -> str:
+def _in_use(option: str, path: Path, holder: Holder) -> str:
     run = f" of its run in {holder.run}" if holder.run else " of its run"
-    return f"{OPTION} {path}: {holder} writes the report{run} to this file (wait for its end, end it, or name another file)"
+    return f"{option} {path}: {holder} writes the report{run} to this file (wait for its end, end it, or name another file)"
 
 
 def must_be_writable(path: Path) -> None:

@@ -10,7 +10,7 @@ import os
 import secrets
 import textwrap
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +19,10 @@ from typing import TypeAlias
 from runner.machine.output import naming
 from runner.machine.redaction import redacted
 from runner.machine.scratch import open_untrusted
-from runner.model.case_facts import Timing
 from runner.model.diagnostics import Position
-from runner.model.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
-from runner.model.escaping import line as escaped
+from runner.model.escaping import MESSAGE_LIMIT, line, one_line, plain
 from runner.model.expectation import Verdict
+from runner.model.options import MergeOptions, RunOptions
 from runner.model.outcomes import Outcome
 from runner.model.results import WEAK, Attempt, CaseResult
 from runner.record.run_folder import RunFolder
@@ -34,67 +33,67 @@ Source: TypeAlias = Callable[[Position], Sequence[str]]
 WIDTH = 120
 """Columns of a shown line, without its number; the rest is cut."""
 
+TEXT_LIMIT = 64_000
+"""Bytes of text that a report keeps of one case."""
+
+SCRIPT = "repro.py"
+"""The script that ``run`` writes for a case that failed (``run/pipeline.py``)."""
+
 _LARGEST = 4 << 20
+"""Bytes of a YAML file whose lines are shown."""
+
 _MARK = "..."
 
 
-def no_source(position: Position) -> Sequence[str]:
-    """Show nothing."""
-    return ()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportSetup:
+    """What a listener is made of: the folder of the reported run, and the options of the command."""
+
+    folder: RunFolder
+    options: RunOptions | MergeOptions
+    page: str = ""
+    """The name of the HTML report in the folder; empty where none is written."""
 
 
 class Excerpts:
-    """Shows positions in files whose digests are known (``Source``)."""
+    """Shows positions in files whose digests are known (``Source``): the line, the line above it, and a caret."""
 
-    def __init__(self, digests: Mapping[str, str], width: int = WIDTH) -> None:
+    def __init__(self, digests: Mapping[str, str]) -> None:
         self._digests = digests
-        self._width = width
         self._read: dict[str, Sequence[str]] = {}
 
     def __call__(self, position: Position) -> Sequence[str]:
-        """Return the line of a position, the line above it, and a caret."""
+        """Return the lines to show; none for the spec as a whole, and for a file that is not the one that was read."""
         if position.file not in self._read:
-            self._read[position.file] = self._lines(position.file)
+            data = b""
+            with suppress(OSError, ValueError), open_untrusted(Path(position.file)) as stream:
+                data = stream.read(_LARGEST)
+            is_known = hashlib.sha256(data).hexdigest() == self._digests.get(position.file)
+            self._read[position.file] = data.decode("utf-8-sig", "replace").split("\n") if is_known else ()
         lines = self._read[position.file]
         if (position.line, position.column) == (1, 1) or not 0 < position.line <= len(lines):
             return ()
-        return excerpt(lines, position.line, position.column, self._width)
-
-    def _lines(self, file: str) -> Sequence[str]:
-        digest = self._digests.get(file)
-        if digest is None:
-            return ()
-        try:
-            with open_untrusted(Path(file)) as stream:
-                data = stream.read(_LARGEST)
-        except (OSError, ValueError):
-            return ()
-        return data.decode("utf-8-sig", "replace").split("\n") if hashlib.sha256(data).hexdigest() == digest else ()
+        return excerpt(lines, position.line, position.column)
 
 
-def excerpt(lines: Sequence[str], line: int, column: int, width: int = WIDTH) -> list[str]:
+def excerpt(lines: Sequence[str], number: int, column: int) -> list[str]:
     """Return the numbered line, the line above it, and a line with a caret under the column. Nothing in it drives a terminal."""
-    digits = max(len(str(line)), 4)
-    text = lines[line - 1].rstrip("\r")
-    before, after = _shown(text[: column - 1]), _shown(text[column - 1 :])
-    if columns(before) > width - width // 4:  # the caret stays visible
-        before = _MARK + cut_to(before[::-1], width // 2)[::-1]
-    shown = _fitted(before + after, width)
-    above = [f" {line - 1:{digits}} | {_fitted(_shown(lines[line - 2]), width)}".rstrip()] if line > 1 else []
-    return [*above, f" {line:{digits}} | {shown}".rstrip(), f" {'':{digits}} | {' ' * columns(before)}^"]
+    digits = max(len(str(number)), 4)
+    text = lines[number - 1].rstrip("\r")
+    before, after = redacted(line(text[: column - 1])), redacted(line(text[column - 1 :]))
+    if columns(before) > WIDTH - WIDTH // 4:  # the caret stays visible
+        before = _MARK + cut_to(before[::-1], WIDTH // 2)[::-1]
+    above = [f" {number - 1:{digits}} | {_fitted(redacted(line(lines[number - 2])))}".rstrip()] if number > 1 else []
+    return [*above, f" {number:{digits}} | {_fitted(before + after)}".rstrip(), f" {'':{digits}} | {' ' * columns(before)}^"]
+
+
+def _fitted(text: str) -> str:
+    return text if columns(text) <= WIDTH else cut_to(text, WIDTH - len(_MARK)) + _MARK
 
 
 def columns(text: str) -> int:
     """Return how many columns of a terminal a text takes: East Asian wide characters take two, marks that combine none."""
     return sum(0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
-
-
-def _shown(text: str) -> str:
-    return redacted(escaped(text))
-
-
-def _fitted(text: str, width: int) -> str:
-    return text if columns(text) <= width else cut_to(text, width - len(_MARK)) + _MARK
 
 
 def cut_to(text: str, width: int) -> str:
@@ -105,12 +104,6 @@ def cut_to(text: str, width: int) -> str:
         if used > width:
             return text[:index]
     return text
-
-
-__all__ = ["MESSAGE_LIMIT", "one_line", "plain", "visible_name"]  # re-exported from escaping
-
-TEXT_LIMIT = 64_000
-"""Bytes of text that a report keeps of one case."""
 
 
 def clip(text: str, limit: int, whole: str = "") -> str:
@@ -127,53 +120,41 @@ def clip(text: str, limit: int, whole: str = "") -> str:
     return data[:head].decode("utf-8", "ignore") + mark + data[len(data) - (room - head) :].decode("utf-8", "ignore")
 
 
-SCRIPT = "repro.py"
-"""The script that ``run`` writes for a case that failed (``run/pipeline.py``)."""
-
-
 def slug(outcome: Outcome) -> str:
     """Return an outcome as a lower-case word for reports: ``fell-back``."""
     return outcome.label.lower().replace("_", "-")
 
 
-def verdict_text(result: CaseResult, *, limit: int = TEXT_LIMIT, folder: Path | None = None, source: Source = no_source) -> str:
+def verdict_text(result: CaseResult, *, limit: int = TEXT_LIMIT, folder: Path | None = None, source: Source = lambda position: ()) -> str:
     """Return the reason, claim, verdicts with their positions, artifacts and repro command of a case. Never empty.
 
     The middle of long parts is cut; every failed expectation and the repro command stay if ``limit`` allows. ``folder`` is the run's;
     ``source`` returns the lines of the spec to show at a verdict's position.
     """
-    artifacts = clip("\n".join(_artifacts(result, folder)), limit // 4)
-    repro = clip(f"repro: {one_line(result.repro, 4 * MESSAGE_LIMIT)}", limit // 2) if result.repro else ""
-    end = "\n".join(part for part in (artifacts, repro) if part)
-    head = [_head(result.reason, result.outcome, result.failed if result.outcome is not Outcome.FLAKY else ())]
-    head += [f"claim: {one_line(result.summary)}"] if result.summary else []
-    whole = one_line(_within(folder, result), MESSAGE_LIMIT) if result.folder else ""
-    body = _body("\n".join(filter(None, head)), _parts(result), limit - _size(end) - 1, whole, source)
-    return f"{body}\n{end}" if end else body
-
-
-def _head(reason: str, outcome: Outcome, failed: Sequence[Verdict]) -> str:
-    """Return the reason on one line; empty if the first verdict, which follows, has the same text."""
-    line = one_line(reason) or slug(outcome)
-    said = [one_line(text.strip().split("\n")[0]) for verdict in failed[:1] for text in (verdict.message, verdict.observed)]
-    return "" if line in said else line
-
-
-def _artifacts(result: CaseResult, folder: Path | None) -> Iterator[str]:
-    """Yield the options in force, the case's folder, and its generated code."""
-    if result.options:
-        yield f"options: {one_line(', '.join(result.options), 4 * MESSAGE_LIMIT)}"
-    if result.folder:
-        yield f"folder: {one_line(_within(folder, result), 4 * MESSAGE_LIMIT)}"
-    if result.code:
-        yield f"generated code, in that folder: {one_line(', '.join(result.code), MESSAGE_LIMIT)}"
+    within = str(folder / result.folder) if folder is not None else result.folder
+    beside = [f"options: {one_line(', '.join(result.options), 4 * MESSAGE_LIMIT)}"] if result.options else []
+    beside += [f"folder: {one_line(within, 4 * MESSAGE_LIMIT)}"] if result.folder else []
+    beside += [f"generated code, in that folder: {one_line(', '.join(result.code), MESSAGE_LIMIT)}"] if result.code else []
     # unlike Path.is_file, this is False for a text that is no path
     if folder is not None and result.folder and os.path.isfile(folder / result.folder / SCRIPT):
-        yield f"script with torch alone, in that folder: {SCRIPT}"
+        beside.append(f"script with torch alone, in that folder: {SCRIPT}")
+    repro = clip(f"repro: {one_line(result.repro, 4 * MESSAGE_LIMIT)}", limit // 2) if result.repro else ""
+    end = "\n".join(part for part in (clip("\n".join(beside), limit // 4), repro) if part)
 
-
-def _within(folder: Path | None, result: CaseResult) -> str:
-    return str(folder / result.folder) if folder is not None else result.folder
+    parts: list[Verdict | str] = []
+    is_flaky = result.outcome is Outcome.FLAKY and bool(result.attempts)
+    if not is_flaky:
+        parts += result.failed or [plain(str(result.position))]
+    for number, attempt in enumerate(result.attempts, start=1):
+        where = f" in {one_line(attempt.folder)}" if attempt.folder else ""
+        because = f": {one_line(attempt.reason)}" if attempt.reason else ""
+        parts.append(f"attempt {number}{where}, {attempt.seconds:.1f}s: {attempt.outcome.label}{because}")
+        parts += attempt.verdicts if is_flaky else ()
+    head = [_head(result.reason, result.outcome, result.failed if result.outcome is not Outcome.FLAKY else ())]
+    head += [f"claim: {one_line(result.summary)}"] if result.summary else []
+    whole = one_line(within, MESSAGE_LIMIT) if result.folder else ""
+    body = _body("\n".join(filter(None, head)), parts, limit - _size(end) - 1, whole, source)
+    return f"{body}\n{end}" if end else body
 
 
 def attempt_text(attempt: Attempt, *, limit: int) -> str:
@@ -181,24 +162,14 @@ def attempt_text(attempt: Attempt, *, limit: int) -> str:
     return _body(_head(attempt.reason, attempt.outcome, attempt.verdicts), attempt.verdicts, limit)
 
 
-def _parts(result: CaseResult) -> Sequence[Verdict | str]:
-    """Return the failed verdicts of a case and a line for each attempt; for a FLAKY case, the verdicts of each attempt below its line."""
-    lines = [_attempt_line(number, attempt) for number, attempt in enumerate(result.attempts, start=1)]
-    if result.outcome is Outcome.FLAKY and lines:
-        parts: list[Verdict | str] = []
-        for line, attempt in zip(lines, result.attempts, strict=True):
-            parts += [line, *attempt.verdicts]
-        return parts
-    return [*(result.failed or [plain(str(result.position))]), *lines]
+def _head(reason: str, outcome: Outcome, failed: Sequence[Verdict]) -> str:
+    """Return the reason on one line; empty if the first verdict, which follows, has the same text."""
+    reason = one_line(reason) or slug(outcome)
+    said = [one_line(text.strip().split("\n")[0]) for verdict in failed[:1] for text in (verdict.message, verdict.observed)]
+    return "" if reason in said else reason
 
 
-def _attempt_line(number: int, attempt: Attempt) -> str:
-    where = f" in {one_line(attempt.folder)}" if attempt.folder else ""
-    because = f": {one_line(attempt.reason)}" if attempt.reason else ""
-    return f"attempt {number}{where}, {attempt.seconds:.1f}s: {attempt.outcome.label}{because}"
-
-
-def _body(head: str, parts: Sequence[Verdict | str], room: int, whole: str = "", source: Source = no_source) -> str:
+def _body(head: str, parts: Sequence[Verdict | str], room: int, whole: str = "", source: Source = lambda position: ()) -> str:
     """Return head and parts within ``room`` bytes; if they are too long, each part gets an equal share."""
 
     def shown(limit: int) -> list[str]:
@@ -210,40 +181,11 @@ def _body(head: str, parts: Sequence[Verdict | str], room: int, whole: str = "",
     return clip("\n".join(filter(None, [head, *places])), room, whole)
 
 
-def timing_lines(result: CaseResult) -> list[str]:
-    """Return a line for each timing of bench steps."""
-    return [*map(_timing, result.timings)]
-
-
-def note_lines(result: CaseResult) -> list[str]:
-    """Return the notes of a case, which change no outcome: weak expectations, a missing trace, a worker that outlived its case."""
-    return [*weak_lines(result), *(one_line(note) for note in result.notes)]
-
-
-def weak_lines(result: CaseResult) -> list[str]:
-    """Return the expectations of a case that hold for wrong answers too, each with the reason of its spec."""
-    return [one_line(f"weak: {verdict.position}: {verdict.observed}") for verdict in result.verdicts if verdict.kind == WEAK]
-
-
-_OF_NODE = ("name", "host", "image", "torch", "device", "driver", "gpu_serial")
-
-
-def node_lines(result: CaseResult) -> list[str]:
-    """Return the node of a fleet that ran a case; nothing for the machine of the run."""
-    known = [f"{name} {one_line(result.node[name])}" for name in _OF_NODE if result.node.get(name)]
-    return [f"node: {', '.join(known)}"] if known else []
-
-
-def _timing(timing: Timing) -> str:
-    spread = f"{timing.least_ms:.3f} to {timing.most_ms:.3f}"
-    return f"{timing.median_ms:10.3f} ms  {one_line(timing.name)} {one_line(timing.form)}, median of {timing.count} ({spread})"
-
-
 def _verdict(verdict: Verdict, limit: int, whole: str, source: Source) -> str:
     status = "" if verdict.kind == verdict.status.value else f" {verdict.status.value}"
     lines = [f"{one_line(str(verdict.position))}: {one_line(verdict.kind)}{status}", *source(verdict.position)]
-    for word in ("expected", "observed"):
-        if text := plain(getattr(verdict, word)):
+    for word, said in (("expected", verdict.expected), ("observed", verdict.observed)):
+        if text := plain(said):
             lines.append(f"  {word}: " + clip(text.strip("\n").replace("\n", "\n    "), limit // 4, whole))
     head = "\n".join(lines)
     detail = textwrap.indent(plain(verdict.detail).strip("\n"), "    ")
@@ -254,14 +196,36 @@ def _size(text: str) -> int:
     return len(text.encode("utf-8"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportSetup:
-    """The folder of the reported run, and the options that change reports."""
+# -- what stands beside the verdicts ----------------------------------------------------------------------------------
 
-    folder: RunFolder
-    junit_flavour: str = "default"
-    page: str = ""
-    """The name of the HTML report in the folder; empty where none is written."""
+
+def timing_lines(result: CaseResult) -> list[str]:
+    """Return a line for each timing of bench steps."""
+    return [
+        f"{timing.median_ms:10.3f} ms  {one_line(timing.name)} {one_line(timing.form)}, median of {timing.count} "
+        f"({timing.least_ms:.3f} to {timing.most_ms:.3f})"
+        for timing in result.timings
+    ]
+
+
+def note_lines(result: CaseResult) -> list[str]:
+    """Return the notes of a case, which change no outcome: weak expectations, a missing trace, a worker that outlived its case."""
+    return [*weak_lines(result), *map(one_line, result.notes)]
+
+
+def weak_lines(result: CaseResult) -> list[str]:
+    """Return the expectations of a case that hold for wrong answers too, each with the reason of its spec."""
+    return [one_line(f"weak: {verdict.position}: {verdict.observed}") for verdict in result.verdicts if verdict.kind == WEAK]
+
+
+def node_lines(result: CaseResult) -> list[str]:
+    """Return the node of a fleet that ran a case; nothing for the machine of the run."""
+    names = ("name", "host", "image", "torch", "device", "driver", "gpu_serial")
+    known = [f"{name} {one_line(result.node[name])}" for name in names if result.node.get(name)]
+    return [f"node: {', '.join(known)}"] if known else []
+
+
+# -- files of reports -------------------------------------------------------------------------------------------------
 
 
 def is_special(path: Path) -> bool:

@@ -6,10 +6,10 @@ The page is one file, without a script and without a request to any host. Everyt
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from runner.machine.cache_dirs import folder
 from runner.model.comparison import SPEC_CHANGED, CaseChange, Change, Comparison, Side
+from runner.model.escaping import one_line, plain
 from runner.model.results import CaseResult
-from runner.report import one_line, plain
+from runner.report.page import rendered
 from runner.report.terminal import shown_id
 
 FORMAT = 2
@@ -125,15 +125,10 @@ def _result(result: CaseResult | None) -> Mapping[str, object] | None:
 
 
 def page_of(comparison: Comparison) -> str:
-    """Return the page. An undefined name in its template is an error."""
-    import jinja2
-
-    loader = jinja2.FileSystemLoader(folder("templates"))
-    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["line"] = lambda text: one_line(str(text), 2_000)
-    environment.filters["plain"] = plain
-    return environment.get_template("comparison.html.j2").render(
-        comparison=comparison,
-        sides=[_side_line("first", comparison.before), _side_line("second", comparison.after)],
-        groups=[(change, [(case, list(_details(case))) for case in comparison.listed(change)]) for change in Change],
-    )
+    """Return the page."""
+    words = {
+        "comparison": comparison,
+        "sides": [_side_line("first", comparison.before), _side_line("second", comparison.after)],
+        "groups": [(change, [(case, list(_details(case))) for case in comparison.listed(change)]) for change in Change],
+    }
+    return rendered("comparison.html.j2", words)

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.machine import output
-from runner.model.escaping import line
+from runner.model.escaping import line, one_line, plain, visible_name
 from runner.model.events import RunAbandoned, RunEnded, RunEvent
 from runner.model.header import RunFooter, RunHeader
 from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult, executed
-from runner.report import ReportSetup, clip, one_line, plain, slug, statement, verdict_text, visible_name, weak_lines
+from runner.report import ReportSetup, clip, slug, statement, verdict_text, weak_lines
 from runner.report.junit import NAME, TRUNCATED, cached_file, failure_type
 from runner.report.terminal import why_no_success
 

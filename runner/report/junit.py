@@ -19,13 +19,14 @@ from urllib.parse import quote
 
 from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # junit-xml ships no annotations (no py.typed), and no stub package exists for it
 
+from runner.model.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
 from runner.model.events import HeaderCompleted, Listener, ResultsCompleted, RunAbandoned, RunEvent, RunStarted
 from runner.model.header import RunHeader
 from runner.model.outcomes import RETRIED, JUnitTag, Outcome
 from runner.model.results import Attempt, CaseResult
 from runner.model.targets import evidence_of
+from runner.record.run_folder import JUNIT
 from runner.report import (
-    MESSAGE_LIMIT,
     TEXT_LIMIT,
     ReportSetup,
     attempt_text,
@@ -33,13 +34,10 @@ from runner.report import (
     is_special,
     node_lines,
     note_lines,
-    one_line,
-    plain,
     replace,
     slug,
     timing_lines,
     verdict_text,
-    visible_name,
     weak_lines,
 )
 from runner.report.statement import statement_properties
@@ -61,24 +59,27 @@ _CODE_OF = {"filecheck": "code-", "graph": "graph-", "proof": "code-"}
 _PARTS_FOR_LINK = 8
 """The address of a case in the HTML report has at most this part of its text."""
 
+_END = b"</testsuites>"
+
 
 @dataclass
 class JUnitReporter(Listener):
-    """Writes a stub when a run begins, and the report when all results are known."""
+    """Writes a stub when a run begins, and the report when all results are known: into the run's folder, and where ``--junit`` says."""
 
     setup: ReportSetup
 
     def on_event(self, event: RunEvent) -> None:
         """Write the files that are due."""
-        setup = self.setup
-        for path in setup.folder.junit_files:
+        folder, options = self.setup.folder.path, self.setup.options
+        settings = {"folder": folder, "flavour": options.junit_flavour, "page": self.setup.page}
+        for path in filter(None, (folder / JUNIT, options.junit)):
             match event:
                 case RunStarted(is_resumed=False) | HeaderCompleted(is_resumed=True):
-                    write_stub(path, event.header, flavour=setup.junit_flavour)
-                case ResultsCompleted() | RunAbandoned():
-                    end = {"truncated": True, "why": event.why} if isinstance(event, RunAbandoned) else {}
-                    settings = {"folder": setup.folder.path, "flavour": setup.junit_flavour, "page": setup.page}
-                    write_junit(path, event.header, event.results, **settings, **end)
+                    write_stub(path, event.header, flavour=options.junit_flavour)
+                case ResultsCompleted():
+                    write_junit(path, event.header, event.results, **settings)
+                case RunAbandoned():
+                    write_junit(path, event.header, event.results, truncated=True, why=event.why, **settings)
 
 
 def write_stub(path: Path, header: RunHeader, *, flavour: str = "default") -> None:
@@ -176,11 +177,8 @@ class _Report:
                 return b""
         seconds = f"{math.fsum(map(_seconds, self.results)):.3f}"
         root = ET.Element("testsuites", {"name": NAME, **{name: str(total) for name, total in totals.items()}, "time": seconds})
-        if not texts:
-            return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
-        end = b"</testsuites>"
-        head = bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True, short_empty_elements=False)).removesuffix(end)
-        data = b"".join([head, *texts, b"\n", end, b"\n"])
+        head = bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True, short_empty_elements=False)).removesuffix(_END)
+        data = b"".join([head, *texts, b"\n", _END, b"\n"])
         return b"" if len(data) > most else data
 
     def _case(self, result: CaseResult, limit: int) -> TestCase:
@@ -202,7 +200,7 @@ class _Report:
             for name in (*result.attachments, *judged):
                 beside.append(f"[[ATTACHMENT|{visible_name(cached_file(str(self.folder / result.folder / name)))}]]")
         case.stdout = timed = clip("\n".join(beside), limit // 4)
-        if result.outcome is Outcome.PASS or self._is_let_pass(result):
+        if result.outcome.junit is JUnitTag.NONE or self._is_let_pass(result):
             return case
         link = ""
         if self.page and shown is not None:
@@ -230,8 +228,6 @@ class _Report:
             case JUnitTag.SKIPPED:
                 # Readers show only the message, so it begins with the outcome: XFAIL and UNAVAILABLE are both skipped.
                 case.add_skipped_info(message=f"{slug(result.outcome)}: {message}", output=text)
-            case JUnitTag.NONE:
-                raise ValueError(f"{result.outcome.label} has no element")
         return case
 
     def _complete(self, element: ET.Element, result: CaseResult, limit: int) -> None:
@@ -242,17 +238,15 @@ class _Report:
         """
         for skipped in element.iter("skipped"):
             skipped.set("type", failure_type(result))
-        tag, attempts = "", result.attempts[:0]
-        if self._is_let_pass(result):
-            tag, attempts = "flakyFailure", result.attempts
-        elif result.outcome in RETRIED:
-            tag, attempts = "rerunFailure", result.attempts[1:]
+        is_let_pass = self._is_let_pass(result)
+        attempts = result.attempts if is_let_pass else result.attempts[1:] if result.outcome in RETRIED else ()
         failed = [attempt for attempt in attempts if attempt.outcome.is_failure]
         place = sum(child.tag in ("failure", "error", "skipped") for child in element)
         share = _share(result, limit) // max(len(failed), 1)
         for number, attempt in enumerate(failed):
             message = one_line(attempt.reason, min(MESSAGE_LIMIT, max(share, 100))) or slug(attempt.outcome)
-            rerun = ET.Element(tag, message=message, type=one_line(attempt.failure_type) or slug(attempt.outcome))
+            kind = one_line(attempt.failure_type) or slug(attempt.outcome)
+            rerun = ET.Element("flakyFailure" if is_let_pass else "rerunFailure", message=message, type=kind)
             texts = (
                 ("stackTrace", attempt_text(attempt, limit=share // 2)),
                 ("system-out", clip(plain(attempt.stdout), share // 4, self._beside(attempt, "stdout.txt"))),
@@ -263,24 +257,23 @@ class _Report:
                     ET.SubElement(rerun, name).text = text
             element.insert(place + number, rerun)
         # a case that was compiled for a target and not executed, and weak expectations
-        target = {"target": result.target, "evidence": evidence_of(result.level)} if result.target else {}
-        target |= {"weak": "; ".join(weak_lines(result))}
-        target = {name: visible_name(value) for name, value in target.items() if value}
-        if self.flavour != "strict":
-            if target:
-                properties = ET.Element("properties")
-                for name, value in target.items():
-                    ET.SubElement(properties, "property", {"name": name, "value": value})
-                element.insert(0, properties)
-            return
-        # Jenkins' xunit plugin refuses ``file`` and ``line`` of a case, and its properties, which stand in its output
-        for name in ("file", "line"):
-            element.attrib.pop(name, None)
-        if target:
-            output = element.find("system-out")
-            if output is None:
-                output = ET.SubElement(element, "system-out")
-            output.text = "\n".join([*(f"{name}: {value}" for name, value in target.items()), *filter(None, [output.text])])
+        words = {
+            "target": result.target,
+            "evidence": evidence_of(result.level) if result.target else "",
+            "weak": "; ".join(weak_lines(result)),
+        }
+        words = {name: visible_name(value) for name, value in words.items() if value}
+        if self.flavour == "strict":  # Jenkins' xunit plugin refuses file and line of a case, and its properties, which stand in its output
+            for name in ("file", "line"):
+                element.attrib.pop(name, None)
+            if words:
+                printed = element.find("system-out")
+                printed = ET.SubElement(element, "system-out") if printed is None else printed
+                printed.text = "\n".join([*(f"{name}: {value}" for name, value in words.items()), *filter(None, [printed.text])])
+        elif words:
+            element.insert(0, properties := ET.Element("properties"))
+            for name, value in words.items():
+                ET.SubElement(properties, "property", {"name": name, "value": value})
 
     def _is_let_pass(self, result: CaseResult) -> bool:
         return result.outcome is Outcome.FLAKY and self.header.lets_flaky_pass

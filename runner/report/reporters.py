@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from runner.model.events import AttemptFinished, CaseFinished, ExecutionEnded, HeaderCompleted, Listener, RunAbandoned, RunEnded, RunEvent
@@ -20,6 +20,8 @@ class JournalReporter:
 
     def __init__(self, setup: ReportSetup) -> None:
         self._journal = JournalWriter(setup.folder.journal)
+        self.close = self._journal.close
+        """Without a footer the run reads as truncated."""
 
     def on_event(self, event: RunEvent) -> None:
         """Write the line of an event."""
@@ -37,19 +39,15 @@ class JournalReporter:
             case RunAbandoned():
                 self._journal.set_aside()
 
-    def close(self) -> None:
-        """Close the file; without a footer the run reads as truncated."""
-        self._journal.close()
-
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """An entry of the table."""
+    """An entry of the table. A file that the user names for a report is a ``report_file`` of the options (``model/options``)."""
 
-    name: str
     make: Callable[[ReportSetup], Listener]
-    writes_files: bool = False
-    """Whether it writes files; these are written for a merged run too."""
+    commands: Sequence[str] = ("run", "watch", "merge")
+    """The commands whose runs it reports."""
+    is_wanted: Callable[[RunOptions | MergeOptions], bool] = lambda options: True
 
 
 def _github(setup: ReportSetup) -> Listener:
@@ -58,59 +56,35 @@ def _github(setup: ReportSetup) -> Listener:
     return GitHubReporter(setup)
 
 
-REPORTERS: tuple[Reporter, ...] = (
-    Reporter("journal", JournalReporter, writes_files=True),
-    Reporter("html", HtmlReporter, writes_files=True),
-    Reporter("terminal", TerminalReporter),
-    Reporter("junit", JUnitReporter, writes_files=True),
-    Reporter("github", _github, writes_files=True),
-)
+def _tells_github(options: RunOptions | MergeOptions) -> bool:
+    return options.github == "on" or (options.github == "auto" and os.environ.get("GITHUB_ACTIONS") == "true")
+
+
+REPORTERS: Mapping[str, Reporter] = {
+    "journal": Reporter(JournalReporter),
+    "html": Reporter(HtmlReporter, ("run", "merge")),
+    "terminal": Reporter(TerminalReporter, ("run", "watch")),
+    "junit": Reporter(JUnitReporter),
+    "github": Reporter(_github, ("run", "merge"), _tells_github),
+}
 """In the order in which they receive each event. The journal is the first: a result that cannot be recorded is not reported."""
 
 
 class Reporters:
-    """The listeners of one run, as one listener."""
+    """The listeners of one run of a command, as one listener."""
 
-    def __init__(self, table: Sequence[Reporter], setup: ReportSetup) -> None:
-        self._open: list[Listener] = []
+    def __init__(self, command: str, options: RunOptions | MergeOptions, folder: RunFolder) -> None:
+        table = [reporter for reporter in REPORTERS.values() if command in reporter.commands and reporter.is_wanted(options)]
+        setup = ReportSetup(folder=folder, options=options, page=PAGE if command in REPORTERS["html"].commands else "")
+        self._listeners: list[Listener] = []
         with contextlib.ExitStack() as stack:
             for reporter in table:
-                listener = reporter.make(setup)
-                stack.callback(listener.close)
-                self._open.append(listener)
-            self._stack = stack.pop_all()
+                self._listeners.append(reporter.make(setup))
+                stack.callback(self._listeners[-1].close)
+            self.close = stack.pop_all().close
+            """Closes every listener, the last one first."""
 
     def on_event(self, event: RunEvent) -> None:
         """Pass an event to each listener."""
-        for listener in self._open:
+        for listener in self._listeners:
             listener.on_event(event)
-
-    def close(self) -> None:
-        """Close every listener, the last one first."""
-        self._stack.close()
-
-
-def of_run(options: RunOptions, folder: RunFolder) -> Reporters:
-    """Return the listeners of ``run``."""
-    return _reporters(REPORTERS, options, folder, page=PAGE)
-
-
-_OF_WATCH = ("journal", "terminal", "junit")
-"""What a run of ``watch`` writes: what people read between two saves, and what the other commands read. The rest would take time."""
-
-
-def of_watch(options: RunOptions, folder: RunFolder) -> Reporters:
-    """Return the listeners of a run of ``watch``."""
-    return _reporters([reporter for reporter in REPORTERS if reporter.name in _OF_WATCH], options, folder)
-
-
-def of_merge(options: MergeOptions, folder: RunFolder) -> Reporters:
-    """Return the listeners of ``merge``: those that write files."""
-    return _reporters([reporter for reporter in REPORTERS if reporter.writes_files], options, folder, page=PAGE)
-
-
-def _reporters(table: Sequence[Reporter], options: RunOptions | MergeOptions, folder: RunFolder, page: str = "") -> Reporters:
-    setup = ReportSetup(folder=folder, junit_flavour=options.junit_flavour, page=page)
-    is_on_github = os.environ.get("GITHUB_ACTIONS") == "true"
-    tells_github = options.github == "on" or (options.github == "auto" and is_on_github)
-    return Reporters([reporter for reporter in table if reporter.name != "github" or tells_github], setup)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TextIO
 
 from runner.machine import output
-from runner.machine.output import paint
 from runner.model.conformance import Conformance
 from runner.model.diagnostics import shown_path
+from runner.model.escaping import MESSAGE_LIMIT, one_line, plain
 from runner.model.events import (
     Activity,
     AttemptFinished,
@@ -27,38 +27,54 @@ from runner.model.events import (
     RunStarted,
 )
 from runner.model.header import RunFooter, RunHeader
+from runner.model.options import MergeOptions, RunOptions
 from runner.model.outcomes import ExitCode, JUnitTag, Outcome
 from runner.model.results import UNAVAILABLE, CaseResult, executed
 from runner.model.targets import evidence_of
-from runner.record.run_folder import RunFolder
-from runner.report import (
-    MESSAGE_LIMIT,
-    Excerpts,
-    ReportSetup,
-    Source,
-    columns,
-    cut_to,
-    no_source,
-    note_lines,
-    one_line,
-    plain,
-    statement,
-    timing_lines,
-    verdict_text,
-)
+from runner.record.run_folder import JUNIT, LATEST, REPORTS, RunFolder
+from runner.report import Excerpts, ReportSetup, Source, columns, cut_to, note_lines, statement, timing_lines, verdict_text
+
+BLOCK_LIMIT = 6_000
+"""Bytes of one case's block; the JUnit report and the run's folder have the rest."""
 
 _LONGEST_WARNING = 2_000
 """Characters."""
+
+_STDERR_LIMIT, _STDERR_LINES = 1_500, 30
+_OF_A_STACK = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ .*|  File \".*\", line [0-9?]+ in .*|Extension modules: .*")
+
+_DUMB = ("dumb", "unknown")
+"""Values of TERM for terminals without colours and cursor movement."""
+
+_GROUPED = (Outcome.NOT_RUN, Outcome.UNAVAILABLE)
+"""Outcomes of cases that were not executed. They are grouped by reason: many cases share few reasons."""
+
+_REASONS = 3
+"""How many reasons the line of ``why_nothing`` has."""
+
+FIRST_HEARTBEAT = 30.0
+"""Seconds without a line after which a stream that is no terminal gets a heartbeat: a line with what the run waits for."""
+
+LAST_HEARTBEAT = 300.0
+"""The longest time between two heartbeats; the interval doubles until then."""
+
+MOST_RUNNING = 8
+"""The maximum number of running cases in a line, the longest first."""
+
+_REDRAW = 0.1
+_BAR = 24
+_CLEAR = "\r\x1b[K"
 
 
 class TerminalReporter:
     """Shows a run to the person who started it."""
 
     def __init__(self, setup: ReportSetup) -> None:
-        self._folder = setup.folder
+        self._setup = setup
         self._is_executing = True
         stream = output.stderr()
         self._progress = Progress(stream, color=wants_color(stream, os.environ), live=wants_bar(stream, os.environ))
+        self.close = self._progress.close
 
     def on_event(self, event: RunEvent) -> None:
         """Show an event."""
@@ -81,79 +97,47 @@ class TerminalReporter:
             case Note():
                 output.note(event.text)
             case RunEnded():
-                show_end(self._folder, event.header, event.results, event.footer)
+                folder = self._setup.folder
+                show_end(folder, self._setup.options, event.header, event.results, event.footer)
                 for line in why_no_success(event.header, event.results, event.footer) if event.results else ():
                     output.note(line)
                 if event.footer.interrupted:
-                    output.note(f"to resume: the same command with --resume {shlex.quote(shown_path(self._folder.path))}")
-
-    def close(self) -> None:
-        """Remove the live status."""
-        self._progress.close()
+                    output.note(f"to resume: the same command with --resume {shlex.quote(shown_path(folder.path))}")
 
 
-def show_end(folder: RunFolder, header: RunHeader, results: Sequence[CaseResult], footer: RunFooter) -> None:
-    """Print the report of a run, or of a merged one, on standard output."""
-    print_report(
-        output.stdout(),
-        results,
-        header.selected,
-        folder.shown_junit,
-        color=wants_color(output.stdout(), os.environ),
-        lets_flaky_pass=header.lets_flaky_pass,
-        folder=Path(shown_path(folder.path)),
-        not_requested=header.not_requested,
-        source=Excerpts(header.specs),
-        more=[line for stated in footer.statement for line in statement.lines_of_statement(stated)],
-        page=folder.page,
-    )
+# -- the report of a run -----------------------------------------------------------------------------------------------
 
 
-def why_no_success(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter) -> Iterator[str]:
-    """Yield why a run in which nothing failed is no success. Names of ``--require`` that no case used are not among it."""
-    yield from (statement.why(stated) for stated in footer.statement if stated.conformance is not Conformance.CONFORMANT)
-    least = int(header.options.get("min-executed", "1"))
-    is_short = executed(results) < (max(least, 1) if footer.exit_code == ExitCode.NOTHING else 1)
-    if is_short and footer.exit_code in (ExitCode.NOTHING, ExitCode.FAILED) and not footer.statement:
-        yield why_nothing(results, least, header.selected)
-
-
-BLOCK_LIMIT = 6_000
-"""Bytes of one case's block; the JUnit report and the run's folder have the rest."""
-
-_STDERR_LIMIT, _STDERR_LINES = 1_500, 30
-_DUMB = ("dumb", "unknown")
-"""Values of TERM for terminals without colours and cursor movement."""
-
-_GROUPED = (Outcome.NOT_RUN, Outcome.UNAVAILABLE)
-"""Outcomes of cases that were not executed. They are grouped by reason: many cases share few reasons."""
-
-
-def wants_color(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Return whether to colour: a terminal, and NO_COLOR empty or unset."""
-    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") not in _DUMB
-
-
-def wants_bar(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Return whether to draw a status: on an interactive terminal, not in CI."""
-    return stream.isatty() and not environ.get("CI") and environ.get("TERM") not in _DUMB
-
-
-def print_report(
-    stream: TextIO,
-    results: Sequence[CaseResult],
-    selected: int,
-    report_path: Path | str,
-    *,
-    color: bool,
-    lets_flaky_pass: bool = False,
-    folder: Path | None = None,
-    not_requested: int = 0,
-    more: Sequence[str] = (),
-    page: str = "",
-    source: Source = no_source,
+def show_end(
+    folder: RunFolder, options: RunOptions | MergeOptions, header: RunHeader, results: Sequence[CaseResult], footer: RunFooter
 ) -> None:
-    """Print every case other than PASS, the timings, the totals, the HTML report, and last the number of executed cases."""
+    """Print the report of a run, or of a merged one, on standard output."""
+    junit = options.junit or (REPORTS / LATEST if folder.is_latest else folder.path) / JUNIT
+    text = report_of(
+        header,
+        results,
+        junit=shown_path(junit),
+        color=wants_color(output.stdout(), os.environ),
+        folder=Path(shown_path(folder.path)),
+        page=folder.page,
+        footer=footer,
+        source=Excerpts(header.specs),
+    )
+    output.paint(output.stdout(), text)
+
+
+def report_of(
+    header: RunHeader,
+    results: Sequence[CaseResult],
+    *,
+    junit: str,
+    color: bool = False,
+    folder: Path | None = None,
+    page: str = "",
+    footer: RunFooter | None = None,
+    source: Source = lambda position: (),
+) -> str:
+    """Return every case other than PASS, the timings, the totals, the HTML report, and last the number of executed cases."""
     # XFAIL and OFFLINE_PASS are reported one by one although they do not fail the run
     lines = [
         f"{painted(result.outcome, color=color)}  {shown_id(result.case_id)}: {one_line(result.reason)}"
@@ -172,14 +156,12 @@ def print_report(
     if timed := [result for result in results if result.timings or result.attachments]:
         lines.append("\ntimings: reported, never judged")
         for result in timed:
-            lines.append(f"  {shown_id(result.case_id)}")
-            lines += [f"  {line}" for line in timing_lines(result)]
+            lines += [f"  {shown_id(result.case_id)}", *(f"  {line}" for line in timing_lines(result))]
             lines += [f"    {one_line(f'{result.folder}/{name}')}" for name in result.attachments]
     if noted := [result for result in results if note_lines(result)]:
         lines.append("\nnotes: they change no outcome")
         for result in noted:
-            lines.append(f"  {shown_id(result.case_id)}")
-            lines += [f"    {line}" for line in note_lines(result)]
+            lines += [f"  {shown_id(result.case_id)}", *(f"    {line}" for line in note_lines(result))]
 
     counts = Counter(result.outcome for result in results)
     lines.append("")
@@ -193,22 +175,18 @@ def print_report(
         cases = sum(result.benches_left_out > 0 for result in results)
         steps = f"{left_out} bench step{'' if left_out == 1 else 's'} of {cases} case{'' if cases == 1 else 's'}"
         lines.append(f"{steps} left out: nothing was timed (run --bench times them)")
-    if not_requested:
-        are = "1 case on request is" if not_requested == 1 else f"{not_requested} cases on request are"
+    if header.not_requested:
+        are = "1 case on request is" if header.not_requested == 1 else f"{header.not_requested} cases on request are"
         lines.append(f"{are} not selected (a PATH, --tag or --select that names them runs them)")
-    lines += more
-    if lets_flaky_pass and counts[Outcome.FLAKY]:
+    lines += [line for stated in (footer.statement if footer else ()) for line in statement.lines_of_statement(stated)]
+    if header.lets_flaky_pass and counts[Outcome.FLAKY]:
         lines.append("FLAKY cases do not fail this run (--flaky pass)")
     if page:
         lines.append(f"page: {one_line(page, MESSAGE_LIMIT)}")
-    executed = sum(result.is_executed for result in results)
     lacking = sum(result.failure_type == UNAVAILABLE or result.outcome is Outcome.UNAVAILABLE for result in results)
-    of = f"{selected} selected, {lacking} unavailable"
-    lines.append(f"executed {executed} of {of}; report: {one_line(str(report_path))}")
-    paint(stream, "\n".join(lines) + "\n")
-
-
-_OF_A_STACK = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ .*|  File \".*\", line [0-9?]+ in .*|Extension modules: .*")
+    of = f"{header.selected} selected, {lacking} unavailable"
+    lines.append(f"executed {executed(results)} of {of}; report: {one_line(junit)}")
+    return "\n".join(lines) + "\n"
 
 
 def _last_words(result: CaseResult, folder: Path | None) -> Iterable[str]:
@@ -217,12 +195,9 @@ def _last_words(result: CaseResult, folder: Path | None) -> Iterable[str]:
         return
     shown = {line for verdict in result.failed for line in plain(verdict.detail).splitlines() if line}  # the stack of a timeout
     has_stack = any("(most recent call first)" in line for line in shown)
-    lines = plain(result.stderr).splitlines()
-    data = (
-        "\n".join(line for line in lines if line not in shown and not (has_stack and _OF_A_STACK.fullmatch(line))).strip().encode("utf-8")
-    )
-    lines = data[-_STDERR_LIMIT:].decode("utf-8", "ignore").splitlines()
-    text = "\n".join(lines[-_STDERR_LINES:]).strip("\n")
+    lines = [line for line in plain(result.stderr).splitlines() if line not in shown and not (has_stack and _OF_A_STACK.fullmatch(line))]
+    data = "\n".join(lines).strip().encode("utf-8")
+    text = "\n".join(data[-_STDERR_LIMIT:].decode("utf-8", "ignore").splitlines()[-_STDERR_LINES:]).strip("\n")
     if text:
         whole = one_line(f"{folder / result.folder if folder else result.folder}/stderr.txt")
         cut = f" (the whole is in {whole})" if len(data) > len(text.encode("utf-8")) and result.folder else ""
@@ -230,22 +205,36 @@ def _last_words(result: CaseResult, folder: Path | None) -> Iterable[str]:
         yield from (f"    {line}" for line in text.splitlines())
 
 
-_REASONS = 3
-"""How many reasons the line of ``why_nothing`` has."""
-
-
-def why_nothing(results: Sequence[CaseResult], least: int, selected: int) -> str:
-    """Return on one line why a run in which nothing failed is no success."""
-    executed = sum(result.is_executed for result in results)
-    if not selected:
-        return "nothing was executed: no case is selected"
+def why_no_success(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter) -> Iterator[str]:
+    """Yield why a run in which nothing failed is no success. Names of ``--require`` that no case used are not among it."""
+    yield from (statement.why(stated) for stated in footer.statement if stated.conformance is not Conformance.CONFORMANT)
+    least = int(header.options.get("min-executed", "1"))
+    is_short = executed(results) < (max(least, 1) if footer.exit_code == ExitCode.NOTHING else 1)
+    if not is_short or footer.exit_code not in (ExitCode.NOTHING, ExitCode.FAILED) or footer.statement:
+        return
     reasons = Counter(one_line(result.reason, 200) for result in results if not result.is_executed)
     shown = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(_REASONS))
     more = f"; and {len(reasons) - _REASONS} more reasons" if len(reasons) > _REASONS else ""
     because = f": {shown}{more}" if shown else ""
-    if not executed:
-        return f"nothing was executed, of {selected} selected{because}"
-    return f"{executed} of {selected} selected were executed, fewer than --min-executed {least}{because}"
+    if not header.selected:
+        yield "nothing was executed: no case is selected"
+    elif not (count := executed(results)):
+        yield f"nothing was executed, of {header.selected} selected{because}"
+    else:
+        yield f"{count} of {header.selected} selected were executed, fewer than --min-executed {least}{because}"
+
+
+# -- colours -----------------------------------------------------------------------------------------------------------
+
+
+def wants_color(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Return whether to colour: a terminal, and NO_COLOR empty or unset."""
+    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") not in _DUMB
+
+
+def wants_bar(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Return whether to draw a status: on an interactive terminal, not in CI."""
+    return stream.isatty() and not environ.get("CI") and environ.get("TERM") not in _DUMB
 
 
 def painted(outcome: Outcome, *, color: bool) -> str:
@@ -263,18 +252,7 @@ def shown_id(case_id: str) -> str:
     return shlex.quote(one_line(case_id, limit=10_000))
 
 
-FIRST_HEARTBEAT = 30.0
-"""Seconds without a line after which a stream that is no terminal gets a heartbeat: a line with what the run waits for."""
-
-LAST_HEARTBEAT = 300.0
-"""The longest time between two heartbeats; the interval doubles until then."""
-
-MOST_RUNNING = 8
-"""The maximum number of running cases in a line, the longest first."""
-
-_REDRAW = 0.1
-_BAR = 24
-_CLEAR = "\r\x1b[K"
+# -- progress ----------------------------------------------------------------------------------------------------------
 
 
 class Progress:
@@ -295,9 +273,7 @@ class Progress:
 
     def start(self, total: int, *, lets_flaky_pass: bool = False) -> None:
         """Begin a run of ``total`` cases."""
-        self._total = total
-        self._lets_flaky_pass = lets_flaky_pass
-        self._quiet_since = self._clock()
+        self._total, self._lets_flaky_pass, self._quiet_since = total, lets_flaky_pass, self._clock()
 
     def show(self, activity: Activity) -> None:
         """Show the current activity of the run; called often."""
@@ -355,17 +331,16 @@ class Progress:
 
     def _status(self, now: float) -> str:
         """Return the status: a bar, the counts, and what the run waits for, as wide as the terminal."""
-
-        def color(outcome: Outcome) -> int:
-            return 33 if outcome is Outcome.FLAKY and self._lets_flaky_pass else color_of(outcome)
-
+        colors = {outcome: color_of(outcome) for outcome in Outcome}
+        if self._lets_flaky_pass:
+            colors[Outcome.FLAKY] = 33
         ended = self._ended.total()
         filled = _BAR * ended // max(self._total, 1)
-        parts = [("=" * filled, 31 if any(color(outcome) == 31 for outcome in self._ended) else 32)]
+        parts = [("=" * filled, 31 if any(colors[outcome] == 31 for outcome in self._ended) else 32)]
         parts += [("-" * (_BAR - filled), 0), (f" {ended}/{self._total}", 0)]
         for outcome in Outcome:
             if count := self._ended[outcome]:
-                parts += [(f"  {count} ", 0), (outcome.label, color(outcome))]
+                parts += [(f"  {count} ", 0), (outcome.label, colors[outcome])]
         parts.append((f"  {self._waits_for(now)}", 0))
         width = 0  # some terminals do not know theirs
         with contextlib.suppress(OSError, ValueError):

@@ -31,11 +31,11 @@ from runner.model.events import (
 )
 from runner.model.header import RunFooter, RunHeader
 from runner.model.optional import hooks
-from runner.model.options import RunOptions
+from runner.model.options import RunOptions, report_files
 from runner.model.outcomes import ExitCode, exit_code
 from runner.model.results import NODE_LOST, CaseResult, Policy, executed
 from runner.record.case_files import alterations
-from runner.record.run_folder import RunFolder, open_run, require_free_report
+from runner.record.run_folder import RunFolder, open_run, require_free_reports
 from runner.run.case_results import repro, result_of_unavailable, result_of_unrun
 from runner.run.earlier_runs import remember
 from runner.run.pipeline import CaseRunner
@@ -53,7 +53,8 @@ def run_prepared(prepared: Prepared, open_reporters: OpenReporters) -> ExitCode:
     """Run cases that are selected already; return the exit code for CI systems."""
     if not prepared.whole:  # an empty shard of a selection is recorded, so that a merge finds all shards
         return ExitCode.NOTHING
-    require_free_report(prepared.options.junit)
+    reports = report_files(prepared.options)
+    require_free_reports(reports)
     if prepared.options.resume:
         from runner.run.resume import open_folder
 
@@ -61,7 +62,7 @@ def run_prepared(prepared: Prepared, open_reporters: OpenReporters) -> ExitCode:
     else:
         folder = open_run(prepared.options.out)
     try:
-        folder.claim_report(prepared.options.junit)
+        folder.claim_reports(reports)
         remember(prepared.options.paths, folder.path)
         void = remarks(prepared.waivers, [case.id for case in prepared.suite.cases])
         known = [f"{remark.position}: {remark.message} ({remark.hint})" for remark in void]

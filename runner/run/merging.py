@@ -31,14 +31,14 @@ from runner.model.case import Case
 from runner.model.diagnostics import InvalidSpecs, UsageError, one_line
 from runner.model.events import CaseFinished, HeaderCompleted, Listener, ResultsCompleted, RunEnded, RunStarted
 from runner.model.header import RunFooter
-from runner.model.options import MergeOptions
+from runner.model.options import MergeOptions, report_files
 from runner.model.results import Attempt, CaseResult
 from runner.plan.worker_plan import digest_of
 from runner.record.case_files import alterations
 from runner.record.compatibility import differences
 from runner.record.journal import JournalError, Run, digest_of_selection, read_run
 from runner.record.journal import totals as totals  # the command prints them
-from runner.record.run_folder import JOURNAL, RunFolder, find_run, open_run, require_free_report, require_still
+from runner.record.run_folder import JOURNAL, RunFolder, find_run, open_run, require_free_reports, require_still
 from runner.run import rejudge
 from runner.run.machines_then import surroundings_then
 from runner.run.preparation import judging_files
@@ -241,10 +241,11 @@ def _by_number(case_id: str) -> list[tuple[int, str]]:
 
 def merge(parts: Sequence[Part], options: MergeOptions, open_reporters: OpenReporters) -> tuple[RunFolder, Run, tuple[str, ...]]:
     """Write the merged run into a folder of its own; return that with what ``join`` returns."""
-    require_free_report(options.junit)
+    reports = report_files(options)
+    require_free_reports(reports)
     folder = open_run(options.out)
     try:
-        folder.claim_report(options.junit)
+        folder.claim_reports(reports)
         folders = new_folders(parts)
         run, unexercised = join(parts, folders, run_id=folder.run_id, command=tuple(map(redacted, sys.argv)))
         assert run.footer is not None, "a merged run has ended"

@@ -40,7 +40,7 @@ def resume_run(name: str, now: RunHeader, digests: Mapping[str, str], files: Map
         raise UsageError(f"--resume {name} --out {out}: a resumed run stays in its folder; remove --out")
     lock = lock_folder(path)
     try:
-        return replace(_resumed(path, name, now, digests, files), lock=lock)
+        return replace(_resumed(path, name, now, digests, files), locks=[lock])
     except BaseException:
         lock.release()
         raise

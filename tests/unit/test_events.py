@@ -110,7 +110,7 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Return a function that runs two cases, ``one`` and ``two``, with a recorder as the last reporter."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(controller, "CaseRunner", Runner)
-    monkeypatch.setattr(reporters, "REPORTERS", (*REPORTERS, Reporter("recorder", Recorder)))
+    monkeypatch.setattr(reporters, "REPORTERS", {**REPORTERS, "recorder": Reporter(Recorder)})
     (tmp_path / "specs").mkdir()
     for name in ("one", "two"):
         (tmp_path / "specs" / f"{name}.yaml").write_text(GOOD)
@@ -198,7 +198,7 @@ def test_a_reporter_without_space_ends_the_run_before_its_footer(
             if isinstance(event, events.ResultsCompleted):
                 raise OSError(errno.ENOSPC, "No space left on device", "page.html")
 
-    monkeypatch.setattr(reporters, "REPORTERS", (*REPORTERS, Reporter("page", Full)))
+    monkeypatch.setattr(reporters, "REPORTERS", {**REPORTERS, "page": Reporter(Full)})
     assert go(passes) == ExitCode.FAILED
     assert "cannot write page.html: No space left on device" in capsys.readouterr().err
     assert kinds() == ["header", "case", "case"]

@@ -14,6 +14,7 @@ from runner.model.conformance import Conformance
 from runner.model.diagnostics import Position
 from runner.model.events import RunAbandoned
 from runner.model.expectation import Status
+from runner.model.options import RunOptions
 from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import WEAK, CaseResult
 from runner.record.run_folder import RunFolder
@@ -159,7 +160,7 @@ def test_an_abandoned_run_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path = tmp_path / "summary.md"
     path.write_text("# of another program")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
-    reporter = GitHubReporter(ReportSetup(folder=RunFolder(path=tmp_path / "run", run_id="r1")))
+    reporter = GitHubReporter(ReportSetup(folder=RunFolder(path=tmp_path / "run", run_id="r1"), options=RunOptions()))
     reporter.on_event(RunAbandoned(header=HEADER, results=(PASSES,), why="the journal was altered"))
     (command,) = github_commands(capsys.readouterr().err)
     assert (command.name, command.data) == ("error", "truncated: the journal was altered")

@@ -17,14 +17,14 @@ from runner.model.diagnostics import Position
 from runner.model.events import RunAbandoned, RunEnded
 from runner.model.expectation import Status, Verdict
 from runner.model.header import RunHeader
+from runner.model.options import RunOptions
 from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult
 from runner.record.case_files import digest
 from runner.record.journal import read_run, totals
 from runner.record.run_folder import RunFolder
-from runner.report import ReportSetup, page, page_data
-from runner.report.page import HtmlReporter, write_page
-from runner.report.page_data import script, shown, sources_of
+from runner.report import ReportSetup, page
+from runner.report.page import HtmlReporter, chunks, facts_of, pieces_of, script, shown, sources_of, write_page
 from tests.fences import ROOT
 from tests.results import as_outcome, footer_of
 
@@ -194,11 +194,11 @@ def test_a_script_hands_over_what_it_was_given(tmp_path: Path, text: str) -> Non
 
 def test_every_case_is_in_a_chunk_and_each_chunk_is_bounded(tmp_path: Path) -> None:
     results = [case(f"n{number}", stderr="x" * 24_000) for number in range(300)]
-    firsts, chunks = zip(*page_data.chunks(tmp_path, results), strict=True)
+    firsts, written = zip(*chunks(tmp_path, results), strict=True)
     assert firsts[0] == 0
-    assert len(chunks) > 2
-    assert max(map(len, chunks)) < 4_000_000
-    (tmp_path / "a.js").write_bytes(chunks[0])
+    assert len(written) > 2
+    assert max(map(len, written)) < 4_000_000
+    (tmp_path / "a.js").write_bytes(written[0])
     assert len(handed_over(tmp_path / "a.js")["cases"]) == firsts[1]
 
 
@@ -219,7 +219,7 @@ def observation(**calibrated: Any) -> dict[str, Any]:
     + [observation(max_ulp=float("inf"), worst={"index": [[[1]]]})],
 )
 def test_a_lying_observation_is_data(tmp_path: Path, lie: Any) -> None:
-    found = page_data.facts_of(lie)
+    found = facts_of(lie)
     assert len(json.dumps(found, allow_nan=False)) < 2_000
     assert "histogram" not in json.dumps(found)
 
@@ -239,18 +239,18 @@ def folder_with(tmp_path: Path, **texts: str) -> tuple[Path, dict[str, str]]:
 def test_code_has_a_limit_and_no_secret(tmp_path: Path) -> None:
     folder, digests = folder_with(tmp_path, code_0_0="password=hunter22 " + "x" * 500, code_0_1="y" * 500)
     result = case(evidence=digests, code=tuple(digests))
-    first, second = page_data.pieces_of(folder, result, list(digests), 100)
+    first, second = pieces_of(folder, result, list(digests), 100)
     assert "hunter22" not in first["text"]
     assert "left out" in first["text"]
     assert second == {"name": "code-0-1.txt"}
-    assert page_data.pieces_of(folder, result, ["../../secret.txt", "plan.json"], 100) == []
+    assert pieces_of(folder, result, ["../../secret.txt", "plan.json"], 100) == []
 
 
 def test_a_link_in_the_place_of_code_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     folder, _ = folder_with(tmp_path)
     (folder / "cases" / "00001" / "code-0-0.txt").symlink_to(tmp_path / "secret")
-    assert page_data.pieces_of(folder, case(), ["code-0-0.txt"], 100) == [{"name": "code-0-0.txt"}]
+    assert pieces_of(folder, case(), ["code-0-0.txt"], 100) == [{"name": "code-0-0.txt"}]
 
 
 def test_a_spec_is_shown_only_where_it_is_the_one_that_was_run(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_a_link_that_a_worker_made_is_replaced_and_not_followed(tmp_path: Path) 
 
 def reporter(folder: Path) -> HtmlReporter:
     folder.mkdir(exist_ok=True)
-    return HtmlReporter(ReportSetup(folder=RunFolder(path=folder, run_id="x")))
+    return HtmlReporter(ReportSetup(folder=RunFolder(path=folder, run_id="x"), options=RunOptions()))
 
 
 def ended(*results: CaseResult) -> RunEnded:

@@ -12,11 +12,12 @@ from lxml import etree  # type: ignore[import-untyped]  # lxml has no py.typed, 
 
 from runner.model.case import CaseId
 from runner.model.diagnostics import Position
+from runner.model.escaping import plain
 from runner.model.expectation import Status, Verdict
 from runner.model.header import RunHeader
 from runner.model.outcomes import RETRIED, JUnitTag, Outcome
 from runner.model.results import Attempt, CaseResult
-from runner.report import junit, plain
+from runner.report import junit
 from runner.report.junit import write_junit, write_stub
 
 XSD = etree.XMLSchema(etree.parse(Path(__file__).parents[1] / "data" / "junit-strict.xsd"))

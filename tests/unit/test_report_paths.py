@@ -22,7 +22,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def claim(path: str) -> None:
-    RunFolder(path=Path("run"), run_id="run").claim_report(Path(path))
+    RunFolder(path=Path("run"), run_id="run").claim_reports({"--junit": Path(path)})
 
 
 def test_a_report_goes_to_the_target_of_a_link_and_the_link_stays() -> None:
@@ -81,7 +81,7 @@ import sys, time
 from pathlib import Path
 from runner.record.run_folder import open_run
 folder = open_run(Path("first"))
-folder.claim_report(Path(sys.argv[1]))
+folder.claim_reports({"--junit": Path(sys.argv[1])})
 print(1, flush=True)
 time.sleep(600)
 """
@@ -125,6 +125,6 @@ def test_a_report_of_a_run_that_was_killed_is_free(live) -> None:
     process.kill()
     process.wait(timeout=60)
     folder = open_run(Path("second"))
-    folder.claim_report(Path("same.xml"))
+    folder.claim_reports({"--junit": Path("same.xml")})
     folder.release()
     assert not list(Path().glob(".*.lock"))

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from runner.machine.installed_torch import torch_at
 from runner.machine.signals import Interrupts
 from runner.model.case_facts import Ending
 from runner.model.outcomes import ExitCode
-from runner.report import reporters
+from runner.report.reporters import Reporters
 from runner.run import pipeline
 from runner.tools.author.commands import watch as watching
 from runner.tools.author.commands.watch import AGAIN, ALL, FAILED, QUIT, KeptExecutor, Keys, Watch, WatchOptions, run_options
@@ -90,7 +91,7 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executor: FakeExecutor) 
 
         _, options = parse(line.split())
         assert isinstance(options, WatchOptions)
-        return Watch(run_options(options), reporters.of_watch, wait).run()
+        return Watch(run_options(options), partial(Reporters, "watch"), wait).run()
 
     return watch
 

@@ -18,11 +18,12 @@ from runner.language.load import inspect_specs
 from runner.language.read.spec_files import SpecPath, discover, is_spec_file
 from runner.model.case import Case
 from runner.model.diagnostics import Diagnostic, UsageError, errors, shown_path
+from runner.model.escaping import one_line, plain
 from runner.model.options import RunOptions
 from runner.model.outcomes import JUnitTag, Outcome
 from runner.model.results import CaseResult
 from runner.plan.selection import requested, select, without_benches
-from runner.report import one_line, plain, verdict_text, weak_lines
+from runner.report import verdict_text, weak_lines
 from runner.tools.pytest_plugin.session_run import SessionRun, name_in_file
 
 if TYPE_CHECKING:

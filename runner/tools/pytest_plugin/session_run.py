@@ -24,12 +24,13 @@ from runner.machine.output import guarded
 from runner.machine.scratch import tail
 from runner.model import codec
 from runner.model.case import Case
+from runner.model.escaping import plain
 from runner.model.events import CaseFinished, Listener, RunEvent
 from runner.model.options import RunOptions
 from runner.model.outcomes import ExitCode
 from runner.model.results import CaseResult
 from runner.record.run_folder import RunFolder
-from runner.report import plain, reporters
+from runner.report.reporters import Reporters
 from runner.run.controller import run_prepared
 from runner.run.preparation import prepare
 
@@ -137,7 +138,7 @@ def main(descriptor: int) -> ExitCode:
     prepared = prepare(replace(options, paths=tuple(dict.fromkeys(roots))), suite, ids)
 
     def opened(options: RunOptions, folder: RunFolder) -> Listener:
-        return _Sending(reporters.of_run(options, folder), folder.path, os.fdopen(descriptor, "wb"))
+        return _Sending(Reporters("run", options, folder), folder.path, os.fdopen(descriptor, "wb"))
 
     return run_prepared(prepared, opened)
 

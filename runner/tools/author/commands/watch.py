@@ -28,7 +28,7 @@ from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult
 from runner.record.journal import read_run
 from runner.record.run_folder import JOURNAL, RunFolder
-from runner.report import reporters
+from runner.report.reporters import Reporters
 from runner.run.controller import OpenReporters, run_prepared
 from runner.run.preparation import prepare
 
@@ -322,7 +322,7 @@ class WatchOptions:
 def main(options: WatchOptions) -> ExitCode:
     """Run and watch until the user quits."""
     with Interrupts() as interrupts:
-        return Watch(run_options(options), reporters.of_watch, Keys(interrupts).wait).run()
+        return Watch(run_options(options), functools.partial(Reporters, "watch"), Keys(interrupts).wait).run()
 
 
 def run_options(options: WatchOptions) -> RunOptions:
