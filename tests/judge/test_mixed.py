@@ -37,10 +37,10 @@ def _one_thread() -> Any:
 
 
 def check(families: Any, scales: Any, seed: int = 0) -> None:
-    from tests.judge.families import cell
-    from tests.judge.judges import JUDGES
-    from tests.judge.mixed_families import MIXED
-    from tests.judge.table import entries, unexplained
+    from tools.judges.families import cell
+    from tools.judges.judges import JUDGES
+    from tools.judges.mixed_families import MIXED
+    from tools.judges.table import entries, unexplained
 
     cells = [cell(MIXED[name], "float32", scale, seed=seed) for name in families for scale in scales]
     found = list(entries(cells, {"calibrated": JUDGES["calibrated"]}))
@@ -57,15 +57,15 @@ def test_small_families() -> None:
 @pytest.mark.nightly(reason="half a minute; two families are always judged")
 @pytest.mark.parametrize("seed", [0, 1])
 def test_every_family(seed: int) -> None:
-    from tests.judge.families import SCALES
-    from tests.judge.mixed_families import MIXED
+    from tools.judges.families import SCALES
+    from tools.judges.mixed_families import MIXED
 
     check(MIXED, SCALES, seed)
 
 
 def test_a_result_that_no_format_shows_is_judged_as_float32() -> None:
-    from tests.judge.families import FAMILIES, cell
-    from tests.judge.judges import calibration_of
+    from tools.judges.families import FAMILIES, cell
+    from tools.judges.judges import calibration_of
 
     _, scale = calibration_of(cell(FAMILIES["batched matmul"], "float32", 1.0))
     assert not scale.through

@@ -46,9 +46,9 @@ def _one_thread() -> Any:
 
 
 def check(families: Any, dtypes: Any, scales: Any, seed: int = 0) -> None:
-    from tests.judge.families import cells
-    from tests.judge.judges import JUDGES
-    from tests.judge.table import entries, unexplained
+    from tools.judges.families import cells
+    from tools.judges.judges import JUDGES
+    from tools.judges.table import entries, unexplained
 
     found = list(entries(cells(families, dtypes, scales, seed=seed), {"calibrated": JUDGES["calibrated"]}))
     assert sum(entry.is_wrong for entry in found) > 3 * sum(entry.is_right for entry in found) / 2, "the table has both"
@@ -64,13 +64,13 @@ def test_small_families() -> None:
 @pytest.mark.nightly(reason="seven minutes; the small families are always judged")
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_whole_table(seed: int) -> None:
-    from tests.judge.families import DTYPES, SCALES
+    from tools.judges.families import DTYPES, SCALES
 
     check((), DTYPES, SCALES, seed)
 
 
 def test_a_defect_is_told_from_rounding_without_a_judge() -> None:
-    from tests.judge.families import AT_RANDOM, FAMILIES, cell
+    from tools.judges.families import AT_RANDOM, FAMILIES, cell
 
     one = cell(FAMILIES["batched matmul"], "bfloat16", 1.0)
     assert not one.is_wrong(one.eager)
@@ -81,8 +81,8 @@ def test_a_defect_is_told_from_rounding_without_a_judge() -> None:
 
 
 def test_what_right_answers_show_is_told_by_their_statistics() -> None:
-    from tests.judge.families import FAMILIES, cell
-    from tests.judge.judges import within_right_answers
+    from tools.judges.families import FAMILIES, cell
+    from tools.judges.judges import within_right_answers
 
     one = cell(FAMILIES["batched matmul"], "bfloat16", 1.0)
     shows = within_right_answers(one)
@@ -92,9 +92,9 @@ def test_what_right_answers_show_is_told_by_their_statistics() -> None:
 
 
 def test_other_judges_are_mistaken_where_they_are_known_to_be() -> None:
-    from tests.judge.families import FAMILIES, cells
-    from tests.judge.judges import JUDGES
-    from tests.judge.table import entries, totals
+    from tools.judges.families import FAMILIES, cells
+    from tools.judges.judges import JUDGES
+    from tools.judges.table import entries, totals
 
     found = list(entries(cells(["batched matmul"], ("bfloat16",), (1e-2,)), JUDGES))
     counted = totals(found, JUDGES)
@@ -116,8 +116,8 @@ UPDATES = {
 @pytest.mark.parametrize("shape", [(4, 4), (64, 96)], ids=["few", "many"])
 @pytest.mark.parametrize("name", UPDATES)
 def test_a_small_update_that_is_lost_is_refused(name: str, shape: tuple[int, int]) -> None:
-    from tests.judge.families import Family, cell, fused, normal
-    from tests.judge.judges import calibrated_judge
+    from tools.judges.families import Family, cell, fused, normal
+    from tools.judges.judges import calibrated_judge
 
     function, lost = UPDATES[name]
     right = {"fused": fused(function), "in float64": lambda *inputs: function(*(part.double() for part in inputs)).float()}

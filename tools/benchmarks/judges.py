@@ -1,7 +1,7 @@
 """Compare judges of numbers: which wrong answers each accepts, and which right ones it refuses.
 
 The judges are ours (``close: {to: eager}``), ``torch.testing.assert_close``, ``torch._dynamo.utils.same`` and the cosine of the angle. The
-families, their right variants and their defects are those of ``tests/judge/families.py``. The last column counts the wrong answers that
+families, their right variants and their defects are those of ``tools/judges/families.py``. The last column counts the wrong answers that
 ours accepts although none of its statistics is greater than those of right answers of the same row. Exit 1 where it refuses a right answer.
 """
 
@@ -16,10 +16,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.judge.families import DTYPES, FAMILIES, SCALES, cells
-from tests.judge.judges import JUDGES
-from tests.judge.table import Entry, mistakes, totals
-from tests.judge.table import entries as judged
+from tools.judges.families import DTYPES, FAMILIES, SCALES, cells
+from tools.judges.judges import JUDGES
+from tools.judges.table import Entry, mistakes, totals
+from tools.judges.table import entries as judged
 
 
 def rows(entries: Sequence[Entry], judges: Sequence[str]) -> list[str]:

@@ -24,7 +24,7 @@ from runner.vocabulary.expectations.calibrated_measure import (
 )
 from runner.worker.case.calibration import MOST_JITTERED
 from runner.worker.torch_compat.numerics import AMPLITUDE, RESOLUTION, Jittered, Roundings, jittered
-from tests.judge.families import Cell, Tensor
+from tools.judges.families import Cell, Tensor
 
 Judge = Callable[[Tensor], bool]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional as F  # noqa: N812 - torch's own abbreviation
 
-from tests.judge.families import Family, Function, Tensor, normal
+from tools.judges.families import Family, Function, Tensor, normal
 
 FORMATS = ("bfloat16", "float16")
 

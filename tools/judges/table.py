@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
-from tests.judge.families import Cell
-from tests.judge.judges import JUDGES, Judge, within_right_answers
+from tools.judges.families import Cell
+from tools.judges.judges import JUDGES, Judge, within_right_answers
 
 
 @dataclass(frozen=True)
