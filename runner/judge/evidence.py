@@ -1,5 +1,7 @@
 """The facts of a case, read from what its worker sent, and an expectation judged by those of a step."""
 
+import itertools
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -33,6 +35,49 @@ def headline(text: str) -> str:
     """Return the first line of a message, with the next one where the first only announces it, as in "backend='inductor' raised:"."""
     first, _, rest = text.strip().partition("\n")
     return first_line(f"{first} {rest.strip()}" if first.rstrip().endswith(":") else first)
+
+
+CALL = re.compile(r'  File "(?P<file>[^"\n]*)", line (?P<line>[0-9]+),? in (?P<function>.*)')
+"""A frame of a traceback or a stack."""
+_OWN = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}{os.sep}"
+_OF_TORCH = re.compile(r"(?:^|/)(?:torch|triton)/.*\.py(?:\Z|:)")
+_BETWEEN = re.compile(r"/(?:contextlib|functools|threading)\.py\Z|<frozen runpy>\Z|<string>\Z")
+"""Frames of the standard library between frames of torch, without information."""
+
+_TORCH_FRAMES = 3
+"""How many innermost frames of torch are shown; of the outermost ones, one is shown."""
+
+
+def folded(text: str) -> str:
+    """Return a traceback or a stack in which the frames of this program, and most frames of torch, are replaced by their count."""
+    # a frame's lines with its file; every other line alone with an empty file name
+    blocks: list[tuple[str, list[str]]] = []
+    for line in text.split("\n"):
+        if (call := CALL.fullmatch(line)) is not None:
+            blocks.append((call["file"], [line]))
+        elif blocks and blocks[-1][0] and line.startswith("    "):
+            blocks[-1][1].append(line)
+        else:
+            blocks.append(("", [line]))
+    is_inside, inside = False, []
+    for file, _ in blocks:
+        is_inside = bool(file) and (file.startswith(_OWN) or bool(_OF_TORCH.search(file)) or (is_inside and bool(_BETWEEN.search(file))))
+        inside.append(is_inside)
+    recent_first = "most recent call first" in text
+    first, last = (_TORCH_FRAMES, 1) if recent_first else (1, _TORCH_FRAMES)
+    shown: list[str] = []
+    for is_inside, group in itertools.groupby(zip(inside, blocks, strict=True), key=lambda pair: pair[0]):
+        run = [block for _, block in group]
+        of_torch = [index for index, (file, _) in enumerate(run) if _OF_TORCH.search(file) and not file.startswith(_OWN)]
+        kept = {*of_torch[:first], *of_torch[-last:]} if is_inside else {*range(len(run))}
+        of = "torch and torch-conformance" if of_torch else "torch-conformance"
+        for is_kept, part in itertools.groupby(range(len(run)), key=kept.__contains__):
+            indices = list(part)
+            if is_kept:
+                shown += [line for index in indices for line in run[index][1]]
+            else:
+                shown.append(f"  ... {len(indices)} frame{'' if len(indices) == 1 else 's'} of {of} ...")
+    return "\n".join(shown)
 
 
 ReadCode: TypeAlias = Callable[[int, int, str], str]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from runner.judge.evidence import CarriedOut, first_line
 from runner.language.backends import Backend, Serves
-from runner.model.case import Case, Expected
-from runner.model.conditions import Surroundings, holds
+from runner.model.case import Case
+from runner.model.conditions import Surroundings
 from runner.model.devices import kind_of
 from runner.model.expectation import Status, Verdict
 from runner.model.matching.filecheck import EmptyText, passes, run
@@ -16,10 +16,6 @@ from runner.model.matching.generated_code import code_of, joined
 from runner.model.matching.patterns import search
 from runner.model.matching.time_limit import PatternTooSlow, time_limit
 from runner.plan.worker_plan import expects_raise
-from runner.vocabulary.expectations.compilation import GraphBreaks
-from runner.vocabulary.expectations.counters import Counter
-from runner.vocabulary.expectations.expectation_base import allows_zero
-from runner.vocabulary.expectations.raises import Raises
 from runner.vocabulary.steps import parsed, traits_of
 from runner.vocabulary.steps.call import Call
 
@@ -232,8 +228,8 @@ def _is_refused_as_claimed(known: CarriedOut, steps: Sequence[CarriedOut], surro
     """Whether dynamo itself raised in a step, and the spec says so: ``before``, ``as: eager``, or an eager call that raises the same."""
     if (traced := known.facts.dynamo) is None or traced.graphs or not traced.frames:
         return False
-    checks = [expected.check for expected in known.step.expectations if isinstance(expected.check, Raises)]
-    if any((check.before or check.as_eager) and holds(check.when, surroundings) for check in checks):
+    checks = [expected.check for expected in known.step.expectations if expected.kind == "raises"]
+    if any(check.claims_refusal and check.applies(surroundings) for check in checks):
         return True
     eager = (other for other in steps if isinstance(call := parsed(other.step), Call) and call.eager and other.facts.raised is not None)
     above = [expected.check for other in eager for expected in other.step.expectations]
@@ -249,7 +245,7 @@ def _why_not_captured(steps: Sequence[CarriedOut]) -> str:
     *before, last = steps
     if not parsed(last.step).runs_graphs or traits_of(last.step).gives_gradients or (traced := last.facts.dynamo) is None:
         return ""
-    if traced.calls or any(map(_claims_capture, last.step.expectations)):
+    if traced.calls or any(expected.check.claims_capture for expected in last.step.expectations):
         return ""
     known = [step.facts.dynamo for step in steps if step.facts.dynamo]
     broken = next((reason for step in reversed(known) for reason in step.broken), None)
@@ -259,16 +255,6 @@ def _why_not_captured(steps: Sequence[CarriedOut]) -> str:
     if traced.frames or (earlier and not any(step.calls for step in known)):
         return ""
     return "it ran eagerly: dynamo traced no frame, and no graph that it had captured was called"
-
-
-def _claims_capture(expected: Expected) -> bool:
-    """Whether an expectation says what dynamo captured, which may be nothing: it cannot hold by eager's answer."""
-    match expected.check:
-        case Counter() as check:
-            return "stats.unique_graphs" in check.by_leaf
-        case GraphBreaks() as check:
-            return check.count is None or not allows_zero(check.count)
-    return False
 
 
 def _shows_dynamo(known: CarriedOut) -> bool:

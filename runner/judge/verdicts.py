@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from runner.judge.endings import folded
-from runner.judge.evidence import ANOTHER_FORM, CarriedOut, headline, judge_expectation, nonsense
+from runner.judge.evidence import ANOTHER_FORM, CarriedOut, folded, headline, judge_expectation, nonsense
 from runner.model.case import Case, Expected, Step
 from runner.model.case_facts import ServiceReport
-from runner.model.conditions import Surroundings, asks_for_code, holds
+from runner.model.conditions import Surroundings, asks_for_code
 from runner.model.diagnostics import Position
 from runner.model.expectation import Judgement, Status, StepFacts, Verdict
 from runner.model.matching.generated_code import code_of, joined
@@ -15,7 +14,7 @@ from runner.model.matching.time_limit import PatternTooSlow
 from runner.model.protocol import Json, decode
 from runner.plan.worker_plan import expects_raise, needs_eager
 from runner.vocabulary.expectations import side_effects
-from runner.vocabulary.expectations.close import Close, contradiction, is_eager
+from runner.vocabulary.expectations.close import contradiction
 from runner.vocabulary.steps import parsed, traits_of
 
 
@@ -57,28 +56,22 @@ def is_active(facts: StepFacts) -> bool:
 def problem_of_repetitions(expected: Expected, index: int, known: CarriedOut, surroundings: Surroundings) -> Judgement | None:
     """Return the judgement of the first repetition that does not hold, or of missing ones; None where each holds, or none is judged."""
     check, step = expected.check, known.step
-    if not isinstance(check, Close) or not is_eager(check.to) or not holds(check.when, surroundings):
+    if not check.compares_with_eager or not check.applies(surroundings) or step.repeat == 1:
         return None
-    if step.repeat == 1 or known.facts.raised is not None or expects_raise(step, surroundings):
+    if known.facts.raised is not None or expects_raise(step, surroundings):
         return None
     entries = known.facts.repetitions.get(str(index), ())
     for entry in entries:
-        if entry.measured is None:
-            judgements = [Judgement.error(entry.why_not)]
-        else:
-            try:
-                measured = decode(entry.measured)
-                judgements = judge_expectation(expected, replace(known.facts, measured=measured), surroundings)
-                judgements = [Judgement.error(why)] if (why := _contradiction(measured)) else judgements
-            except ANOTHER_FORM as error:
-                judgements = [nonsense(error)]
+        judgements = [Judgement.error(entry.why_not)]
+        if entry.measured is not None:
+            judgements = _judged_by(entry.measured, expected, known.facts, surroundings)
         problem = next((judgement for judgement in judgements if judgement.status is not Status.HELD), None)
         if problem is not None:
             number = f"repetition {entry.first + 1} of {step.repeat}: {problem.expected}".removesuffix(": ")
             return replace(problem, expected=number)
     count = sum(entry.times for entry in entries)
     if count != step.repeat - 1:
-        return Judgement.error(f"{count + 1} of {step.repeat} repetitions were measured", expected=f"{check.of} close to {check.to}")
+        return Judgement.error(f"{count + 1} of {step.repeat} repetitions were measured", expected=" close to ".join(check.names))
     return None
 
 
@@ -146,7 +139,7 @@ def verdicts_of(case: Case, surroundings: Surroundings, steps: Sequence[CarriedO
         for expected, judgement in judged:
             if is_hollow and judgement.status is Status.HELD:
                 judgement = replace(judgement, status=Status.ERROR, observed=NOTHING)
-            if has_other_draws and isinstance(expected.check, Close) and is_eager(expected.check.to):
+            if has_other_draws and expected.check.compares_with_eager:
                 judgement = _with_hint(judgement)
             verdicts.append(replace(judgement, kind=expected.kind, position=place_of(expected, judgement)))
         # a call that raised has no verdict of side effects
@@ -187,23 +180,29 @@ def place_of(expected: Expected, judgement: Judgement) -> Position:
     return expected.place(judgement.leaf or (judgement.expected.partition(":")[0] if expected.kind == "filecheck" else ""))
 
 
-def _judged(expected: Expected, index: int, known: CarriedOut, surroundings: Surroundings) -> list[Judgement]:
+def _judged_by(sent: Json, expected: Expected, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    """Judge an expectation by what was measured for it, as the worker sent it."""
     try:
-        facts = facts_of(index, known)
+        measured = decode(sent)
     except ANOTHER_FORM as error:
         return [nonsense(error)]
-    known_here = with_code(expected, facts, surroundings)
+    if why := _contradiction(measured):
+        return [Judgement.error(why, expected=expected.kind)]
+    return judge_expectation(expected, replace(facts, measured=measured), surroundings)
+
+
+def _judged(expected: Expected, index: int, known: CarriedOut, surroundings: Surroundings) -> list[Judgement]:
+    known_here = with_code(expected, known.facts, surroundings)
     if isinstance(known_here, Judgement):
         return [known_here]
-    if why := _contradiction(facts.measured):
-        return [Judgement.error(why, expected=expected.kind)]
-    judgements = judge_expectation(expected, facts, known_here)
+    judgements = _judged_by(known.facts.measurements.get(str(index)), expected, known.facts, known_here)
     if (problem := problem_of_repetitions(expected, index, known, known_here)) is not None:
         return [problem]
     why_not = known.facts.unmeasured.get(str(index))
-    if why_not is None:
-        return judgements
-    return [Judgement.error(why_not, expected=one.expected, leaf=one.leaf) if one.status is Status.ERROR else one for one in judgements]
+    return [
+        replace(judgement, observed=why_not) if why_not is not None and judgement.status is Status.ERROR else judgement
+        for judgement in judgements
+    ]
 
 
 def verdicts_of_services(

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 from runner.model.case_facts import StepFacts as StepFacts
 from runner.model.codec import COMPUTED, REQUIRED
-from runner.model.conditions import Surroundings
+from runner.model.conditions import Surroundings, holds
 from runner.model.diagnostics import Position
 from runner.model.protocol import Json
 
@@ -113,30 +113,50 @@ class Mutant:
         return cls(name=name, facts=None, leaf=leaf, where=where, why_not=why_not)
 
 
-class Expectation(Protocol):
-    """A kind of expectation. ``measure`` stands beside the class in each module, because it runs in the worker."""
+class Expectation:
+    """A kind of expectation; by itself one names no value, and claims nothing about dynamo. What measures stands beside the class."""
 
+    __slots__ = ()
     kind: ClassVar[str]
     mutations: ClassVar[tuple[str, ...]]
     """The names of its mutants: what a spec may give a reason for."""
 
-    @classmethod
-    def parse(cls, body: object) -> "Expectation":
-        """Read the body that the schema let through; raise ``BadExpectation``."""
-        ...
-
     @property
     def names(self) -> tuple[str, ...]:
         """The named values it speaks of."""
-        ...
+        return ()
+
+    @property
+    def claims_capture(self) -> bool:
+        """Whether it says what dynamo captured, which may be nothing: it cannot hold by eager's answer."""
+        return False
+
+    @property
+    def claims_refusal(self) -> bool:
+        """Whether it says that dynamo itself raises: before the backend gets a graph, or what eager raises."""
+        return False
+
+    @property
+    def compares_with_eager(self) -> bool:
+        """Whether it compares a value with eager's."""
+        return False
+
+    @classmethod
+    def parse(cls, body: Any) -> Self:
+        """Read the body that the schema let through; raise ``BadExpectation``."""
+        raise NotImplementedError
+
+    def applies(self, surroundings: Surroundings) -> bool:
+        """Whether its ``when`` holds, if it has one."""
+        return holds(getattr(self, "when", None), surroundings)
 
     def measurement(self) -> Mapping[str, Json] | None:
         """What the worker is asked to measure, as plain data; None for facts that every step has."""
-        ...
+        raise NotImplementedError
 
     def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge the facts. Pure."""
-        ...
+        raise NotImplementedError
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterable[Mutant]:
         """Yield, for each leaf, facts under which it must not hold. Pure; asked only where the expectation held.
@@ -144,4 +164,4 @@ class Expectation(Protocol):
         Change one thing in a copy of the facts (``dataclasses.replace``) and leave the judging to ``judge``: a mutant that is
         still HELD shows that the expectation could not have failed so. ``count_mutants`` makes those of a count.
         """
-        ...
+        raise NotImplementedError

@@ -9,7 +9,7 @@ from typing import Any
 
 from runner.language.read.templates import as_text, resolve_facts
 from runner.model.case import Case, Step, WrittenFunction
-from runner.model.conditions import Surroundings, holds
+from runner.model.conditions import Surroundings
 from runner.model.protocol import Json, encode
 from runner.vocabulary.expectations import side_effects
 from runner.vocabulary.expectations.expectation_base import EAGER
@@ -89,11 +89,8 @@ def body_as_json(case: Case) -> dict[str, Json]:
 
 def expects_raise(step: Step, surroundings: Surroundings) -> bool:
     """Whether the spec expects an exception in this step."""
-    if not step.runs(surroundings) or not any(expected.kind == "raises" for expected in step.expectations):
-        return False
-    from runner.vocabulary.expectations.raises import Raises
-
-    return any(isinstance(expected.check, Raises) and holds(expected.check.when, surroundings) for expected in step.expectations)
+    raises = (expected.check for expected in step.expectations if expected.kind == "raises")
+    return step.runs(surroundings) and any(check.applies(surroundings) for check in raises)
 
 
 def needs_eager(case: Case) -> bool:

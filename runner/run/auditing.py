@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.judge.cross_checks import impossible_on_machine
 from runner.judge.evidence import carried_out, recorded_facts
 from runner.judge.mutants import Audit, ControlResult, Trial, as_json, audit, judge_control, lines, try_case, with_control
 from runner.language.load import Suite, load, load_specs, surroundings_of
@@ -25,7 +24,7 @@ from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
 from runner.record.journal import JournalError, read_run
 from runner.record.run_folder import JOURNAL, LATEST, RunFolder, find_run, require_still
 from runner.run import rejudge
-from runner.run.machines_then import here_of, surroundings_then
+from runner.run.machines_then import here_of, impossible_on_machine, surroundings_then
 from runner.run.pipeline import CaseRunner
 
 

@@ -1,7 +1,7 @@
 """The machine that a recorded result came from: that of the node that it names, or that of the run's header."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from runner.language.backends import Backend
@@ -12,7 +12,7 @@ from runner.model import devices
 from runner.model.case import Case
 from runner.model.conditions import Surroundings
 from runner.model.header import RunHeader
-from runner.model.results import Attempt
+from runner.model.results import Attempt, CaseResult
 
 
 def surroundings_then(header: RunHeader) -> Surroundings:
@@ -39,3 +39,18 @@ def surroundings_of_record(facts: Mapping[str, str]) -> Surroundings:
 def here_of(case: Case, backend: Backend, part: Attempt, known: Surroundings) -> Surroundings:
     """Return the surroundings of a case where a result, or an attempt of it, came from; ``known`` are those of the machine of the run."""
     return surroundings_for(backend, surroundings_of_record(part.node) if part.node else known, case.target)
+
+
+def impossible_on_machine(results: Sequence[CaseResult], environment: Mapping[str, str], device_of: Mapping[str, str]) -> str:
+    """Return which case a machine without a GPU cannot have executed; empty for none. ``device_of`` has the devices of backends by name.
+
+    The machine is the node that a result names, or that of the header with this ``environment``.
+    """
+    for result in results:
+        if (result.node or environment).get("gpus") != "0":
+            continue
+        device = devices.kind_of(device_of.get(result.backend, devices.CPU))
+        # whether there was a device of a vendor's module is not recorded
+        if device in devices.WITHOUT_MODULE and device != devices.CPU and result.folder:
+            return f"{result.case_id!r}: {result.outcome.label} on {device}, and the machine had no GPU"
+    return ""

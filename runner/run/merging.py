@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 from runner import __version__
-from runner.judge.cross_checks import impossible_on_machine
 from runner.judge.waiving import Waivers
 from runner.language.backends import load_backends
 from runner.language.load import load_specs, surroundings_of
@@ -40,7 +39,7 @@ from runner.record.journal import JournalError, Run, digest_of_selection, read_r
 from runner.record.journal import totals as totals  # the command prints them
 from runner.record.run_folder import JOURNAL, RunFolder, find_run, open_run, require_free_reports, require_still
 from runner.run import rejudge
-from runner.run.machines_then import surroundings_then
+from runner.run.machines_then import impossible_on_machine, surroundings_then
 from runner.run.preparation import judging_files
 
 OpenReporters: TypeAlias = Callable[[MergeOptions, RunFolder], Listener]

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from runner.judge.cross_checks import impossible_on_machine
 from runner.model.case import CaseId
 from runner.model.diagnostics import Position
 from runner.model.header import RunHeader
@@ -16,6 +15,7 @@ from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult, Policy, WaiverEffect
 from runner.record.journal import JournalError, digest_of_selection, read_run
 from runner.record.journal_writer import JournalWriter
+from runner.run.machines_then import impossible_on_machine
 from tests import fakes
 from tests.results import as_outcome, footer_of, waiver_of
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import runner
-from runner.judge.endings import folded, frame_within, last_stack
+from runner.judge.evidence import folded
+from runner.judge.judge import frame_within, last_stack
 from runner.model.case import CodeBlock
 from runner.model.case_facts import Ending
 from runner.model.expectation import Status

@@ -94,6 +94,11 @@ class Close(Conditional):
         return self.of, self.to
 
     @property
+    def compares_with_eager(self) -> bool:
+        """Eager's result, or a part of it."""
+        return is_eager(self.to)
+
+    @property
     def judge_kind(self) -> Judge:
         """The judge that the words choose."""
         if self.exact:

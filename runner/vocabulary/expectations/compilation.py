@@ -13,6 +13,7 @@ from runner.vocabulary.expectations.expectation_base import (
     BadExpectation,
     Conditional,
     Counts,
+    allows_zero,
     check_count,
     count_mutants,
     judge_count,
@@ -223,6 +224,11 @@ class GraphBreaks(Events):
     __slots__ = ()
     kind: ClassVar[str] = "graph_breaks"
     what: ClassVar[str] = "graph breaks"
+
+    @property
+    def claims_capture(self) -> bool:
+        """Where there must be some."""
+        return self.count is None or not allows_zero(self.count)
 
     def why_hollow(self, measured: Any) -> str:
         """That there are none means something only where dynamo traced a frame in the step."""

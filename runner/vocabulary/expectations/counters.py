@@ -48,6 +48,11 @@ class Counter(Counts):
         return cls(counts=dict(body))
 
     @property
+    def claims_capture(self) -> bool:
+        """How many graphs dynamo captured."""
+        return "stats.unique_graphs" in self.counts
+
+    @property
     def by_leaf(self) -> Mapping[str, Any]:
         """Each counter."""
         return self.counts

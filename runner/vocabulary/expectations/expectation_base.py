@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from runner.model.conditions import Surroundings, choose, holds
-from runner.model.expectation import Judgement, Mutant, Status, StepFacts
+from runner.model.conditions import Surroundings, choose
+from runner.model.expectation import Expectation, Judgement, Mutant, Status, StepFacts
 from runner.model.protocol import Json
 
 OUTPUT = "output"
@@ -31,11 +31,10 @@ class BadExpectation(Exception):
         self.column = column
 
 
-class Kind:
-    """What kinds of expectation share. By itself one names no value, and judges facts that every step has."""
+class Kind(Expectation):
+    """What the kinds of expectation of the language share. By itself one judges facts that every step has."""
 
     __slots__ = ()
-    kind: ClassVar[str]
     is_recorded: ClassVar[bool] = False
     """Whether the worker sends what it judges only when it is asked for, and there is nothing to choose."""
 
@@ -49,18 +48,13 @@ class Kind:
         cls.check(body)
         return cls(**body)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The named values it speaks of."""
-        return ()
-
     def measurement(self) -> Mapping[str, Json] | None:
         """What the worker is asked to measure; None for facts that every step has."""
         return {} if self.is_recorded else None
 
     def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge the facts where ``when`` holds, if there is one, and where what the worker was asked for was measured."""
-        if not holds(getattr(self, "when", None), surroundings):
+        if not self.applies(surroundings):
             return [Judgement.not_applicable()]
         if facts.measured is None and self.measurement() is not None:
             return [Judgement.error("nothing was measured", expected=self.kind)]

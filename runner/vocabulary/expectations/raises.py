@@ -69,6 +69,11 @@ class Raises(Conditional):
     """``backend``: dynamo raised it before the backend got a graph."""
 
     @property
+    def claims_refusal(self) -> bool:
+        """Where the spec says so, or eager raises the same."""
+        return self.before is not None or self.as_eager
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Eager, where its exception is compared."""
         return (EAGER,) if self.as_eager else ()

@@ -24,7 +24,7 @@ _MOST_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EachSample:
+class EachSample(Expectation):
     """An expectation that holds where it holds for every sample that eager computes."""
 
     kind: ClassVar[str] = KIND

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner import __version__
-from runner.judge.cross_checks import disagreements, impossible_on_machine
 from runner.judge.evidence import carried_out, read_facts
 from runner.judge.waiving import Waivers, apply
 from runner.language.load import Suite, load, load_specs, surroundings_of
@@ -38,7 +37,7 @@ from runner.record.journal import JournalError, Run, digest_of_selection, read_r
 from runner.report import junit
 from runner.run import rejudge
 from runner.run.case_results import phases_of
-from runner.run.machines_then import here_of, surroundings_then
+from runner.run.machines_then import here_of, impossible_on_machine, surroundings_then
 from runner.run.preparation import option_text
 from runner.tools.vendor.profiles import cases_of, read_profile, shipped_profiles
 from runner.tools.vendor.submission import attestation
@@ -56,6 +55,7 @@ from runner.tools.vendor.submission.archive import (
     name_of,
     unpacked,
 )
+from runner.tools.vendor.submission.contradictions import disagreements
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey

@@ -10,9 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from runner.judge.evidence import CarriedOut
 from runner.language.backends import Backend
 from runner.model.case_facts import Facts, Tuning
-from runner.model.devices import CPU, WITHOUT_MODULE, kind_of
+from runner.model.devices import kind_of
 from runner.model.matching.generated_code import code_of
-from runner.model.results import CaseResult
 
 _CACHE = ("fxgraph_cache_miss", "fxgraph_cache_hit", "fxgraph_cache_bypass")
 """Counters of which each compiled graph that inductor looks up adds one."""
@@ -140,18 +139,3 @@ def _of_case(facts: Facts, steps: Sequence[CarriedOut]) -> Iterator[str]:
         yield "a phase took less than no time"
     if any(known.facts.graphs for known in steps) and not any(facts.phases.get(name, 0) > 0 for name in _OF_COMPILING):
         yield "graphs were compiled or loaded, and no phase of a compilation took time"
-
-
-def impossible_on_machine(results: Sequence[CaseResult], environment: Mapping[str, str], devices: Mapping[str, str]) -> str:
-    """Return which case a machine without a GPU cannot have executed; empty for none. ``devices`` are the devices of backends by name.
-
-    The machine is the node that a result names, or that of the header with this ``environment``.
-    """
-    for result in results:
-        if (result.node or environment).get("gpus") != "0":
-            continue
-        device = kind_of(devices.get(result.backend, CPU))
-        # whether there was a device of a vendor's module is not recorded
-        if device in WITHOUT_MODULE and device != CPU and result.folder:
-            return f"{result.case_id!r}: {result.outcome.label} on {device}, and the machine had no GPU"
-    return ""
