@@ -19,8 +19,7 @@ from runner.model.optional import hooks
 from runner.model.options import backend_files, backends_chosen, flag, globs, option, paths, profile_option, shard_option, tags
 from runner.model.outcomes import ExitCode
 from runner.model.protocol import encode
-from runner.plan.operator_script import is_of_operator
-from runner.plan.selection import Shard, select, taken, unmatched, why_nothing_selected
+from runner.plan.selection import Shard, is_of_operator, select, taken, unmatched, why_nothing_selected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

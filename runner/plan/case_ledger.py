@@ -11,7 +11,7 @@ from pathlib import Path
 from runner.model.case import Case
 from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError, shown_path
 from runner.model.folded_ids import fold, unfold
-from runner.plan.operator_script import is_of_operator
+from runner.plan.selection import is_of_operator
 
 NAME = "ledger.txt"
 """The file's name in a folder of specs."""

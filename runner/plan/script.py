@@ -5,9 +5,7 @@ printed at the end of the script, which then never says that the case holds.
 """
 
 import ast
-import math
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,11 +19,13 @@ from runner.model.conditions import Surroundings, asks_for_code, choose, holds, 
 from runner.model.devices import CPU, kind_of
 from runner.model.escaping import line
 from runner.model.protocol import decode
-from runner.plan.operator_script import MODULES
-from runner.plan.worker_plan import make_plan
+from runner.plan.selection import is_of_operator
+from runner.plan.worker_plan import make_plan, seed_of
 from runner.vocabulary import inputs
 from runner.vocabulary.expectations.expectation_base import parse_count
-from runner.vocabulary.steps import SAMPLES
+
+MODULES = {"config": "torch._inductor.config", "dynamo_config": "torch._dynamo.config", "functorch_config": "torch._functorch.config"}
+"""The module of torch for each section of options."""
 
 _TORCH = {
     "float32_matmul_precision": "torch.set_float32_matmul_precision({})",
@@ -45,9 +45,7 @@ _RESETS = {
     "code": "pkgutil.resolve_name('torch._inductor.codecache.PyCodeCache').cache_clear(purge=True)",
 }
 _CLEARED = {"counters": "torch._dynamo.utils.counters.clear()", "metrics": "pkgutil.resolve_name('torch._inductor.metrics').reset()"}
-_RESERVED = {"copy", "os", "pkgutil", "re", "sys", "tempfile", "torch", "types", "pytree", "random", "numpy"} | {
-    "params", "check", "follow", "gradients", "tensor", "tensors", "main", "values",
-}  # fmt: skip
+_RESERVED = frozenset("copy inf nan os pkgutil sys tempfile torch types pytree params check follow gradients tensor main".split())
 """Names that the script itself uses."""
 
 
@@ -70,25 +68,9 @@ def script_of(case: Case, surroundings: Surroundings, facts: Mapping[str, object
     """
     if case.target:
         raise NothingChecked(f"the case is compiled for {case.target} and not executed")
-    if any(step.kind == SAMPLES for step in case.steps):
+    if is_of_operator(case):
         raise NothingChecked("samples of an operator have a script each: repro CASE --sample N")
     return _Composer(case, surroundings, decode(make_plan(case, surroundings, facts))).script(torch)
-
-
-def literal(value: Any) -> str:
-    """Return a Python expression of plain data, in ASCII on one line, so that no text ends it; raise ``TypeError`` for any other value."""
-    match value:
-        case bool() | None | int() | str() | bytes():
-            return ascii(value)
-        case float():
-            return repr(value) if math.isfinite(value) else f'float("{value!r}")'
-        case list():
-            return f"[{', '.join(map(literal, value))}]"
-        case tuple():
-            return f"({', '.join(map(literal, value))}{',' if len(value) == 1 else ''})"
-        case Mapping():
-            return f"{{{', '.join(f'{literal(key)}: {literal(item)}' for key, item in value.items())}}}"
-    raise TypeError(f"a {type(value).__name__} has no literal")
 
 
 def _of_torch(name: str, owner: str = "torch") -> str:
@@ -101,6 +83,31 @@ def _within(opening: str, lines: Iterable[str]) -> list[str]:
     return [opening, *(f"    {text}" for text in lines)]
 
 
+def _rendered(header: Iterable[str], env: Mapping[str, Any], unchecked: list[str], *, device: str, **words: Any) -> Script:
+    """Return the script of these statements; variables that may hold a secret are left to the reader."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(  # noqa: S701 - the result is Python, not markup: every text is a literal or an escaped comment
+        loader=FileSystemLoader(cache_dirs.folder("templates")), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    unchecked += [f"the variable {name}, whose value may be a secret: set it before" for name in env if is_secret_name(name)]
+    variables = [
+        f"os.environ.pop({name!a}, None)" if value is None else f"os.environ[{name!a}] = {str(value)!a}"
+        for name, value in env.items()
+        if not is_secret_name(name)
+    ]
+    rendered = environment.get_template("repro.py.j2").render(
+        header=[line(redacted(text)) for text in header],
+        environment=variables,
+        device=kind_of(device) if kind_of(device) != CPU else "",
+        unchecked=[ascii(redacted(text)) for text in unchecked],
+        **words,
+    )
+    text = KNOWN.masked(rendered) + "\n"
+    ast.parse(text)  # a script that is no Python is a defect of this module: it must not be handed out
+    return Script(text=text, unchecked=tuple(unchecked))
+
+
 class _Composer:
     """Collects the statements of one case."""
 
@@ -111,7 +118,6 @@ class _Composer:
         self._helpers: set[str] = set()
         self._blocks: list[str] = []
         self._bound: set[str] = set()
-        self._values: set[str] = set()
         self._main: list[str] = []
         self._unchecked: list[str] = []
         self._checks = 0
@@ -121,7 +127,7 @@ class _Composer:
 
     def script(self, torch: str) -> Script:
         """Return the script."""
-        for word in ("spies", "handlers", "services", "dead"):
+        for word in ("let", "spies", "handlers", "services", "dead"):
             if self._body[word]:
                 raise NothingChecked(f"'{word}' of a case: only the runner has them")
         for block in self._body["preludes"]:
@@ -139,44 +145,22 @@ class _Composer:
             raise NothingChecked("; ".join(self._unchecked) or "the case expects nothing here")
         if self._body["compiles"]:
             self._unchecked.append("that the backend compiled the function, and no fallback ran in its place")
-        text = KNOWN.masked(self._text(torch)) + "\n"
-        ast.parse(text)  # a script that is no Python is a defect of this module: it must not be handed out
-        return Script(text=text, unchecked=tuple(self._unchecked))
-
-    def _text(self, torch: str) -> str:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-        environment = Environment(  # noqa: S701 - the result is Python, not markup: every text is a literal or an escaped comment
-            loader=FileSystemLoader(cache_dirs.folder("templates")), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-        )
-        header = (
-            f"{self._case.id}: {self._case.summary}",
-            f"{self._case.position}, for torch {torch}, Python {sys.version.split()[0]}, {self._device}",
-        )
-        variables = []
-        for name, value in self._body["env"].items():
-            if is_secret_name(name):
-                self._unchecked.append(f"the variable {name}, whose value may be a secret: set it before")
-            elif value is None:
-                variables.append(f"os.environ.pop({literal(name)}, None)")
-            else:
-                variables.append(f"os.environ[{literal(name)}] = {literal(str(value))}")
         body = "\n".join([*self._main, *self._blocks])
-        return environment.get_template("repro.py.j2").render(
-            header=[line(redacted(text)) for text in header],
-            environment=variables,
-            module=literal(self._plan["module"]) if self._plan.get("module") else "",
-            device=kind_of(self._device) if kind_of(self._device) != CPU else "",
-            options=[_TORCH[name].format(literal(value)) for name, value in self._body["torch"].items() if name != "seed"],
+        params = {**self._plan["params"], "backend": self._plan["backend"], "device": self._device}
+        return _rendered(
+            (f"{self._case.id}: {self._case.summary}", f"{self._case.position}, for torch {torch}, {self._device}"),
+            self._body["env"],
+            self._unchecked,
+            device=self._device,
+            options=[_TORCH[name].format(ascii(value)) for name, value in self._body["torch"].items() if name != "seed"],
             seed=self._plan["seed"],
-            params=literal({**self._plan["params"], "backend": self._plan["backend"], "device": self._device}) if "params" in body else "",
+            module=ascii(self._plan["module"]) if self._plan.get("module") else "",
+            params=ascii(params) if "params" in body else "",
             blocks=self._blocks,
             helpers=self._helpers,
-            needs_values=bool(self._values),
             main=self._main,
             shows_code=self._shows_code,
             checks=self._checks,
-            unchecked=[ascii(redacted(text)) for text in self._unchecked],
         )
 
     # -- the Python of the spec -------------------------------------------------------------------------------------
@@ -219,9 +203,6 @@ class _Composer:
         for number, (name, function) in enumerate(self._body["functions"].items()):
             self._functions[name] = f"_{number}" if len(self._body["functions"]) > 1 else ""
             add(f"function{self._functions[name]} = {self._function(function)}")
-        for name, entry in self._body["let"].items():
-            add(f"values[{literal(name)}] = {self._value(entry)}")
-            self._values.add(name)
         add(seed)
         add(f"inputs = {self._value(self._body['inputs'])}")
         if self._plan["needs_eager"]:
@@ -244,19 +225,17 @@ class _Composer:
         if isinstance(entry, list):
             return f"[{', '.join(map(self._item, entry))}]"
         if not isinstance(entry, Mapping):
-            return literal(entry)
+            return ascii(entry)
         kind = inputs.kind_of(entry)
         match kind:
             case None:
-                return f"{{{', '.join(f'{literal(key)}: {self._value(item)}' for key, item in entry.items())}}}"
+                return f"{{{', '.join(f'{key!a}: {self._value(item)}' for key, item in entry.items())}}}"
             case "ref":
                 return self._named(str(entry["ref"]))
             case "value":
-                return literal(entry["value"])
+                return ascii(entry["value"])
             case "module":
                 return self._module(entry)
-            case "call" if "close" not in entry:
-                return f"{self._callable(entry['call'])}({self._called(entry)})"
         return self._tensor(kind, entry)
 
     def _item(self, entry: Any) -> str:
@@ -264,32 +243,27 @@ class _Composer:
         return self._value(entry) if times == 1 else f"*({self._value(entry)} for _ in range({times}))"
 
     def _tensor(self, kind: str, entry: Mapping[str, Any]) -> str:
-        device = literal(entry.get("device", self._device))
+        device = ascii(entry.get("device", self._device))
         options = f", dtype={_of_torch(entry['dtype'])}" if "dtype" in entry else ""
         options += f", device={device}" if entry.get("on_device") else ""
         first = entry[kind]
         match kind:
             case "rand" | "randn" | "zeros" | "ones":
-                tensor = f"torch.{kind}({literal(tuple(first))}{options})"
+                tensor = f"torch.{kind}({tuple(first)!a}{options})"
             case "full":
-                tensor = f"torch.full({literal(tuple(first))}, {literal(entry['value'])}{options})"
+                tensor = f"torch.full({tuple(first)!a}, {entry['value']!a}{options})"
             case "randint":
-                tensor = f"torch.randint({literal(entry.get('low', 0))}, {literal(entry['high'])}, {literal(tuple(first))}{options})"
+                tensor = f"torch.randint({entry.get('low', 0)!a}, {entry['high']!a}, {tuple(first)!a}{options})"
             case "arange":
-                tensor = f"torch.arange({', '.join(map(literal, first if isinstance(first, list) else [first]))}{options})"
+                tensor = f"torch.arange({', '.join(map(ascii, first if isinstance(first, list) else [first]))}{options})"
             case "values":
-                tensor = f"torch.tensor({literal(first)}{options})"
-            case "jagged":
-                parts = ", ".join(f"torch.rand({literal(tuple(shape))}{options})" for shape in first)
-                tensor = f"torch.nested.nested_tensor([{parts}], layout=torch.jagged)"
+                tensor = f"torch.tensor({first!a}{options})"
             case _:
                 raise NothingChecked(f"an input '{kind}'")
-        if inputs.INPUTS[kind].is_finished:
-            return tensor
-        words = {word: literal(entry[word]) for word in ("strides", "requires_grad", "mark_dynamic") if entry.get(word)}
+        words = {word: ascii(entry[word]) for word in ("strides", "requires_grad", "mark_dynamic") if entry.get(word)}
         if "memory_format" in entry:
             words["memory_format"] = _of_torch(entry["memory_format"])
-        if device == literal(CPU) and not words:
+        if device == ascii(CPU) and not words:
             return tensor
         self._helpers.add("tensor")
         return f"tensor({tensor}, {device}{''.join(f', {word}={value}' for word, value in words.items())})"
@@ -298,7 +272,7 @@ class _Composer:
         module = f"{self._callable(entry['module'])}({self._called(entry)})"
         module += f".to({_of_torch(entry['dtype'])})" if "dtype" in entry else ""
         device = entry.get("device", self._device)
-        return f"{module}{'' if device == CPU else f'.to({literal(device)})'}{'.eval()' if entry.get('eval') else ''}"
+        return f"{module}{'' if device == CPU else f'.to({device!a})'}{'.eval()' if entry.get('eval') else ''}"
 
     def _called(self, entry: Mapping[str, Any]) -> str:
         words = [*map(self._item, entry.get("args") or [])]
@@ -310,62 +284,47 @@ class _Composer:
     def _named(self, name: str) -> str:
         """Return the expression of a name of the case or of its Python, or of a dotted path."""
         first, _, rest = name.replace(":", ".").partition(".")
-        if first in self._values:
-            expression = f"values[{literal(first)}]"
-        elif first in ("output", "eager", "inputs"):
+        if first in ("output", "eager", "inputs"):
             expression = {"eager": "expected"}.get(first, first)
         elif first in self._functions or (first == "compiled" and len(self._functions) == 1):
             expression = f"compiled{''.join(self._functions.values())}" if first == "compiled" else f"function{self._functions[first]}"
         elif first in self._bound:
             return _of_torch(rest, first) if rest else first
         elif rest:
-            return f"pkgutil.resolve_name({literal(name)})"
+            return f"pkgutil.resolve_name({name!a})"
         else:
             raise NothingChecked(f"the name {name}")
         if rest:
             self._helpers.add("follow")
-            return f"follow({expression}, {literal(rest)})"
+            return f"follow({expression}, {rest!a})"
         return expression
 
     # -- steps ------------------------------------------------------------------------------------------------------
 
     def _step(self, planned: Mapping[str, Any], step: Step) -> None:
         arguments = planned["arguments"]
+        if planned["expects_raise"] or (isinstance(arguments, Mapping) and "as" in arguments):
+            raise NothingChecked("it raises, or its result has a name")
         match step.kind:
             case "call":
                 lines = self._call(planned, arguments)
             case "backward":
                 lines = self._backward(arguments)
-            case "api":
-                lines = [f"output = {self._callable(arguments['call'])}({self._called(arguments)})"]
             case "reset":
                 words = arguments["items"] if isinstance(arguments, Mapping) else arguments
                 lines = [{**_RESETS, "rng": f"torch.manual_seed({self._plan['seed']})"}[word] for word in words]
             case "clear_counters":
                 lines = [text for word, text in _CLEARED.items() if arguments.get("only") in (None, word)]
-            case "fresh_cache":
-                lines = [_RESETS["inductor"], 'os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp(prefix="repro-")']
-                lines.append('os.environ.pop("TRITON_CACHE_DIR", None)')
             case _:
                 raise NothingChecked("only the runner has such a step")
         if step.repeat != 1:
             lines = _within(f"for _ in range({step.repeat}):", lines)
-        if planned["expects_raise"]:
-            lines = [*_within("try:", lines), *_within("except Exception as error:", ['print("raised:", repr(error))'])]
-        name = arguments.get("as") if isinstance(arguments, Mapping) else None
-        if name is not None:
-            self._values.add(name)
-            # a later call may write into what this one returned
-            copied = (
-                "pytree.tree_map_only(torch.Tensor, lambda t: t.detach().clone(), output)" if name in self._plan["compared"] else "output"
-            )
-            lines.append(f"values[{literal(name)}] = {copied}")
         checks = [text for expected in step.expectations for text in self._expectation(expected)]
         self._main += ["", f"# {line(str(step.position))}: {step.kind}", *lines, *checks]
 
     def _call(self, planned: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[str]:
         suffix = self._functions[arguments.get("function") or next(iter(self._functions))]
-        own, compares = arguments.get("inputs"), self._plan["needs_eager"] and not arguments.get("eager") and not planned["expects_raise"]
+        own, compares = arguments.get("inputs"), self._plan["needs_eager"] and not arguments.get("eager")
         lines = [] if own is None else [f"inputs = {self._value(own)}", *(["eager_inputs = copy.deepcopy(inputs)"] if compares else [])]
         contexts = list(map(self._context, arguments["context"] if arguments.get("context") is not None else self._body["context"]))
         if compares:
@@ -382,7 +341,7 @@ class _Composer:
         if "autocast" in entry:
             options = entry["autocast"] or {}
             dtype = f", dtype={_of_torch(options['dtype'])}" if "dtype" in options else ""
-            return f"torch.autocast({literal(kind_of(self._device))}{dtype})"
+            return f"torch.autocast({kind_of(self._device)!a}{dtype})"
         raise NothingChecked("a context of the spec's own")
 
     def _backward(self, arguments: Mapping[str, Any]) -> list[str]:
@@ -390,7 +349,7 @@ class _Composer:
             raise NothingChecked("backward of a named value, with a gradient, or of one of several functions")
         self._helpers.add("gradients")
         loss = arguments.get("loss", "sum")
-        how = literal(loss) if loss in ("sum", "mean") else self._named(loss)
+        how = ascii(loss) if loss in ("sum", "mean") else self._named(loss)
         (suffix,) = self._functions.values()
         lines = []
         if self._plan["needs_eager"]:
@@ -412,14 +371,14 @@ class _Composer:
             rtol, atol = (0.0, 0.0) if check.exact else (check.rtol, check.atol)
             if rtol is None:
                 self._note("close by eager's own error against float64: here the default tolerance of the dtype decides")
-            bound = "" if rtol is None or atol is None else f", rtol={literal(rtol)}, atol={literal(atol)}"
+            bound = "" if rtol is None or atol is None else f", rtol={rtol!a}, atol={atol!a}"
             nan = "" if check.equal_nan else ", equal_nan=False"
             lines = [f"check({self._named(check.of)}, {self._named(check.to)}{bound}{nan})"]
         elif expected.kind in ("counter", "metric") and not asks_for_code(expected.body):
             for name, count in check.counts.items():
                 space, _, rest = name.partition(".")
                 owner = "pkgutil.resolve_name('torch._inductor.metrics')"
-                counter = f"torch._dynamo.utils.counters[{literal(space)}][{literal(rest)}]"
+                counter = f"torch._dynamo.utils.counters[{space!a}][{rest!a}]"
                 lines += self._counted(counter if expected.kind == "counter" else _of_torch(name, owner), count)
         elif expected.kind != "runs":
             if expected.kind in ("filecheck", "generated_files"):
@@ -438,8 +397,83 @@ class _Composer:
             return []
         bounds = parse_count(value)
         if bounds.among:
-            return [f"assert {expression} in {literal(bounds.among)}, {expression}"]
+            return [f"assert {expression} in {bounds.among!a}, {expression}"]
         if bounds.least == bounds.most:
-            return [f"assert {expression} == {literal(bounds.least)}, {expression}"]
-        parts = [f"{literal(bounds.least)} <= "] * (bounds.least is not None) + [expression]
-        return [f"assert {''.join(parts)}{'' if bounds.most is None else f' <= {literal(bounds.most)}'}, {expression}"]
+            return [f"assert {expression} == {bounds.least!a}, {expression}"]
+        parts = [f"{bounds.least!a} <= "] * (bounds.least is not None) + [expression]
+        return [f"assert {''.join(parts)}{'' if bounds.most is None else f' <= {bounds.most!a}'}, {expression}"]
+
+
+# -- one sample of an operator ----------------------------------------------------------------------------------------
+
+_DATABASE = (
+    "import random, unittest\nimport numpy",
+    "# only a base class of torch's own tests",
+    'sys.modules.setdefault("expecttest", types.SimpleNamespace(TestCase=unittest.TestCase))',
+    "from torch.testing._internal import common_methods_invocations as database",
+    "# random operators take the state of the generators, which is the same for both calls",
+    "database.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)",
+)
+
+
+def script_of_sample(case: Case, sample: int) -> str:
+    """Return the script of a sample, from 0, of a case whose one step is ``samples``: its compiled call is compared with eager."""
+    words, settings, seed = case.steps[0].arguments, case.body.settings, f"torch.manual_seed({seed_of(case)})"
+    call, dtype = words["call"], f"torch.{words['dtype']}"
+    has_gradients = "False"
+    if words["gradients"] and call == "function":
+        has_gradients = f"entry.supports_autograd and {dtype} in entry.supported_backward_dtypes({kind_of(case.device)!a})"
+    options = "".join(f", {name}={value!a}" for name, value in settings.compile.items())
+    each_call = [
+        "# copies, as in the case: a sample may be a view, or a leaf that requires gradients",
+        "args, kwargs = (sample.input, *sample.args), dict(sample.kwargs)",
+        "copied = lambda t: t.detach().clone().requires_grad_(t.requires_grad)",
+        "args, kwargs = pytree.tree_map_only(torch.Tensor, copied, (args, kwargs))",
+        *([seed, "result = entry.op(*args, **kwargs)"] if call == "out" else []),
+        *(
+            ['kwargs["out"] = pytree.tree_map_only(torch.Tensor, lambda t: torch.ones_like(t).contiguous(), result)']
+            if call == "out"
+            else []
+        ),
+        seed,
+        "result = called(*args, **kwargs)",
+        'results.append([result, kwargs.get("out")])',
+        "inputs = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]",
+        "outputs = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]",
+        "if has_gradients and inputs and outputs:",
+        f"    {seed}",
+        "    parts = [torch.randn_like(leaf) for leaf in outputs]",
+        "    results[-1].append(torch.autograd.grad(outputs, inputs, parts, allow_unused=True))",
+    ]
+    main = [
+        *(f"{module}.{name} = {value!a}" for part, module in MODULES.items() for name, value in settings.by_section[part].items()),
+        f"entry = next(e for e in database.op_db if (e.name, e.variant_test_name) == ({words['op']!a}, {words['variant']!a}))",
+        f"has_gradients = {has_gradients}",
+        f"random.seed({seed_of(case)})",
+        f"numpy.random.seed({seed_of(case)})",
+        f"samples = list(entry.sample_inputs({case.device!a}, {dtype}, requires_grad=has_gradients))",
+        *(["samples = [sample for sample in samples if not sample.broadcasts_input]"] if call == "inplace" else []),
+        *_within(f"if len(samples) <= {sample}:", ['sys.exit(f"the database has {len(samples)} samples, counted from 0")']),
+        f"sample = samples[{sample}]",
+        'print("arguments:", sample.input, sample.args, sample.kwargs)',
+        f"function = entry.{'inplace_variant' if call == 'inplace' else 'op'}",
+        f"compiled = torch.compile(lambda *args, **kwargs: function(*args, **kwargs){options})",
+        "results = []",
+        *_within("for called in (function, compiled):", each_call),
+        'print("eager:", results[0])',
+        'print("compiled:", results[1])',
+        "check(results[1], results[0])",
+    ]
+    parts = {"options": [], "module": "", "params": "", "shows_code": False, "checks": 1}
+    script = _rendered(
+        [f"{case.id}, sample {sample}"],
+        settings.env,
+        [],
+        device=case.device,
+        seed=seed_of(case),
+        blocks=_DATABASE,
+        helpers={"check"},
+        main=main,
+        **parts,
+    )
+    return script.text

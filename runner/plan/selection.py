@@ -23,6 +23,7 @@ from runner.model.conditions import as_list
 from runner.model.diagnostics import Diagnostic, InvalidSpecs, UsageError, one_line, shown_path, unknown
 from runner.model.matching.patterns import glob as glob
 from runner.model.options import REFUSED
+from runner.vocabulary.steps import SAMPLES
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -249,3 +250,8 @@ def taken(paths: Sequence[Path], count: int) -> str:
     shown = [shown_path(path) if path.is_absolute() or path.parts[:1] in ((), ("..",)) else f"./{path}" for path in paths]
     more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
     return f"specs: {count:,} case{'' if count == 1 else 's'} of {', '.join(shown[:3])}{more}"
+
+
+def is_of_operator(case: Case) -> bool:
+    """Whether a case comes from torch's database of operators."""
+    return [step.kind for step in case.steps] == [SAMPLES]

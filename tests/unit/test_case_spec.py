@@ -14,7 +14,7 @@ from runner.language.read.yaml_source import parse
 from runner.model.case import Case, WrittenFunction
 from runner.model.conditions import Surroundings
 from runner.model.outcomes import ExitCode
-from runner.plan.operator_script import is_of_operator
+from runner.plan.selection import is_of_operator
 from runner.plan.worker_plan import python_of, seed_of
 from runner.tools.author.case_document import Decision, decision_of, document_of, step_of, text_of, without_idle_spies
 from runner.tools.author.commands.explain import Origins

@@ -15,7 +15,7 @@ from runner.machine.installed_torch import installed_torch
 from runner.model.diagnostics import InvalidSpecs
 from runner.model.expectation import Judgement, Status, StepFacts
 from runner.model.outcomes import Outcome
-from runner.plan.operator_script import is_of_operator
+from runner.plan.selection import is_of_operator
 from runner.plan.worker_plan import digest_of, make_plan, seed_of
 from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.expectations.sample_results import FORM, EachSample

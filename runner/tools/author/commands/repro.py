@@ -14,9 +14,8 @@ from runner.machine.installed_torch import installed_torch
 from runner.machine.redaction import KNOWN
 from runner.model.diagnostics import UsageError
 from runner.model.outcomes import ExitCode
-from runner.plan.operator_script import is_of_operator, script
-from runner.plan.script import NothingChecked, script_of
-from runner.plan.selection import select, unmatched, without_benches
+from runner.plan.script import NothingChecked, script_of, script_of_sample
+from runner.plan.selection import is_of_operator, select, unmatched, without_benches
 from runner.tools.author.shrinking.shrinking import ReproOptions, shrink
 
 
@@ -39,7 +38,7 @@ def main(options: ReproOptions) -> ExitCode:
             output.line(text)
         return code
     if is_of_operator(case):
-        output.raw(script(case, options.sample or 0))
+        output.raw(script_of_sample(case, options.sample or 0))
         return ExitCode.OK
     if options.sample is not None:
         raise UsageError("--sample goes with a case of torch's database of operators")
