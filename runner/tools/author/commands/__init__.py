@@ -52,7 +52,7 @@ COMMANDS: Mapping[str, Command] = {
         (("schema --with-torch --out schemas-here", "schemas for an editor, with the names of the installed torch"),),
     ),
     "repro": Command(
-        "tools.author.shrinking.shrinking:ReproOptions",
+        "tools.author.commands.repro:ReproOptions",
         "print a Python script that shows one case with torch alone",
         "Print a script that imports torch alone and fails where the case fails: exit 0 where every expectation held, 1 where one "
         "failed, 2 where the machine cannot run it. What the script does not say is named in it.",

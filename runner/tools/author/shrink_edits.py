@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.tools.author.case_document import Document, without_idle_spies
-from runner.vocabulary.inputs import INPUTS, kind_of
+from runner.vocabulary.inputs import kind_of
 
 Path = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
-    """Stands for a part that is removed."""
+REMOVED = object()
+"""Stands for the value of a part that is removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ def applied(document: Document, edits: Sequence[Edit]) -> Document:
             owner[last]
         except (KeyError, IndexError, TypeError):
             continue
-        if isinstance(change.value, Removed):
+        if change.value is REMOVED:
             del owner[last]
         else:
             owner[last] = copy.deepcopy(change.value)
@@ -112,7 +111,7 @@ class _Replacing(ast.NodeTransformer):
 
 
 def _removal(words: str, *path: str | int) -> Edit:
-    return Edit(f"without {words}", (Change(path, Removed()),))
+    return Edit(f"without {words}", (Change(path, REMOVED),))
 
 
 def _expectations(document: Document) -> list[Edit]:
@@ -240,7 +239,7 @@ def _inputs(document: Document) -> list[Edit]:
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef) and node in nodes[0].body and entry in (None, node.name)]
     parameters = [*functions[-1].args.posonlyargs, *functions[-1].args.args] if functions else []
     for index in range(len(document.get("inputs", []))):
-        changes = [Change(("inputs", index), Removed())]
+        changes = [Change(("inputs", index), REMOVED)]
         if index < len(parameters):
             changes.append(Change(("function",), Node(nodes.index(parameters[index]))))
         edits.append(Edit(f"without input {index + 1}", tuple(changes)))
@@ -272,16 +271,6 @@ def _described(document: Document) -> Iterator[tuple[Path, Mapping[str, Any]]]:
         if isinstance(step[kind], Mapping):
             for word in ("inputs", "args", "kwargs"):
                 yield from walk(step[kind].get(word), ("steps", index, kind, word))
-
-
-def _keys(document: Document) -> list[Edit]:
-    """Propose to drop a key of an input: its strides, its dtype."""
-    edits = []
-    for path, entry in _described(document):
-        kind = kind_of(entry)
-        optional = [key for key in entry if key != kind and key in ("strides", "memory_format", "requires_grad", "mark_dynamic", "dtype")]
-        edits += [_removal(f"{key} of {'.'.join(map(str, path))}", *path, key) for key in optional if kind in INPUTS]
-    return edits
 
 
 def _shapes(document: Document) -> list[Edit]:
@@ -318,7 +307,6 @@ PASSES: tuple[Pass, ...] = (
     Pass("statements", _statements, together=True),
     Pass("expressions", _expressions, together=False),
     Pass("inputs", _inputs, together=False),
-    Pass("keys of inputs", _keys, together=True),
     Pass("shapes", _shapes, together=False),
 )
 """The passes in their order: what takes most with it comes first."""
