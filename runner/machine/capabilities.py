@@ -1,6 +1,6 @@
 """Capabilities of machines, one table with the argument, the probe and the reason of absence of each; and whether a case can run here.
 
-A probe reads a ``Machine``. Before the run it holds only what files and environment show, without torch (``capabilities.inspect_files``).
+A probe reads a ``Machine``. Before the run it holds only what files and environment show, without torch (``inspect_files``).
 During the run it also holds the facts of a worker (``facts``). A probe without enough facts returns UNKNOWN, and the run repeats it.
 """
 
@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +22,15 @@ from runner.model.case import Availability, Case
 from runner.model.conditions import BadRange, VersionRange
 from runner.model.diagnostics import UsageError, one_of
 from runner.model.targets import EXAMPLE, PROPERTIES, TARGETS, TESTED_MINORS, simulated
+
+HOLDS = "returned True"
+"""The answer of a predicate that holds."""
+
+TORCH_ROOT = "torch_root"
+"""The fact with the folder from which a worker imported torch. It is compared and not recorded."""
+
+ANSWERS = "answers"
+"""The fact with what predicates returned. It depends on the selected cases, so it is not recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +66,25 @@ class Machine:
         """The maker of the accelerator that torch was built for."""
         return next((build.vendor for build in devices.builds() if self.builds.get(build.version)), None)
 
+    def has_package(self, package: str) -> bool:
+        """Whether a top-level package is installed. Nothing is imported."""
+        return _is_installed(package) if self.packages is None else self.packages.get(package, False)
+
+
+@functools.cache
+def _is_installed(package: str) -> bool:
+    try:
+        # a top-level find_spec imports nothing
+        return importlib.util.find_spec(package) is not None
+    except ValueError:  # __main__ and hand-made entries of sys.modules have no spec
+        return False
+
 
 class NotKnown(Exception):
     """What only torch can say, when torch runs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Capability:
     """One capability. ``check`` returns what is wrong with an argument, or None; ``takes`` shows the argument, empty for none."""
 
@@ -86,6 +108,8 @@ class Capability:
         return Availability.NO if reason else Availability.YES, reason
 
 
+# -- probes ------------------------------------------------------------------------------------------------------------
+
 _Known = TypeVar("_Known")
 
 
@@ -93,10 +117,6 @@ def _known(value: _Known | None, what: str) -> _Known:
     if value is None:
         raise NotKnown(what)
     return value
-
-
-def _unless(holds: bool, reason: str) -> str:
-    return "" if holds else reason
 
 
 def _in(argument: str, *numbers: int) -> bool:
@@ -109,27 +129,22 @@ def _built_for(build: devices.Build, machine: Machine, argument: str) -> str:
     if not machine.builds.get(build.version):
         return f"torch {machine.torch} is built without {build.title}"
     gpus = _known(machine.gpus, f"whether torch sees {build.device}")
-    return _unless(gpus > 0, f"no {build.device.partition(' ')[2]} is visible")
-
-
-def _found(name: str, reason: str) -> Callable[[Machine, str], str]:
-    """Return the probe of something that files show."""
-    return lambda machine, argument: _unless(bool(machine.found.get(name)), reason)
+    return "" if gpus > 0 else f"no {build.device.partition(' ')[2]} is visible"
 
 
 def _python(machine: Machine, argument: str) -> str:
-    return _unless(_in(argument, *machine.python), f"python {'.'.join(map(str, machine.python))} is not {argument}")
+    return "" if _in(argument, *machine.python) else f"python {'.'.join(map(str, machine.python))} is not {argument}"
 
 
 def _torch(machine: Machine, argument: str) -> str:
     if machine.release is None:
         return machine.no_torch
-    return _unless(_in(argument, *machine.release), f"torch {machine.torch} is not {argument}")
+    return "" if _in(argument, *machine.release) else f"torch {machine.torch} is not {argument}"
 
 
 def _gpus(machine: Machine, argument: str) -> str:
     count = _known(machine.gpus, "how many GPUs torch sees")
-    return _unless(_in(argument, count), f"{count} GPUs visible, {argument} required")
+    return "" if _in(argument, count) else f"{count} GPUs visible, {argument} required"
 
 
 def _gpu_memory(machine: Machine, argument: str) -> str:
@@ -137,25 +152,7 @@ def _gpu_memory(machine: Machine, argument: str) -> str:
         return f"no GPU, {argument} of memory required"
     size, required = _known(machine.gpu_memory, "the GPU's memory"), memory_of(argument)
     is_enough = size > required or (size == required and argument.strip().startswith(">="))
-    return _unless(is_enough, f"the GPU has {size / 2**30:.0f} GiB, {argument} required")
-
-
-def _module(machine: Machine, argument: str) -> str:
-    return _unless(_has_package(machine, argument.split(".")[0]), f"the module {argument} is not installed")
-
-
-def _has_package(machine: Machine, package: str) -> bool:
-    return _is_installed(package) if machine.packages is None else machine.packages.get(package, False)
-
-
-@functools.cache
-def _is_installed(package: str) -> bool:
-    """Cached ``find_spec`` of a top-level package."""
-    try:
-        # a top-level find_spec imports nothing
-        return importlib.util.find_spec(package) is not None
-    except ValueError:  # __main__ and hand-made entries of sys.modules have no spec
-        return False
+    return "" if is_enough else f"the GPU has {size / 2**30:.0f} GiB, {argument} required"
 
 
 def _arch(machine: Machine, argument: str) -> str:
@@ -167,7 +164,7 @@ def _arch(machine: Machine, argument: str) -> str:
         fits = arch.startswith("sm_") and arch[3:].isdecimal() and _in(f"{sign}{name[3:]}", int(arch[3:]))
     else:
         fits = arch == name or (not name.startswith("sm_") and arch.startswith(name))
-    return _unless(fits, f"the GPU is {arch}, {argument} required")
+    return "" if fits else f"the GPU is {arch}, {argument} required"
 
 
 def _sms(machine: Machine, argument: str) -> str:
@@ -176,19 +173,19 @@ def _sms(machine: Machine, argument: str) -> str:
     count = _known(machine.facts or None, "how many multiprocessors the GPU has").get("sms")
     if count is None:
         return f"torch does not tell how many multiprocessors the GPU has, {argument} required"
-    return _unless(_in(argument, count), f"the GPU has {count} multiprocessors, {argument} required")
+    return "" if _in(argument, count) else f"the GPU has {count} multiprocessors, {argument} required"
 
 
 def _mkldnn(machine: Machine, argument: str) -> str:
     dtypes = str(_known(machine.facts.get("mkldnn"), f"whether oneDNN computes {argument} on this CPU")).split()
     computed = ", ".join(dtypes) or "nothing: torch is built without it"
-    return _unless(argument in dtypes, f"oneDNN on this CPU does not compute {argument} (it computes {computed})")
+    return "" if argument in dtypes else f"oneDNN on this CPU does not compute {argument} (it computes {computed})"
 
 
 def _library(machine: Machine, argument: str) -> str:
     if machine.torch is None:
         return machine.no_torch
-    return _unless(argument in machine.found.get("library", ()), f"torch {machine.torch} was installed without {argument}")
+    return "" if argument in machine.found.get("library", ()) else f"torch {machine.torch} was installed without {argument}"
 
 
 def _target(machine: Machine, argument: str) -> str:
@@ -214,10 +211,10 @@ def _simulated(machine: Machine, argument: str) -> str:
 
 def _call(machine: Machine, argument: str) -> str:
     package = argument.replace(":", ".").split(".")[0]
-    if not _has_package(machine, package):
+    if not machine.has_package(package):
         return f"{argument}() cannot be called: the module {package} is not installed"
     answer = _known(machine.answers, f"what {argument}() returns").get(argument, "was not called")
-    return _unless(answer == HOLDS, f"{argument}() {answer}")
+    return "" if answer == HOLDS else f"{argument}() {answer}"
 
 
 def _device(machine: Machine, argument: str) -> str:
@@ -225,10 +222,14 @@ def _device(machine: Machine, argument: str) -> str:
     package = device.module.partition(".")[0]
     if machine.torch is None:
         return machine.no_torch
-    if not _has_package(machine, package):
+    if not machine.has_package(package):
         return f"the package {package} is not installed, whose module registers the device {device.kind}"
     answer = _known(machine.answers, f"whether torch sees a device {device.kind}").get(argument, "was not asked")
-    return _unless(answer == HOLDS, f"the device {device.kind} of {device.module}: {answer}")
+    return "" if answer == HOLDS else f"the device {device.kind} of {device.module}: {answer}"
+
+
+def _module(machine: Machine, argument: str) -> str:
+    return "" if machine.has_package(argument.split(".")[0]) else f"the module {argument} is not installed"
 
 
 # -- arguments: what is wrong with one; None for nothing ------------------------------------------------------------
@@ -239,14 +240,13 @@ _UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "GB": 10**9, "MB": 10**6}
 _MKLDNN_DTYPES = ("float32", "bfloat16", "float16")
 
 
-def _of_form(pattern: str, problem: str) -> Callable[[str], str | None]:
-    """Return the check of an argument of one form."""
-    return lambda argument: None if re.fullmatch(pattern, argument, re.ASCII) else f"'{argument[:60]}' {problem}"
+def _must(fits: Callable[[str], object], problem: str) -> Callable[[str], str | None]:
+    """Return the check of an argument."""
+    return lambda argument: None if fits(argument) else f"'{argument[:60]}' {problem}"
 
 
-def _one_of(words: Collection[str], problem: str) -> Callable[[str], str | None]:
-    """Return the check of an argument that is one of some words."""
-    return lambda argument: None if argument in words else f"'{argument[:60]}' {problem}"
+def _of_form(pattern: str) -> Callable[[str], object]:
+    return re.compile(pattern, re.ASCII).fullmatch
 
 
 def _check_range(argument: str) -> str | None:
@@ -257,15 +257,9 @@ def _check_range(argument: str) -> str | None:
     return None
 
 
-def _check_arch(argument: str) -> str | None:
+def _is_arch(argument: str) -> bool:
     match = _ARCH.fullmatch(argument.strip())
-    if match is None or (match[1] and not match[2][3:].isdecimal()):
-        return f"'{argument[:60]}' is not an architecture: write for example sm_90, \">=sm_80\" or gfx942"
-    return None
-
-
-def _check_device(argument: str) -> str | None:
-    return None if devices.VendorDevice.fits(argument) else f"'{argument[:60]}' is not KIND=MODULE: write for example npu=torch_npu"
+    return match is not None and (not match[1] or match[2][3:].isdecimal())
 
 
 def _parts(pattern: re.Pattern[str], argument: str) -> tuple[str, ...]:
@@ -281,17 +275,7 @@ def memory_of(argument: str) -> int:
     return math.ceil(float(number) * _UNITS[unit])
 
 
-# -- what files and the environment of this machine show, in milliseconds and without torch --------------------------
-
-
-def _package(name: str) -> Callable[[], tuple[str, ...]]:
-    """Return what looks for the folder of a package, without importing it."""
-
-    def look() -> tuple[str, ...]:
-        spec = importlib.util.find_spec(name)
-        return tuple([*(spec.submodule_search_locations or [])][:1]) if spec else ()
-
-    return look
+# -- the table ---------------------------------------------------------------------------------------------------------
 
 
 def _compiler() -> tuple[str, ...]:
@@ -309,105 +293,110 @@ def _libraries() -> tuple[str, ...]:
         return ()
 
 
-HOLDS = "returned True"
-"""The answer of a predicate that holds."""
+def _on_files(name: str, summary: str, reason: str, package: str = "", look: Callable[[], tuple[str, ...]] | None = None) -> Capability:
+    """Return what is there where ``look`` finds something, or where there is the folder of a package, which is not imported."""
 
+    def of_package() -> tuple[str, ...]:
+        spec = importlib.util.find_spec(package)
+        return tuple([*(spec.submodule_search_locations or [])][:1]) if spec else ()
+
+    return Capability(summary, lambda machine, _: "" if machine.found.get(name) else reason, look=look or of_package)
+
+
+def _of_gpus(summary: str, probe: Callable[[Machine, str], str], takes: str, check: Callable[[str], str | None]) -> Capability:
+    return Capability(summary, probe, takes, check, is_of_gpus=True)
+
+
+_NO_MEMORY = 'is not an amount of memory: write for example ">=64GiB"'
+_NO_ARCH = 'is not an architecture: write for example sm_90, ">=sm_80" or gfx942'
+_NO_CK = "Composable Kernel (the package ck4inductor) is not installed"
+_NO_COMPILER = "no C++ compiler that torch calls: $CXX, which is one program, or else g++"
 
 CAPABILITIES: Mapping[str, Capability] = {
     **{
-        build.capability: Capability(
-            summary=f"torch is built for {build.title} and sees a GPU", probe=functools.partial(_built_for, build), is_of_gpus=True
+        build.capability: _of_gpus(
+            f"torch is built for {build.title} and sees a GPU", functools.partial(_built_for, build), "", lambda argument: None
         )
         for build in devices.builds()
     },
-    "triton": Capability(summary="Triton can be imported", probe=_found("triton", "triton is not installed"), look=_package("triton")),
-    "ck": Capability(
-        summary="Composable Kernel's Inductor package is installed",
-        probe=_found("ck", "Composable Kernel (the package ck4inductor) is not installed"),
-        look=_package("ck4inductor"),
+    "triton": _on_files("triton", "Triton can be imported", "triton is not installed", "triton"),
+    "ck": _on_files("ck", "Composable Kernel's Inductor package is installed", _NO_CK, "ck4inductor"),
+    "cxx": _on_files("cxx", "the C++ compiler that torch calls is installed: $CXX, or else g++", _NO_COMPILER, look=_compiler),
+    "redis": _on_files(
+        "redis",
+        "the Redis client of torch's remote caches",
+        "the Python package redis is not installed (install the extra 'remote')",
+        "redis",
     ),
-    "cxx": Capability(
-        summary="the C++ compiler that torch calls is installed: $CXX, or else g++",
-        probe=_found("cxx", "no C++ compiler that torch calls: $CXX, which is one program, or else g++"),
-        look=_compiler,
-    ),
-    "redis": Capability(
-        summary="the Redis client of torch's remote caches",
-        probe=_found("redis", "the Python package redis is not installed (install the extra 'remote')"),
-        look=_package("redis"),
-    ),
-    "python": Capability(summary="Python is in a range of versions", probe=_python, takes=">3.11.8", check=_check_range),
-    "torch": Capability(summary="torch is in a range of versions", probe=_torch, takes=">=2.12", check=_check_range),
-    "gpus": Capability(summary="so many GPUs are visible", probe=_gpus, takes=">=2", check=_check_range, is_of_gpus=True),
-    "gpu_memory": Capability(
-        summary="each GPU has so much memory",
-        probe=_gpu_memory,
-        takes=">=64GiB",
-        check=_of_form(rf"\s*{_MEMORY.pattern}\s*", 'is not an amount of memory: write for example ">=64GiB"'),
-        is_of_gpus=True,
-    ),
-    "arch": Capability(
-        summary="the GPU is of this architecture, or of one in a range of sm_NN",
-        probe=_arch,
-        takes=">=sm_80",
-        check=_check_arch,
-        is_of_gpus=True,
-    ),
-    "sms": Capability(summary="the GPU has so many multiprocessors", probe=_sms, takes=">=68", check=_check_range, is_of_gpus=True),
+    "python": Capability("Python is in a range of versions", _python, ">3.11.8", _check_range),
+    "torch": Capability("torch is in a range of versions", _torch, ">=2.12", _check_range),
+    "gpus": _of_gpus("so many GPUs are visible", _gpus, ">=2", _check_range),
+    "gpu_memory": _of_gpus("each GPU has so much memory", _gpu_memory, ">=64GiB", _must(_of_form(rf"\s*{_MEMORY.pattern}\s*"), _NO_MEMORY)),
+    "arch": _of_gpus("the GPU is of this architecture, or of one in a range of sm_NN", _arch, ">=sm_80", _must(_is_arch, _NO_ARCH)),
+    "sms": _of_gpus("the GPU has so many multiprocessors", _sms, ">=68", _check_range),
     "mkldnn": Capability(
-        summary="oneDNN computes this dtype on the CPU",
-        probe=_mkldnn,
-        takes="float16",
-        check=_one_of(_MKLDNN_DTYPES, f"is none of the dtypes {', '.join(_MKLDNN_DTYPES)}"),
+        "oneDNN computes this dtype on the CPU",
+        _mkldnn,
+        "float16",
+        _must(_MKLDNN_DTYPES.__contains__, f"is none of the dtypes {', '.join(_MKLDNN_DTYPES)}"),
     ),
     "library": Capability(
-        summary="the folder lib of the installed torch has this file, such as a library of torch's own tests",
-        probe=_library,
-        takes="libtorchbind_test.so",
-        check=_of_form(r"[A-Za-z0-9_][\w.+-]*", "is not the name of a file: write for example libtorchbind_test.so"),
-        look=_libraries,
+        "the folder lib of the installed torch has this file, such as a library of torch's own tests",
+        _library,
+        "libtorchbind_test.so",
+        _must(_of_form(r"[A-Za-z0-9_][\w.+-]*"), "is not the name of a file: write for example libtorchbind_test.so"),
+        _libraries,
     ),
     "target": Capability(
-        summary="Triton compiles for this GPU, which the machine may lack",
-        probe=_target,
-        takes=EXAMPLE,
-        check=_one_of(TARGETS, f"is no target: {one_of(TARGETS)}"),
+        "Triton compiles for this GPU, which the machine may lack",
+        _target,
+        EXAMPLE,
+        _must(TARGETS.__contains__, f"is no target: {one_of(TARGETS)}"),
     ),
     "simulated": Capability(
-        summary="Inductor generates code for this GPU, simulated, and Triton compiles it",
-        probe=_simulated,
-        takes=EXAMPLE,
-        check=_one_of(PROPERTIES, f"is no target that can be simulated: {one_of(PROPERTIES)}"),
+        "Inductor generates code for this GPU, simulated, and Triton compiles it",
+        _simulated,
+        EXAMPLE,
+        _must(PROPERTIES.__contains__, f"is no target that can be simulated: {one_of(PROPERTIES)}"),
     ),
     "call": Capability(
-        summary="a function without arguments, such as a predicate of torch, returns True",
-        probe=_call,
-        takes="torch.cuda.is_bf16_supported",
-        check=_of_form(r"[A-Za-z_]\w*([.:][A-Za-z_]\w*)+", "is not a dotted path: write for example torch.cuda.is_bf16_supported"),
+        "a function without arguments, such as a predicate of torch, returns True",
+        _call,
+        "torch.cuda.is_bf16_supported",
+        _must(_of_form(r"[A-Za-z_]\w*([.:][A-Za-z_]\w*)+"), "is not a dotted path: write for example torch.cuda.is_bf16_supported"),
     ),
     "device": Capability(
-        summary="torch sees a device that this module registers; a backend with module: requires it",
-        probe=_device,
-        takes="npu=torch_npu",
-        check=_check_device,
+        "torch sees a device that this module registers; a backend with module: requires it",
+        _device,
+        "npu=torch_npu",
+        _must(devices.VendorDevice.fits, "is not KIND=MODULE: write for example npu=torch_npu"),
     ),
     "module": Capability(
-        summary="a Python module is installed",
-        probe=_module,
-        takes="transformers",
-        check=_of_form(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", "is not the name of a module"),
+        "a Python module is installed",
+        _module,
+        "transformers",
+        _must(_of_form(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"), "is not the name of a module"),
     ),
 }
 """The words of ``requires``, each with all that asks about it. What only torch knows, ``worker/torch_compat/facts.py`` tells."""
 
 
-# -- a case on this machine: an unavailable case is never a pass ------------------------------------------------------
+# -- a machine, and a case on it: an unavailable case is never a pass -------------------------------------------------------
 
-TORCH_ROOT = "torch_root"
-"""The fact with the folder from which a worker imported torch. It is compared and not recorded."""
 
-ANSWERS = "answers"
-"""The fact with what predicates returned. It depends on the selected cases, so it is not recorded."""
+def inspect_files(installed: InstalledTorch | None) -> Machine:
+    """Return what files and environment show of this machine, without importing torch."""
+    return Machine(
+        python=tuple(sys.version_info[:3]),
+        torch=installed.version if installed else None,
+        release=release(installed.version) if installed else None,
+        builds=installed.builds if installed else {},
+        # without one of these device nodes no driver can be reached; with one, only torch can say
+        gpus=None if any(Path(node).exists() for node in devices.nodes()) else 0,
+        found={name: capability.look() for name, capability in CAPABILITIES.items() if capability.look is not None},
+        torch_root=str(installed.root) if installed else None,
+        no_torch=no_torch_reason() if installed is None else "",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,21 +446,6 @@ def availabilities_of(cases: Iterable[Case], machine: Machine) -> list[Verdict]:
             known[key] = availability_of(case, machine)
         verdicts.append(known[key])
     return verdicts
-
-
-def inspect_files(installed: InstalledTorch | None) -> Machine:
-    """Return what files and environment show of this machine, without importing torch."""
-    return Machine(
-        python=tuple(sys.version_info[:3]),
-        torch=installed.version if installed else None,
-        release=release(installed.version) if installed else None,
-        builds=installed.builds if installed else {},
-        # without one of these device nodes no driver can be reached; with one, only torch can say
-        gpus=None if any(Path(node).exists() for node in devices.nodes()) else 0,
-        found={name: capability.look() for name, capability in CAPABILITIES.items() if capability.look is not None},
-        torch_root=str(installed.root) if installed else None,
-        no_torch=no_torch_reason() if installed is None else "",
-    )
 
 
 def with_facts(machine: Machine, facts: Mapping[str, Any]) -> Machine:
