@@ -1,4 +1,4 @@
-"""The engine: one loop in one thread that starts zygotes and workers, gives jobs to workers, reads their messages, and ends them in time.
+"""The executor of this machine: one loop in one thread that starts processes, gives them jobs, reads their messages, ends them in time.
 
 Each environment has a zygote, which forks its workers; where no fork is safe, a worker is a new Python. Workers are untrusted: their
 messages are bounded, only the first observation counts, and a worker is believed to have ended when its parent says so: its zygote, or for
@@ -10,8 +10,10 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import json
 import os
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,15 +22,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
 from runner.execute.memory import MemoryWatch
-from runner.execute.spawn import ProcessStarter, ZygoteProcess
-from runner.execute.workers import Worker, bound
+from runner.execute.spawn import Orphans, ProcessStarter, ZygoteProcess
+from runner.execute.workers import OUTPUTS, Worker, bound
+from runner.machine import scratch
+from runner.machine.output import naming
 from runner.model import devices
 from runner.model.events import Activity, RunningCase
 from runner.model.protocol import TARGET
 from runner.plan.resources import Capacity, Environment, Lease, Queue, Room
+from runner.plan.worker_plan import with_paths
+
+if TYPE_CHECKING:
+    from runner.execute.redis_service import Services
 
 _SHORT_SECONDS = 0.02
 """How long the loop sleeps while a process is about to end."""
@@ -41,6 +50,14 @@ _LEAST_ON_GPU = 2
 
 _WARM_ALONE = 2
 """How many workers are warmed up for exclusive jobs: each idle worker holds a context on its GPU."""
+
+_FACTS = "facts"
+"""The word that a worker gets instead of a plan's file, to report the facts of the machine; predicates to call follow it."""
+
+_PRINTED_BYTES = 64_000
+"""The size limit of ``Execution.printed``."""
+
+_PLAN_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,27 +76,30 @@ class Grace:
     """For a killed worker to end; after that, its case is over even if the process stays."""
 
 
-class Engine:
-    """Runs jobs; ``close`` ends its processes.
-
-    ``prepare`` is called with each job before a worker gets it: it returns the plan's file (or ``facts``) and the folder of its output.
-    """
+class LocalExecutor:
+    """Runs jobs in workers on this machine (``executor_protocol``); ``close`` ends its processes, and removes the scratch folder."""
 
     def __init__(
-        self, settings: ExecutorSettings, starter: ProcessStarter, prepare: Callable[[Job], tuple[str, Path]], grace: Grace | None = None
+        self,
+        settings: ExecutorSettings,
+        make_starter: Callable[[Path], ProcessStarter] | None = None,
+        grace: Grace | None = None,
     ) -> None:
+        """``make_starter`` makes the starter of other processes, from the scratch folder."""
         self._settings = settings
-        self._starter = starter
-        self._prepare = prepare
+        self._scratch = scratch.make()
+        self._orphans = Orphans()
+        make = make_starter or (lambda folder: ProcessStarter(settings.threads, folder, settings.warm_folder))
+        self._starter = make(self._scratch.path)
+        self._services: Services | None = None
+        """The servers of cases, from the first job on that uses one."""
         self._grace = grace or Grace()
         self._start_seconds = self._grace.start * settings.timeout_factor
         self._selector = selectors.DefaultSelector()
         self._numbers = itertools.count(1)
         self._workers: dict[int, Worker] = {}
         self._zygotes: dict[str, ZygoteProcess] = {}
-        """By the key of their environment, as the next four are."""
-        self._zygote_due: dict[str, float] = {}
-        """The deadlines of warm-ups of zygotes."""
+        """By the key of their environment, as the next three are."""
         self.broken: dict[str, str] = {}
         """Environments that have no zygote that can fork, with the reasons: their jobs get new Pythons."""
         self._cold: dict[str, str] = {}
@@ -94,66 +114,12 @@ class Engine:
         """The workers that jobs with room lacked since the last job started, by environment and GPUs."""
         self._memory = MemoryWatch()
         self._is_cancelled = False
-        self._check: Callable[[], None] | None = None
+        self._check: Callable[[], None] = lambda: None
         self._wake: int | None = None
-        self._left_over: dict[int, str] = {}
-        self._warm_problems: dict[str, None] = {}
+        self._problems: dict[str, None] = {}
+        """What torch raised in warm-ups, and which workers outlived their case."""
 
-    def close(self) -> None:
-        """Kill all workers, reap those that are the runner's own children, and end the zygotes."""
-        for worker in self._workers.values():
-            worker.kill()
-        for worker in self._workers.values():
-            if worker.process is not None:
-                with contextlib.suppress(subprocess.TimeoutExpired):  # the system may hold it
-                    worker.process.wait(timeout=self._grace.stack)
-            worker.close()
-        self._workers.clear()
-        closing = [*self._leaving, *self._zygotes.values()]
-        for zygote in closing:
-            zygote.hang_up()  # all in parallel: each needs time to kill the orphans of its workers
-        for zygote in closing:
-            zygote.close()
-        self._zygotes.clear()
-        self._leaving.clear()
-        self._selector.close()
-
-    def rest(self) -> bool:
-        """Get ready for another run; return False where something of the last one is left, or an environment has no zygote."""
-        for worker in list(self._workers.values()):
-            if worker.has_ended and worker.running is None:
-                self._forget(worker)
-        if self._wake is not None:
-            self._forget_descriptor(self._wake)
-        self._check, self._wake, self._is_cancelled = None, None, False
-        self._waiting = Queue()
-        self._returned.clear()
-        self._missing.clear()
-        is_clean = not (self.broken or self._cold or self._left_over or self._warm_problems)
-        return is_clean and not any(worker.running or worker.is_retired for worker in self._workers.values())
-
-    @property
-    def warnings(self) -> list[str]:
-        """Why zygotes could not fork, what torch raised in warm-ups, and which workers outlived their case, in the order of their cases."""
-        slow = [f"cases got a new process each instead of a fork, which is slow: {why}" for why in dict.fromkeys(self.broken.values())]
-        cold = [f"the warm-up of workers for a GPU failed, so each case does its work again: {why}" for why in self._warm_problems]
-        return [*slow, *cold, *self._left_over.values()]
-
-    @property
-    def activity(self) -> Activity:
-        """What the run waits for now. While cases run, none waits for the warm-up of a worker."""
-        busy = self._busy()
-        starting = [self._zygote_due[key] for key, zygote in self._zygotes.items() if not zygote.is_ready]
-        warming = [worker.warm_until for worker in self._workers.values() if not (worker.is_warm or worker.is_retired or worker.has_ended)]
-        return Activity(
-            starting=min(starting) - self._start_seconds if starting else None,
-            warming=min(warming) - self._start_seconds if warming and not busy else None,
-            running=tuple(
-                RunningCase(name=case.job.name, since=case.begun, phase=case.inbox.phase if worker.pid is not None else "")
-                for worker in busy
-                if (case := worker.running) is not None
-            ),
-        )
+    # -- what a run asks for ----------------------------------------------------------------------------------------
 
     def run(self, jobs: Iterable[Job], capacity: Capacity) -> Iterator[Execution]:
         """Run every job, in order as far as there is room, and yield each as it ends."""
@@ -161,25 +127,15 @@ class Engine:
             self.again(job)
         room = Room(capacity)
         while len(self._waiting) or self._busy():
-            if self._check is not None:
-                self._check()
+            self._check()
             self._start(room)
             for key, _ in self._selector.select(timeout=self._seconds_to_sleep()):
                 if key.data is not None:
                     key.data()
             self._watch()
             for worker in list(self._workers.values()):
-                if worker.running is None or not (worker.has_ended or worker.is_abandoned):
-                    continue
-                self._forget_descriptor(worker.running.inbox.descriptor)
-                execution = worker.finish()
-                if execution.warmup.problem:
-                    self._warm_problems[execution.warmup.problem] = None
-                if execution.left_over:
-                    self._left_over[worker.number] = f"{execution.job.name}: {execution.left_over}"
-                gpus = room.lease(execution.job.name).gpus
-                room.give_back(execution.job.name)
-                yield dataclasses.replace(execution, gpus=gpus)
+                if worker.running is not None and (worker.has_ended or worker.is_abandoned):
+                    yield self._finished(worker, room)
             for job in self._returned:
                 room.give_back(job.name)
                 self.again(job)
@@ -207,6 +163,125 @@ class Engine:
         self._check, self._wake = check, wake
         self._selector.register(wake, selectors.EVENT_READ)
 
+    def rest(self) -> bool:
+        """Get ready for another run; return False where something of the last one is left, or an environment has no zygote."""
+        for worker in list(self._workers.values()):
+            if worker.has_ended and worker.running is None:
+                self._forget(worker)
+        if self._wake is not None:
+            self._unwatch(self._wake)
+        self._check, self._wake, self._is_cancelled = lambda: None, None, False
+        self._waiting = Queue()
+        self._returned.clear()
+        self._missing.clear()
+        is_clean = not (self.broken or self._cold or self._problems)
+        return is_clean and not any(worker.running or worker.is_retired for worker in self._workers.values())
+
+    def close(self) -> None:
+        """Kill all workers, reap those that are the runner's own children, and end the zygotes, services and orphans."""
+        for worker in self._workers.values():
+            worker.kill()
+        for worker in self._workers.values():
+            if worker.process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):  # the system may hold it
+                    worker.process.wait(timeout=self._grace.stack)
+            worker.close()
+        closing = [*self._leaving, *self._zygotes.values()]
+        for zygote in closing:
+            zygote.hang_up()  # all in parallel: each needs time to kill the orphans of its workers
+        for zygote in closing:
+            zygote.close()
+        for group in (self._workers, self._zygotes, self._leaving):
+            group.clear()
+        self._selector.close()
+        if self._services is not None:
+            self._services.close()
+        self._orphans.close()
+        self._scratch.close()
+
+    @property
+    def warnings(self) -> list[str]:
+        """Why zygotes could not fork, what torch raised in warm-ups, and which workers outlived their case, in the order of their cases."""
+        slow = [f"cases got a new process each instead of a fork, which is slow: {why}" for why in dict.fromkeys(self.broken.values())]
+        return [*slow, *self._problems]
+
+    @property
+    def activity(self) -> Activity:
+        """What the run waits for now. While cases run, none waits for the warm-up of a worker."""
+        busy = self._busy()
+        starting = [zygote.warm_until for zygote in self._zygotes.values() if not zygote.is_ready]
+        warming = [worker.warm_until for worker in self._workers.values() if not (worker.is_warm or worker.is_retired or worker.has_ended)]
+        return Activity(
+            starting=min(starting) - self._start_seconds if starting else None,
+            warming=min(warming) - self._start_seconds if warming and not busy else None,
+            running=tuple(
+                RunningCase(name=case.job.name, since=case.begun, phase=case.inbox.phase if worker.pid is not None else "")
+                for worker in busy
+                if (case := worker.running) is not None
+            ),
+        )
+
+    # -- jobs and their files -----------------------------------------------------------------------------------------
+
+    def _folder_of(self, job: Job) -> Path:
+        """Return the folder of a job's artifacts: in the folder of the run, or in the scratch folder for a job without one."""
+        return self._settings.folder / job.folder if job.folder else self._scratch.path / _FACTS
+
+    def _cache_of(self, job: Job) -> Path:
+        """Return the folder for the caches of a job and the addresses of its services."""
+        return self._scratch.path / Path(job.folder).name
+
+    def _prepare(self, job: Job) -> tuple[str, Path]:
+        """Start the services of a job and write its plan with the paths of this machine; a second call does it again.
+
+        Return the file of the plan, or the word for facts, and the folder of what the worker prints.
+        """
+        if job.services:
+            from runner.execute.redis_service import Services
+
+            self._services = self._services or Services(self._scratch.path)
+            self._services.start(job.name, self._cache_of(job))
+        folder = self._folder_of(job)
+        folder.mkdir(parents=True, exist_ok=True)
+        if job.plan is None:
+            return " ".join([_FACTS, *job.questions]), folder
+        plan = with_paths(job.plan, folder, self._cache_of(job), self._settings.torch_root)
+        path = folder / "plan.json"
+        # a parallel worker could have created a link or a folder there
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        path.unlink(missing_ok=True)
+        with naming(path), os.fdopen(os.open(path, _PLAN_FLAGS, 0o644), "w", encoding="ascii") as stream:
+            stream.write(json.dumps(plan, indent=1, ensure_ascii=True))
+        return str(path), folder
+
+    def _finished(self, worker: Worker, room: Room) -> Execution:
+        """Return the execution of a worker's case, which is over, with what lies in its folder; release its lease and its cache."""
+        assert worker.running is not None
+        self._unwatch(worker.running.inbox.descriptor)
+        execution = worker.finish()
+        job = execution.job
+        if execution.warmup.problem:
+            problem = f"the warm-up of workers for a GPU failed, so each case does its work again: {execution.warmup.problem}"
+            self._problems[problem] = None
+        if execution.left_over:
+            self._problems[f"{job.name}: {execution.left_over}"] = None
+        gpus = room.lease(job.name).gpus
+        room.give_back(job.name)
+        files = []
+        with contextlib.suppress(OSError):  # its worker removed the folder
+            files = sorted(os.listdir(self._folder_of(job))) if job.folder else []
+        if job.folder:
+            shutil.rmtree(self._cache_of(job), ignore_errors=True)
+        return dataclasses.replace(
+            execution,
+            gpus=gpus,
+            files=tuple(files),
+            services=(self._services.stop(job.name),) if job.services and self._services is not None else (),
+            space=scratch.space_of(self._scratch.path),
+            printed="" if job.folder else scratch.tail(self._folder_of(job) / OUTPUTS[1], _PRINTED_BYTES),
+        )
+
     def _busy(self) -> list[Worker]:
         """Return the workers that have a job."""
         return [worker for worker in self._workers.values() if worker.running is not None]
@@ -222,10 +297,8 @@ class Engine:
             running = worker.give(job, *self._prepare(job))
             self._selector.register(running.inbox.descriptor, selectors.EVENT_READ, functools.partial(self._on_pipe, worker))
         for (key, gpus), environment in self._missing.items():
-            if not any(
-                worker.key == key and worker.gpus == gpus and not worker.is_warm and not worker.is_retired
-                for worker in self._workers.values()
-            ):
+            of_place = (worker for worker in self._workers.values() if worker.key == key and worker.gpus == gpus)
+            if all(worker.is_warm or worker.is_retired for worker in of_place):
                 self._start_worker(environment, gpus, warms=True)
         self._missing.clear()
         if room.lease_of_alone is None:
@@ -263,12 +336,12 @@ class Engine:
                 return
             for worker in self._workers.values():
                 if worker.running is None and worker.key not in {*used, environment.key}:
-                    _end(worker)
+                    worker.retire()
             for key in zygotes - used:
                 self._hang_up(key)
         zygote = self._starter.zygote(environment)
         self._zygotes[environment.key] = zygote
-        self._zygote_due[environment.key] = time.monotonic() + self._start_seconds
+        zygote.warm_until = time.monotonic() + self._start_seconds
         self._selector.register(zygote.control.fileno(), selectors.EVENT_READ, functools.partial(self._on_zygote, environment.key))
 
     def _is_ready(self, key: str) -> bool:
@@ -336,12 +409,11 @@ class Engine:
     # -- hearing ----------------------------------------------------------------------------------------------------
 
     def _on_pipe(self, worker: Worker) -> None:
-        running = worker.running
-        if running is None:
+        if (running := worker.running) is None:
             return
-        running.read()
+        running.inbox.read()
         if running.inbox.is_at_end or running.inbox.is_flooded:
-            self._forget_descriptor(running.inbox.descriptor)
+            self._unwatch(running.inbox.descriptor)
         if running.inbox.is_flooded:
             worker.kill()
 
@@ -350,14 +422,13 @@ class Engine:
         if worker.number not in self._workers:
             return
         if not worker.listen():
-            self._forget_descriptor(worker.control.fileno())
+            self._unwatch(worker.control.fileno())
         elif worker.broke_protocol and worker.running is None:
-            _end(worker)
+            worker.retire()
 
     def _on_zygote(self, key: str) -> None:
         """Handle a zygote's message: it is ready; or of a worker: no fork is safe, it was forked, or it has ended."""
-        zygote = self._zygotes.get(key)
-        if zygote is None:
+        if (zygote := self._zygotes.get(key)) is None:
             return
         message = zygote.receive()
         if message is None:
@@ -388,10 +459,10 @@ class Engine:
         """Return how long to sleep: until the next deadline, or shortly if a process has just ended."""
         now = time.monotonic()
         running = [worker.running for worker in self._workers.values() if worker.running]
-        if any(worker.has_ended for worker in self._workers.values()) or any(case.killed_at or case.answered_at for case in running):
+        if any(worker.has_ended for worker in self._workers.values()) or any(case.killed_at or case.inbox.answered_at for case in running):
             return _SHORT_SECONDS
         deadlines = [case.deadline for case in running]
-        deadlines += [self._zygote_due[key] for key, zygote in self._zygotes.items() if not zygote.is_ready]
+        deadlines += [zygote.warm_until for zygote in self._zygotes.values() if not zygote.is_ready]
         if any(case.job.memory_limit for case in running):
             deadlines.append(self._memory.due)
         return min(max(min(deadlines, default=now + 1.0) - now, 0.0), _MOST_SECONDS_ASLEEP)
@@ -408,7 +479,7 @@ class Engine:
             if worker.has_ended or running is None:
                 if not worker.is_warm and now > worker.warm_until:
                     self._cold[worker.key] = f"a worker did not warm up within {self._start_seconds:g} s"
-                    _end(worker)
+                    worker.retire()
             elif worker.pid is None:
                 if now > running.begun + grace.fork:
                     self._lose(worker.key, f"the zygote did not fork within {grace.fork:g} s")
@@ -426,7 +497,7 @@ class Engine:
         self._leaving = [zygote for zygote in self._leaving if not zygote.has_left()]
         for key, zygote in list(self._zygotes.items()):
             zygote.wake()
-            if not zygote.is_ready and now > self._zygote_due[key]:
+            if not zygote.is_ready and now > zygote.warm_until:
                 self._lose(key, f"the zygote did not warm up within {self._start_seconds:g} s")
 
     def _watch_case(self, worker: Worker, now: float) -> None:
@@ -439,8 +510,8 @@ class Engine:
                 worker.abandon(round(since, 1))
             elif since > grace.stack:
                 worker.kill()
-        elif running.answered_at is not None:
-            if now > running.answered_at + grace.exit:
+        elif running.inbox.answered_at is not None:
+            if now > running.inbox.answered_at + grace.exit:
                 running.overstayed = True
                 worker.kill()
         elif now > running.deadline:
@@ -464,38 +535,32 @@ class Engine:
 
     def _hang_up(self, key: str) -> None:
         zygote = self._zygotes.pop(key)
-        self._forget_descriptor(zygote.control.fileno())
+        self._unwatch(zygote.control.fileno())
         zygote.hang_up()
         self._leaving.append(zygote)
         for worker in self._workers.values():
             if worker.key == key and worker.process is None and worker.running is None:
-                _end(worker)
+                worker.retire()
                 worker.status = signal.SIGKILL  # an idle worker dies with its zygote, and no message reports its end
 
     def _put_back(self, worker: Worker) -> None:
         """Remove a worker that was never forked; its job waits again."""
         if worker.running is not None:
-            self._forget_descriptor(worker.running.inbox.descriptor)
+            self._unwatch(worker.running.inbox.descriptor)
             self._returned.append(worker.running.job)
         self._forget(worker)
 
     def _forget(self, worker: Worker) -> None:
         del self._workers[worker.number]
-        for descriptor in (worker.control.fileno(), worker.pidfd):
-            if descriptor is not None:
-                self._forget_descriptor(descriptor)
+        self._unwatch(worker.control.fileno())
+        if worker.pidfd is not None:
+            self._unwatch(worker.pidfd)
         worker.close()
 
-    def _forget_descriptor(self, descriptor: int) -> None:
+    def _unwatch(self, descriptor: int) -> None:
         """Stop watching a descriptor, before it is closed: its number may be reused for another worker's socket."""
         if descriptor in self._selector.get_map():
             self._selector.unregister(descriptor)
-
-
-def _end(worker: Worker) -> None:
-    """End a worker without a running case."""
-    worker.is_retired = True
-    worker.kill()
 
 
 def _pins(job: Job, room: Room, lease: Lease) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""What goes between a run and its executor (``executor``): jobs go in, executions come out, and both are plain data.
+"""What goes between a run and its executor (``engine``): jobs go in, executions come out, and both are plain data.
 
 Jobs and executions can be written as JSON and read back, so they can be sent to another machine (``fleet``). They contain no closure and no
 absolute path: a job's ``folder`` is relative to the folder of the run, and its plan is data; the executor adds the paths of its own machine

@@ -1,6 +1,7 @@
 """Starts zygotes and workers that are not forked: their environment, their descriptors, the messages to a zygote."""
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -24,13 +25,16 @@ _OF_TRITON = ("TRITON_", "AMDGCN_", "MLIR_", "LLVM_")
 _OF_INDUCTOR = ("TORCHINDUCTOR_", "TORCH_COMPILE_", "TORCHDYNAMO_", "PYTORCH_TUNABLEOP_")
 """The beginnings of variables that change what Inductor generates. Options of a spec are its ``config``."""
 
-Message = Mapping[str, Any]
-"""What a zygote sends (``worker/process/zygote.py``)."""
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
+
+_END_SECONDS = 5.0
+"""How long to wait for killed processes to end."""
 
 
 def environment_for(environment: Environment, threads: int, scratch: Path, warm_folder: Path | None = None) -> dict[str, str]:
     """Return the variables of a process that imports torch."""
-    variables = dict(os.environ)
+    variables: dict[str, str | None] = dict(os.environ)
     # a parent that asks CUDA how many devices there are makes every fork useless: NVML answers without a context
     variables["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     # libraries that start their threads when they are imported would make every fork unsafe; a worker sets its own number
@@ -43,15 +47,18 @@ def environment_for(environment: Environment, threads: int, scratch: Path, warm_
     temporary = scratch / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     variables["TMPDIR"] = str(temporary)
-    for name, value in environment.variables.items():
-        if value is None:
-            variables.pop(name, None)
-        else:
-            variables[name] = value
-    variables.pop(WARM, None)  # neither the variables of the runner nor those of a spec name this folder
-    if warm_folder is not None:
-        variables[WARM] = str(warm_folder)
-    return child_python.variables(variables, scratch)
+    # neither the variables of the runner nor those of a spec name the folder of warm files
+    variables.update({**environment.variables, WARM: None if warm_folder is None else str(warm_folder)})
+    return child_python.variables({name: value for name, value in variables.items() if value is not None}, scratch)
+
+
+def _start(module: str, descriptor: int, variables: Mapping[str, str], log: Path, *arguments: str) -> "subprocess.Popen[bytes]":
+    """Start a module of this package with a descriptor, in a session of its own, so that it can be killed as a group."""
+    command = child_python.command(module, str(descriptor), str(os.getpid()), *arguments)
+    with log.open("ab") as stream:
+        return subprocess.Popen(
+            command, env=variables, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, pass_fds=[descriptor], start_new_session=True
+        )
 
 
 class ZygoteProcess:
@@ -61,21 +68,12 @@ class ZygoteProcess:
         self, kinds: Collection[str], variables: Mapping[str, str], log: Path, module: str = "runner.worker.process.zygote"
     ) -> None:
         self.log = log
-        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = child_python.command(module, str(theirs.fileno()), str(os.getpid()), *sorted(kinds))
-        with self.log.open("ab") as stream:
-            self.process = subprocess.Popen(
-                command,
-                env=variables,
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.process = _start(module, theirs.fileno(), variables, log, *sorted(kinds))
         theirs.close()
-        self.control = mine
         self.is_ready = False
+        self.warm_until = 0.0
+        """The moment by which it must be ready."""
         self._kill_at: float | None = None
 
     def fork(self, number: int, control: int) -> bool:
@@ -86,8 +84,8 @@ class ZygoteProcess:
             return False
         return True
 
-    def receive(self) -> Message | None:
-        """Return the next message; None when the zygote is gone."""
+    def receive(self) -> Mapping[str, Any] | None:
+        """Return the next message (``worker/process/zygote``); None when the zygote is gone."""
         try:
             data = self.control.recv(1 << 16)
         except OSError:
@@ -149,13 +147,8 @@ class ProcessStarter:
 
     def worker(self, environment: Environment, control: int) -> "subprocess.Popen[bytes]":
         """Start a worker in a process of its own: slow, and never unsafe."""
-        command = child_python.command(f"{_package(environment)}.entry", str(control), str(os.getpid()))
         variables = self._variables(environment, self._scratch)
-        with (self._scratch / "workers.log").open("ab") as log:
-            # its own session from the start, so that it can be killed as a group
-            return subprocess.Popen(
-                command, env=variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[control], start_new_session=True
-            )
+        return _start(f"{_package(environment)}.entry", control, variables, self._scratch / "workers.log")
 
     def _variables(self, environment: Environment, scratch: Path) -> dict[str, str]:
         if TARGET not in environment.variables:
@@ -175,3 +168,39 @@ class ProcessStarter:
 def _package(environment: Environment) -> str:
     """Return the package of the zygote of an environment, and of its workers that are new Pythons."""
     return "runner.tools.offline.worker" if TARGET in environment.variables else "runner.worker.process"
+
+
+class Orphans:
+    """Orphans of workers: processes whose ancestors have ended become children of the runner, and ``close`` kills those.
+
+    A zygote kills the orphans of its workers. This is for workers without a zygote, and for zygotes that were killed.
+    """
+
+    def __init__(self) -> None:
+        self._before = set(children())
+        self._library = ctypes.CDLL(None)
+        was = ctypes.c_int(0)
+        self._library.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(was))
+        self._was = was.value
+        self._library.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+    def close(self) -> None:
+        """Kill the orphans; processes that the runner started itself have ended by now."""
+        until = time.monotonic() + _END_SECONDS
+        # children of a killed child are reparented to the runner next
+        while (orphans := set(children()) - self._before) and time.monotonic() < until:
+            for pid in orphans:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.001)
+        self._library.prctl(_PR_SET_CHILD_SUBREAPER, self._was)
+
+
+def children() -> list[int]:
+    """Return the child processes of all threads of this process; empty where the system has no list."""
+    pids: list[int] = []
+    for thread in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            pids += map(int, thread.read_text("ascii").split())
+    return pids

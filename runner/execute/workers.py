@@ -48,20 +48,17 @@ class Inbox:
         self.step: int | None = None
         """The step that it began last, from 0."""
         self.observation: Any = None
-        self.has_answer = False
+        self.answered_at: float | None = None
+        """When its observation had come."""
         self.problem = ""
         """How the worker broke the protocol; no further message is read then."""
         self.is_flooded = False
         self.is_at_end = False
         """Whether the stream has ended. The descriptor stays open, so that its number is not reused while the engine watches it."""
+        self.rest = bytearray()
+        """The begin of a message whose end has not come."""
         self._is_closed = False
-        self._buffer = bytearray()
         self._received = 0
-
-    @property
-    def is_cut_off(self) -> bool:
-        """Whether the last message is incomplete."""
-        return bool(self._buffer)
 
     def read(self) -> bool:
         """Read available data; return whether there was any. At the end of the stream ``is_at_end`` is set."""
@@ -79,15 +76,15 @@ class Inbox:
         self._received += len(data)
         if self._received > MAX_MESSAGE:
             self.is_flooded = True
-            if not self.has_answer:
+            if self.answered_at is None:
                 self.problem = f"the worker sent more than {MAX_MESSAGE >> 20} MiB"
         *lines, rest = data.split(b"\n")
         for line in lines:
             if not self.problem:
-                self._take(bytes(self._buffer) + line)
-                self._buffer.clear()
+                self._take(bytes(self.rest) + line)
+                self.rest.clear()
         if not self.problem:
-            self._buffer += rest
+            self.rest += rest
         return True
 
     def drain(self) -> None:
@@ -106,9 +103,8 @@ class Inbox:
         try:
             message = loads(line)
         except ValueError as error:
-            if self.has_answer:
-                return  # a child with the pipe may write until it is killed, so later bytes are ignored: reading them would be a race
-            self.problem = f"the worker sent a message that is {error}"
+            if self.answered_at is None:  # later a child with the pipe may write until it is killed: reading that would be a race
+                self.problem = f"the worker sent a message that is {error}"
             return
         if not isinstance(message, dict):
             self.problem = "the worker sent a message that is no map"
@@ -117,12 +113,12 @@ class Inbox:
         elif "step" in message:
             self.step = message["step"] if isinstance(message["step"], int) else None
         elif "observation" in message:
-            if self.has_answer:
+            if self.answered_at is not None:
                 self.problem = "the worker answered twice"
             elif message.get("word") != self._word:
                 self.problem = "an observation came without the word that its worker was given: code of the case sent it"
             else:
-                self.has_answer = True
+                self.answered_at = time.monotonic()
                 self.observation = message["observation"]
 
 
@@ -142,8 +138,6 @@ class Running:
     """Where in its standard error its stack begins, once its worker was asked for it."""
     is_cut: bool = False
     """Whether some of what it printed is lost."""
-    answered_at: float | None = None
-    """When its observation had come."""
     overstayed: bool = False
     """Whether it was killed because it did not end after its answer."""
 
@@ -151,12 +145,6 @@ class Running:
         """Start its deadline now: when its worker has it, and again when the worker's process exists."""
         self.begun = time.monotonic()
         self.deadline = self.begun + self.job.timeout
-
-    def read(self) -> None:
-        """Read the messages of its worker."""
-        self.inbox.read()
-        if self.inbox.has_answer and self.answered_at is None:
-            self.answered_at = time.monotonic()
 
     def close(self) -> None:
         """Close the descriptors."""
@@ -256,11 +244,15 @@ class Worker:
 
     def request_stack(self) -> None:
         """Request the stacks of all threads, and note where in its standard error they will begin."""
-        if self.pid is not None:
-            if self.running is not None and self.running.outputs:
-                self.running.stack_from = os.fstat(self.running.outputs[1]).st_size
+        if self.pid is not None and self.running is not None:
+            self.running.stack_from = os.fstat(self.running.outputs[1]).st_size
             with contextlib.suppress(OSError):
                 os.kill(self.pid, signal.SIGUSR1)
+
+    def retire(self) -> None:
+        """End a worker without a running case: it gets none."""
+        self.is_retired = True
+        self.kill()
 
     def kill(self) -> None:
         """Kill its process group, including g++ and other children."""
@@ -329,9 +321,9 @@ class Worker:
             isolation=self.isolation,
             worker=self.number,
             stack_from=0 if running.is_cut else running.stack_from,  # the offset is invalid after the file was cut
-            note=self.note or left_over or (_CUT if inbox.is_cut_off else lost),
+            note=self.note or left_over or (_CUT if inbox.rest else lost),
             # without an answer, the process died; an incomplete message does not matter
-            problem=inbox.problem or (_CUT if inbox.is_cut_off and inbox.has_answer else ""),
+            problem=inbox.problem or (_CUT if inbox.rest and inbox.answered_at is not None else ""),
             left_over=left_over,
         )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner.execute.executor import LocalExecutor
+from runner.execute.engine import LocalExecutor
 from runner.execute.executor_protocol import ExecutorSettings, Job
 from runner.machine import capabilities
 from runner.machine.capabilities import Machine

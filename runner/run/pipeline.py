@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from runner.execute.executor import LocalExecutor
+from runner.execute.engine import LocalExecutor
 from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
 from runner.judge.waiving import Waivers
 from runner.language.backends import Backend

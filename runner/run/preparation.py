@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 
 from runner import __version__
-from runner.execute.executor import LocalExecutor
+from runner.execute.engine import LocalExecutor
 from runner.execute.executor_protocol import ExecutorSettings
 from runner.judge.waiving import Waivers
 from runner.language.load import Suite, load

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from runner.execute.engine import Engine, Grace
+from runner.execute.engine import Grace, LocalExecutor
 from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
 from runner.execute.spawn import ZygoteProcess
 from runner.execute.workers import Worker
@@ -109,15 +109,17 @@ def a_job(folder: Path, name: object, plan: str = "x", timeout: float = 30, **mo
     return Job(name=str(name), plan={"word": plan}, folder=str(folder / str(name)), timeout=timeout, **more)
 
 
-def in_place(job: Job) -> tuple[str, Path]:
-    """Give a worker a word in the place of a plan's file."""
-    assert job.plan is not None
-    return job.plan["word"], Path(job.folder)
+class Executor(LocalExecutor):
+    """Gives a worker a word in the place of a plan's file."""
+
+    def _prepare(self, job: Job) -> tuple[str, Path]:
+        assert job.plan is not None
+        return job.plan["word"], Path(job.folder)
 
 
-def engine_with(starter: Starter, grace: Grace = IMPATIENT, **limits: Any) -> "contextlib.closing[Engine]":
+def engine_with(starter: Starter, grace: Grace = IMPATIENT, **limits: Any) -> "contextlib.closing[Executor]":
     settings = ExecutorSettings(folder=Path(), workers=1, threads=1, **limits)
-    return contextlib.closing(Engine(settings, starter, in_place, grace))
+    return contextlib.closing(Executor(settings, lambda _: starter, grace))
 
 
 def room(jobs: int) -> Capacity:

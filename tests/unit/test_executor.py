@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from runner.cli.parser import main
-from runner.execute.executor import LocalExecutor
+from runner.execute.engine import LocalExecutor
 from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
 from runner.execute.spawn import ProcessStarter, ZygoteProcess
 from runner.machine.scratch import Space

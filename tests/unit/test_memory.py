@@ -90,28 +90,6 @@ def test_a_process_that_hides_its_pages_counts_with_all_of_them(proc: Path) -> N
     assert memory.above({10: 299 * MIB}, proc) == {10: 300 * MIB}
 
 
-def parent(root: Path, pid: int, *children: int, thread: int | None = None) -> None:
-    """Write which processes a thread of a process has started."""
-    folder = root / str(pid) / "task" / str(thread or pid)
-    folder.mkdir(parents=True)
-    (folder / "children").write_text("".join(f"{child} " for child in children))
-
-
-def test_descendants_of_any_thread_and_in_any_session_are_measured_without_a_scan(proc: Path) -> None:
-    process(proc, 10, 1, 10, anon=1, pss=1)
-    process(proc, 11, 10, 10, anon=2, pss=2)
-    process(proc, 12, 10, 12, anon=4, pss=4)
-    process(proc, 13, 12, 12, anon=8, pss=8)
-    process(proc, 14, 1, 10, anon=16, pss=16)  # has escaped: only a scan finds it
-    process(proc, 20, 1, 20, anon=32, pss=32)
-    parent(proc, 10, 11)
-    parent(proc, 10, 12, 99, thread=77)  # 99 has ended
-    parent(proc, 12, 13)
-    assert memory.above({10: 14 * MIB, 20: 32 * MIB}, proc, scans=False) == {10: 15 * MIB}  # nothing is known of the threads of 20
-    assert memory.above({10: 15 * MIB}, proc, scans=False) == {}
-    assert memory.above({10: 15 * MIB}, proc) == {10: 31 * MIB}
-
-
 # -- real processes -------------------------------------------------------------------------------------------------
 
 HOLD = (
@@ -144,7 +122,7 @@ def test_a_process_that_holds_100_mib(held: Callable[..., int]) -> None:
     assert 100 * MIB <= used(pid) < 150 * MIB
     assert memory.above({pid: 100 * MIB}).keys() == {pid}
     assert memory.above({pid: 150 * MIB}) == {}
-    assert memory.above({pid: 100 * MIB, os.getpid(): 100 * MIB}, scans=False).keys() >= {pid, os.getpid()}  # a child of this process
+    assert memory.above({pid: 100 * MIB, os.getpid(): 100 * MIB}).keys() >= {pid, os.getpid()}  # a child of this process
 
 
 def test_a_process_that_nobody_may_look_into(held: Callable[..., int]) -> None:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from runner.execute.executor import Orphans, children
+from runner.execute.spawn import Orphans, children
 
 ABROAD = """\
 import os, sys, time

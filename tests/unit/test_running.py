@@ -80,7 +80,7 @@ ANSWER = dumps({"observation": {"format": 1}, "word": WORD})
 )
 def test_what_is_believed_of_the_messages_of_a_worker(pipe: Pipe, data: list[bytes], phase: str, observation: object, problem: str) -> None:
     inbox = pipe.send(*data)
-    assert (inbox.phase, inbox.observation, inbox.has_answer) == (phase, observation, observation is not None)
+    assert (inbox.phase, inbox.observation, inbox.answered_at is not None) == (phase, observation, observation is not None)
     assert inbox.problem.startswith(problem)
     assert bool(inbox.problem) is bool(problem)
 
@@ -89,9 +89,9 @@ def test_what_is_believed_of_the_messages_of_a_worker(pipe: Pipe, data: list[byt
 def test_a_flood_is_refused(pipe: Pipe, monkeypatch: pytest.MonkeyPatch, data: list[bytes]) -> None:
     monkeypatch.setattr(workers, "MAX_MESSAGE", 100)
     inbox = pipe.send(*data, ANSWER)
-    assert (inbox.is_flooded, inbox.has_answer) == (True, False)
+    assert (inbox.is_flooded, inbox.answered_at) == (True, None)
     assert inbox.problem.startswith("the worker sent more than")
-    assert len(inbox._buffer) <= 100
+    assert len(inbox.rest) <= 100
 
 
 def test_a_flood_after_the_answer_changes_nothing(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,11 +104,11 @@ def test_a_flood_after_the_answer_changes_nothing(pipe: Pipe, monkeypatch: pytes
 def test_draining_takes_what_is_there_and_does_not_wait(pipe: Pipe) -> None:
     os.write(pipe.end, dumps({"phase": "run"}) + ANSWER)
     pipe.inbox.drain()
-    assert (pipe.inbox.phase, pipe.inbox.has_answer, pipe.inbox.is_at_end) == ("run", True, False)
+    assert (pipe.inbox.phase, pipe.inbox.answered_at is None, pipe.inbox.is_at_end) == ("run", False, False)
     os.write(pipe.end, ANSWER[:-3])
     pipe.hang_up()
     pipe.inbox.drain()
-    assert (pipe.inbox.is_at_end, pipe.inbox.is_cut_off) == (True, True)
+    assert (pipe.inbox.is_at_end, bool(pipe.inbox.rest)) == (True, True)
 
 
 def test_a_pipe_at_its_end_keeps_its_number_until_it_is_closed_once(pipe: Pipe) -> None:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from runner.execute.executor import LocalExecutor
+from runner.execute.engine import LocalExecutor
 from runner.execute.executor_protocol import ExecutorSettings, Job
 from runner.machine import cache_dirs, capabilities
 from runner.machine.capabilities import Machine

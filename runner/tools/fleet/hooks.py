@@ -23,7 +23,7 @@ from runner.tools.fleet.lab import check_fleet, read_lab
 from runner.tools.fleet.link import GatewayLink
 
 if TYPE_CHECKING:
-    from runner.execute.executor import LocalExecutor
+    from runner.execute.engine import LocalExecutor
 
 
 __all__ = ["FleetRunner", "check_fleet"]

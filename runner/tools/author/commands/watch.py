@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from runner.execute.executor import LocalExecutor
+from runner.execute.engine import LocalExecutor
 from runner.execute.executor_protocol import ExecutorSettings
 from runner.language.load import load_specs
 from runner.language.read.spec_files import discover, files_of_defaults
