@@ -237,9 +237,7 @@ def lines(audited: Audit, controls: Sequence[ControlResult]) -> Iterator[str]:
     for text, _ in _by_expectation(audited.survivors, "still passes with"):
         yield text
     for trial in audited.stale:
-        yield str(
-            Diagnostic(position=trial.position, message=f"{trial.kind} fails with every mutant: it is not weak", hint="remove 'weak'")
-        )
+        yield str(Diagnostic.of("not-weak", kind=trial.kind).at(trial.position))
     for text, trials in _by_expectation(audited.excused, "may pass with"):
         yield f"{text}: {trials[0].weak}"
     for control in controls:

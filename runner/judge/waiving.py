@@ -74,14 +74,13 @@ def remarks(waivers: Waivers, ids: Sequence[str] | None, *, shipped: bool = Fals
     """
     ids = None if ids is None else sorted(ids)
     for waiver in waivers.files.waivers:
-        who = f"the waiver of '{waiver.cases}'"
         if waivers.is_expired(waiver):
-            message, hint = f"{who} ended on {waiver.until} and is void: {waiver.issue}", "remove it, or set a later date"
+            remark = Diagnostic.of("expired-waiver", cases=waiver.cases, until=str(waiver.until), issue=waiver.issue)
         elif ids is not None and (shipped or waiver.position.file in waivers.files.user_files) and not _has_case(waiver, ids):
-            message, hint = f"{who} is for none of the {len(ids)} cases that were read", "only * and ? are special"
+            remark = Diagnostic.of("waiver-without-case", cases=waiver.cases, count=str(len(ids)))
         else:
             continue
-        yield Diagnostic(position=waiver.position, message=message, hint=hint, severity=Severity.WARNING)
+        yield replace(remark, position=waiver.position, severity=Severity.WARNING)
 
 
 def _has_case(waiver: Waiver, ids: Sequence[str]) -> bool:

@@ -14,7 +14,7 @@ from runner.machine.capabilities import CAPABILITIES
 from runner.model import devices
 from runner.model.case import Requirement
 from runner.model.conditions import as_list, is_template
-from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, one_of, unknown
+from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, one_of, unknown_word
 from runner.model.matching.filecheck import CheckFile, ChecksError
 from runner.model.matching.filecheck import parse as parse_checks
 from runner.model.matching.patterns import check_pattern
@@ -139,8 +139,8 @@ def read_backends(extra: Sequence[Path], problems: list[Diagnostic]) -> Backends
     for document in filter(None, files):
         for name in document.data:
             if name in documents:
-                hint = f"it is first defined at {documents[name].position((name,), key=True)}"
-                problems.append(document.problem((name,), f"the backend '{name}' is defined twice", hint, key=True, code="repeated-name"))
+                first = str(documents[name].position((name,), key=True))
+                problems.append(document.diagnostic((name,), "repeated-backend", key=True, name=name, first=first))
             documents.setdefault(name, document)
     joins: dict[str, list[str]] = {name: document.data[name].get("joins", []) for name, document in documents.items()}
     backends: list[Backend] = []
@@ -150,31 +150,26 @@ def read_backends(extra: Sequence[Path], problems: list[Diagnostic]) -> Backends
         for index, other in enumerate(joins[name]):
             path: DataPath = (name, "joins", index)
             if other not in joins and is_whole:
-                problems.append(document.problem(path, *unknown("backend", other, joins), code="unknown-backend"))
+                problems.append(document.diagnostic(path, unknown_word("backend", other, joins)))
             elif name in _reach(other, joins):
-                message = f"'{name}' joins itself through '{other}'"
-                problems.append(document.problem(path, message, "break the loop", code="backend-loop"))
+                problems.append(document.diagnostic(path, "backend-loop", name=name, other=other))
             else:
                 continue
             broken.add(name)
         if "only_tags" in body and not joins[name]:
-            message, hint = "only_tags selects specs of joined backends, and this one joins none", "add joins: [NAME], or remove only_tags"
-            problems.append(document.problem((name, "only_tags"), message, hint, key=True, code="misplaced-key"))
+            problems.append(document.diagnostic((name, "only_tags"), "only-tags-without-joins", key=True))
             broken.add(name)
         device, module = body["device"], body.get("module")
         kind = devices.kind_of(device)
         requires: list[Requirement] = []
         if module is None and kind not in devices.WITHOUT_MODULE:
-            message = f"'{kind}' is no device of torch itself, and no module registers it"
-            hint = f"torch brings {one_of(devices.WITHOUT_MODULE)}; module: NAME registers another device"
-            problems.append(document.problem((name, "device"), message, hint, code="backend-device"))
+            brought = one_of(devices.WITHOUT_MODULE)
+            problems.append(document.diagnostic((name, "device"), "device-without-module", device=kind, brought=brought))
         elif module is not None and kind in devices.WITHOUT_MODULE:
-            message = f"torch itself brings the device '{kind}', so no module registers it"
-            hint = "remove module, or name the device that the module registers"
-            problems.append(document.problem((name, "module"), message, hint, code="backend-device"))
+            problems.append(document.diagnostic((name, "module"), "module-of-a-known-device", device=kind))
         elif module is not None:
             if (missing := missing_module(module)) is not None:
-                problems.append(document.problem((name, "module"), *missing, code="unknown-name"))
+                problems.append(document.diagnostic((name, "module"), missing))
             vendor = str(devices.VendorDevice(kind, module))
             requires.append(Requirement(name="device", argument=vendor, position=document.position((name, "device"))))
         backend = Backend(
@@ -223,15 +218,13 @@ def _proof(document: Document, name: str, problems: list[Diagnostic]) -> Proof:
     body, path = document.data[name], (name, "proof")
     if "proof" not in body:
         if body.get("compiles", True):
-            hint = "add proof: {graphs: {min: 1}}, or compiles: false if it compiles nothing"
-            problems.append(document.problem((name,), f"the backend '{name}' has no proof that it ran", hint, key=True, code="no-proof"))
+            problems.append(document.diagnostic((name,), "no-proof", key=True, name=name))
         return Proof()
     proof = body["proof"]
     choices, code = proof.get("choices"), None
     for key in ("match", "class"):
         if choices and (reason := check_pattern(choices[key]) if key in choices else None):
-            message = f"the pattern is not a regular expression: {reason}"
-            problems.append(document.problem((*path, "choices", key), message, code="expectation"))
+            problems.append(document.diagnostic((*path, "choices", key), "bad-pattern", reason=reason))
             return Proof()
     try:
         graphs = parse_count(proof["graphs"]) if "graphs" in proof else None
@@ -269,14 +262,13 @@ def read_requirements(
         text = None if argument is None else str(argument)
         capability = CAPABILITIES.get(name)
         if capability is None:
-            problem = document.problem(place, *unknown("capability", name, CAPABILITIES), key=isinstance(entry, dict), code="capability")
+            problem = document.diagnostic(place, unknown_word("capability", name, CAPABILITIES), key=isinstance(entry, dict))
         elif capability.takes and (text is None or isinstance(argument, bool | list | dict)):
-            message, hint = f"the capability '{name}' needs an argument that is text", f'write {{{name}: "{capability.takes}"}}'
-            problem = document.problem(place, message, hint, code="capability")
+            problem = document.diagnostic(place, "capability-without-argument", name=name, example=capability.takes)
         elif not capability.takes and text is not None:
-            problem = document.problem(place, f"the capability '{name}' takes no argument", f"write {name}", code="capability")
+            problem = document.diagnostic(place, "capability-with-argument", name=name)
         elif text is not None and (reason := capability.check(text)):
-            problem = document.problem(place, reason, code="capability")
+            problem = document.problem(place, reason, code="capability-argument")
         else:
             requirements.append(Requirement(name=name, argument=text, position=document.position(place)))
             continue

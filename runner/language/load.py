@@ -158,8 +158,7 @@ def inspect_specs(
         other = first.setdefault(case.id, case)
         if other.spec != case.spec and (other.spec, case.spec) not in pairs:
             pairs.add((other.spec, case.spec))
-            message = f"the case id '{case.id}' stands in {other.spec} too"
-            problems.append(Diagnostic(position=case.position, message=message, hint="rename one of the files", code="repeated-id"))
+            problems.append(Diagnostic.of("repeated-id", id=case.id, other=other.spec).at(case.position))
     documents = tuple(document for anatomy in anatomies for document in (*anatomy.defaults, anatomy.document))
     suite = Suite(cases=tuple(cases), backends=backends, documents=documents)
     return Inspection(suite=suite, problems=tuple(problems), anatomies=tuple(anatomies))

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from runner.model.case import Case
-from runner.model.diagnostics import one_of, unknown
+from runner.model.diagnostics import Diagnostic, one_of, unknown_word
 
 LIST = Path(__file__).parent / "data" / "upstream.json"
 
@@ -61,25 +61,24 @@ class Upstream:
         """The files of the list; tests of other files are not checked."""
         return frozenset(test.file for test in self.tests)
 
-    def problem(self, entry: str, device: str) -> tuple[str, str] | None:
-        """Return message and hint for an entry of ``covers`` that is not in the list; None if it is valid."""
+    def problem(self, entry: str, device: str) -> Diagnostic | None:
+        """Return the problem of an entry of ``covers`` that is not in the list; None if it is valid."""
         if entry in self.ids or entry.split("::")[0] not in self.files:
             return None
         name, bracket, values = entry.partition("[")
         if name not in self.by_name:
             file, _, rest = name.partition("::")
             tests = [test.name for test in self.tests if test.file == file]
-            message, hint = unknown("upstream test", name, tests)
             same = [test for test in tests if test.split("::")[-1] == rest.split("::")[-1]]  # in another class
-            return message, f"did you mean '{same[0]}'?" if same else hint
+            return unknown_word("upstream-test", name, same[:1] or tests, cutoff=0.0 if same else 0.6)
         test = self.by_name[name]
         if not test.parameters:
-            return f"the upstream test '{name}' has no instances", "remove the bracket"
+            return Diagnostic.of("upstream-test-without-instances", name=name)
         if not bracket:
-            return f"'{name}' names no instance of the upstream test", f"its instances: {one_of(test.ids)}"
+            return Diagnostic.of("no-upstream-instance", name=name, instances=one_of(test.ids))
         if values.endswith("]") and test.is_of_another_device(values[:-1], device):
             return None
-        return unknown("upstream instance", entry, test.ids)
+        return unknown_word("upstream-instance", entry, test.ids)
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from runner.language.check.spec import condition_problems
 from runner.language.read.document import WAIVERS, DataPath, Document
 from runner.machine.cache_dirs import folder
 from runner.model.conditions import as_list
-from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, unknown
+from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, unknown_word
 from runner.model.matching.patterns import check_pattern, is_unspecific
 from runner.vocabulary.expectations import EXPECTATIONS
 
@@ -131,8 +131,7 @@ def _waivers(document: Document, problems: list[Diagnostic]) -> Iterator[Waiver]
         try:
             until = date.fromisoformat(entry["until"])
         except ValueError as error:
-            message = f"'{entry['until']}' is not a date: {error}"
-            problems.append(document.problem((*path, "until"), message, "write year, month and day: 2027-03-01"))
+            problems.append(document.diagnostic((*path, "until"), "not-a-date", value=entry["until"], reason=str(error)))
             continue
         yield Waiver(
             cases=entry["cases"],
@@ -155,34 +154,29 @@ WITH_PHASE = ("raised", "crash", "timeout")
 def _signature_problems(document: Document, path: DataPath, signature: Mapping[str, Any]) -> Iterator[Diagnostic]:
     kind, pattern = signature["type"], signature["match"]
     if "phase" in signature and kind not in WITH_PHASE:
-        hint = f"remove it, or write one of the types {', '.join(WITH_PHASE)}"
-        yield document.problem((*path, "phase"), f"a failure of the type '{kind}' has no phase", hint, key=True)
+        yield document.diagnostic((*path, "phase"), "failure-without-phase", key=True, kind=kind, types=", ".join(WITH_PHASE))
     for word in ("error", "answer"):
         if word in signature and kind not in OF_NUMBERS:
-            hint = f"remove it, or write one of the types {', '.join(OF_NUMBERS)}"
-            yield document.problem((*path, word), f"a failure of the type '{kind}' has no numbers", hint, key=True)
+            yield document.diagnostic((*path, word), "failure-without-numbers", key=True, kind=kind, types=", ".join(OF_NUMBERS))
     if kind == "error":
-        hint = "if the spec is wrong, correct it; if the machine lacks something, add requires"
-        yield document.problem((*path, "type"), "an error cannot be waived: a case with an error claims nothing", hint)
+        yield document.diagnostic((*path, "type"), "waived-error")
     elif kind not in (types := (*EXPECTATIONS, *OUTSIDE_OF_EXPECTATIONS)):
-        yield document.problem((*path, "type"), *unknown("type of failure", kind, types))
+        yield document.diagnostic((*path, "type"), unknown_word("type-of-failure", kind, types))
     # the fixed text of the messages of the type, with {0} and {1} for the variable parts
     frames: tuple[str, ...] = (f"{kind}: expected {{0}}, observed {{1}}",) if kind in EXPECTATIONS else ()
     if kind == "raised":
         frames = ("raised: expected no exception, observed {0} in phase '{1}': {0}",)
-    hint = "write words or numbers from the message of this defect, as shown in a run's report"
+    code = ""
     if (reason := check_pattern(pattern)) is not None:
-        message, hint = f"the pattern is not a regular expression: {reason}", "escape ( ) [ ] { } . * + ? with \\"
+        code = "bad-pattern-of-a-waiver"
     elif is_unspecific(pattern):
-        message = "the pattern matches unrelated messages: it would waive any failure"
+        code = "waives-any-failure"
     elif is_unspecific(pattern, frames):
-        message = f"the pattern matches the fixed text of all messages of the type '{kind}': it would waive any of them"
+        code = "waives-any-of-a-type"
     elif kind in OF_NUMBERS and "error" not in signature and is_unspecific(pattern, _frames_of_numbers(kind, pattern)):
-        message = f"the pattern names no number of '{kind}': it would waive any wrong answer"
-        hint = "add the greatest error, 'error: 0.37', which covers a factor of 4 up and down; 'waive RUN' writes it"
-    else:
-        return
-    yield document.problem((*path, "match"), message, hint)
+        code = "waives-any-number"
+    if code:
+        yield document.diagnostic((*path, "match"), code, kind=kind, reason=reason or "")
 
 
 def _frames_of_numbers(kind: str, pattern: str) -> tuple[str, ...]:

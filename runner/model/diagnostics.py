@@ -1,12 +1,13 @@
-"""Mistakes of the user as values: position, what was found, what is allowed, what to type."""
+"""Mistakes of the user as values: what kind of problem, where, and what it is about. Their texts are in ``problem_texts``."""
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 from runner.model.escaping import line
+from runner.model.problem_texts import text_of
 
 one_line = line
 """For text that may quote untrusted input."""
@@ -24,6 +25,9 @@ class Position:
         return f"{self.file}:{self.line}:{self.column}"
 
 
+_NOWHERE = Position(file="")
+
+
 class Severity(StrEnum):
     """What a problem means for the exit code."""
 
@@ -34,14 +38,32 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Diagnostic:
-    """One problem of one file."""
+    """One problem of one file. Programs decide by its code; message and hint are for people and follow from the rest."""
 
-    position: Position
-    message: str
-    hint: str = ""
+    position: Position = _NOWHERE
+    code: str
+    arguments: tuple[tuple[str, str | int], ...] = ()
+    """What the text of the code speaks of, by name: ``word``, ``near``."""
     severity: Severity = Severity.ERROR
-    code: str = "meaning"
-    """What kind of problem it is, for programs; ``message`` and ``hint`` are for people, and nothing depends on them."""
+
+    @classmethod
+    def of(cls, code: str, **arguments: str | int) -> "Diagnostic":
+        """Return a problem whose place is added later."""
+        return cls(code=code, arguments=tuple(arguments.items()))
+
+    def at(self, position: Position) -> "Diagnostic":
+        """Return the problem at its place."""
+        return replace(self, position=position)
+
+    @property
+    def message(self) -> str:
+        """What was read, and why it is wrong."""
+        return text_of(self.code, dict(self.arguments))[0]
+
+    @property
+    def hint(self) -> str:
+        """What is allowed, or what to type; may be empty."""
+        return text_of(self.code, dict(self.arguments))[1]
 
     def __str__(self) -> str:
         prefix = "warning: " if self.severity is Severity.WARNING else ""
@@ -69,10 +91,18 @@ class InvalidSpecs(Exception):
         super().__init__(f"{len(self.diagnostics)} problems")
 
 
+# -- words that are in no table --------------------------------------------------------------------------------------------
+
+
+def nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return the choice that a word resembles most; empty where it resembles none."""
+    return next(iter(difflib.get_close_matches(word, list(choices), n=1, cutoff=cutoff)), "")
+
+
 def did_you_mean(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return ``did you mean 'x'?`` for the nearest of ``choices``, or an empty string."""
-    near = difflib.get_close_matches(word, list(choices), n=1, cutoff=cutoff)
-    return f"did you mean '{near[0]}'?" if near else ""
+    near = nearest(word, choices, cutoff=cutoff)
+    return f"did you mean '{near}'?" if near else ""
 
 
 def one_of(choices: Iterable[str], *, limit: int = 12, near: str = "") -> str:
@@ -84,12 +114,18 @@ def one_of(choices: Iterable[str], *, limit: int = 12, near: str = "") -> str:
     return shown + (f", ... ({len(words)} in all)" if len(words) > limit else "")
 
 
-def unknown(what: str, word: str, choices: Iterable[str]) -> tuple[str, str]:
-    """Return message and hint for a word that is not in a table."""
+def unknown_word(what: str, word: str, choices: Iterable[str], *, cutoff: float = 0.6, **more: str) -> Diagnostic:
+    """Return the problem ``unknown-WHAT`` of a word that is not among the choices."""
     known = list(choices)
+    near = nearest(word, known, cutoff=cutoff)
     shown = word if len(word) <= _LONGEST else word[:_LONGEST] + "..."
-    allowed = f"allowed: {one_of(known, near=word)}" if known else f"no {what} is defined here"
-    return f"unknown {what} '{shown}'", did_you_mean(word, known) or allowed
+    return Diagnostic.of(f"unknown-{what}", word=shown, near=near, allowed="" if near else one_of(known, near=word), **more)
+
+
+def unknown(what: str, word: str, choices: Iterable[str]) -> tuple[str, str]:
+    """Return message and hint for a word that is not among the choices."""
+    problem = unknown_word(what, word, choices)
+    return problem.message, problem.hint
 
 
 _LONGEST = 100

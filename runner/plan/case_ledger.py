@@ -50,7 +50,7 @@ def read_ledger(path: Path) -> CaseLedger:
         try:
             ids.update(dict.fromkeys(unfold(line), number))
         except ValueError as error:
-            problems.append(Diagnostic(position=Position(file=shown_path(path), line=number), message=str(error)))
+            problems.append(Diagnostic.of("meaning", message=str(error)).at(Position(file=shown_path(path), line=number)))
     if problems:
         raise InvalidSpecs(problems)
     return CaseLedger(path=path, ids=ids)
@@ -95,8 +95,5 @@ def problems(ledger: CaseLedger, comparison: Comparison) -> Iterator[Diagnostic]
     for case_id in comparison.gone:
         by_line.setdefault(ledger.ids[case_id], []).append(case_id)
     for line, ids in by_line.items():
-        yield Diagnostic(
-            position=Position(file=shown_path(ledger.path), line=line),
-            message=f"{'1 case is' if len(ids) == 1 else f'{len(ids)} cases are'} gone: {' '.join(fold(ids))}",
-            hint="bring them back, or write the ledger again with 'list --update'",
-        )
+        gone = Diagnostic.of("gone-case" if len(ids) == 1 else "gone-cases", count=len(ids), cases=" ".join(fold(ids)))
+        yield gone.at(Position(file=shown_path(ledger.path), line=line))

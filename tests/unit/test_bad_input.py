@@ -88,7 +88,7 @@ def test_exact_lines(golden: Path, validate: Validate, update_goldens: bool, mon
 
 def test_every_position_is_in_the_file() -> None:
     for line in EXPECTED.read_text("utf-8").splitlines():
-        file, number, column, _ = re.split(":| (?=[a-z-]+$)", line)
+        file, number, column, _ = re.split(":| (?=[a-z0-9-]+$)", line)
         rows = re.split(rb"\r\n|\n", (INVALID / file).read_bytes())
         assert int(number) <= len(rows), line
         assert 1 <= int(column) <= len(rows[int(number) - 1].decode("utf-8", "replace")) + 1, line

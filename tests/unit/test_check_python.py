@@ -1,16 +1,15 @@
 """Names that nothing defines, wrong uses of ``params``, and keys of the matrix that nothing names."""
 
-import ast
+import re
 
 import pytest
 
-from runner.language.check.python_checks import ALWAYS, binds_dynamically, bound_anywhere, free_names, guarded_names
+from tests.conftest import GOOD
 
 
-def undefined(text: str) -> list[str]:
-    tree = ast.parse(text)
-    known = bound_anywhere(tree) | guarded_names(tree) | ALWAYS
-    return [node.id for node, _ in free_names(tree) if node.id not in known]
+def with_prelude(text: str) -> str:
+    """Return a spec whose prelude is a text."""
+    return GOOD + "prelude: |\n" + "".join(f"  {line}\n" for line in text.splitlines())
 
 
 @pytest.mark.parametrize(
@@ -33,11 +32,11 @@ def undefined(text: str) -> list[str]:
         "def f(x: int = 3, *, y: 'anything' = None) -> bool: return lambda z=x: z",
         "async def f(x):\n    async for y in x:\n        yield [z async for z in y]",
         "def f(x):\n    try: return x\n    except* ValueError as group: return group",
-        "x: int\ny: int = 1\ndef f(): return x, y",
+        "x: int\nx = 1\ny: int = 1\ndef f(): return x, y",
     ],
 )
-def test_names_that_are_bound_are_no_problem(text):
-    assert undefined(text) == []
+def test_names_that_are_bound_are_no_problem(text, problems_of):
+    assert problems_of(with_prelude(text)) == []
 
 
 @pytest.mark.parametrize(
@@ -56,15 +55,15 @@ def test_names_that_are_bound_are_no_problem(text):
         ("def f(x):\n    return [a for a in x for b in c if d]", ["c", "d"]),
     ],
 )
-def test_names_that_nothing_binds_are_found(text, names):
-    assert undefined(text) == names
+def test_names_that_nothing_binds_are_found(text, names, problems_of):
+    assert [re.findall(r"undefined name '(\w+)'", line) for line in problems_of(with_prelude(text))] == [[name] for name in names]
 
 
 @pytest.mark.parametrize(
     "text", ["exec('a = 1')", "globals()['a'] = 1", "from os import *", "import sys\nsys.modules[__name__].a = 1", "vars()['a'] = 1"]
 )
-def test_code_that_binds_names_unseen_is_not_judged(text):
-    assert binds_dynamically(ast.parse(text))
+def test_code_that_binds_names_unseen_is_not_judged(text, problems_of):
+    assert problems_of(with_prelude(f"{text}\nalso = unseen")) == []
 
 
 def with_function(good: str, text: str, more: str = "") -> str:

@@ -1,4 +1,4 @@
-"""What does not fit a schema, in words: what was found, what is allowed, and nothing twice."""
+"""What does not fit a schema: where, what kind of problem, and nothing twice."""
 
 import copy
 import json
@@ -22,12 +22,12 @@ SPEC: dict[str, Any] = {
 
 
 def said(changes: dict[str, Any], name: str = "spec") -> list[str]:
-    """Return the problems of a spec with changes, as path: message (hint)."""
+    """Return the problems of a spec with changes, as path: code."""
     return [shown(one) for one in spec_schema.describe({**SPEC, **changes} if name == "spec" else changes, name)]
 
 
 def shown(problem: spec_schema.Problem) -> str:
-    return f"{'.'.join(map(str, problem.path))}{' (key)' if problem.at_key else ''}: {problem.message}"
+    return f"{'.'.join(map(str, problem.path))}{' (key)' if problem.at_key else ''}: {problem.code}"
 
 
 def fits(value: Any, part: Any) -> bool:
@@ -35,46 +35,45 @@ def fits(value: Any, part: Any) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "problem"),
     [
-        ({"conifg": {"a": 1}}, "conifg (key): unknown key 'conifg'"),
-        ({"expect": [{"close": {"too": "eager"}}]}, "expect.0.close.too (key): unknown key 'too' in close"),
-        ({"expect": [{"closs": {}}]}, "expect.0.closs (key): unknown expectation 'closs'"),
-        ({"expect": [{}]}, "expect.0: expectation is empty"),
-        ({"expect": [{"runs": {}, "close": {}}]}, "expect.0: expectation takes one key, found runs and close"),
-        ({"inputs": [{"rnad": [4]}]}, "inputs.0.rnad (key): unknown input kind 'rnad'"),
-        ({"inputs": [{"rand": [4], "ones": [4]}]}, f"inputs.0: input needs exactly one of {'{kinds}'}; found rand and ones"),
-        ({"inputs": [{"dtype": "int8"}]}, f"inputs.0: input needs exactly one of {'{kinds}'}; found none"),
-        ({"inputs": [{"full": [4]}]}, "inputs.0.full (key): 'full' requires 'value'"),
-        ({"inputs": [{"rand": [4.0]}]}, "inputs.0.rand.0: expected a whole number (or one {{ expression }}), found the number 4.0"),
-        ({"inputs": [{"rand": [True]}]}, "inputs.0.rand.0: expected a whole number (or one {{ expression }}), found true"),
-        ({"inputs": [{"rand": "4"}]}, "inputs.0.rand: expected a list (or one {{ expression }}), found the text '4'"),
-        ({"inputs": [{"rand": [-1]}]}, "inputs.0.rand.0: -1 is out of range: at least 0"),
-        ({"inputs": [[4]]}, "inputs.0: expected a map or text or a number or true or false or null, found a list"),
-        ({"inputs": None}, "inputs: expected a list (or one {{ expression }}), found nothing"),
-        ({"timeout": True}, "timeout: expected a number, found true"),
-        ({"timeout": 0}, "timeout: 0 is out of range: more than 0"),
-        ({"timeout": 86401}, "timeout: 86401 is out of range: at most 86400"),
-        ({"summary": "short"}, "summary: summary needs at least 8 characters"),
-        ({"backends": ["cpu", "cuda", "cpu"]}, "backends.2: the text 'cpu' is repeated"),
-        ({"tags": ["a b"]}, "tags.0: the text 'a b' is not a valid tag"),
-        ({"tags": ["cache\n"]}, "tags.0: the text 'cache\n' is not a valid tag"),
-        ({"context": ["nograd"]}, "context.0: unknown context 'nograd'"),
-        ({"context": [{"autocast": {"dtype": "half"}}]}, "context.0.autocast.dtype: unknown dtype 'half'"),
-        ({"env": {"torch_logs": "1"}}, "env.torch_logs (key): 'torch_logs' is not a valid name here"),
-        ({"env": {"A\n": "1"}}, "env.A\n (key): 'A\n' is not a valid name here"),
-        ({"matrix": {"a": [[1]]}}, "matrix.a.0: expected text or a number or true or false or null or a map, found a list"),
-        ({"matrix": {"a": [{"id": "x"}]}}, "matrix.a.0: matrix value needs the key 'value'"),
-        ({"exclude": [{"a": 1}]}, "exclude.0: exclusion needs the key 'reason'"),
-        ({"steps": ["call"]}, "steps.0: expected a map, found the text 'call'"),
-        ({"steps": [{"cal": {}}]}, "steps.0.cal (key): unknown step 'cal'"),
-        ({"expect": [{"strides": {}}]}, "expect.0.strides: strides needs one of contiguous, equals, to"),
-        ({"expect": [{"counter": {"a.b": {"value": 1, "unlisted": False}}}]}, "expect.0.counter.a.b.unlisted: expected true, found false"),
+        ({"conifg": {"a": 1}}, "conifg (key): unknown-key"),
+        ({"expect": [{"close": {"too": "eager"}}]}, "expect.0.close.too (key): unknown-key"),
+        ({"expect": [{"closs": {}}]}, "expect.0.closs (key): unknown-key"),
+        ({"expect": [{}]}, "expect.0: empty"),
+        ({"expect": [{"runs": {}, "close": {}}]}, "expect.0: too-many-keys"),
+        ({"inputs": [{"rnad": [4]}]}, "inputs.0.rnad (key): unknown-key"),
+        ({"inputs": [{"rand": [4], "ones": [4]}]}, "inputs.0: not-one-of"),
+        ({"inputs": [{"dtype": "int8"}]}, "inputs.0: not-one-of"),
+        ({"inputs": [{"full": [4]}]}, "inputs.0.full (key): incomplete"),
+        ({"inputs": [{"rand": [4.0]}]}, "inputs.0.rand.0: wrong-type"),
+        ({"inputs": [{"rand": [True]}]}, "inputs.0.rand.0: wrong-type"),
+        ({"inputs": [{"rand": "4"}]}, "inputs.0.rand: wrong-type"),
+        ({"inputs": [{"rand": [-1]}]}, "inputs.0.rand.0: out-of-range"),
+        ({"inputs": [[4]]}, "inputs.0: wrong-type"),
+        ({"inputs": None}, "inputs: wrong-type"),
+        ({"timeout": True}, "timeout: wrong-type"),
+        ({"timeout": 0}, "timeout: out-of-range"),
+        ({"timeout": 86401}, "timeout: out-of-range"),
+        ({"summary": "short"}, "summary: too-few"),
+        ({"backends": ["cpu", "cuda", "cpu"]}, "backends.2: repeated-entry"),
+        ({"tags": ["a b"]}, "tags.0: wrong-text"),
+        ({"tags": ["cache\n"]}, "tags.0: wrong-text"),
+        ({"context": ["nograd"]}, "context.0: unknown-word"),
+        ({"context": [{"autocast": {"dtype": "half"}}]}, "context.0.autocast.dtype: unknown-word"),
+        ({"env": {"torch_logs": "1"}}, "env.torch_logs (key): bad-name"),
+        ({"env": {"A\n": "1"}}, "env.A\n (key): bad-name"),
+        ({"matrix": {"a": [[1]]}}, "matrix.a.0: wrong-type"),
+        ({"matrix": {"a": [{"id": "x"}]}}, "matrix.a.0: missing-key"),
+        ({"exclude": [{"a": 1}]}, "exclude.0: missing-key"),
+        ({"steps": ["call"]}, "steps.0: wrong-type"),
+        ({"steps": [{"cal": {}}]}, "steps.0.cal (key): unknown-key"),
+        ({"expect": [{"strides": {}}]}, "expect.0.strides: none-of"),
+        ({"expect": [{"counter": {"a.b": {"value": 1, "unlisted": False}}}]}, "expect.0.counter.a.b.unlisted: wrong-value"),
     ],
 )
-def test_one_mistake_is_one_problem(changes: dict[str, Any], message: str) -> None:
-    kinds = "arange, call, full, jagged, module, ones, rand, randint, randn, ref, value, values, ... (13 in all)"
-    assert said(changes) == [message.replace("{kinds}", kinds)]
+def test_one_mistake_is_one_problem(changes: dict[str, Any], problem: str) -> None:
+    assert said(changes) == [problem]
 
 
 def test_every_mistake_is_told() -> None:
@@ -110,7 +109,7 @@ def test_a_value_is_judged_where_it_stands(path: tuple[Any, ...], value: Any, co
 
 def test_a_key_is_not_missing_where_a_misspelt_one_stands() -> None:
     data = {key: value for key, value in SPEC.items() if key != "backends"} | {"bakcends": ["cpu"]}
-    assert list(map(shown, spec_schema.describe(data, "spec"))) == ["bakcends (key): unknown key 'bakcends'"]
+    assert list(map(shown, spec_schema.describe(data, "spec"))) == ["bakcends (key): unknown-key"]
 
 
 # -- jsonschema agrees: on every example, every shipped spec, and mutations of both ---------------------------------------

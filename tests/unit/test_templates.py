@@ -81,36 +81,35 @@ def test_text_that_a_template_gives_is_not_parsed_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "code"),
     [
-        ("{{ n() }}", "a call"),
-        ("{{ n | upper }}", "a filter"),
-        ("{{ n is odd }}", "a test ('is')"),
-        ("{{ n ** 2 }}", "the operator '**'"),
-        ("{{ n[0] }}", "an index"),
-        ("{{ shape[0:1] }}", "an index"),
-        ("{{ pair['first'] }}", "an index"),
-        ("{{ [n] }}", "a list"),
-        ("{{ (n, n) }}", "a tuple"),
-        ("{{ n, n }}", "a tuple"),
-        ("{{ {'a': n} }}", "a map"),
-        ("{{ n.__class__ }}", "the attribute '__class__'"),
-        ("{{ pair.first._x }}", "the attribute '_x'"),
-        ("{{ _n }}", "the name '_n'"),
-        ("{{ lambda: n }}", "lambda"),
-        ("{{ f'{n}' }}", "joinedstr"),
-        ("{{ b'n' }}", "constant"),
-        ("{{ (n := 4) }}", "namedexpr"),
-        ("{{ n @ n }}", "matmult"),
-        ("{% if n %}{{ n }}{% endif %}", "a statement ({%)"),
-        ("{{ n }}{# a #}", "a comment ({#)"),
+        ("{{ n() }}", "template-refused"),
+        ("{{ n | upper }}", "template-refused"),
+        ("{{ n is odd }}", "template-refused"),
+        ("{{ n ** 2 }}", "template-refused"),
+        ("{{ n[0] }}", "template-refused"),
+        ("{{ shape[0:1] }}", "template-refused"),
+        ("{{ pair['first'] }}", "template-refused"),
+        ("{{ [n] }}", "template-refused"),
+        ("{{ (n, n) }}", "template-refused"),
+        ("{{ n, n }}", "template-refused"),
+        ("{{ {'a': n} }}", "template-refused"),
+        ("{{ n.__class__ }}", "template-underscore"),
+        ("{{ pair.first._x }}", "template-underscore"),
+        ("{{ _n }}", "template-underscore"),
+        ("{{ lambda: n }}", "template-refused"),
+        ("{{ f'{n}' }}", "template-refused"),
+        ("{{ b'n' }}", "template-refused"),
+        ("{{ (n := 4) }}", "template-refused"),
+        ("{{ n @ n }}", "template-refused"),
+        ("{% if n %}{{ n }}{% endif %}", "template-statement"),
+        ("{{ n }}{# a #}", "template-comment"),
     ],
 )
-def test_what_is_refused(text: str, message: str) -> None:
-    with pytest.raises(TemplateError, match="in a template") as caught:
+def test_what_is_refused(text: str, code: str) -> None:
+    with pytest.raises(TemplateError) as caught:
         parse(text)
-    assert str(caught.value) == f"{message} in a template"
-    assert caught.value.hint
+    assert caught.value.problem.code == code
 
 
 @pytest.mark.parametrize(
@@ -135,36 +134,36 @@ def test_bad_syntax(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "code"),
     [
-        ("{{ m }}", "unknown name 'm' in a template"),
-        ("{{ n or m }}", "unknown name 'm' in a template"),
-        ("{{ n if on else m }}", "unknown name 'm' in a template"),
-        ("{{ self }}", "unknown name 'self' in a template"),
-        ("{{ loop }}", "unknown name 'loop' in a template"),
-        ("{{ namespace }}", "unknown name 'namespace' in a template"),
-        ("{{ pair.frist }}", "unknown attribute 'frist' in a template"),
-        ("{{ pair.keys }}", "unknown attribute 'keys' in a template"),
-        ("{{ text.upper }}", "the attribute 'upper' of a value without attributes"),
-        ("{{ nothing.x }}", "the attribute 'x' of a value without attributes"),
-        ("{{ 'a' * 3 }}", "'*' on 'a' in a template"),
-        ("{{ shape * 3 }}", "'*' on [4, 5] in a template"),
-        ("{{ shape + shape }}", "'+' on [4, 5] in a template"),
-        ("{{ on + 1 }}", "'+' on True in a template"),
-        ("{{ text + n }}", "'+' on 'abc' in a template"),
-        ("{{ '%s' % n }}", "'%' on '%s' in a template"),
-        ("{{ -text }}", "'-' on 'abc' in a template"),
-        ("{{ n < text }}", "cannot compare 4 with 'abc' in a template"),
-        ("{{ 'a' in n }}", "cannot compare 'a' with 4 in a template"),
-        ("{{ n / 0 }}", "4 / 0 in a template: division by zero"),
-        ("a {{ shape }}", "a list or a map inside a text"),
-        ("a {{ pair }}", "a list or a map inside a text"),
+        ("{{ m }}", "unknown-name"),
+        ("{{ n or m }}", "unknown-name"),
+        ("{{ n if on else m }}", "unknown-name"),
+        ("{{ self }}", "unknown-name"),
+        ("{{ loop }}", "unknown-name"),
+        ("{{ namespace }}", "unknown-name"),
+        ("{{ pair.frist }}", "unknown-attribute"),
+        ("{{ pair.keys }}", "unknown-attribute"),
+        ("{{ text.upper }}", "template-no-attributes"),
+        ("{{ nothing.x }}", "template-no-attributes"),
+        ("{{ 'a' * 3 }}", "template-no-number"),
+        ("{{ shape * 3 }}", "template-no-number"),
+        ("{{ shape + shape }}", "template-no-number"),
+        ("{{ on + 1 }}", "template-no-number"),
+        ("{{ text + n }}", "template-no-number"),
+        ("{{ '%s' % n }}", "template-no-number"),
+        ("{{ -text }}", "template-no-number"),
+        ("{{ n < text }}", "template-comparison"),
+        ("{{ 'a' in n }}", "template-comparison"),
+        ("{{ n / 0 }}", "template-arithmetic"),
+        ("a {{ shape }}", "template-list-in-text"),
+        ("a {{ pair }}", "template-list-in-text"),
     ],
 )
-def test_what_cannot_be_evaluated(text: str, message: str) -> None:
+def test_what_cannot_be_evaluated(text: str, code: str) -> None:
     with pytest.raises(TemplateError) as caught:
         parse(text).evaluate(NAMES)
-    assert str(caught.value) == message
+    assert caught.value.problem.code == code
 
 
 # -- bounds ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Checks functions, inputs, named values, spies and dotted paths: what is compiled, its arguments, and names that can be resolved."""
+"""Checks functions and their Python, inputs, and dotted paths: what is compiled, its arguments, and names that can be resolved."""
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,10 +7,14 @@ from typing import Any
 from runner.language.backends import Backend
 from runner.language.read import python_source, spec_schema
 from runner.language.read.anatomy import Anatomy, RawFunction
-from runner.language.read.document import DataPath
+from runner.language.read.document import DataPath, Document
+from runner.language.read.matrix import TARGETS
+from runner.language.read.python_source import ALWAYS
 from runner.model import devices
 from runner.model.conditions import is_template
-from runner.model.diagnostics import Diagnostic, one_of, unknown
+from runner.model.diagnostics import Diagnostic, nearest, one_of, unknown_word
+from runner.model.problem_texts import span
+from runner.model.targets import AXIS
 from runner.vocabulary.expectations.raises import is_general
 from runner.vocabulary.inputs import INPUTS, OF_CALLS, REPEAT, kind_of, times
 from runner.vocabulary.steps.step_base import COMPILED, ONLY
@@ -18,19 +22,19 @@ from runner.vocabulary.steps.step_base import COMPILED, ONLY
 
 def function_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield functions whose Python does not show what is compiled: an unknown entry, no def, several defs."""
+    document = anatomy.document
     for function in anatomy.functions.values():
         if function.tree is None:
             continue
         names = list(python_source.top_level_functions(function.tree))
         entry = anatomy.data.get("entry") if function.name == ONLY else None
         if entry is not None and entry not in python_source.top_level_names(function.tree):
-            yield anatomy.document.problem(("entry",), *unknown("entry", entry, names), code="unknown-name")
+            yield document.diagnostic(("entry",), unknown_word("entry", entry, names))
         elif entry is None and not names:
-            message = "no function: the Python has no top-level def"
-            yield anatomy.document.problem(function.path, message, "write def fn(...): ...", code="no-function")
+            yield document.diagnostic(function.path, "no-function")
         elif entry is None and len(names) > 1:
-            hint = f"add entry: {names[-1]}" if function.name == ONLY else "move the others to prelude"
-            yield anatomy.document.problem(function.path, f"several top-level defs: {', '.join(names)}", hint, code="several-functions")
+            last = names[-1] if function.name == ONLY else ""
+            yield document.diagnostic(function.path, "several-functions", names=", ".join(names), last=last)
 
 
 def entry_of(anatomy: Anatomy, function: RawFunction) -> str | None:
@@ -60,77 +64,81 @@ def arity_problems(anatomy: Anatomy, name: str, inputs: list[Any] | None, path: 
         return  # the number is known at each point of the matrix
     count = sum(map(times, inputs))
     if not arity.takes(count):
-        message = f"{arity.name} takes {arity}, {count} {'input is' if count == 1 else 'inputs are'} given"
-        yield anatomy.document.problem(path, message, "one input for each argument", code="arity")
+        one, more = (str(count), "") if count == 1 else ("", str(count))
+        takes = span(arity.least, arity.most)
+        yield anatomy.document.diagnostic(path, "arity", name=arity.name, takes=takes, one=one, more=more)
     elif arity.keywords:
-        message = f"{arity.name} needs {one_of(arity.keywords)} by keyword"
-        hint = "inputs are given by position: give it a default, or remove the '*'"
-        yield anatomy.document.problem(path, message, hint, code="arity")
+        yield anatomy.document.diagnostic(path, "needs-keywords", name=arity.name, keywords=one_of(arity.keywords))
 
 
 FUNCTION_KEYS: Mapping[str, tuple[str, ...]] = {"module": ("args", "kwargs", "eval", "dtype"), "ref": (), "api": ()}
 """The keys that each kind of function without Python allows."""
 
 
+def misplaced_keys(
+    document: Document, path: DataPath, entry: Mapping[str, Any], keys_by_kind: Mapping[str, Sequence[str]]
+) -> Iterator[Diagnostic]:
+    """Yield keys of a map that go with another kind than its own, which is its first key of ``keys_by_kind``."""
+    kind = next(word for word in keys_by_kind if word in entry)
+    for key in entry.keys() - {kind, *keys_by_kind[kind]}:
+        kinds = one_of([word for word, keys in keys_by_kind.items() if key in keys])
+        yield document.diagnostic((*path, key), "misplaced-key", key=True, word=key, kind=kind, kinds=kinds)
+
+
 def input_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield keys that belong to another kind of input or function, which the worker would ignore."""
+    document = anatomy.document
     keys_of_inputs = {word: kind.keys if word == "ref" else (*kind.keys, REPEAT) for word, kind in INPUTS.items()}
-    places: list[tuple[DataPath, Any, Mapping[str, tuple[str, ...]]]] = []
     for path, entry in input_values(anatomy):
         marks = entry.get("mark_dynamic", [])
         for index, mark in enumerate(marks if isinstance(marks, list) else []):
             least, most = (mark.get("min"), mark.get("max")) if isinstance(mark, dict) else (None, None)
             if isinstance(least, int) and isinstance(most, int) and least >= most:
-                hint = "min must be less than max; a dimension of one size is not dynamic"
-                place = (*path, "mark_dynamic", index)
-                yield anatomy.document.problem(place, f"no range of sizes: from {least} to {most}", hint, code="bad-range")
+                yield document.diagnostic((*path, "mark_dynamic", index), "no-range", least=str(least), most=str(most))
         if misfits := spec_schema.describe(entry, "inputs", pointer="$defs/input"):
             # the schema of the document does not cover inputs within arguments, so these are validated here
-            yield from spec_schema.diagnostics(anatomy.document, misfits, path)
+            yield from spec_schema.diagnostics(document, misfits, path)
             continue
-        places.append((path, entry, keys_of_inputs))
         if REPEAT in entry and kind_of(entry) != "ref" and isinstance(path[-1], str):
-            message, hint = "'repeat' outside of a list of inputs", "it stands in a list: inputs, or args of a call"
-            yield anatomy.document.problem((*path, REPEAT), message, hint, key=True, code="misplaced-key")
-    places.extend((raw.path, raw.value, FUNCTION_KEYS) for raw in anatomy.functions.values() if isinstance(raw.value, dict))
-    for path, entry, keys_by_kind in places:
-        kind = next(word for word in keys_by_kind if word in entry)
-        for key in entry.keys() - {kind, *keys_by_kind[kind]}:
-            hint = f"it goes with {one_of([word for word, keys in keys_by_kind.items() if key in keys])}"
-            yield anatomy.document.problem((*path, key), f"'{key}' does not go with '{kind}'", hint, key=True, code="misplaced-key")
+            yield document.diagnostic((*path, REPEAT), "repeat-outside-of-a-list", key=True)
+        yield from misplaced_keys(document, path, entry, keys_of_inputs)
+    for raw in anatomy.functions.values():
+        if isinstance(raw.value, dict):
+            yield from misplaced_keys(document, raw.path, raw.value, FUNCTION_KEYS)
 
 
 @functools.lru_cache(maxsize=4)
 def input_values(anatomy: Anatomy) -> Sequence[tuple[DataPath, Any]]:
     """Return every map that describes an input, at any depth of inputs, let and arguments."""
     values: list[tuple[DataPath, Any]] = []
-    remaining: list[tuple[DataPath, Any]] = [(("inputs",), anatomy.data.get("inputs", []))]
-    remaining.extend(((*step.path, *place), inputs) for step in anatomy.steps for place, inputs in step.parsed.input_lists)
-    remaining.extend((("let", name), entry) for name, entry in anatomy.data.get("let", {}).items())
+    places: list[tuple[DataPath, Any]] = [(("inputs",), anatomy.data.get("inputs", []))]
+    places.extend(((*step.path, *place), inputs) for step in anatomy.steps for place, inputs in step.parsed.input_lists)
+    places.extend((("let", name), entry) for name, entry in anatomy.data.get("let", {}).items())
     for step in anatomy.steps:
         for called in step.parsed.callees:
             arguments = (("args", called.args), ("kwargs", called.kwargs))
-            remaining.extend(((*step.path, *called.place, key), value) for key, value in arguments if value is not None)
-    remaining.reverse()
-    while remaining:
-        path, value = remaining.pop()
-        if isinstance(value, list):
-            remaining.extend(((*path, index), item) for index, item in reversed(list(enumerate(value))))
-        elif isinstance(value, dict):
-            is_input = kind_of(value) is not None
-            if is_input:
-                values.append((path, value))
-            # numbers, shapes and data contain no inputs
-            remaining.extend(((*path, key), item) for key, item in reversed(value.items()) if not is_input or key in OF_CALLS)
+            places.extend(((*step.path, *called.place, key), value) for key, value in arguments if value is not None)
+
+    def collect(path: DataPath, value: Any) -> None:
+        is_input = isinstance(value, dict) and kind_of(value) is not None
+        if is_input:
+            values.append((path, value))
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+            if not is_input or key in OF_CALLS:  # numbers, shapes and data contain no inputs
+                collect((*path, key), item)
+
+    for path, value in places:
+        collect(path, value)
     return values
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
 
 
 def path_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield unknown names of the prelude and of libraries: modules, api calls, exceptions, functions outside of YAML."""
-    prelude = prelude_names(anatomy)
-    required = required_packages(anatomy)
-    results = (step.parsed.bound for step in anatomy.steps)
-    named = {*anatomy.data.get("let", {}), *results, *anatomy.functions, COMPILED}
+    document, prelude, required = anatomy.document, prelude_names(anatomy), required_packages(anatomy)
+    named = {*anatomy.data.get("let", {}), *(step.parsed.bound for step in anatomy.steps), *anatomy.functions, COMPILED}
     paths: list[tuple[DataPath, str]] = []
     for function in anatomy.functions.values():
         if isinstance(function.value, dict):
@@ -143,9 +151,7 @@ def path_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         paths.extend(((*step.path, *callee.place, "call"), callee.call) for callee in step.parsed.callees if isinstance(callee.call, str))
         for raised in (expectation for expectation in step.expectations if expectation.kind == "raises"):
             if is_general(raised.body):
-                hint = "name the class that is raised, with match: words of its message; a misspelt name raises too"
-                message = f"almost any failure raises {raised.body['type']}: this cannot fail"
-                yield anatomy.document.problem((*raised.path, "type"), message, hint, code="cannot-fail")
+                yield document.diagnostic((*raised.path, "type"), "too-general-exception", type=raised.body["type"])
             if "type" in raised.body:
                 exceptions.append(((*raised.path, "type"), raised.body["type"]))
             if "cause" in raised.body:
@@ -156,17 +162,17 @@ def path_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
             continue
         problem = python_source.find_name(dotted, prelude)
         if problem is not None:
-            hint = f"write {path[-1]}: {{ref: {dotted}}}" if path[-1] == "call" and dotted.split(".")[0] in named else problem[1]
-            yield anatomy.document.problem(path, problem[0], hint, code="unknown-name")
+            if path[-1] == "call" and dotted.split(".")[0] in named:
+                problem = Diagnostic.of("reference-as-a-path", name=dotted)
+            yield document.diagnostic(path, problem)
     for path, name in exceptions:
-        if is_template(name):
-            continue
-        if "." not in name:
-            problem = None if name in python_source.exceptions() else unknown("exception", name, python_source.exceptions())
-        else:
+        problem = None
+        if "." in name and not is_template(name):
             problem = None if name.split(".")[0] in required else python_source.find_name(name, set())
+        elif not is_template(name) and name not in (known := python_source.exceptions()):
+            problem = unknown_word("exception", name, known)
         if problem is not None:
-            yield anatomy.document.problem(path, *problem, code="unknown-name")
+            yield document.diagnostic(path, problem)
 
 
 def prelude_names(anatomy: Anatomy) -> set[str]:
@@ -184,6 +190,49 @@ def required_packages(anatomy: Anatomy) -> set[str]:
     return packages
 
 
+def python_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
+    """Yield the problems of undefined names, and of attributes of ``params`` that are no keys of the matrix."""
+    keys = [*anatomy.data.get("matrix", {}), "backend", "device", *([AXIS] if TARGETS in anatomy.data else [])]
+    known = prelude_names(anatomy)
+    is_open = "*" in known or any(map(python_source.binds_dynamically, anatomy.prelude_trees.values()))
+    as_references = {*anatomy.data.get("let", {}), *(step.parsed.bound for step in anatomy.steps)}
+    for document, path, block, tree in anatomy.python:
+        problems: list[tuple[int, int, Diagnostic]] = []
+        bound, uses = python_source.global_names(tree)
+        own = known | bound | python_source.guarded_names(tree)
+        for use in () if is_open or python_source.binds_dynamically(tree) or "*" in own else uses:
+            name = use.name
+            if name in own or name in ALWAYS:
+                continue
+            own.add(name)  # reported once
+            code, near = "undefined-name", ""
+            if name in keys:
+                code = "undefined-key"
+            elif name in as_references:
+                code = "undefined-value"
+            elif python_source.is_installed(name):
+                code = "undefined-module"
+            else:
+                near = nearest(name, [*sorted(use.around - {name}), *sorted(own - {name}), *sorted(ALWAYS)])
+            problems.append((use.line, use.column, Diagnostic.of(code, name=name, near=near)))
+        for line, column, form, word in python_source.uses_of_params(tree):
+            if form == "attribute" and word not in keys and document is anatomy.document:
+                # a shared prelude may use keys that only some of its specs have
+                problems.append((line, column, unknown_word("matrix-key", word, keys, place=python_source.PARAMS)))
+        for line, column, problem in problems:
+            yield problem.at(python_source.place(document, path, block, line, column + 1))
+
+
+def keys_read(anatomy: Anatomy) -> set[str] | None:
+    """Return the keys of ``params`` that the Python of a spec uses; None if it may use all of them."""
+    if len(anatomy.prelude_trees) < len({block.file for block in anatomy.preludes}):
+        return None
+    if any(function.block is not None and function.tree is None for function in (*anatomy.functions.values(), *anatomy.scripts.values())):
+        return None
+    words = {word for *_, tree in anatomy.python for *_, word in python_source.uses_of_params(tree)}
+    return None if "" in words else words
+
+
 # -- devices of inputs ------------------------------------------------------------------------------------------------
 
 
@@ -194,14 +243,12 @@ def device_problems(anatomy: Anatomy, chosen: Sequence[Backend], among: Sequence
     """
     kinds = {backend.name: devices.kind_of(backend.device) for backend in chosen}
     for path, entry in input_values(anatomy):
-        if not any((*path, "device")[: len(start)] == start for start in among):
+        place, device = (*path, "device"), entry.get("device")
+        if not any(place[: len(start)] == start for start in among):
             continue
-        device = entry.get("device")
         if not isinstance(device, str) or is_template(device) or (kind := devices.kind_of(device)) in devices.WITHOUT_MODULE:
             continue
         if kind not in kinds.values():
-            known = sorted({*devices.WITHOUT_MODULE, *kinds.values()})
-            yield anatomy.document.problem((*path, "device"), *unknown("device", device, known), code="unknown-name")
+            yield anatomy.document.diagnostic(place, unknown_word("device", device, {*devices.WITHOUT_MODULE, *kinds.values()}))
         elif other := next((name for name, own in kinds.items() if own != kind), ""):
-            hint = f"without 'device' each backend uses its own; or write a spec for the backends whose device is {kind}"
-            yield anatomy.document.problem((*path, "device"), f"the backend '{other}' has no device '{kind}'", hint, code="wrong-device")
+            yield anatomy.document.diagnostic(place, "wrong-device", backend=other, device=kind)

@@ -1,7 +1,8 @@
-"""Checks names of options, counters and metrics: at least one torch version must have each."""
+"""Checks options, counters and metrics: at least one torch version must have each name, and take the value of an option."""
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from runner.language.names.scan import CONFIG_FILES, COUNTER, METRIC
 from runner.language.names.tables import NameTables
@@ -9,7 +10,7 @@ from runner.language.read import templates
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath, Document
 from runner.model import conditions
-from runner.model.diagnostics import Diagnostic, did_you_mean
+from runner.model.diagnostics import Diagnostic, nearest
 from runner.vocabulary.expectations.expectation_base import allows_zero, is_unlisted
 
 GUARD_FILTER = "guard_filter_fn"
@@ -19,66 +20,60 @@ _AOTI = "use_aoti"
 
 
 def name_problems(anatomy: Anatomy, tables: NameTables) -> Iterator[Diagnostic]:
-    """Yield the problems of unknown names, and of counters that may not be expected to be 0."""
-    layers = [(document, (), document.data) for document in (*anatomy.defaults, anatomy.document)]
-    for document, above, settings in [*layers, (anatomy.document, ("control",), anatomy.data.get("control", {}))]:
+    """Yield the problems of unknown names, of values that no option takes, and of counters that may not be expected to be 0."""
+    layers: list[tuple[Document, DataPath, Any]] = [(document, (), document.data) for document in (*anatomy.defaults, anatomy.document)]
+    layers.append((anatomy.document, ("control",), anatomy.data.get("control", {})))
+    for document, above, settings in layers:
         for section in CONFIG_FILES:
-            for path, name in option_names(settings.get(section), (*above, section)):
-                if (problem := name_problem(tables, section, name)) is not None:
-                    yield document.problem(path, *problem, key=True, code="unknown-name")
-        for name in settings.get("compile", {}).get("options", {}) if document is anatomy.document else ():
-            problem = name_problem(tables, "config", name)
-            if name == _AOTI:
-                problem = f"'{name}' in the options of compile", "torch.compile then calls AOTInductor, which specs do not cover: remove it"
-            elif problem is not None and (near := did_you_mean(name, [GUARD_FILTER])):
-                problem = problem[0], near
-            if problem is not None and name != GUARD_FILTER:
-                yield document.problem((*above, "compile", "options", name), *problem, key=True, code="unknown-name")
+            yield from option_problems(document, settings.get(section), (*above, section), section, tables)
+        compile_ = settings.get("compile", {})
+        path, options = (*above, "compile", "options"), compile_.get("options")
+        for name in options if isinstance(options, dict) else ():
+            if name == GUARD_FILTER:
+                problem = None if conditions.is_template(options[name]) else filter_problem(options[name])
+                is_key = False
+            else:
+                problem, is_key = name_problem(tables, "config", name), True
+                if name == _AOTI:
+                    problem = Diagnostic.of("aoti-option", name=name)
+                elif problem is not None and nearest(name, [GUARD_FILTER]):
+                    problem = Diagnostic.of("unknown-option", kind="config", name=name, near=GUARD_FILTER)
+            if problem is not None:
+                yield document.diagnostic((*path, name), problem, key=is_key)
+            elif (problem := value_problem(tables, "config", name, options[name])) is not None:
+                yield document.diagnostic((*path, name), problem)
+        mode = compile_.get("mode")
+        if not conditions.is_template(mode) and (problem := tables.mode_problem(mode)) is not None:
+            yield document.diagnostic((*above, "compile", "mode"), problem)
     for kind, name, path in judged_names(anatomy):
         if (problem := name_problem(tables, kind, name)) is not None:
-            yield anatomy.document.problem(path, *problem, key=True, code="unknown-name")
+            yield anatomy.document.diagnostic(path, problem, key=True)
         elif kind == COUNTER and allows_zero(anatomy.document.value(path)) and (lookup := tables.lookup(kind, name)).by_pattern:
-            message = f"the counter '{name}' may not be expected to be 0: its name is made at run time, and a misspelt one is always 0"
-            yield anatomy.document.problem(path, message, lookup.hint or "expect at least 1", key=True, code="cannot-fail")
+            yield anatomy.document.diagnostic(path, "unlisted-counter-of-zero", key=True, name=name, **lookup.hints)
 
 
-def value_problems(anatomy: Anatomy, tables: NameTables) -> Iterator[Diagnostic]:
-    """Yield the problems of invalid values of options and of unknown modes. Values of templates are checked at each point."""
-    layers = [(document, (), document.data) for document in (*anatomy.defaults, anatomy.document)]
-    for document, above, settings in [*layers, (anatomy.document, ("control",), anatomy.data.get("control", {}))]:
-        for section in CONFIG_FILES:
-            yield from section_problems(document, settings.get(section), (*above, section), section, tables)
-        path, options = (*above, "compile", "options"), settings.get("compile", {}).get("options")
-        yield from section_problems(document, options, path, "config", tables)
-        guards = options.get(GUARD_FILTER) if isinstance(options, dict) else None
-        if guards is not None and not conditions.is_template(guards) and (problem := filter_problem(guards)) is not None:
-            yield document.problem((*path, GUARD_FILTER), *problem, code="option-value")
-        mode = settings.get("compile", {}).get("mode")
-        if not conditions.is_template(mode) and (problem := tables.mode_problem(mode)) is not None:
-            yield document.problem((*above, "compile", "mode"), *problem, code="option-value")
+def option_problems(document: Document, options: object, path: DataPath, section: str, tables: NameTables) -> Iterator[Diagnostic]:
+    """Yield the unknown names of a section of options, and the values that none of their options takes."""
+    for place, name in option_names(options, path):
+        if (problem := name_problem(tables, section, name)) is not None:
+            yield document.diagnostic(place, problem, key=True)
+        elif (problem := value_problem(tables, section, name, document.value(place))) is not None:
+            yield document.diagnostic(place, problem)
 
 
-def filter_problem(value: object) -> tuple[str, str] | None:
-    """Return message and hint for a filter of guards that is no reference."""
+def filter_problem(value: object) -> Diagnostic | None:
+    """Return the problem of a filter of guards that is no reference."""
     if isinstance(value, dict) and set(value) == {"ref"}:
         return None
-    hint = "write {ref: NAME}: a function that takes the guards and returns for each whether it is kept"
-    return f"compile option {GUARD_FILTER} is {json.dumps(value, default=str)[:_LONGEST]}", hint
+    return Diagnostic.of("no-guard-filter", name=GUARD_FILTER, value=json.dumps(value, default=str)[:_LONGEST])
 
 
 _LONGEST = 60
 """Characters of a value in a message."""
 
 
-def section_problems(document: Document, options: object, path: DataPath, section: str, tables: NameTables) -> Iterator[Diagnostic]:
-    """Yield the values of a section of options that none of their options takes."""
-    for place, name in option_names(options, path):
-        if (problem := value_problem(tables, section, name, document.value(place))) is not None:
-            yield document.problem(place, *problem, code="option-value")
-
-
-def value_problem(tables: NameTables, section: str, name: str, value: object) -> tuple[str, str] | None:
-    """Return message and hint for a value that an option does not take; references and templates are let through."""
+def value_problem(tables: NameTables, section: str, name: str, value: object) -> Diagnostic | None:
+    """Return the problem of a value that an option does not take; references and templates are let through."""
     if isinstance(value, templates.Deferred) or (isinstance(value, dict) and set(value) == {"ref"}):
         return None
     if next(templates.templates_below(value, ("config",)), None) is not None:
@@ -86,19 +81,18 @@ def value_problem(tables: NameTables, section: str, name: str, value: object) ->
     return tables.value_problem(section, name, value)
 
 
-def name_problem(tables: NameTables, kind: str, name: str) -> tuple[str, str] | None:
-    """Return message and hint for a name that no torch has; None for a known name."""
+def name_problem(tables: NameTables, kind: str, name: str) -> Diagnostic | None:
+    """Return the problem of a name that no torch has; None for a known name."""
     lookup = tables.lookup(kind, name)
     if lookup.known:
         return None
     if kind == COUNTER:
-        message = f"unknown counter '{name}'" if "." in name else f"the counter '{name}' has no namespace"
-        return message, f"{lookup.hint}; a counter outside the tables needs unlisted: true"
+        return Diagnostic.of("unknown-counter" if "." in name else "counter-without-namespace", name=name, **lookup.hints)
     if name == "when" and kind in CONFIG_FILES:
-        return "a condition without 'set'", f"write a list: {kind}: [{{when: {{...}}, set: {{...}}}}]"
+        return Diagnostic.of("condition-without-set", kind=kind)
     if name == GUARD_FILTER:
-        return f"unknown {kind} '{name}'", f"it is an option of torch.compile: compile: {{options: {{{name}: {{ref: NAME}}}}}}"
-    return f"unknown {kind} '{name}'", lookup.hint or "no torch since 2.11 has it"
+        return Diagnostic.of("guard-filter-as-option", kind=kind, name=name)
+    return Diagnostic.of("unknown-option", kind=kind, name=name, **lookup.hints)
 
 
 def judged_names(anatomy: Anatomy) -> Iterator[tuple[str, str, DataPath]]:

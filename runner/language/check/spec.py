@@ -6,21 +6,27 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from runner.language.backends import Backends, read_requirements
-from runner.language.check.functions import device_problems, function_problems, input_problems, path_problems, required_packages
+from runner.language.check.functions import (
+    device_problems,
+    function_problems,
+    input_problems,
+    keys_read,
+    path_problems,
+    python_problems,
+    required_packages,
+)
 from runner.language.check.names import name_problems
-from runner.language.check.names import value_problems as option_value_problems
-from runner.language.check.names_in_scope import references, spy_problems, value_problems
-from runner.language.check.python_checks import PARAMS, keys_read, python_problems
-from runner.language.check.steps import named_value_problems, step_problems
+from runner.language.check.steps import named_value_problems, references, spy_problems, step_problems, value_problems
 from runner.language.names.tables import NameTables
 from runner.language.read import matrix, python_source, templates
 from runner.language.read.anatomy import KEYS_OF_SOURCE, SOURCE, Anatomy, stage_of
 from runner.language.read.document import DataPath, Document
 from runner.language.read.matrix import REPEAT, TARGETS
+from runner.language.read.python_source import PARAMS
 from runner.machine.capabilities import CAPABILITIES
 from runner.model.case import Case
 from runner.model.conditions import BadRange, VersionRange, as_list, is_template
-from runner.model.diagnostics import Diagnostic, one_of, unknown
+from runner.model.diagnostics import Diagnostic, one_of, unknown_word
 from runner.model.optional import hooks
 from runner.model.targets import EXAMPLE, OFFLINE_BACKENDS
 from runner.vocabulary.expectations import EXPECTATIONS
@@ -34,14 +40,9 @@ def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagn
     document, data = anatomy.document, anatomy.data
     problems = [*matrix_problems(anatomy, backends)]
     if "entry" in data and not isinstance(data.get("function"), str):
-        hint = "entry selects one of several top-level defs"
-        problems.append(document.problem(("entry",), "'entry' without Python in 'function'", hint, key=True, code="misplaced-key"))
+        problems.append(document.diagnostic(("entry",), "entry-without-python", key=True))
     if not any(step.expectations for step in anatomy.steps):
-        place, hint = (
-            ("steps",) if "steps" in data else (),
-            "add expect: [{close: {to: eager}}], or expect: [{runs: {}}] if that is the claim",
-        )
-        problems.append(document.problem(place, "the spec expects nothing", hint, key=True, code="expects-nothing"))
+        problems.append(document.diagnostic(("steps",) if "steps" in data else (), "expects-nothing", key=True))
     problems += [*requirement_problems(anatomy), *python_problems(anatomy)]
     if all(name in backends.by_name for name in data["backends"]):
         problems += device_problems(anatomy, backends.of(anatomy.data["backends"], anatomy.tags))
@@ -65,7 +66,6 @@ def check_values(anatomy: Anatomy, backends: Backends, names: NameTables) -> lis
         *step_problems(anatomy, backends),
         *named_value_problems(anatomy, backends),
         *name_problems(anatomy, names),
-        *option_value_problems(anatomy, names),
     ]
 
 
@@ -80,30 +80,26 @@ def _problems_of_targets(anatomy: Anatomy) -> Iterator[Diagnostic]:
         yield from hooks("offline").target_problems(anatomy)
         return
     expectations = [expectation for step in anatomy.steps for expectation in step.expectations]
-    hint = f"write targets: [{EXAMPLE}] in place of backends"
     for backend in OFFLINE_BACKENDS:
         if backend in data["backends"]:
             path = ("backends", data["backends"].index(backend))
-            yield document.problem(path, f"the backend '{backend}' without targets", hint, code="target")
+            yield document.diagnostic(path, "offline-without-targets", backend=backend, example=EXAMPLE)
     if TRITON in data:
-        yield document.problem((TRITON,), "'triton' without 'targets'", hint, key=True, code="target")
+        yield document.diagnostic((TRITON,), "triton-without-targets", key=True, example=EXAMPLE)
     if TRITON in data.get("control", {}):
-        yield document.problem(("control", TRITON), "a control of 'triton' without 'triton'", "remove it", key=True, code="target")
+        yield document.diagnostic(("control", TRITON), "control-without-triton", key=True)
     for raw in expectations:
         if raw.kind in _NEEDS_TARGETS:
-            hint = "it is for kernels that are compiled for targets"
-            yield document.problem(raw.path, f"'{raw.kind}' without 'targets'", hint, key=True, code="target")
+            yield document.diagnostic(raw.path, "expectation-without-targets", key=True, kind=raw.kind)
         elif stage_of(raw) is not None:
-            hint = "remove it: generated code has no stages"
-            yield document.problem((*raw.path, "stage"), "'stage' without 'targets'", hint, key=True, code="target")
+            yield document.diagnostic((*raw.path, "stage"), "stage-without-targets", key=True)
 
 
 def matrix_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """Yield the problems of backends, matrix and exclude; without valid ones there are no points."""
     for index, name in enumerate(anatomy.data["backends"]):
         if name not in backends.names:
-            message, hint = unknown("backend", name, backends.names)
-            yield anatomy.document.problem(("backends", index), message, hint, code="unknown-backend")
+            yield anatomy.document.diagnostic(("backends", index), unknown_word("backend", name, backends.names))
     if any(name not in backends.by_name for name in anatomy.data["backends"]):
         return
     document = anatomy.document
@@ -117,41 +113,35 @@ def matrix_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic
     problems.extend(excluded := matrix.exclusion_problems(document, axes, chosen))
     yield from excluded
     if not problems and next(matrix.points(document, axes, chosen), None) is None:
-        yield document.problem(
-            ("exclude",), "every point of the matrix is excluded: the spec has no cases", "exclude less", key=True, code="no-cases"
-        )
+        yield document.diagnostic(("exclude",), "no-cases", key=True)
 
 
 def clashing_keys(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield the problems of keys of which a spec has one; what the others mean is not known."""
     document, data = anatomy.document, anatomy.data
     if "steps" in data and "expect" in data and not data.keys() & {SOURCE, TRITON}:
-        yield document.problem(("expect",), "'expect' beside 'steps'", "write expect in each step", key=True, code="clashing-keys")
+        yield document.diagnostic(("expect",), "expect-beside-steps", key=True)
     if "function" in data and "functions" in data:
-        hint = "put all of them into functions"
-        yield document.problem(("functions",), "'functions' beside 'function'", hint, key=True, code="clashing-keys")
+        yield document.diagnostic(("functions",), "functions-beside-function", key=True)
 
 
 def _value_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield the problems of values with the right type and no meaning, and of services: the runner sets their addresses."""
     document, data = anatomy.document, anatomy.data
     if not math.isfinite(data.get("timeout", 0)):
-        yield document.problem(("timeout",), f"the timeout is {data['timeout']}", "write a number of seconds", code="out-of-range")
+        yield document.diagnostic(("timeout",), "timeout-without-end", value=str(data["timeout"]))
     if data.get("compile", {}).get("mode") is not None and "options" in data["compile"]:
-        message = "'options' beside 'mode': torch.compile accepts only one of them"
-        yield document.problem(("compile", "options"), message, "use config", key=True, code="clashing-keys")
+        yield document.diagnostic(("compile", "options"), "options-beside-mode", key=True)
     for layer in (*anatomy.defaults, document):
         yield from process_problems(layer, ())
         for name in layer.data.get("env", {}) if "services" in data else ():
             if name.startswith("TORCHINDUCTOR_REDIS_"):
-                hint = "remove it: the runner sets the address of the case's server"
-                yield layer.problem(("env", name), f"'{name}' beside 'services'", hint, key=True, code="clashing-keys")
+                yield layer.diagnostic(("env", name), "address-beside-services", key=True, name=name)
     if "control" in data:
         yield from process_problems(document, ("control",))
     for expectation in (expectation for step in anatomy.steps for expectation in step.expectations if "services" not in data):
         if expectation.kind == "remote_cache":
-            hint = "add services: [redis]; otherwise the case would use any server that listens on this machine"
-            yield document.problem(expectation.path, "'remote_cache' without a service", hint, key=True, code="no-service")
+            yield document.diagnostic(expectation.path, "no-service", key=True)
 
 
 def process_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
@@ -159,12 +149,10 @@ def process_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]
     data = document.value(path)
     for name, value in data.get("env", {}).items():
         if isinstance(value, str) and "\0" in value:
-            hint = "no environment variable can hold one"
-            yield document.problem((*path, "env", name), f"a NUL character in {name}", hint, code="nul-character")
+            yield document.diagnostic((*path, "env", name), "nul-character", name=name)
     seed = data.get("torch", {}).get("seed", 0)
     if isinstance(seed, int) and seed >= 1 << 63:
-        hint = "at most 9223372036854775807"
-        yield document.problem((*path, "torch", "seed"), f"the seed {seed} is out of range", hint, code="out-of-range")
+        yield document.diagnostic((*path, "torch", "seed"), "large-seed", seed=str(seed))
 
 
 def requirement_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
@@ -181,7 +169,7 @@ def requirement_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         # without the package the case is unavailable
         is_read = python_source.is_installed(package) and package not in required_packages(anatomy)
         if is_read and (problem := python_source.find_name(predicate, set())) is not None:
-            yield anatomy.document.problem(("requires", index, "call"), *problem, code="unknown-name")
+            yield anatomy.document.diagnostic(("requires", index, "call"), problem)
 
 
 # -- when -------------------------------------------------------------------------------------------------------------
@@ -200,8 +188,8 @@ def all_condition_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Dia
         for word, names in possible.items():
             accepted = as_list(when.get(word, []))
             if accepted and all(name in known[word] and name not in names for name in accepted):
-                message = f"this condition never holds: no backend of the spec {'is' if word == 'backend' else 'is on'} {one_of(accepted)}"
-                yield anatomy.document.problem((*path, word), message, f"the spec has {one_of(names)}", code="never-holds")
+                code = "other-backends" if word == "backend" else "other-devices"
+                yield anatomy.document.diagnostic((*path, word), code, accepted=one_of(accepted), names=one_of(names))
 
 
 def named_backends(data: Mapping[str, Any]) -> Iterator[str]:
@@ -220,12 +208,12 @@ def condition_problems(document: Document, path: DataPath, backends: Backends) -
                 try:
                     VersionRange.parse(when[word])
                 except BadRange as error:
-                    yield document.problem((*place, word), str(error), code="bad-range")
+                    yield document.diagnostic((*place, word), "bad-range", message=str(error))
         for word, names in known.items():
             for index, name in enumerate(as_list(when.get(word, []))):
                 if name not in names:
                     end = (word, index) if isinstance(when[word], list) else (word,)
-                    yield document.problem((*place, *end), *unknown(word, str(name), names), code="unknown-name")
+                    yield document.diagnostic((*place, *end), unknown_word(word, str(name), names))
 
 
 VENDORS = ("amd", "intel", "nvidia")
@@ -267,19 +255,15 @@ def source_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         return
     for key in _BESIDE:
         if key in data:
-            hint = "the cases of a source have functions and inputs of their own"
-            yield document.problem((key,), f"'{key}' beside 'source'", hint, key=True, code="clashing-keys")
+            yield document.diagnostic((key,), "beside-source", key=True, word=key)
     for key in KEYS_OF_SOURCE:
         if key in data.get("matrix", {}):
-            message = f"the matrix key '{key}' is the source's"
-            yield document.problem(("matrix", key), message, "remove it, or rename it", key=True, code="reserved-name")
+            yield document.diagnostic(("matrix", key), "key-of-the-source", key=True, word=key)
     for step in anatomy.steps:
         for expectation in step.expectations:
             body = expectation.body if expectation.kind == Close.kind and isinstance(expectation.body, dict) else None
             if body is None or body.get("to", EAGER) != EAGER or body.get("of", OUTPUT) != OUTPUT:
-                message = f"'{expectation.kind}' of each sample of an operator"
-                hint = "write close: {to: eager}"
-                yield document.problem(expectation.path, message, hint, key=True, code="misplaced-expectation")
+                yield document.diagnostic(expectation.path, "expectation-of-samples", key=True, kind=expectation.kind)
     from runner.language.expand.operators import table_for
 
     table, _ = table_for(None)
@@ -287,10 +271,9 @@ def source_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     for index, dtype in enumerate(data[SOURCE]["opinfo"]["dtypes"]):
         path = (SOURCE, "opinfo", "dtypes", index)
         if is_template(dtype):
-            hint = "write all dtypes in the list: each is a case of its own, and a part of its id"
-            yield document.problem(path, "a template in the dtypes of a source", hint, code="misplaced-template")
+            yield document.diagnostic(path, "template-in-dtypes")
         elif dtype not in known:
-            yield document.problem(path, f"no operator has samples of {dtype}", f"dtypes: {', '.join(sorted(known))}", code="unknown-name")
+            yield document.diagnostic(path, "no-samples-of-dtype", dtype=dtype, dtypes=", ".join(sorted(known)))
 
 
 # -- control and audit ------------------------------------------------------------------------------------------------
@@ -302,10 +285,9 @@ def control_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     for index, kind in enumerate(anatomy.data.get("control", {}).get("fails", [])):
         path = ("control", "fails", index)
         if kind not in EXPECTATIONS:
-            yield anatomy.document.problem(path, *unknown("expectation", kind, EXPECTATIONS), code="unknown-name")
+            yield anatomy.document.diagnostic(path, unknown_word("expectation", kind, EXPECTATIONS))
         elif kind not in expected:
-            hint = f"it expects {', '.join(sorted(expected)) or 'nothing'}"
-            yield anatomy.document.problem(path, f"the spec expects no '{kind}'", hint, code="not-expected")
+            yield anatomy.document.diagnostic(path, "not-expected", kind=kind, expected=", ".join(sorted(expected)))
 
 
 # -- unused matrix keys -----------------------------------------------------------------------------------------------
@@ -335,14 +317,11 @@ def unused_key_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     used |= {name.split(".")[1] for name in named if name.startswith(f"{PARAMS}.")}
     for key in keys:
         if key not in used:
-            where = "only summary and covers use it" if key in in_texts else "nothing uses it"
+            code = "key-of-texts" if key in in_texts else "unused-key"
             written = (template for text in templates.patterns(anatomy.data) for template in re.findall(r"\{\{.+?\}\}", text))
             if any(key in _names(template) for template in written):
-                where += ", because a regular expression or a FileCheck directive takes no template"
-            message = f"the matrix key '{key}' changes nothing but the seed of its cases: {where}"
-            place = f'write "{{{{ {key} }}}}" in place of its value, or params.{key} in Python'
-            hint = f"{place}; to only repeat cases, name the key {REPEAT}"
-            yield anatomy.document.problem(("matrix", key), message, hint, key=True, code="unused-key")
+                code = "key-of-patterns"
+            yield anatomy.document.diagnostic(("matrix", key), code, key=True, word=key, repeat=REPEAT)
 
 
 def _names(text: str) -> frozenset[str]:
@@ -364,4 +343,4 @@ def covers_problems(document: Document, cases: Iterable[Case]) -> Iterator[Diagn
 
             if index not in reported and (problem := upstream.load().problem(entry, case.device)) is not None:
                 reported.add(index)
-                yield document.problem(("covers", index), *problem, code="unknown-test")
+                yield document.diagnostic(("covers", index), problem)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from runner.language.backends import Backends
 from runner.language.check.functions import device_problems
-from runner.language.check.names import name_problem, option_names, section_problems
+from runner.language.check.names import option_problems
 from runner.language.check.spec import check_values, condition_problems, matrix_problems, process_problems, requirement_problems
 from runner.language.check.steps import expectation_problems, named_value_problems
 from runner.language.names.scan import CONFIG_FILES
@@ -14,7 +14,7 @@ from runner.language.read import matrix, spec_schema, templates
 from runner.language.read.anatomy import Anatomy, with_data
 from runner.language.read.document import DataPath, Document
 from runner.model import conditions
-from runner.model.diagnostics import Diagnostic, unknown
+from runner.model.diagnostics import Diagnostic, unknown_word
 from runner.vocabulary.steps import TRITON
 
 _OF_A_BACKEND = frozenset(["backend", "device"])
@@ -31,22 +31,21 @@ def check_templates(anatomy: Anatomy, backends: Backends, names: NameTables, kno
     for path, template in _parsed(document, templates.occurrences(document.data), problems):
         unknown_names = sorted(template.names - own_names - {templates.DEFERRED_NAME})
         for name in unknown_names:
-            message, hint = unknown("name", name, own_names)
-            problems.append(document.problem(path, f"{message} in a template", hint, code="unknown-name"))
+            problems.append(document.diagnostic(path, unknown_word("name", name, own_names, place="a template")))
         if template.is_deferred:
             problems.extend(_deferred_problems(document, path))
             if spec_schema.containers_at(document.data, "spec", path):
-                hint = "facts are texts and numbers: write them in its entries"
-                problems.append(document.problem(path, "a list or a map of facts", hint, code="misplaced-template"))
+                problems.append(document.diagnostic(path, "facts-for-a-list"))
         elif not unknown_names:
             parsed[path] = template
     if not parsed or any(matrix_problems(anatomy, backends)):
         return problems
-    reported = {(problem.position, problem.message) for problem in (*known, *problems)}
+    reported = {*known, *problems}
     for point, problem in _point_problems(anatomy, backends, names, parsed):
-        if (problem.position, problem.message) not in reported:
+        if problem not in reported:
             bracket = point.bracket if len(point.bracket) <= _LONGEST else f"{point.bracket[:_LONGEST]}...]"
-            problems.append(replace(problem, message=f"{problem.message.replace(_INERT, '{{')} (at {bracket})"))
+            arguments = [(name, value.replace(_INERT, "{{") if isinstance(value, str) else value) for name, value in problem.arguments]
+            problems.append(replace(problem, arguments=(*arguments, ("point", bracket))))
     return problems
 
 
@@ -60,14 +59,13 @@ def _parsed(
         try:
             yield path, templates.parse(text)
         except templates.TemplateError as error:
-            problems.append(document.problem(path, str(error), error.hint, code="template"))
+            problems.append(document.diagnostic(path, error.problem))
 
 
 def _deferred_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
     """Yield a problem for a template with facts in a place that is judged, printed or used as a seed before the machine is known."""
     if path[0] in ("summary", "covers", "requires") or "expect" in path or path[-2:] == ("torch", "seed"):
-        hint = "use facts in options, inputs and arguments; use when: for expectations that depend on the machine"
-        yield document.problem(path, "facts are known only on the machine that runs the case", hint, code="misplaced-template")
+        yield document.diagnostic(path, "facts-before-the-machine")
 
 
 # -- files shared by many specs -------------------------------------------------------------------------------------------
@@ -81,8 +79,7 @@ def layer_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
         if template.is_deferred:
             problems.extend(_deferred_problems(document, place))
         for name in sorted(template.names - _OF_A_BACKEND - {templates.DEFERRED_NAME}):
-            hint = "a file shared by many specs can use backend, device and facts"
-            problems.append(document.problem(place, f"unknown name '{name}' in a template", hint, code="unknown-name"))
+            problems.append(document.diagnostic(place, "name-in-a-shared-file", name=name))
     yield from dict.fromkeys(problems)
 
 
@@ -94,10 +91,7 @@ def check_backends(backends: Backends, names: NameTables) -> Iterator[Diagnostic
         yield from condition_problems(document, path, backends)
         yield from process_problems(document, path)
         for section in CONFIG_FILES:
-            for place, name in option_names(backend.settings.get(section), (*path, section)):
-                if (problem := name_problem(names, section, name)) is not None:
-                    yield document.problem(place, *problem, key=True, code="unknown-name")
-            yield from section_problems(document, backend.settings.get(section), (*path, section), section, names)
+            yield from option_problems(document, backend.settings.get(section), (*path, section), section, names)
 
 
 # -- at each point of the matrix ------------------------------------------------------------------------------------
@@ -126,7 +120,7 @@ def _point_problems(
             try:
                 data = templates.replaced(data, path, _inert(parsed[path].evaluate(point.names)))
             except templates.TemplateError as error:
-                problems.append(document.problem(path, str(error), error.hint, code="template"))
+                problems.append(document.diagnostic(path, error.problem))
         filled = with_data(anatomy, data)
         if not problems:
             for path in fresh:

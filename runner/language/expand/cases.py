@@ -8,7 +8,6 @@ from typing import Any
 from runner.language.backends import Backend, Backends, read_requirements
 from runner.language.check.functions import entry_of
 from runner.language.check.names import GUARD_FILTER, filter_problem, judged_names, value_problem
-from runner.language.check.names_in_scope import isolation_of
 from runner.language.names.scan import CONFIG_FILES
 from runner.language.names.tables import NameTables
 from runner.language.read import matrix, python_source, templates
@@ -59,7 +58,10 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
         for index, name in enumerate(anatomy.data.get("services", []))
     ]
     inherited_contexts = [layer.data["context"] for layer in reversed(anatomy.defaults) if "context" in layer.data]
+    preludes = anatomy.preludes
     objects = {name for step in anatomy.steps for raw in step.expectations if raw.kind == "dead" for name in raw.body}
+    layers = (document, *reversed(anatomy.defaults))
+    isolation = next((str(layer.data["isolation"]) for layer in layers if "isolation" in layer.data), "case")
     prefix = f"{anatomy.area}/{anatomy.name}" if anatomy.area else anatomy.name
     merged: dict[tuple[str, str, str], tuple[Mapping[str, Option], Mapping[str, Any], list[Diagnostic]]] = {}
     """By section, backend and target: its options, their values, and conflicts."""
@@ -112,7 +114,7 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
                 requires=(*backend.requires, *([compiler] if target else []), *requires, *services),
                 body=CaseBody(
                     settings=Settings(**{section: merged[section, backend.name, target][1] for section in SECTIONS}),
-                    preludes=anatomy.preludes,
+                    preludes=preludes,
                     functions={
                         name: WrittenFunction(block=raw.block, entry=entry_of(anatomy, raw))
                         if raw.block is not None
@@ -127,7 +129,7 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
                     context=tuple(context),
                     services=tuple(data.get("services", ())),
                     timeout=data.get("timeout"),
-                    isolation=isolation_of(anatomy),
+                    isolation=isolation,
                     compiles=backend.compiles,
                 ),
                 steps=steps,
@@ -201,7 +203,7 @@ def _step(step: RawStep, filled: Anatomy, expected: dict[str, Expected]) -> Step
 
 def _wrong_values(names: NameTables, sections: Mapping[str, Mapping[str, Option]], point: matrix.Point) -> Iterator[Diagnostic]:
     """Yield the invalid values of options that come from templates; literal values are checked before."""
-    wrong: list[tuple[Position, tuple[str, str] | None]] = []
+    wrong: list[tuple[Position, Diagnostic | None]] = []
     for section in CONFIG_FILES:
         options = sections.get(section, {})
         wrong += [(option.position, value_problem(names, section, key, option.value)) for key, option in options.items()]
@@ -214,8 +216,7 @@ def _wrong_values(names: NameTables, sections: Mapping[str, Mapping[str, Option]
         wrong.append((compile_["mode"].position, names.mode_problem(compile_["mode"].value)))
     for position, problem in wrong:
         if problem is not None:
-            message = f"{problem[0]} (at {point.bracket[:200]})"
-            yield Diagnostic(position=position, message=message, hint=problem[1], code="option-value")
+            yield replace(problem, position=position, arguments=(*problem.arguments, ("point", point.bracket[:200])))
 
 
 def _control(
@@ -225,7 +226,6 @@ def _control(
     from runner.vocabulary.steps.triton import patched
 
     document, control = filled.document, filled.data["control"]
-    unchanged: list[tuple[Position, str]] = []
     patch: dict[str, Mapping[str, Any]] = {}
     for section in SECTIONS:
         set_otherwise = layer_options(document, control.get(section), ("control", section), "control", around)
@@ -235,16 +235,14 @@ def _control(
             now = options[section].get(name)
             if now is not None and now.value == option.value:
                 value = json.dumps(option.value, default=str)
-                unchanged.append((option.position, f"{section} {name} to {value}, as the case does ({now.origin})"))
+                unchanged = Diagnostic.of("unchanged-option", section=section, name=name, value=value, origin=now.origin)
+                problems.append(unchanged.at(option.position))
     if kernel := control.get(TRITON, {}):
         patch[TRITON] = kernel
         arguments: Any = filled.data.get(TRITON) or {}
         for key, value in kernel.items():
             if patched(arguments, {key: value}) == arguments:
-                unchanged.append((document.position(("control", TRITON, key), key=True), f"{TRITON} {key} as the case does"))
-    for position, what in unchanged:
-        hint = "a control is a patch under which the case fails"
-        problems.append(Diagnostic(position=position, message=f"the control sets {what}", hint=hint, code="changes-nothing"))
+                problems.append(document.diagnostic(("control", TRITON, key), "unchanged-kernel", key=True, name=f"{TRITON} {key}"))
     if not patch:
         return None
     return Control(patch=patch, fails=tuple(control.get("fails", [])), position=document.position(("control",), key=True))
@@ -277,11 +275,18 @@ def merge(filled: Anatomy, backend: Backend, around: Surroundings, section: str)
         if mine is None or mine.override or mine.value == option.value:
             continue
         value, other = (json.dumps(value, default=str) for value in (mine.value, option.value))
-        message = f"{section} {name} is {value} here and {other} in the {origin} ({option.position})"
-        hint = f"leave {name} out of the spec, or exclude the {origin}: exclude: [{{backend: {backend.name}, reason: ...}}]"
-        if section in OVERRIDABLE:
-            hint = f"if the spec means it, write {section}: [{{set: {{{name}: {value}}}, override: true}}]"
-        conflicts.append(Diagnostic(position=mine.position, message=message, hint=hint, code="conflicting-options"))
+        conflict = Diagnostic.of(
+            "conflicting-options",
+            section=section,
+            name=name,
+            value=value,
+            other=other,
+            origin=origin,
+            place=str(option.position),
+            backend=backend.name,
+            override=section if section in OVERRIDABLE else "",
+        )
+        conflicts.append(conflict.at(mine.position))
     overridden = {name: option for name, option in spec.items() if option.override}
     return {**inherited, **spec, **own, **overridden}, conflicts
 

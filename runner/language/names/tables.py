@@ -1,6 +1,5 @@
 """Names of torch: options, counters and metrics of each supported version, and of the installed torch."""
 
-import difflib
 import json
 import re
 from collections.abc import Mapping
@@ -10,7 +9,8 @@ from pathlib import Path
 
 from runner.language.names.scan import CONFIG_FILES, COUNTER, KINDS, METRIC, Allowed, Names, scan_kind
 from runner.machine.installed_torch import InstalledTorch, release
-from runner.model.diagnostics import did_you_mean, one_of, unknown
+from runner.model.diagnostics import Diagnostic, nearest, one_of, unknown_word
+from runner.model.problem_texts import shown_types
 
 TABLES = Path(__file__).parents[1] / "data"
 _PREFIX = "names-"
@@ -64,15 +64,7 @@ _KINDS_OF: Mapping[type, tuple[str, ...]] = {
 }
 
 
-def shown(allowed: Allowed) -> str:
-    """Return the allowed values as text."""
-    words = {"null": "null", "str": "a text", "int": "a whole number", "float": "a number", "list": "a list", "map": "a map"}
-    words["bool"] = "true or false"
-    return " or ".join(words.get(word, word) for word in allowed)
-
-
 # -- look-ups ---------------------------------------------------------------------------------------------------------
-
 
 _LONGEST_VALUE = 60
 """The maximum length of a value in a message, in characters."""
@@ -88,8 +80,8 @@ class Lookup:
     """Whether the installed torch has the name. Without torch it equals ``known``."""
     versions: tuple[str, ...]
     """The minor versions whose tables have the name, oldest first."""
-    hint: str = ""
-    """What to type instead of an unknown name, or of a name that only matches a pattern and resembles a listed one."""
+    hints: Mapping[str, str]
+    """What is meant by an unknown name, or by one that only matches a pattern and resembles a listed one: arguments of its problem."""
     by_pattern: bool = False
     """Whether the name is known only by a pattern of a counter with run-time names; such a counter may never be incremented."""
 
@@ -132,9 +124,9 @@ class NameTables:
                 # the table of a release has every pattern; its source is read for names that a patch adds
                 is_installed = name in names or (not is_listed and matches(patterns, name))
         known = is_installed or bool(versions)
-        hint = "" if by_name else self._hint(kind, name, known=known)
+        hints = {} if by_name else self._hints(kind, name, known=known)
         self._lookups[kind, name] = Lookup(
-            known=known, is_installed=is_installed, versions=versions, hint=hint, by_pattern=known and not by_name
+            known=known, is_installed=is_installed, versions=versions, hints=hints, by_pattern=known and not by_name
         )
         return self._lookups[kind, name]
 
@@ -151,21 +143,21 @@ class NameTables:
             return ""
         return f"torch.compile of torch {self.installed.minor} has no argument {name}"
 
-    def value_problem(self, kind: str, name: str, value: object) -> tuple[str, str] | None:
-        """Return (message, hint) for a value that no torch with known types allows for an option; None if it is allowed or unknown."""
+    def value_problem(self, kind: str, name: str, value: object) -> Diagnostic | None:
+        """Return the problem of a value that no torch with known types allows for an option; None if it is allowed or unknown."""
         known = [table.types[kind][name] for table in self._tables.values() if name in table.types.get(kind, {})]
         if not known or any(fits(value, allowed) for allowed in known):
             return None
         written = json.dumps(value, default=str)
         shortened = written if len(written) <= _LONGEST_VALUE else f"{written[:_LONGEST_VALUE]}..."
         literals = [json.loads(word) for word in known[-1] if word not in KINDS]
-        typo = did_you_mean(value, [word for word in literals if isinstance(word, str)]) if isinstance(value, str) else ""
-        return f"{kind} {name} is {shortened}", typo or f"allowed: {shown(known[-1])}"
+        near = nearest(value, [word for word in literals if isinstance(word, str)]) if isinstance(value, str) else ""
+        return Diagnostic.of("option-value", kind=kind, name=name, value=shortened, near=near, types=shown_types(known[-1]))
 
-    def mode_problem(self, mode: object) -> tuple[str, str] | None:
-        """Return (message, hint) for an unknown mode of torch.compile."""
+    def mode_problem(self, mode: object) -> Diagnostic | None:
+        """Return the problem of an unknown mode of torch.compile."""
         modes = [mode for table in self._tables.values() for mode in table.modes]
-        return None if mode is None or mode in modes or not modes else unknown("mode", str(mode), list(dict.fromkeys(modes)))
+        return None if mode is None or mode in modes or not modes else unknown_word("mode", str(mode), list(dict.fromkeys(modes)))
 
     @property
     def minors(self) -> tuple[str, ...]:
@@ -197,43 +189,37 @@ class NameTables:
         read = self._in_source.get(kind, (frozenset[str](), {}))[0]
         return sorted(read.union(*(table.names[kind] for table in self._tables.values())))
 
-    def _hint(self, kind: str, name: str, *, known: bool) -> str:
+    def _hints(self, kind: str, name: str, *, known: bool) -> dict[str, str]:
+        """Return what was probably meant by an unknown name. Of a counter, the namespace, the name, or both may be wrong."""
         names = self.names(kind)
         if kind == METRIC:
-            return did_you_mean(name, names)
-        if kind == COUNTER:
-            return self._counter_hint(name, names, known=known)
-        members = [option for option in names if option.startswith(f"{name}.")]
-        homes = [other for other in CONFIG_FILES if other != kind and name in self.names(other)]
-        if members:
-            return f"'{name}' is a group of options: {one_of(members)}"
-        if homes:
-            return f"'{name}' is an option of {homes[0]}"
-        same = [option for option in names if option.rpartition(".")[2] == name.rpartition(".")[2]]
-        return did_you_mean(name, same, cutoff=0.0) or did_you_mean(name, names)
-
-    def _counter_hint(self, name: str, counters: list[str], *, known: bool) -> str:
-        """Return what was probably meant by a name that is no counter: the namespace, the name, or both may be wrong."""
+            return {"near": nearest(name, names)}
+        if kind != COUNTER:
+            members = [option for option in names if option.startswith(f"{name}.")]
+            homes = [other for other in CONFIG_FILES if other != kind and name in self.names(other)]
+            same = [option for option in names if option.rpartition(".")[2] == name.rpartition(".")[2]]
+            if members or homes:
+                return {"word": name, "members": one_of(members) if members else "", "home": "" if members else homes[0]}
+            return {"near": nearest(name, same, cutoff=0.0) or nearest(name, names)}
         patterns: dict[str, tuple[str, ...]] = {}
         for table in self._tables.values():
             patterns |= {space: (*patterns.get(space, ()), *own) for space, own in table.patterns.items()}
         space, _, bare = name.partition(".")
-        names_of_space = {counter.partition(".")[2]: counter for counter in counters if counter.startswith(f"{space}.")}
+        names_of_space = {counter.partition(".")[2]: counter for counter in names if counter.startswith(f"{space}.")}
         if known:  # by a pattern, as ``batch_layernrm`` by ``batch_.+``
-            near = difflib.get_close_matches(bare, names_of_space, n=1, cutoff=0.9)
-            return f"did you mean '{names_of_space[near[0]]}'?" if near else ""
+            return {"near": names_of_space.get(nearest(bare, names_of_space, cutoff=0.9), "")}
         if not bare and space in patterns:
-            return f"'{space}' is a namespace: write {space}.NAME"
+            return {"space": space}
         if not bare and name in self.names(METRIC):
-            return f"'{name}' is a metric"
-        near_space = next(iter(difflib.get_close_matches(space, patterns, n=1)), "") if bare else ""
+            return {"metric": name}
+        near_space = nearest(space, patterns) if bare else ""
         if near_space != space and matches(patterns, f"{near_space}.{bare}"):
-            return f"did you mean '{near_space}.{bare}'?"
-        same = [counter for counter in counters if counter.partition(".")[2] == (bare or name)]
-        choices = names_of_space if space in patterns and not same else {counter.partition(".")[2]: counter for counter in same or counters}
-        if near := difflib.get_close_matches(bare or name, choices, n=1):
-            return f"did you mean '{choices[near[0]]}'?"
-        return f"known in {space}: {one_of(names_of_space)}" if space in patterns else f"namespaces: {one_of(patterns)}"
+            return {"near": f"{near_space}.{bare}"}
+        same = [counter for counter in names if counter.partition(".")[2] == (bare or name)]
+        choices = names_of_space if space in patterns and not same else {counter.partition(".")[2]: counter for counter in same or names}
+        if near := nearest(bare or name, choices):
+            return {"near": choices[near]}
+        return {"in_space": space, "known": one_of(names_of_space)} if space in patterns else {"spaces": one_of(patterns)}
 
 
 _LOADED: dict[Path | None, NameTables] = {}

@@ -84,14 +84,31 @@ class Anatomy:
     name: str
     defaults: tuple[Document, ...]
     """The files of defaults that it inherits, outermost first."""
-    preludes: tuple[CodeBlock, ...]
-    prelude_trees: Mapping[str, ast.Module]
+    own_preludes: tuple[tuple[Document, RawFunction], ...]
+    """The preludes with their files: those of the defaults, then that of the spec."""
     functions: Mapping[str, RawFunction]
     scripts: Mapping[DataPath, RawFunction]
     """The Python of script steps, by the step's path."""
     steps: tuple[RawStep, ...]
     problems: tuple[Diagnostic, ...]
     """Syntax errors of Python."""
+
+    @property
+    def preludes(self) -> tuple[CodeBlock, ...]:
+        """The Python of the preludes."""
+        return tuple(raw.block for _, raw in self.own_preludes if raw.block is not None)
+
+    @property
+    def prelude_trees(self) -> Mapping[str, ast.Module]:
+        """The preludes that parse, by their files."""
+        return {block.file: tree for _, path, block, tree in self.python if path == ("prelude",)}
+
+    @property
+    def python(self) -> list[tuple[Document, DataPath, CodeBlock, ast.Module]]:
+        """All Python that parses, with its file and its path; preludes come first."""
+        own = [(self.document, function) for function in (*self.functions.values(), *self.scripts.values())]
+        raws = (*self.own_preludes, *own)
+        return [(file, raw.path, raw.block, raw.tree) for file, raw in raws if raw.block is not None and raw.tree is not None]
 
     @property
     def data(self) -> Any:
@@ -108,30 +125,21 @@ class Anatomy:
 def take_apart(document: Document, area: str, defaults: tuple[Document, ...] = ()) -> Anatomy:
     """Split a spec that fits the schema, with the defaults that it inherits, into its parts."""
     problems: list[Diagnostic] = []
-    preludes: list[CodeBlock] = []
-    trees: dict[str, ast.Module] = {}
-    for file in (*defaults, document):
-        if "prelude" in file.data:
-            block, tree = python_source.parse(file, ("prelude",), "prelude", problems)
-            preludes.append(block)
-            if tree is not None:
-                trees[block.file] = tree
+
+    def python(file: Document, path: DataPath, name: str) -> RawFunction:
+        return RawFunction(name, file.value(path), path, *python_source.parse(file, path, name, problems))
+
+    preludes = tuple((file, python(file, ("prelude",), "prelude")) for file in (*defaults, document) if "prelude" in file.data)
     data = document.data
     places: list[tuple[str, DataPath, Any]] = [(ONLY, ("function",), data["function"])] if "function" in data else []
     places += [(name, ("functions", name), value) for name, value in data.get("functions", {}).items()]
-    functions: dict[str, RawFunction] = {}
-    for name, path, value in places:
-        code = python_source.parse(document, path, name, problems) if isinstance(value, str) else (None, None)
-        functions[name] = RawFunction(name, value, path, *code)
+    functions = {
+        name: python(document, path, name) if isinstance(value, str) else RawFunction(name, value, path, None, None)
+        for name, path, value in places
+    }
     steps = _steps(data)
-    scripts: dict[DataPath, RawFunction] = {}
-    for step in steps:
-        if key := step.traits.python:
-            path = (*step.path, key)
-            scripts[step.path] = RawFunction(
-                step.kind, step.arguments[key], path, *python_source.parse(document, path, step.kind, problems)
-            )
-    return Anatomy(document, area, document.path.stem, defaults, tuple(preludes), trees, functions, scripts, steps, tuple(problems))
+    scripts = {step.path: python(document, (*step.path, step.traits.python), step.kind) for step in steps if step.traits.python}
+    return Anatomy(document, area, document.path.stem, defaults, preludes, functions, scripts, steps, tuple(problems))
 
 
 def with_data(anatomy: Anatomy, data: Any) -> Anatomy:

@@ -69,9 +69,14 @@ class Document:
             value = value[key]
         return value
 
+    def diagnostic(self, path: DataPath, problem: Diagnostic | str, /, *, key: bool = False, **arguments: str | int) -> Diagnostic:
+        """Return a problem, or that of a code, at ``path`` (at its key when ``key``)."""
+        unplaced = Diagnostic.of(problem, **arguments) if isinstance(problem, str) else problem
+        return unplaced.at(self.position(path, key=key))
+
     def problem(self, path: DataPath, message: str, hint: str = "", *, key: bool = False, code: str = "meaning") -> Diagnostic:
-        """Return a diagnostic at ``path`` (at its key when ``key``)."""
-        return Diagnostic(position=self.position(path, key=key), message=message, hint=hint, code=code)
+        """Return a problem whose text is that of another part of the program, as ``diagnostic`` does."""
+        return self.diagnostic(path, code, key=key, message=message, hint=hint)
 
 
 # -- kinds ------------------------------------------------------------------------------------------------------------

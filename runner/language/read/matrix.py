@@ -11,7 +11,7 @@ from urllib.parse import quote
 from runner.language.backends import Backend
 from runner.language.read.document import DataPath, Document
 from runner.model.conditions import as_list
-from runner.model.diagnostics import Diagnostic, one_of, unknown
+from runner.model.diagnostics import Diagnostic, one_of, unknown_word
 from runner.model.targets import AXIS
 
 TARGETS = "targets"
@@ -76,8 +76,7 @@ def axes(document: Document) -> tuple[tuple[Axis, ...], list[Diagnostic]]:
         result.append(Axis(AXIS, tuple(targets), tuple(targets), (False,) * len(targets)))
     for key, entries in document.data.get("matrix", {}).items():
         if key in reserved:
-            message, hint = f"the matrix key '{key}' is reserved", f"reserved keys: {one_of(reserved)}"
-            problems.append(document.problem(("matrix", key), message, hint, key=True, code="reserved-name"))
+            problems.append(document.diagnostic(("matrix", key), "reserved-key", key=True, word=key, allowed=one_of(reserved)))
         values, labels = [], []
         seen: set[str] = set()
         for index, entry in enumerate(entries):
@@ -88,8 +87,7 @@ def axes(document: Document) -> tuple[tuple[Axis, ...], list[Diagnostic]]:
             if mark is not None and mark.raw is not None:
                 label = mark.raw if mark.raw or mark.style else "null"
             if label in seen:
-                message, hint = f"the value {label} of '{key}' is repeated", "give each a different id"
-                problems.append(document.problem(("matrix", key, index), message, hint, code="repeated-entry"))
+                problems.append(document.diagnostic(("matrix", key, index), "repeated-value", value=label, name=key))
             values.append(entry["value"] if named else entry)
             labels.append(label)
             seen.add(label)
@@ -107,13 +105,11 @@ def size_problem(document: Document, axes: Sequence[Axis], backends: int) -> Dia
     count = math.prod(len(axis.values) for axis in axes) * backends
     if count > MAX_POINTS:
         # Python does not print numbers with thousands of digits
-        shown = f"{count:,}" if count < _COUNTABLE else f"more than {_COUNTABLE:,}"
-        message = f"a matrix of {shown} cases; at most {MAX_POINTS:,} are expanded"
-        return document.problem(("matrix",), message, "use fewer values, or write several specs", key=True, code="too-many-cases")
+        shown = {"count": f"{count:,}"} if count < _COUNTABLE else {"beyond": f"{_COUNTABLE:,}"}
+        return document.diagnostic(("matrix",), "too-many-cases", key=True, most=f"{MAX_POINTS:,}", **shown)
     exclusions = len(document.data.get("exclude", []))
     if exclusions > MAX_EXCLUSIONS:
-        message = f"{exclusions:,} exclusions; at most {MAX_EXCLUSIONS:,} are compared"
-        return document.problem(("exclude",), message, "write a list of values in one exclusion", key=True, code="too-many-cases")
+        return document.diagnostic(("exclude",), "too-many-exclusions", key=True, count=f"{exclusions:,}", most=f"{MAX_EXCLUSIONS:,}")
     return None
 
 
@@ -147,18 +143,14 @@ def exclusion_problems(document: Document, axes: Sequence[Axis], backends: Seque
             if key == "reason":
                 continue
             if key != "backend" and key not in by_key:
-                message, hint = unknown("matrix key", key, [*by_key, "backend"])
-                problems.append(document.problem(path, message, hint, key=True, code="unknown-name"))
+                unknown_key = unknown_word("matrix-key", key, [*by_key, "backend"])
+                problems.append(document.diagnostic(path, unknown_key, key=True))
                 continue
             if excluded == []:
-                problems.append(
-                    document.problem(path, f"an empty list for '{key}': this excludes nothing", "remove the key", code="excludes-nothing")
-                )
+                problems.append(document.diagnostic(path, "excludes-an-empty-list", word=key))
             for place, value in enumerate(as_list(excluded)):
                 if not (str(value) in names if key == "backend" else by_key[key].places(value)):
-                    message = f"'{key}' is never {json.dumps(value)}: this excludes nothing"
-                    hint = f"it is one of {one_of(names if key == 'backend' else by_key[key].labels)}"
-                    problems.append(
-                        document.problem((*path, place) if isinstance(excluded, list) else path, message, hint, code="excludes-nothing")
-                    )
+                    allowed = one_of(names if key == "backend" else by_key[key].labels)
+                    at = (*path, place) if isinstance(excluded, list) else path
+                    problems.append(document.diagnostic(at, "excludes-nothing", word=key, value=json.dumps(value), allowed=allowed))
     return problems

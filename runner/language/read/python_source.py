@@ -1,7 +1,8 @@
-"""Python in specs, parsed by ``ast`` and never executed: syntax, the entry function, and its number of arguments."""
+"""Python in specs, parsed and compiled but never executed: syntax, entry functions, and the names that it binds and uses."""
 
 import ast
 import builtins
+import dis
 import functools
 import glob
 import importlib.util
@@ -12,11 +13,13 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import CodeType
+from typing import Literal
 
 from runner.language.read.document import DataPath, Document
 from runner.language.read.yaml_source import read_bytes
 from runner.model.case import CodeBlock
-from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, did_you_mean, one_of
+from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, nearest, one_of
 
 _HEADER = re.compile(rb"[|>][-+1-9]*\s*(#.*)?\Z")
 
@@ -47,16 +50,13 @@ def parse(document: Document, path: DataPath, name: str, problems: list[Diagnost
     try:
         return block, _tree(block.text)
     except SyntaxError as error:
-        if block.exact:
-            position = place(document, path, block, error.lineno or 1, error.offset or 1)
-            message, hint = f"Python syntax: {error.msg}", "this is Python, exactly as in a module"
-        else:
-            position = document.position(path)
-            message, hint = f"Python syntax: {error.msg} (line {error.lineno or 1} of this text)", "write Python as a literal block: |"
+        line = error.lineno or 1
+        unplaced = Diagnostic.of("python-syntax" if block.exact else "python-syntax-in-text", reason=error.msg, line=line)
+        position = place(document, path, block, line, error.offset or 1)
     except (ValueError, RecursionError, MemoryError) as error:
+        unplaced = Diagnostic.of("python-unreadable" if str(error) else "python-too-deep", reason=str(error))
         position = document.position(path)
-        message, hint = f"this Python cannot be read: {str(error) or 'it is nested too deep'}", "write it more simply"
-    problems.append(Diagnostic(position=position, message=message, hint=hint, code="python-syntax"))
+    problems.append(unplaced.at(position))
     return block, None
 
 
@@ -66,9 +66,13 @@ def _tree(text: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a SyntaxWarning is shown when the case runs
         tree = ast.parse(text)
-        # compiled only for errors that ast does not report ('return' outside a function, a duplicate argument)
-        compile(tree, "<spec>", "exec", dont_inherit=True)
+        _compiled(tree)  # for errors that ast does not report: 'return' outside a function, a duplicate argument
         return tree
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(tree: ast.Module) -> CodeType:
+    return compile(tree, "<spec>", "exec", dont_inherit=True)
 
 
 def place(document: Document, path: DataPath, block: CodeBlock, line: int, column: int) -> Position:
@@ -98,18 +102,9 @@ class Arity:
     keywords: tuple[str, ...] = ()
     """Required keyword-only arguments. Inputs are positional, so they cannot be given."""
 
-    def __str__(self) -> str:
-        if self.most is None:
-            return f"at least {_arguments(self.least)}"
-        return _arguments(self.least) if self.least == self.most else f"{self.least} to {_arguments(self.most)}"
-
     def takes(self, count: int) -> bool:
         """Whether this number of arguments is valid."""
         return count >= self.least and (self.most is None or count <= self.most)
-
-
-def _arguments(count: int) -> str:
-    return "1 argument" if count == 1 else f"{count} arguments"
 
 
 def arity(function: ast.FunctionDef | ast.AsyncFunctionDef, *, method: bool = False) -> Arity:
@@ -127,24 +122,124 @@ def top_level_functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
     return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
+# -- global names ---------------------------------------------------------------------------------------------------------
+
+
+ALWAYS = frozenset([*dir(builtins), "__file__", "__builtins__", "__class__", "__annotations__"])
+"""Names that every module has."""
+
+_LOADS = frozenset(["LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"])
+
+
+@dataclass(frozen=True, slots=True)
+class FreeName:
+    """A use of a name that no function around it binds."""
+
+    name: str
+    line: int
+    column: int
+    """From 0."""
+    around: frozenset[str]
+    """The names of the functions and classes around it."""
+
+
 @functools.lru_cache(maxsize=64)
+def global_names(tree: ast.Module) -> tuple[frozenset[str], tuple[FreeName, ...]]:
+    """Return the names that a module binds at its top, in any way and in any order, and the uses of global names, in the order of the text.
+
+    The compiler has decided which scope each name belongs to. ``*`` is bound by a star import.
+    """
+    bound: set[str] = set()
+    free: dict[tuple[int, int], FreeName] = {}  # the code of a 'finally' is compiled twice
+
+    def visit(code: CodeType, around: frozenset[str], *, is_module: bool) -> None:
+        instructions = list(dis.get_instructions(code))
+        own = {instruction.argval for instruction in instructions if instruction.opname in ("STORE_NAME", "DELETE_NAME")}
+        around = around.union(own if not is_module else (), code.co_varnames, code.co_cellvars)
+        for instruction in instructions:
+            if instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+                bound.add(instruction.argval)
+            elif instruction.opname in _LOADS and not (instruction.opname == "LOAD_NAME" and not is_module and instruction.argval in own):
+                place = instruction.positions
+                if place is not None and place.lineno is not None and place.col_offset is not None:
+                    use = FreeName(instruction.argval, place.lineno, place.col_offset, around)
+                    free.setdefault((place.lineno, place.col_offset), use)
+        bound.update(own if is_module else ())
+        for constant in code.co_consts:
+            if isinstance(constant, CodeType):
+                visit(constant, around, is_module=False)
+
+    visit(_compiled(tree), frozenset(), is_module=True)
+    if any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in nodes(tree)):
+        bound.add("*")
+    return frozenset(bound), tuple(free[place] for place in sorted(free))
+
+
 def top_level_names(tree: ast.Module) -> frozenset[str]:
-    """Return all names that a module binds at the top, also inside ``if``, ``for``, ``try``; ``*`` for a star import."""
-    names: set[str] = set()
-    nodes: list[ast.AST] = [*tree.body]
-    while nodes:
-        match node := nodes.pop():
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                names.add(node.name)
-            case ast.Import() | ast.ImportFrom():
-                names.update(alias.asname or alias.name.split(".")[0] for alias in node.names)
-            case ast.Name(ctx=ast.Store()):
-                names.add(node.id)
-            case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-                pass  # a scope of its own
+    """Return all names that a module binds at the top, ``*`` for a star import."""
+    return global_names(tree)[0]
+
+
+@functools.lru_cache(maxsize=16)
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """Return the nodes of a tree, as ``ast.walk`` yields them. The checks of a spec share the answer."""
+    return tuple(ast.walk(tree))
+
+
+@functools.lru_cache(maxsize=16)
+def binds_dynamically(tree: ast.Module) -> bool:
+    """Whether the code may bind names in ways that the source does not show: exec, globals(), a star import, an assignment to a module."""
+    for node in nodes(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="exec" | "globals" | "locals")) | ast.Call(func=ast.Name(id="vars"), args=[]):
+                return True
+            case ast.Attribute(attr="modules", value=ast.Name(id="sys")):
+                return True
+            case ast.Name(id="__builtins__") | ast.Attribute(value=ast.Name(id="builtins"), ctx=ast.Store()):
+                return True
+            case ast.ImportFrom(names=[ast.alias(name="*")]) | ast.Call(func=ast.Name(id="setattr"), args=[ast.Name(id="builtins"), *_]):
+                return True
+    return False
+
+
+def guarded_names(tree: ast.Module) -> set[str]:
+    """Return the names in ``try`` blocks that catch NameError: the code tests whether they exist."""
+    caught = ("NameError", "Exception", "BaseException")
+    guarded: set[str] = set()
+    for node in nodes(tree):
+        if isinstance(node, ast.Try) and any(
+            handler.type is None or any(isinstance(leaf, ast.Name) and leaf.id in caught for leaf in ast.walk(handler.type))
+            for handler in node.handlers
+        ):
+            guarded.update(leaf.id for statement in node.body for leaf in ast.walk(statement) if isinstance(leaf, ast.Name))
+    return guarded
+
+
+PARAMS = "params"
+
+
+@functools.lru_cache(maxsize=16)
+def uses_of_params(tree: ast.Module) -> tuple[tuple[int, int, Literal["attribute", "default", "whole"], str], ...]:
+    """Return line, column, form and key of each use of ``params``: ``getattr(params, "a", None)`` has a default, the whole has no key."""
+    unread = {(use.line, use.column): use for use in global_names(tree)[1] if use.name == PARAMS}
+    uses: list[tuple[int, int, Literal["attribute", "default", "whole"], str]] = []
+    for node in nodes(tree):  # a call comes before the attribute that it calls
+        form: Literal["attribute", "default"] = "attribute"
+        match node:
+            case ast.Attribute(value=ast.Name() as name, attr=word) if not word.startswith("__"):
+                pass
+            case ast.Call(
+                func=ast.Name(id="getattr" | "hasattr" as function), args=[ast.Name() as name, ast.Constant(value=str(word)), *default]
+            ):
+                form = "default" if default or function == "hasattr" else "attribute"
             case _:
-                nodes.extend(ast.iter_child_nodes(node))
-    return frozenset(names)
+                continue
+        if unread.pop((name.lineno, name.col_offset), None) is not None:
+            uses.append((node.lineno, node.col_offset, form, word))
+    return (*uses, *((use.line, use.column, "whole", "") for use in unread.values()))
+
+
+# -- arguments, and names elsewhere ---------------------------------------------------------------------------------------
 
 
 def module_arity(tree: ast.Module, name: str) -> Arity | None:
@@ -158,29 +253,27 @@ def module_arity(tree: ast.Module, name: str) -> Arity | None:
     return None
 
 
-def find_name(path: str, prelude: set[str]) -> tuple[str, str] | None:
-    """Return (message, hint) if the source shows that a dotted path does not exist; None if it exists or only a worker can decide.
+def find_name(path: str, prelude: set[str]) -> Diagnostic | None:
+    """Return the problem if the source shows that a dotted path does not exist; None if it exists or only a worker can decide.
 
     Nothing is imported. The first part is looked up among the prelude's names and the installed top-level packages, the rest in the
     package's files as far as possible.
     """
-    first, _, rest = path.replace(":", ".").partition(".")
+    first, *rest = parts = path.replace(":", ".").split(".")
     if "*" in prelude or (first in prelude and not (first == "torch" and rest)):
         return None
     if not rest:
-        hint = (f"write builtins.{first}" if hasattr(builtins, first) else did_you_mean(first, prelude)) or (
-            f"the prelude defines {one_of(prelude - _GIVEN)}" if prelude - _GIVEN else "define it in prelude:"
+        is_builtin, own = hasattr(builtins, first), prelude - _GIVEN
+        near = "" if is_builtin else nearest(first, prelude)
+        return Diagnostic.of(
+            "unknown-prelude-name", word=first, builtin=first if is_builtin else "", near=near, allowed=one_of(own) if own else ""
         )
-        return f"no name '{first}' in the prelude", hint
     if not is_installed(first):
-        return f"no package '{first}' is installed", did_you_mean(
-            first, [*prelude, "torch", "triton"]
-        ) or "install it, put its folder on PYTHONPATH, or name it under requires: {module: ...}"
+        return Diagnostic.of("no-package", word=first, near=nearest(first, [*prelude, "torch", "triton"]))
     if not (folders := _folders(first, tuple(sys.path))):
         return None
     place = Path(folders[0])
-    parts = path.replace(":", ".").split(".")
-    for index, part in enumerate(parts[1:], start=1):
+    for index, part in enumerate(rest, start=1):
         if (place / part).is_dir():
             place /= part
             continue
@@ -210,14 +303,14 @@ def _folders(package: str, search: tuple[str, ...]) -> tuple[str, ...] | None:
     return None if spec is None else tuple(spec.submodule_search_locations or ())
 
 
-def missing_module(path: str) -> tuple[str, str] | None:
+def missing_module(path: str) -> Diagnostic | None:
     """Return what is wrong with the path of a module, by the files of its package; None where nothing is, or without the package."""
     first, *rest = path.split(".")
     folders = _folders(first, tuple(sys.path))
     if folders is None:
         return None  # a machine without the package: its cases are unavailable there
     if not folders:
-        return (f"'{first}' is a module and has no module '{path}'", f"write {first}") if rest else None
+        return Diagnostic.of("module-below-a-module", first=first, path=path) if rest else None
     place = Path(folders[0])
     for index, part in enumerate(rest, start=1):
         if (place / part).is_dir():
@@ -225,16 +318,13 @@ def missing_module(path: str) -> tuple[str, str] | None:
         elif index == len(rest) and any(place.glob(f"{glob.escape(part)}.*")):
             return None  # Python, or compiled
         else:
-            there = sorted({entry.name.partition(".")[0] for entry in place.iterdir()} - {"__init__", "__pycache__"})
-            package = ".".join([first, *rest[: index - 1]])
-            return f"no module '{part}' in {package}", did_you_mean(
-                part, there
-            ) or "name a module of the package, or install another version"
+            known = sorted({entry.name.partition(".")[0] for entry in place.iterdir()} - {"__init__", "__pycache__"})
+            return Diagnostic.of("no-module", word=part, package=".".join([first, *rest[: index - 1]]), near=nearest(part, known))
     return None
 
 
 @functools.cache
-def _find_in_module(file: Path, module: str, rest: tuple[str, ...]) -> tuple[str, str] | None:
+def _find_in_module(file: Path, module: str, rest: tuple[str, ...]) -> Diagnostic | None:
     if not rest:
         return None
     try:
@@ -242,13 +332,12 @@ def _find_in_module(file: Path, module: str, rest: tuple[str, ...]) -> tuple[str
         # a search of the text finds nearly all existing names, a hundred times as fast as parsing
         if re.search(rb"^(?:def|class) %s\b|^%s\b[^\n]*=" % ((re.escape(rest[0].encode()),) * 2), text, re.MULTILINE):
             return None
-        tree = ast.parse(text)
+        names = top_level_names(ast.parse(text))
     except (SyntaxError, ValueError, InvalidSpecs):
         return None  # too large, or not Python of this version: only a worker can decide
-    names = top_level_names(tree)
     if rest[0] in names or names & {"*", "__getattr__"}:
         return None
-    return f"no name '{rest[0]}' in {module}", did_you_mean(rest[0], names) or "it may have moved: search torch's source"
+    return Diagnostic.of("unknown-module-name", word=rest[0], module=module, near=nearest(rest[0], names))
 
 
 def exceptions() -> list[str]:

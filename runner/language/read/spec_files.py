@@ -38,18 +38,17 @@ def _is_within(path: Path, tree: Path | None) -> bool:
     return tree is None or Path(os.path.realpath(path)).is_relative_to(tree)
 
 
-def _refusal(path: Path, tree: Path | None, what: str = "this file") -> Diagnostic:
+def _refusal(path: Path, tree: Path | None, what: str) -> Diagnostic:
     """Return the problem of a path that leads out of a tree, without the target, because the link may belong to another user."""
-    hint = "put a copy there instead of the link, or name the real path on the command line"
-    message = f"{what} is reached through a link that leads out of {shown_path(tree or path)}"
-    return Diagnostic(position=Position(file=shown_path(path)), message=message, hint=hint, code="leads-out")
+    unplaced = Diagnostic.of("link-out-of-the-tree", what=what, tree=shown_path(tree or path))
+    return unplaced.at(Position(file=shown_path(path)))
 
 
 def link_problem(path: Path, root: Path) -> Diagnostic | None:
     """Return a problem for a file that is a link out of the tree of ``root``."""
     if not os.path.islink(path) or _is_within(path, tree := tree_of(root)):
         return None
-    return _refusal(path, tree)
+    return _refusal(path, tree, "file")
 
 
 # -- specs and their defaults -----------------------------------------------------------------------------------------
@@ -117,8 +116,8 @@ def discover(paths: Sequence[Path], problems: list[Diagnostic]) -> list[SpecPath
         # as text: ``relative_to`` takes longer than everything else that is done for a spec that did not change
         inner = name.removeprefix(os.fspath(spec.root))
         if special := next((char for char in inner if not char.isprintable() or char in _MEANT_IN_IDS), None):
-            message, hint = f"the character {special!a} in the name of a spec", "the name is part of the ids of its cases: rename the file"
-            problems.append(Diagnostic(position=Position(file=shown_path(spec.path)), message=message, hint=hint, code="file-name"))
+            unplaced = Diagnostic.of("character-in-a-file-name", character=ascii(special))
+            problems.append(unplaced.at(Position(file=shown_path(spec.path))))
     return list(specs.values())
 
 
@@ -160,17 +159,15 @@ def _walk(directory: Path, above: tuple[Path, ...], tree: Path | None, problems:
     real = directory.resolve()
     position = Position(file=shown_path(directory))
     if real in above:
-        message = "this folder is a link to one above it"
-        problems.append(Diagnostic(position=position, message=message, hint="remove the link", code="folder-loop"))
+        problems.append(Diagnostic.of("folder-loop").at(position))
         return
     if above and not _is_within(real, tree):
-        problems.append(_refusal(directory, tree, "this folder"))
+        problems.append(_refusal(directory, tree, "folder"))
         return
     try:
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
     except OSError as error:
-        message = f"cannot be read: {error.strerror}"
-        problems.append(Diagnostic(position=position, message=message, hint="check its permissions", code="unreadable-file"))
+        problems.append(Diagnostic.of("unreadable-folder", reason=error.strerror or "").at(position))
         return
     for entry in entries:
         path = directory / entry.name

@@ -4,7 +4,6 @@ The keywords are those of this project's schemas, and any other one is an error.
 integer, because torch does not accept it, and ``$`` matches only at the end of a text.
 """
 
-import difflib
 import functools
 import json
 import operator
@@ -16,7 +15,8 @@ from typing import Any, NamedTuple
 from runner.language.read.document import BESIDE_KIND, SPEC, DataPath, Document, Kind
 from runner.language.read.yaml_source import read_partly, recognised
 from runner.machine import cache_dirs
-from runner.model.diagnostics import Diagnostic, InvalidSpecs, did_you_mean, one_of
+from runner.model.diagnostics import Diagnostic, InvalidSpecs, nearest, one_of, unknown_word
+from runner.model.problem_texts import UNITS, shown, shown_types
 from runner.vocabulary.inputs import INPUTS
 
 TEMPLATE_PATTERN = r"^\{\{.*\}\}$"
@@ -30,14 +30,10 @@ class Problem(NamedTuple):
 
     code: str
     path: DataPath
-    message: str
-    hint: str = ""
+    arguments: Mapping[str, str | int]
+    """``word`` is the key or the word that is missing or unknown, ``near`` the one that it resembles."""
     at_key: bool = False
     """Whether it is the key at the path, instead of its value."""
-    word: str = ""
-    """The key or the word that is missing or unknown."""
-    meant: str = ""
-    """The key that an unknown key resembles."""
 
 
 # -- schemas ----------------------------------------------------------------------------------------------------------------
@@ -78,19 +74,15 @@ def _resolve(node: Any, file: str) -> Any:
 
 def diagnostics(document: Document, problems: Iterable[Problem], above: DataPath = ()) -> list[Diagnostic]:
     """Return the diagnostics of problems of the value at ``above``."""
-    return [
-        document.problem((*above, *problem.path), problem.message, problem.hint, key=problem.at_key, code=problem.code)
-        for problem in problems
-    ]
+    return [document.diagnostic((*above, *problem.path), problem.code, key=problem.at_key, **problem.arguments) for problem in problems]
 
 
 def misfit(value: Any, name: str) -> str | None:
     """Return in words where a value first does not fit the schema ``name``, for values that are in no file; None where it fits."""
-    problems = _check(value, resolved(name), ())
-    if not problems:
-        return None
-    place = "".join(f".{key}" if isinstance(key, str) else f"[{key}]" for key in problems[0].path)
-    return f"${place}: {problems[0].message[:200]}"
+    for problem in _check(value, resolved(name), ()):
+        place = "".join(f".{key}" if isinstance(key, str) else f"[{key}]" for key in problem.path)
+        return f"${place}: {Diagnostic.of(problem.code, **problem.arguments).message[:200]}"
+    return None
 
 
 MAY_BE_EMPTY = frozenset(["config", "dynamo_config", "functorch_config", "options"])
@@ -107,19 +99,23 @@ def describe(data: Any, name: str, path: DataPath = (), *, pointer: str = "") ->
         value = value[key]
     if path and value in ([], {}) and path[-1] in MAY_BE_EMPTY:
         return []
-    distinct: dict[tuple[str, DataPath, str], Problem] = {}
+    distinct: dict[tuple[str, DataPath, str | int], Problem] = {}
     for part in _parts_at(resolved(name, pointer), data, path):
         problems = _check(value, part, path)
-        with_unknown_keys = {problem.path[:-1] for problem in problems if problem.code == "unknown-key"}
-        meant = {(problem.path[:-1], problem.meant) for problem in problems}
+        with_unknown_keys = {problem.path[:-1] for problem in problems if problem.code in _UNKNOWN_KEYS}
+        meant = {(problem.path[:-1], problem.arguments["near"]) for problem in problems if problem.code == "unknown-key"}
         with_missing_keys = {problem.path for problem in problems if problem.code == "missing-key"}
         for problem in problems:
-            follows = problem.code in ("not-one-of", "none-of", "too-few") and problem.path in with_unknown_keys
-            follows |= problem.code == "missing-key" and (problem.path, problem.word) in meant
-            follows |= problem.code == "too-few" and problem.path in with_missing_keys
+            code, place, word = problem.code, problem.path, problem.arguments.get("word", "")
+            follows = code in ("not-one-of", "none-of", "empty", "too-few") and place in with_unknown_keys
+            follows |= code == "missing-key" and (place, word) in meant
+            follows |= code in ("empty", "too-few") and place in with_missing_keys
             if not follows:
-                distinct.setdefault((problem.code, problem.path, problem.word), problem)
+                distinct.setdefault((code, place, word), problem)
     return list(distinct.values())
+
+
+_UNKNOWN_KEYS = ("unknown-key", "key-of-specs")
 
 
 def containers_at(data: Any, name: str, path: DataPath) -> frozenset[str]:
@@ -171,8 +167,7 @@ _APPLIES_TO: Mapping[str, str] = {
 }
 """Each keyword, and the kind of value that it says something about."""
 
-_BOUNDS = {"minimum": ("at least", operator.lt), "maximum": ("at most", operator.gt), "exclusiveMinimum": ("more than", operator.le)}
-_UNITS = {"string": "characters", "array": "entries", "object": "keys"}
+_BOUNDS = {"minimum": operator.lt, "maximum": operator.gt, "exclusiveMinimum": operator.le}
 
 
 def _accepts(value: Any, node: Any) -> bool:
@@ -186,10 +181,17 @@ def _accepts(value: Any, node: Any) -> bool:
 
 def _check(value: Any, node: Any, path: DataPath) -> list[Problem]:
     """Return the problems of a value against a part of a schema."""
-    if isinstance(node, bool):
-        return [] if node else [Problem("not-allowed", path, "nothing may stand here", "remove it")]
     problems: list[Problem] = []
+
+    def add(code: str, *key: str | int, **arguments: str | int) -> None:
+        problems.append(Problem(code, (*path, *key), arguments, at_key=bool(key) and key[0] == arguments.get("word")))
+
+    if isinstance(node, bool):
+        if not node:
+            add("not-allowed")
+        return problems
     kinds = _KINDS.get(type(value), frozenset())
+    title, description = _title(node, path), node.get("description", "")
     for keyword, argument in node.items():
         if (kind := _APPLIES_TO[keyword]) not in kinds and kind != "anything":
             continue
@@ -213,9 +215,7 @@ def _check(value: Any, node: Any, path: DataPath) -> list[Problem]:
             case "required":
                 for key in argument:
                     if key not in value:
-                        description = node.get("properties", {}).get(key, {}).get("description", "")
-                        message = f"{_title(node, path)} needs the key '{key}'"
-                        problems.append(Problem("missing-key", path, message, description, word=key))
+                        add("missing-key", title=title, word=key, use=node.get("properties", {}).get(key, {}).get("description", ""))
             case "items":
                 for index, item in enumerate(value):
                     problems += _check(item, argument, (*path, index))
@@ -228,56 +228,45 @@ def _check(value: Any, node: Any, path: DataPath) -> list[Problem]:
                     problems.append(_wrong_type(value, node, path))
                 else:
                     examples = [example for example in node.get("examples", []) if isinstance(example, str)]
-                    hint = f"for example {' or '.join(examples[:2])}" if examples else f"it must match {argument}"
-                    problems.append(Problem("wrong-text", path, f"{_shown(value)} is not a valid {_title(node, path)}", hint))
+                    add("wrong-text", title=title, value=shown(value), examples=" or ".join(examples[:2]), pattern=argument)
             case "enum":
                 # equality as in JSON: true is not 1
                 if not any(value == word and isinstance(value, bool) == isinstance(word, bool) for word in argument):
-                    problems.append(_unknown_word(value, argument, f"word in {_title(node, path)}", path))
+                    problems.append(_unknown_word(value, argument, "word", title, path))
             case "const":
                 if value != argument or isinstance(value, bool) != isinstance(argument, bool):
-                    message = f"expected {json.dumps(argument)}, found {_shown(value)}"
-                    problems.append(Problem("wrong-value", path, message, "otherwise remove the key"))
+                    add("wrong-value", expected=json.dumps(argument), value=shown(value))
             case "oneOf" if sum(_accepts(value, branch) for branch in argument) != 1:
                 problems += _none_of_several(value, argument, node, path)
             case "anyOf" if not any(_accepts(value, branch) for branch in argument):
                 if allowed := [word for branch in argument for word in branch.get("enum", [])]:
-                    problems.append(_unknown_word(value, allowed, _title(node, path), path))
+                    problems.append(_unknown_word(value, allowed, title, "", path))
                 else:
-                    keys = one_of(key for branch in argument for key in branch.get("required", []))
-                    problems.append(Problem("none-of", path, f"{_title(node, path)} needs one of {keys}"))
+                    add("none-of", title=title, keys=one_of(key for branch in argument for key in branch.get("required", [])))
             case "dependentRequired":
                 for key, needed in argument.items():
                     for other in needed:
                         if key in value and other not in value:
-                            message = f"'{key}' requires '{other}'"
-                            problems.append(Problem("incomplete", (*path, key), message, f"add '{other}'", at_key=True, word=key))
+                            add("incomplete", key, word=key, other=other)
             case "propertyNames":
                 for key in value:
                     if not _accepts(key, argument):
-                        hint = f"it must match {argument['pattern']}" if "pattern" in argument else ""
-                        message = f"'{key}' is not a valid name here"
-                        problems.append(Problem("bad-name", (*path, key), message, hint, at_key=True, word=key))
+                        add("bad-name", key, word=key, pattern=argument.get("pattern", ""))
             case "uniqueItems":
                 seen: set[str] = set()
                 for index, item in enumerate(value):
                     written = json.dumps(item, sort_keys=True)  # as JSON: true is not 1
                     if written in seen:
-                        problems.append(Problem("repeated-entry", (*path, index), f"{_shown(item)} is repeated", "remove it"))
+                        add("repeated-entry", index, value=shown(item))
                     seen.add(written)
             case "minLength" | "minItems" | "minProperties" if len(value) < argument:
-                message = "is empty" if argument == 1 else f"needs at least {argument} {_UNITS[kind]}"
-                problems.append(Problem("too-few", path, f"{_title(node, path)} {message}", node.get("description", "")))
+                add("empty" if argument == 1 else "too-few", title=title, least=argument, unit=UNITS[kind], use=description)
             case "maxProperties" if len(value) > argument:
-                message = f"{_title(node, path)} takes one key, found {' and '.join(map(str, value))}"
-                problems.append(Problem("too-many", path, message, "write each in its own entry"))
+                add("too-many-keys", title=title, keys=" and ".join(map(str, value)))
             case "maxItems" if len(value) > argument:
-                message = f"{_title(node, path)} takes at most {argument} entries"
-                problems.append(Problem("too-many", path, message, node.get("description", "")))
-            case "minimum" | "maximum" | "exclusiveMinimum":
-                words, exceeds = _BOUNDS[keyword]
-                if exceeds(value, argument):
-                    problems.append(Problem("out-of-range", path, f"{value!s:.40} is out of range: {words} {argument}"))
+                add("too-many-entries", title=title, most=argument, use=description)
+            case "minimum" | "maximum" | "exclusiveMinimum" if _BOUNDS[keyword](value, argument):
+                add("out-of-range", value=f"{value!s:.40}", **{keyword: str(argument)})
     return problems
 
 
@@ -291,9 +280,8 @@ def _none_of_several(value: Any, branches: list[Any], node: Any, path: DataPath)
         return _check(value, {"title": title, **of_type}, path)
     if isinstance(value, dict):
         named = [key for key in keys if key in value]
-        hint = next((hint for key in value if (hint := did_you_mean(key, keys))), "") if not named else ""
-        message = f"{title} needs exactly one of {one_of(keys)}; found {' and '.join(named) or 'none'}"
-        return [Problem("not-one-of", path, message, hint)]
+        near = next((near for key in value if (near := nearest(key, keys))), "") if not named else ""
+        return [Problem("not-one-of", path, {"title": title, "keys": one_of(keys), "named": " and ".join(named) or "none", "near": near})]
     types = [branch["type"] for branch in branches if "type" in branch]
     # with a type of its own, the node reports any other value itself
     return [] if "type" in node else [_wrong_type(value, {"title": title, "type": types}, path)]
@@ -303,77 +291,47 @@ def _unknown_key(key: str, value: Mapping[str, Any], node: Any, path: DataPath) 
     title, allowed = _title(node, path), list(node.get("properties", {}))
     what = title if title in ("expectation", "step", "condition") else "input kind" if title == "input" else "key"
     if what == "step":  # a step is a kind, with other keys beside it
-        is_beside = bool(did_you_mean(key, BESIDE_KIND, cutoff=NEAR))
+        is_beside = bool(nearest(key, BESIDE_KIND, cutoff=NEAR))
         allowed = [name for name in allowed if (name in BESIDE_KIND) is is_beside]
         what = "key" if is_beside else what
     if what == "input kind" and any(name in INPUTS for name in value):
         what = "key"
     if title == "defaults" and key in SPEC.keys:
-        message = f"'{key}' is a key of specs, not of defaults: write it in each spec"
-        return Problem("unknown-key", (*path, key), message, f"defaults have {one_of(allowed, limit=20)}", at_key=True, word=key)
-    meant = next(iter(difflib.get_close_matches(key, [name for name in allowed if name not in value], n=1, cutoff=NEAR)), "")
-    of = f" in {title}" if what == "key" and title != "spec" else ""
-    problem = _unknown_word(key, allowed, what + of, (*path, key))
-    if key == "weak" and path[-3:-2] == ("expect",):  # the reason of an expectation is a key of its entry
-        problem = problem._replace(hint=f"write it beside {title}")
-    return problem._replace(code="unknown-key", at_key=True, meant=meant)
+        return Problem("key-of-specs", (*path, key), {"word": key, "allowed": one_of(allowed, limit=20)}, at_key=True)
+    problem = _unknown_word(key, allowed, what, title if what == "key" and title != "spec" else "", (*path, key))
+    # the reason of an expectation is a key of its entry
+    beside = title if key == "weak" and path[-3:-2] == ("expect",) else ""
+    near = nearest(key, [name for name in allowed if name not in value], cutoff=NEAR)
+    typo = problem.arguments["near"]
+    return Problem("unknown-key", (*path, key), {**problem.arguments, "beside": beside, "typo": typo, "near": near}, at_key=True)
 
 
-def _unknown_word(value: Any, allowed: Iterable[Any], what: str, path: DataPath) -> Problem:
-    word, words = str(value), list(map(str, allowed))
-    kind, separator, title = what.partition(" in ")
-    hint = did_you_mean(word, words) or (f"allowed: {one_of(words, near=word)}" if words else f"no {kind} is defined here")
-    message = f"unknown {kind} '{word if len(word) <= 100 else word[:100] + '...'}'{separator}{title}"
-    return Problem("unknown-word", path, message, hint, word=word)
-
-
-_WORDS = {
-    "object": "a map",
-    "array": "a list",
-    "string": "text",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
-    "null": "null",
-}
+def _unknown_word(value: Any, allowed: Iterable[Any], what: str, title: str, path: DataPath) -> Problem:
+    problem = unknown_word("word", str(value), map(str, allowed), kind=what, title=title)
+    return Problem("unknown-word", path, dict(problem.arguments))
 
 
 def _wrong_type(value: Any, node: Any, path: DataPath) -> Problem:
-    """Return the problem of a value of a wrong type. Its hint is an example of the schema, or what is meant."""
+    """Return the problem of a value of a wrong type, with an example of the schema."""
     kinds = node.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
     templated = node.get("pattern") == TEMPLATE_PATTERN
-    words = [_WORDS[kind] for kind in kinds if not (templated and kind == "string")]
-    message = f"expected {' or '.join(words)}{' (or one {{ expression }})' if templated else ''}, found {_shown(value)}"
-    hint = str(node.get("description", ""))
+    use = str(node.get("description", ""))
     of_kinds = (example for example in node.get("examples", []) if kinds == ["string"] or not isinstance(example, str))
     examples = (json.dumps(example, ensure_ascii=False) for example in of_kinds)
-    if kinds == ["string"] and not templated and isinstance(value, int | float) and not isinstance(value, bool):
-        hint = "put it in quotes: it is text"  # the number is not quoted here: of 2.10 YAML leaves 2.1
-    elif (example := next((text for text in examples if len(text) <= 100), None)) is not None:
-        first, end, _ = hint.partition(". ")
-        hint = f"for example {example}. {first}{end.strip()}" if hint else f"for example {example}"
-    return Problem("wrong-type", path, message, hint)
+    example = next((text for text in examples if len(text) <= 100), "")
+    if example:
+        first, end, _ = use.partition(". ")
+        use = first + end.strip()
+    types = shown_types([kind for kind in kinds if not (templated and kind == "string")])
+    # a number is not quoted here: of 2.10 YAML leaves 2.1
+    is_number = kinds == ["string"] and not templated and isinstance(value, int | float) and not isinstance(value, bool)
+    arguments = {"types": types, "value": shown(value), "example": example, "use": use, "template": "{{ expression }}" if templated else ""}
+    return Problem("number-for-text" if is_number else "wrong-type", path, arguments)
 
 
 def _title(node: Any, path: DataPath) -> str:
-    names = [part for part in path if isinstance(part, str)]
-    return str(node.get("title") or (names[-1] if names else "value"))
-
-
-def _shown(value: Any) -> str:
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return f"the text '{value[:60]}'"
-        case dict():
-            return "a map"
-        case list():
-            return "a list"
-    return f"the number {value!s:.40}"
+    return str(node.get("title") or next((part for part in reversed(path) if isinstance(part, str)), "value"))
 
 
 # -- files ------------------------------------------------------------------------------------------------------------------
@@ -398,17 +356,18 @@ def form_problems(document: Document, kind: Kind) -> list[Diagnostic]:
         of_what_was_read = [problem for problem in problems if not _is_unread(problem, document)]
         return list(dict.fromkeys([*document.problems, *diagnostics(document, of_what_was_read)]))
     is_map = isinstance(document.data, dict)
-    what = "" if is_map else f": expected a map, found {'a list' if isinstance(document.data, list) else 'text or nothing'}"
     # the file may be of another kind and have secrets: a key that is none of its own, and resembles none, is not quoted
     of_ours = [
         problem
         for problem in problems
-        if is_map and ((problem.code == "missing-key" and not problem.path) or (len(problem.path) == 1 and problem.meant))
+        if is_map and ((problem.code == "missing-key" and not problem.path) or (len(problem.path) == 1 and problem.arguments.get("near")))
     ]
-    return [document.problem((), f"is not {kind.article}{what}", kind.form, code="other-file"), *diagnostics(document, of_ours)]
+    value = "" if is_map else shown_types(["array"]) if isinstance(document.data, list) else shown_types(["string", "nothing"])
+    other = document.diagnostic((), "other-file", article=kind.article, value=value, form=kind.form)
+    return [other, *diagnostics(document, of_ours)]
 
 
-_OF_MISSING_PARTS = frozenset(["missing-key", "too-few", "not-one-of", "none-of", "incomplete"])
+_OF_MISSING_PARTS = frozenset(["missing-key", "empty", "too-few", "not-one-of", "none-of", "incomplete"])
 
 
 def _is_unread(problem: Problem, document: Document) -> bool:
@@ -421,7 +380,7 @@ def _is_unread(problem: Problem, document: Document) -> bool:
             return True
         is_above = unread[: len(path)] == path
         if is_above and problem.code == "missing-key":
-            return unread == path or unread[len(path)] == problem.word
+            return unread == path or unread[len(path)] == problem.arguments["word"]
         if is_above and problem.code in _OF_MISSING_PARTS:
             return True
     return False

@@ -17,7 +17,8 @@ from typing import Any
 
 from runner.language.read.document import DataPath
 from runner.model import conditions
-from runner.model.diagnostics import unknown
+from runner.model.diagnostics import Diagnostic, unknown_word
+from runner.model.problem_texts import TEMPLATE_PARTS
 from runner.vocabulary.steps import STEPS, TRITON
 
 MAX_EXPRESSION = 200
@@ -32,11 +33,15 @@ DEFERRED_NAME = "facts"
 
 
 class TemplateError(Exception):
-    """An invalid template; the message is the reason, ``hint`` what to type instead."""
+    """An invalid template, with its problem, which has no place yet."""
 
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
+    def __init__(self, problem: Diagnostic) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+def _error(code: str, **arguments: str | int) -> TemplateError:
+    return TemplateError(Diagnostic.of(code, **arguments))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ class Template:
         """Return the value with ``names``; raise ``TemplateError``."""
         # all names, also those in branches of 'or' and 'if' that are not evaluated
         if missing := self.names - names.keys():
-            raise _unknown("name", min(missing), names)
+            raise TemplateError(unknown_word("name", min(missing), names, place="a template"))
         values = [part if isinstance(part, str) else _evaluate(part, names) for part in self.parts]
         return _bounded(values[0] if self.is_single else "".join(map(_as_text, values)))
 
@@ -76,9 +81,9 @@ _EXPRESSION = re.compile(
 @functools.lru_cache(maxsize=4096)
 def parse(text: str) -> Template:
     """Parse ``text``; raise ``TemplateError`` for any other expression than the allowed ones."""
-    for mark, what in (("{%", "a statement"), ("{#", "a comment")):
+    for mark, code in (("{%", "template-statement"), ("{#", "template-comment")):
         if mark in text:
-            raise TemplateError(f"{what} ({mark}) in a template", "only {{ expressions }} are allowed")
+            raise _error(code)
     parts: list[str | ast.expr] = []
     names: set[str] = set()
     # the odd pieces are the expressions
@@ -86,13 +91,10 @@ def parse(text: str) -> Template:
         if number % 2:
             parts.append(_parsed(piece.strip(), names))
         elif "{{" in piece:
-            raise TemplateError("template syntax: an expression that does not end", _SYNTAX_HINT)
+            raise _error("template-without-end")
         elif piece:
             parts.append(piece)
     return Template(text, tuple(parts), frozenset(names))
-
-
-_SYNTAX_HINT = "write {{ name }} or a comparison of names"
 
 
 _WORD = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|(\.?)\b([A-Za-z]\w*)""")
@@ -104,7 +106,7 @@ _MARK = "\N{LATIN LETTER DENTAL CLICK}"
 def _parsed(expression: str, names: set[str]) -> ast.expr:
     """Return the node of an expression, and add its names."""
     if len(expression) > MAX_EXPRESSION:
-        raise TemplateError(f"an expression of {len(expression)} characters", f"at most {MAX_EXPRESSION} are allowed: use the matrix")
+        raise _error("template-too-long", length=len(expression), most=MAX_EXPRESSION)
     expression = _WORD.sub(
         lambda word: word[0] + _MARK if word[2] and keyword.iskeyword(word[2]) and (word[1] or word[2] not in _OPERATORS) else word[0],
         expression,
@@ -114,8 +116,7 @@ def _parsed(expression: str, names: set[str]) -> ast.expr:
             warnings.simplefilter("ignore")
             node = ast.parse(" ".join(expression.splitlines()), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        message = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise TemplateError(f"template syntax: {message}", _SYNTAX_HINT) from error
+        raise _error("template-syntax", reason=error.msg if isinstance(error, SyntaxError) else str(error)) from error
     for part in ast.walk(node):
         if isinstance(part, ast.Name):
             part.id = part.id.removesuffix(_MARK)
@@ -123,31 +124,16 @@ def _parsed(expression: str, names: set[str]) -> ast.expr:
             part.attr = part.attr.removesuffix(_MARK)
         kind = type(part).__name__
         if kind not in _ALLOWED or (isinstance(part, ast.Constant) and not isinstance(part.value, bool | int | float | str | None)):
-            raise TemplateError(
-                f"{_REFUSED.get(kind, kind.lower())} in a template", "names, attributes, comparisons and + - * / // % are allowed"
-            )
+            raise _error("template-refused", what=TEMPLATE_PARTS.get(kind, kind.lower()))
         name = part.id if isinstance(part, ast.Name) else part.attr if isinstance(part, ast.Attribute) else ""
         if name.startswith("_"):
-            what = "name" if isinstance(part, ast.Name) else "attribute"
-            raise TemplateError(f"the {what} '{name}' in a template", f"{what}s that begin with '_' are not allowed")
+            raise _error("template-underscore", what="name" if isinstance(part, ast.Name) else "attribute", name=name)
         if isinstance(part, ast.Name) and name not in _CONSTANTS:
             names.add(name)
     return node
 
 
 _CONSTANTS: Mapping[str, Any] = {"true": True, "false": False, "none": None}
-
-_REFUSED = {
-    "Call": "a call",
-    "BitOr": "a filter",
-    "Is": "a test ('is')",
-    "IsNot": "a test ('is')",
-    "Pow": "the operator '**'",
-    "Subscript": "an index",
-    "List": "a list",
-    "Tuple": "a tuple",
-    "Dict": "a map",
-}
 
 _ARITHMETIC: Mapping[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Add: ("+", operator.add),
@@ -184,13 +170,9 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
         case ast.Attribute(attr=attribute):
             value = _evaluate(node.value, names)
             if not isinstance(value, Mapping):
-                message, hint = (
-                    f"the attribute '{attribute}' of a value without attributes",
-                    "only maps in the matrix, and facts, have some",
-                )
-                raise TemplateError(message, hint)
+                raise _error("template-no-attributes", name=attribute)
             if attribute not in value:
-                raise _unknown("attribute", attribute, value)
+                raise TemplateError(unknown_word("attribute", attribute, value, place="a template"))
             return value[attribute]
         case ast.UnaryOp(op=ast.Not()):
             return not _evaluate(node.operand, names)
@@ -214,8 +196,7 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
                 try:
                     holds = _COMPARE[type(compare)](left, right)
                 except TypeError as error:
-                    message = f"cannot compare {left!r:.40} with {right!r:.40} in a template"
-                    raise TemplateError(message, "both sides need the same type") from error
+                    raise _error("template-comparison", left=f"{left!r:.40}", right=f"{right!r:.40}") from error
                 if not holds:
                     return False
                 left = right
@@ -229,22 +210,16 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
             try:
                 result = calculate(left, right)
             except (ZeroDivisionError, OverflowError) as error:
-                raise TemplateError(f"{left!r:.40} {symbol} {right!r:.40} in a template: {error}", "check the matrix values") from error
+                raise _error("template-arithmetic", formula=f"{left!r:.40} {symbol} {right!r:.40}", reason=str(error)) from error
             if result.bit_length() > MAX_BITS if isinstance(result, int) else not math.isfinite(result):
-                raise TemplateError(f"the result of '{symbol}' in a template is too large", "check the matrix values")
+                raise _error("template-too-large", symbol=symbol)
             return result
     raise AssertionError(node)
 
 
-def _unknown(what: str, word: str, words: Mapping[str, Any]) -> TemplateError:
-    message, hint = unknown(what, word, words)
-    return TemplateError(f"{message} in a template", hint)
-
-
 def _number(value: Any, symbol: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        message = f"'{symbol}' on {value!r:.40} in a template"
-        raise TemplateError(message, "arithmetic needs numbers; strings and lists cannot be repeated")
+        raise _error("template-no-number", symbol=symbol, value=f"{value!r:.40}")
     return value
 
 
@@ -258,12 +233,12 @@ def _as_text(value: Any) -> str:
             return value
         case int() | float():
             return repr(value)
-    raise TemplateError("a list or a map inside a text", "a value that is exactly one {{ expression }} keeps its type")
+    raise _error("template-list-in-text")
 
 
 def _bounded(value: Any) -> Any:
     if isinstance(value, str) and len(value) > MAX_RESULT:
-        raise TemplateError(f"a result of {len(value):,} characters", f"at most {MAX_RESULT:,} are allowed")
+        raise _error("template-long-result", length=f"{len(value):,}", most=f"{MAX_RESULT:,}")
     return value
 
 
@@ -309,9 +284,7 @@ def occurrences(data: Any) -> Iterator[tuple[DataPath, str]]:
 
 def patterns(data: Any) -> Iterator[str]:
     """Yield the regular expressions and FileCheck directives in the expectations of a spec, which take no templates."""
-    for path, text in _texts(data, ()):
-        if _is_pattern(path):
-            yield text
+    return (text for path, text in _texts(data, ()) if _is_pattern(path))
 
 
 def _texts(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]:

@@ -20,20 +20,25 @@ from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, shown_p
 # -- problems of YAML -------------------------------------------------------------------------------------------------
 
 
-_QUOTED = re.compile(r"'.*'|but found .*|byte 0x[0-9a-f]+|U\+[0-9A-F]+", re.DOTALL)
+_QUOTED = re.compile(r"'.*'|but found .*", re.DOTALL)
 
 
 def _unquoted(problem: Diagnostic) -> Diagnostic:
-    """Return a problem without its quotations of the file. Messages of libyaml's C parser and all hints are fixed texts."""
-    fixed = problem.message.startswith("YAML syntax: ") and hasattr(yaml, "CSafeLoader")
-    return replace(problem, message=problem.message if fixed else _QUOTED.sub("...", problem.message))
+    """Return a problem without its quotations of the file: the texts among its arguments. The messages of libyaml's C parser are fixed."""
+
+    def shown(name: str, value: str | int) -> str | int:
+        if name == "problem":
+            return value if hasattr(yaml, "CSafeLoader") else _QUOTED.sub("...", str(value))
+        return "..." if name in ("tag", "name", "word", "byte") else value
+
+    return replace(problem, arguments=tuple((name, shown(name, value)) for name, value in problem.arguments))
 
 
-def _failure(path: Path, message: str, hint: str, before: str = "") -> InvalidSpecs:
+def _failure(path: Path, before: str, code: str, **arguments: str | int) -> InvalidSpecs:
     """Return the exception for one problem of a file, which stands after the text ``before``."""
     line, column = _end(before)
     position = Position(file=shown_path(path), line=line, column=column)
-    return InvalidSpecs([Diagnostic(position=position, message=message, hint=hint, code="unreadable-file")])
+    return InvalidSpecs([Diagnostic.of(code, **arguments).at(position)])
 
 
 def _end(text: str) -> tuple[int, int]:
@@ -46,42 +51,36 @@ _ESCAPES = {"\x85": r"\N", "\u2028": r"\L", "\u2029": r"\P"}
 
 
 def _syntax_problem(file: str, text: str, error: yaml.YAMLError) -> Diagnostic:
-    """Return the diagnostic of an error of PyYAML."""
+    """Return the diagnostic of an error of PyYAML. The first words of ``_SYNTAX`` in its message say which hint it has."""
     context = getattr(error, "context_mark", None)
     mark = getattr(error, "problem_mark", None) or context
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
     lines = dict(enumerate(text.split("\n"), start=1))
     this, before = lines.get(line, ""), lines.get(line - 1, "")
-    message = f"YAML syntax: {problem}"
+    code = next((code for words, code in _SYNTAX.items() if words in problem), "yaml-syntax")
     if isinstance(error, yaml.reader.ReaderError):
         line, column = _end(text[: max(int(getattr(error, "position", 0)), 0)])
-        message, hint = "YAML syntax: a control character", "write it as an escape in a double-quoted string"
+        code = "yaml-control-character"
     elif "tab" in problem.split() or ("cannot start any token" in problem and this[column - 1 : column] == "\t"):
-        message, hint = "a tab cannot indent YAML", "use spaces"
+        code = "yaml-tab"
     elif "{{" in this or "{{" in before:
-        hint = _QUOTE
-    else:
-        hint = next((hint for words, hint in _SYNTAX_HINTS.items() if words in problem), "check the indentation and the quotes")
-        hint = hint.format(context.line + 1 if context else "?")
-    return Diagnostic(position=Position(file=file, line=line, column=column), message=message, hint=hint, code="yaml-syntax")
+        code = "yaml-unquoted-template"
+    unplaced = Diagnostic.of(code, problem=problem, line=context.line + 1 if context else "?")
+    return unplaced.at(Position(file=file, line=line, column=column))
 
 
-_QUOTE = 'put quotes around it: "{{ ... }}"'
-
-
-_SYNTAX_HINTS = {
-    "end of stream": "the quoted text from line {} has no closing quote",
-    "',' or ']'": "the list from line {} has no ']', or a ',' is missing",
-    "',' or '}'": "the map from line {} has no '}}', or a ',' is missing",
-    "escape": "in double quotes a backslash begins an escape: write \\\\, or use single quotes",
-    "comment or line break": "the text begins on the line below the | or >",
-    "directive": "remove the line that begins with %",
-    "mapping values": "check the indentation, and put quotes around a value that contains ': '",
-    "alphabetic or numeric": "put quotes around a value that begins with * or &",
-    "cannot start any token": "put quotes around a value that begins with a special character",
+_SYNTAX = {
+    "end of stream": "yaml-open-quote",
+    "',' or ']'": "yaml-open-list",
+    "',' or '}'": "yaml-open-map",
+    "escape": "yaml-escape",
+    "comment or line break": "yaml-block",
+    "directive": "yaml-syntax-directive",
+    "mapping values": "yaml-colon",
+    "alphabetic or numeric": "yaml-alias-syntax",
+    "cannot start any token": "yaml-special-character",
 }
-"""Hints by a part of libyaml's message. ``{}`` is the first line of the unclosed part."""
 
 
 # -- scalars ----------------------------------------------------------------------------------------------------------
@@ -170,10 +169,9 @@ class _Builder:
         if kind is yaml.DocumentStartEvent:
             self.documents += 1
             if event.version not in (None, (1, 2)) or event.tags:
-                self._problem(event, "a directive (%YAML or %TAG)", "specs are YAML 1.2: remove the line")
+                self._problem(event, "yaml-directive")
             if self.documents > 1:
-                hint = f"a file contains one {'spec' if self.kind is SPEC else 'document'}: remove the '---'"
-                self._problem(event, "a second document", hint, stop=True)
+                self._problem(event, "yaml-second-document", stop=True, what="spec" if self.kind is SPEC else "document")
             return self._stopped
         if kind not in (yaml.ScalarEvent, yaml.MappingStartEvent, yaml.SequenceStartEvent, yaml.AliasEvent):
             return False
@@ -184,8 +182,7 @@ class _Builder:
         has_tag = kind is not yaml.AliasEvent and event.tag not in (None, "!")
         if has_tag:
             self.unread.append(path)
-            tag = event.tag.replace("tag:yaml.org,2002:", "!!")
-            self._problem(event, f"the tag '{tag}' is not part of the language", "write the plain value")
+            self._problem(event, "yaml-tag", tag=event.tag.replace("tag:yaml.org,2002:", "!!"))
         start = event.start_mark
         written = (event.value, event.style) if kind is yaml.ScalarEvent else ()
         mark = Mark(start.line + 1, start.column + 1, *written)
@@ -197,7 +194,7 @@ class _Builder:
                 except ValueError:
                     value = None
                     self.unread.append(path)
-                    self._problem(event, f"a number of more than {MAX_DIGITS} digits", "put quotes around it if it is text")
+                    self._problem(event, "yaml-long-number", digits=MAX_DIGITS)
             if frame is not None and needs_key:
                 self._key(frame, event, mark)
                 return self._stopped
@@ -210,23 +207,21 @@ class _Builder:
             value, nodes, text, depth = self._anchors.get(event.anchor, (None, 0, 0, 0))
             if event.anchor not in self._anchors:
                 is_inside = any(frame.anchor == event.anchor for frame in self.stack)
-                what = "is inside its own anchor" if is_inside else "has no anchor above it"
-                self._problem(event, f"the alias '*{event.anchor}' {what}", "write the value out", stop=True)
+                self._problem(event, "yaml-alias-in-itself" if is_inside else "yaml-unknown-alias", stop=True, name=event.anchor)
             elif needs_key:
-                self._problem(event, "an alias as a key", "a key is one plain word", stop=True)
+                self._problem(event, "yaml-alias-as-key", stop=True)
             elif len(self.stack) + depth > MAX_DEPTH:
-                self._problem(event, f"nested more than {MAX_DEPTH} deep", "no part of the language is that deep", stop=True)
+                self._problem(event, "yaml-too-deep", stop=True, depth=MAX_DEPTH)
             else:
                 self._count(event, nodes, text)
                 self.marks[path] = mark
                 self._attach(value)
         elif len(self.stack) >= MAX_DEPTH:
             self.is_too_large = True
-            self._problem(event, f"nested more than {MAX_DEPTH} deep", "no part of the language is that deep", stop=True)
+            self._problem(event, "yaml-too-deep", stop=True, depth=MAX_DEPTH)
         elif frame is not None and needs_key:
-            templated = event.flow_style and frame.flow
-            hint = _QUOTE if templated else "a key is one plain word"
-            self._problem(event, "an unquoted {{" if templated else "a key that is a list or a map", hint, stop=True)
+            is_template = event.flow_style and frame.flow
+            self._problem(event, "yaml-open-template" if is_template else "yaml-bad-key", stop=True)
         else:
             self._count(event, 1, 0)
             self.marks[path] = mark
@@ -237,10 +232,10 @@ class _Builder:
         key, path = event.value, (*frame.path, event.value)
         if key == "<<" and not event.style:
             self.unread.append(path)
-            self._problem(event, "the merge key '<<'", "YAML 1.2 has no merge keys: write the keys out")
+            self._problem(event, "yaml-merge-key")
         if key in frame.value:
             self.unread.append(path)
-            self._problem(event, f"the key '{key}' is repeated", f"it is first on line {self.key_marks[path].line}")
+            self._problem(event, "yaml-repeated-key", word=key, line=self.key_marks[path].line)
         self.key_marks[path] = mark
         frame.key = key
 
@@ -258,12 +253,12 @@ class _Builder:
         self._text += text
         if self._nodes > MAX_NODES or self._text > MAX_TEXT:
             self.is_too_large = True
-            much = f"{MAX_NODES:,} values" if self._nodes > MAX_NODES else f"{MAX_TEXT:,} characters"
-            self._problem(event, f"more than {much} after expansion of aliases", "use a matrix instead of aliases", stop=True)
+            least = {"values": f"{MAX_NODES:,}"} if self._nodes > MAX_NODES else {"characters": f"{MAX_TEXT:,}"}
+            self._problem(event, "yaml-too-large", stop=True, **least)
 
-    def _problem(self, event: Any, message: str, hint: str, *, stop: bool = False) -> None:
+    def _problem(self, event: Any, code: str, *, stop: bool = False, **arguments: str | int) -> None:
         position = Position(file=self.file, line=event.start_mark.line + 1, column=event.start_mark.column + 1)
-        self.problems.append(Diagnostic(position=position, message=message, hint=hint, code="yaml-syntax"))
+        self.problems.append(Diagnostic.of(code, **arguments).at(position))
         self._stopped |= stop
 
 
@@ -308,9 +303,7 @@ def read_partly(path: Path, kind: Kind = SPEC, content: bytes | None = None) -> 
     try:
         document = _parse(data, path, kind)
     except InvalidSpecs as error:
-        if recognised(path, data, kind):
-            raise
-        raise InvalidSpecs(map(_unquoted, error.diagnostics)) from error
+        raise InvalidSpecs(error.diagnostics if recognised(path, data, kind) else map(_unquoted, error.diagnostics)) from error
     if document.problems and not recognised(path, data, kind, document.data):
         raise InvalidSpecs(map(_unquoted, document.problems))
     return document
@@ -326,7 +319,7 @@ def read_bytes(path: Path, limit: int = MAX_BYTES, article: str = "a spec") -> b
 
     ``article`` names the expected kind of file in hints.
     """
-    irregular = _failure(path, "is not a regular file", f"{article} is a text file")
+    irregular = _failure(path, "", "not-a-regular-file", article=article)
     try:
         # checked before opening, because opening has side effects on some devices
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -339,31 +332,30 @@ def read_bytes(path: Path, limit: int = MAX_BYTES, article: str = "a spec") -> b
             # a file of /proc has the size 0, any contents, and may return None
             data = b"" if status.st_size > limit else stream.read(limit + 1) or b""
     except OSError as error:
-        raise _failure(path, f"cannot be read: {error.strerror}", "check the path and its permissions") from error
+        raise _failure(path, "", "unreadable-file", reason=error.strerror or "") from error
     if max(status.st_size, len(data)) > limit:
-        size = f"{status.st_size:,}" if status.st_size > limit else f"more than {limit:,}"
-        hint = "a spec is one claim: split it" if article == SPEC.article else "split it"
-        raise _failure(path, f"is {size} bytes; at most {limit:,} are read", hint)
+        code = "too-large-file" if status.st_size > limit else "endless-file"
+        spec = article if article == SPEC.article else ""
+        raise _failure(path, "", code, size=f"{status.st_size:,}", limit=f"{limit:,}", spec=spec)
     return data
 
 
 def _parse(content: bytes, path: Path, kind: Kind) -> Document:
     """Parse as far as possible; raise ``InvalidSpecs`` for bytes that are no text of YAML."""
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise _failure(path, "is not UTF-8: it begins with a UTF-16 byte order mark", "save the file as UTF-8")
+        raise _failure(path, "", "not-utf-8-but-16")
     if b"\0" in content:
         before = content.partition(b"\0")[0].decode("utf-8", "replace")
-        raise _failure(path, "is a binary file: it contains a NUL byte", f"{kind.article} is UTF-8 text", before)
+        raise _failure(path, before, "binary-file", article=kind.article)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        message = f"is not UTF-8: byte 0x{content[error.start]:02x} cannot be decoded"
-        raise _failure(path, message, "save the file as UTF-8", content[: error.start].decode("utf-8", "replace")) from error
+        before = content[: error.start].decode("utf-8", "replace")
+        raise _failure(path, before, "not-utf-8", byte=f"0x{content[error.start]:02x}") from error
     if foreign := _FOREIGN_BREAK.search(text):
         # libyaml counts these as line ends, as in YAML 1.1: all later positions would be wrong
-        message = f"the character U+{ord(foreign[0]):04X} is a line end for some parsers only"
-        hint = f'write it as an escape in a double-quoted string: "{_ESCAPES[foreign[0]]}"'
-        raise _failure(path, message, hint, text[: foreign.start()])
+        escape = _ESCAPES[foreign[0]]
+        raise _failure(path, text[: foreign.start()], "foreign-line-end", name=f"U+{ord(foreign[0]):04X}", escape=escape)
     file = shown_path(path)
     is_whole = True
     for loader_class in (_LOADER, yaml.SafeLoader):
@@ -380,8 +372,8 @@ def _parse(content: bytes, path: Path, kind: Kind) -> Document:
             is_whole = False
         break
     if builder.documents == 0 and not builder.problems:
-        hint = "a spec needs at least summary, backends, function, inputs and expect" if kind is SPEC else kind.form
-        builder.problems.append(Diagnostic(position=Position(file=file), message="the file is empty", hint=hint, code="empty-file"))
+        empty = Diagnostic.of("empty-file", form="" if kind is SPEC else kind.form)
+        builder.problems.append(empty.at(Position(file=file)))
     if builder.stack:  # the top-level keys that are complete are kept
         is_whole = False
         builder.root = None if builder.is_too_large else builder.stack[0].value

@@ -14,11 +14,12 @@ from typing import Any
 from runner.language.backends import load_backends
 from runner.language.check.names import GUARD_FILTER
 from runner.language.names.scan import CONFIG_FILES, COUNTER, KINDS, METRIC, Names, scan
-from runner.language.names.tables import committed_tables, shown
+from runner.language.names.tables import committed_tables
 from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS
 from runner.machine.capabilities import CAPABILITIES
 from runner.machine.installed_torch import installed_torch, no_torch_reason
 from runner.model.diagnostics import UsageError
+from runner.model.problem_texts import shown_types
 from runner.vocabulary.expectations import EXPECTATIONS
 
 DYNAMO_BACKENDS = ("inductor", "eager", "aot_eager", "aot_eager_decomp_partition", "cudagraphs")
@@ -151,7 +152,7 @@ def schema_of_installed(backends: Sequence[Path] = ()) -> dict[str, Any]:
         properties = content["$defs"][f"{section}_names"]["properties"]
         for name in properties:
             allowed = names.types.get(section, {}).get(name, ())
-            properties[name] = {"description": f"torch {torch.minor}" + (f"; allowed: {shown(allowed)}" if allowed else "")}
+            properties[name] = {"description": f"torch {torch.minor}" + (f"; allowed: {shown_types(allowed)}" if allowed else "")}
             if allowed:
                 literals = [json.loads(word) for word in allowed if word not in KINDS]
                 types = [_TYPES[word] for word in allowed if word in _TYPES]
