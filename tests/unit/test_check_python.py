@@ -31,7 +31,7 @@ def with_prelude(text: str) -> str:
         "def f(x):\n    del x\n    return __name__, __file__, __debug__",
         "def f(x: int = 3, *, y: 'anything' = None) -> bool: return lambda z=x: z",
         "async def f(x):\n    async for y in x:\n        yield [z async for z in y]",
-        "def f(x):\n    try: return x\n    except* ValueError as group: return group",
+        "def f(x):\n    try: x = 1\n    except* ValueError as group: x = group\n    return x",
         "x: int\nx = 1\ny: int = 1\ndef f(): return x, y",
     ],
 )
