@@ -16,8 +16,8 @@ from runner.model.codec import encode
 from runner.record.case_files import digest
 from runner.record.journal import JournalError, Run, read_run, totals
 from runner.report.junit import document_of
-from runner.tools.vendor.submission import archive
-from runner.tools.vendor.submission.archive import ATTESTATION, ENVELOPE, JOURNAL, JUNIT, MANIFEST
+from runner.tools.vendor import archive
+from runner.tools.vendor.archive import ATTESTATION, ENVELOPE, JOURNAL, JUNIT
 from runner.worker.case.own_files import keep_code
 from tests.fakes import ENDED, observation, seen, use_executor
 
@@ -152,11 +152,10 @@ class Archive:
     # -- the digests
 
     def repaired(self, signer: str | None = None) -> "Archive":
-        """Write manifest and attestation again, as one who knows the program does: their digests are right."""
-        self.members[MANIFEST] = archive.manifest_of(self.members)
+        """Write the attestation again, as one who knows the program does: their digests are right."""
         statement = json.loads(self.members[ATTESTATION])
-        for subject in statement["subject"]:
-            subject["digest"] = {"sha256": digest(self.members[subject["name"]])}
+        names = sorted(self.members.keys() - {ATTESTATION, ENVELOPE})
+        statement["subject"] = [{"name": name, "digest": {"sha256": digest(self.members[name])}} for name in names]
         with contextlib.suppress(ValueError, KeyError, JournalError):  # a journal without a header or a footer cannot be attested
             self._attest(statement["predicate"])
         if signer is not None:
@@ -167,8 +166,7 @@ class Archive:
 
     def _attest(self, predicate: dict[str, Any]) -> None:
         header, footer, run = self.lines[0], self.lines[-1], self._run()
-        predicate["files"], predicate["environment"]["facts"] = header["specs"], header["environment"]
-        predicate["environment"]["sha256"] = digest(self.members["environment.json"])
+        predicate["files"], predicate["environment"] = header["specs"], header["environment"]
         predicate["selection"] = {"sha256": header["selection"], "cases": sum(line["kind"] == "case" for line in self.lines)}
         predicate["totals"], predicate["exit_code"] = totals(run.results), footer["exit_code"]
         predicate["statement"] = encode(run.footer.statement if run.footer else ())

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from runner.judge.evidence import CarriedOut, carried_out
-from runner.tools.vendor.submission.contradictions import disagreements
+from runner.tools.vendor.contradictions import disagreements
 from tests.fakes import backend, case, observation, observed, seen, step
 
 NEVER = "graphs were compiled or loaded, and inductor was never entered"

@@ -18,11 +18,10 @@ from runner.record.journal import Run
 from runner.report import replace as replace_file
 from runner.report import statement
 from runner.run import rejudge
-from runner.tools.vendor.submission.archive import packed
-from runner.tools.vendor.submission.attestation import key_id, read_private_key
-from runner.tools.vendor.submission.packing import Altered as Altered  # the command maps it to an exit code
-from runner.tools.vendor.submission.packing import members_of, recorded
-from runner.tools.vendor.submission.verification import NotOfTheRun, Then, loaded, verified
+from runner.tools.vendor.archive import key_id, packed, read_private_key
+from runner.tools.vendor.packing import Altered as Altered  # the command maps it to an exit code
+from runner.tools.vendor.packing import members_of, recorded
+from runner.tools.vendor.verification import NotOfTheRun, Then, loaded, verified
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,8 @@ from runner.model.diagnostics import UsageError, one_line, shown_path
 from runner.model.options import argument, flag, option, profile_option, several
 from runner.model.outcomes import ExitCode
 from runner.report import statement
-from runner.tools.vendor.submission.archive import MOST_COMPRESSED
-from runner.tools.vendor.submission.attestation import read_public_key
-from runner.tools.vendor.submission.verification import CHECKS, Verification, as_json, verified
+from runner.tools.vendor.archive import MOST_COMPRESSED, read_public_key
+from runner.tools.vendor.verification import CHECKS, Verification, as_json, verified
 
 _SHOWN = 20
 """How many findings of one check are printed; ``--json`` has all of them."""

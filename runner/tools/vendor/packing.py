@@ -26,19 +26,7 @@ from runner.record.case_files import OBSERVATION, SERVICES, alterations, digest
 from runner.record.journal import JournalError, Run, read_run
 from runner.record.run_folder import JOURNAL, find_run, require_still
 from runner.report.junit import document_of
-from runner.tools.vendor.submission.archive import (
-    ATTESTATION,
-    ENVELOPE,
-    ENVIRONMENT,
-    JUNIT,
-    MANIFEST,
-    MOST_CONTENT,
-    OWN,
-    SHIPPED,
-    manifest_of,
-    member_of,
-)
-from runner.tools.vendor.submission.attestation import environment_of, key_id, signed, statement_of
+from runner.tools.vendor.archive import ATTESTATION, ENVELOPE, JUNIT, MOST_CONTENT, OWN, SHIPPED, key_id, member_of, signed, statement_of
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -218,9 +206,7 @@ def members_of(path: Path, run: Run, key: "Ed25519PrivateKey | None", judge: Tol
     if texts := judge(packed, members):
         members[JOURNAL] = _journal(path, portable, digests, texts)
         packed = _read(members[JOURNAL])
-    members[ENVIRONMENT] = environment_of(packed)
     members[JUNIT] = document_of(packed.header, packed.results)
-    members[MANIFEST] = manifest_of(members)
     members[ATTESTATION] = statement_of(packed, members, key_id(key.public_key()) if key else "")
     if key is not None:
         members[ENVELOPE] = signed(members[ATTESTATION], key)

@@ -1,46 +1,51 @@
-"""The archive of a submission: which members it has, their manifest, and its bytes: a tar of plain files in one zstd frame.
+"""The archive of a submission: which members it has, and its bytes: a tar of plain files in one zstd frame.
 
 The same members always give the same bytes. So a reader trusts nothing: it packs what it read again, and refuses a file whose content is
 not that. A link, a folder, an owner, a time, another order, hidden bytes and a member that is there twice are no archive of a submission.
 
 | member                          | content                                                                    |
 |---------------------------------|----------------------------------------------------------------------------|
-| ``manifest.json``                 | size and sha256 of every other member but the attestation                  |
-| ``attestation.json``              | an in-toto Statement v1: what the run claims                               |
+| ``attestation.json``              | an in-toto Statement v1: what the run claims, sha256 of each other member  |
 | ``attestation.dsse.json``         | the same, signed (DSSE); only in a signed submission                       |
 | ``run.jsonl``                     | the journal                                                                |
 | ``junit.xml``                     | the report of the journal                                                  |
-| ``environment.json``              | the facts of the machine and the recorded variables                        |
 | ``cases/NNNNN/...``               | what each case was judged by: observation, generated code, services        |
 | ``files/shipped/...``             | the files of the project that the run read, below its folder ``specs``       |
 | ``files/own/...``                 | all other files that the run read: specs, backends, waivers, profile       |
 """
 
+import base64
+import contextlib
 import io
 import json
 import re
 import tarfile
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-from runner.model.diagnostics import UsageError
+from runner.machine.scratch import open_untrusted
+from runner.model.codec import encode
+from runner.model.diagnostics import UsageError, one_line, shown_path
 from runner.record.case_files import digest
+from runner.record.journal import Run, totals
 
-MANIFEST = "manifest.json"
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+
 ATTESTATION = "attestation.json"
 ENVELOPE = "attestation.dsse.json"
 JOURNAL = "run.jsonl"
 JUNIT = "junit.xml"
-ENVIRONMENT = "environment.json"
 SHIPPED = "files/shipped"
 OWN = "files/own"
 
-FIXED = frozenset({MANIFEST, ATTESTATION, JOURNAL, JUNIT, ENVIRONMENT})
+FIXED = frozenset({ATTESTATION, JOURNAL, JUNIT})
 """Members that every archive has."""
-ATTESTATIONS = frozenset({ATTESTATION, ENVELOPE})
-"""Members that the manifest cannot name: they name the manifest."""
 
 MOST_COMPRESSED = 256 << 20
 MOST_CONTENT = 1 << 30
@@ -52,7 +57,6 @@ _MOST_NAME = 250
 _CASE_FILE = re.compile(r"cases/[0-9]{5,9}/(?:observation\.json|services\.json|code-[0-9]{1,4}-[0-9]{1,4}\.txt)")
 _OF_RUN = re.compile(r"files/(?:shipped|own)/[A-Za-z0-9_.+@=,~%-][A-Za-z0-9_.+@=,~%/-]*")
 _SAFE = "/+@=,~"
-_FORMAT = 1
 _LEVEL = 17
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _WINDOW = 1 << 27
@@ -111,40 +115,9 @@ def collision(names: Iterable[str]) -> tuple[str, str] | None:
     return None
 
 
-# -- the manifest: size and sha256 of every member but the attestation ------------------------------------------------
-
-
 def as_json(value: object) -> bytes:
     """Return the one form in which a submission holds JSON, so that equal values are equal bytes."""
     return json.dumps(value, ensure_ascii=True, sort_keys=True, allow_nan=False, indent=1).encode("ascii") + b"\n"
-
-
-def manifest_of(members: Mapping[str, bytes]) -> bytes:
-    """Return the manifest of these members; itself and the attestation do not count."""
-    listed = sorted(members.keys() - ATTESTATIONS - {MANIFEST})
-    files = [{"path": name, "size": len(members[name]), "sha256": digest(members[name])} for name in listed]
-    return as_json({"format": _FORMAT, "files": files})
-
-
-def manifest_problems(members: Mapping[str, bytes]) -> Iterator[str]:
-    """Yield how members and their manifest differ."""
-    for name in sorted(FIXED - members.keys()):
-        yield f"the member '{name}' is missing"
-    try:
-        listed = {str(entry["path"]): entry for entry in json.loads(members.get(MANIFEST, b"{}"))["files"]}
-    except (ValueError, TypeError, LookupError, RecursionError) as error:
-        yield f"{MANIFEST} is no manifest: {type(error).__name__}"
-        return
-    there = members.keys() - ATTESTATIONS - {MANIFEST}
-    for name in sorted(listed.keys() | there):
-        if name not in there:
-            yield f"'{name}' is in the manifest and not in the archive"
-        elif name not in listed:
-            yield f"'{name}' is in the archive and not in the manifest"
-        elif listed[name] != {"path": name, "size": len(members[name]), "sha256": digest(members[name])}:
-            yield f"'{name}' is not the file that the manifest names: its size or sha256 differs"
-    if manifest_of(members) != members.get(MANIFEST):
-        yield f"{MANIFEST} is not written as 'submit' writes it"
 
 
 # -- bytes ----------------------------------------------------------------------------------------------------------
@@ -226,3 +199,145 @@ def _content(data: bytes) -> bytes:
         return bytes(zstd.ZstdDecompressor(max_window_size=_WINDOW).decompress(data, allow_extra_data=False))
     except zstd.ZstdError as error:
         raise BadArchive(f"the zstd frame is cut off or damaged, or something follows it: {error}") from error
+
+
+# -- the attestation: an in-toto Statement v1 of what the run claims, and its signature in a DSSE envelope ---------------
+
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "https://github.com/torch-conformance/torch-conformance/blob/main/docs/reference/submission.md#predicate-v1"
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+
+_MOST_KEY = 1 << 16
+
+
+def statement_of(run: Run, members: Mapping[str, bytes], signer: str) -> bytes:
+    """Return the Statement of a run that has ended; ``signer`` is the id of the key, empty for an unsigned submission."""
+    assert run.footer is not None, "a run without a footer is not packed"
+    subject = [{"name": name, "digest": {"sha256": digest(members[name])}} for name in sorted(members.keys() - {ATTESTATION, ENVELOPE})]
+    profile = [{"name": profile.name, "version": profile.version, "sha256": profile.digest} for profile in run.header.profile]
+    predicate = {
+        "tool": {"name": "torch-conformance", "version": run.header.version},
+        "run": {"id": run.header.run_id, "started": run.header.started, "ended": run.footer.ended, "merged": list(run.header.merged)},
+        "environment": dict(run.header.environment),
+        "files": dict(run.header.specs),
+        "selection": {"sha256": run.header.selection, "cases": len(run.results)},
+        "totals": totals(run.results),
+        "exit_code": run.footer.exit_code,
+        "profile": profile,
+        "statement": encode(run.footer.statement),
+        "signer": signer,
+    }
+    return as_json({"_type": STATEMENT_TYPE, "subject": subject, "predicateType": PREDICATE_TYPE, "predicate": predicate})
+
+
+def signer_in(statement: bytes) -> str:
+    """Return the id of the key that a Statement says it is signed with; empty for none."""
+    try:
+        return str(json.loads(statement)["predicate"]["signer"])
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return ""
+
+
+def differences(attested: bytes, expected: bytes) -> Iterator[str]:
+    """Yield how a Statement is not what the other members give."""
+    try:
+        said, here = ({**statement, **statement["predicate"]} for statement in map(json.loads, (attested, expected)))
+        named, members = ({subject["name"]: subject["digest"] for subject in statement["subject"]} for statement in (said, here))
+    except (ValueError, TypeError, LookupError, RecursionError):
+        yield "it is no Statement in JSON"
+        return
+    for name in sorted(named.keys() | members.keys(), key=str):
+        if named.get(name) != members.get(name):
+            what = "is not there" if name not in members else "is not named" if name not in named else "has another sha256"
+            yield f"the member '{one_line(name)}' {what}"
+    keys = sorted(key for key in said.keys() | here.keys() if key not in ("predicate", "subject") and said.get(key) != here.get(key))
+    yield from (f"'{one_line(key)}' is not what the archive gives" for key in keys)
+    if not keys and named == members and attested != expected:
+        yield "it is not written as 'submit' writes it"
+
+
+# -- signatures -----------------------------------------------------------------------------------------------------
+
+
+def read_private_key(path: Path) -> "Ed25519PrivateKey":
+    """Return the private key of a PEM file; raise ``UsageError`` for anything else."""
+    data = _key_file(path)
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    with contextlib.suppress(ValueError, TypeError):
+        if isinstance(key := load_pem_private_key(data, None), Ed25519PrivateKey):
+            return key
+    what, hint = "no private key of the kind Ed25519 in PEM form without a passphrase", "openssl genpkey -algorithm ed25519 -out KEY"
+    raise UsageError(f"--key {shown_path(path)}: this is {what} ({hint})")
+
+
+def read_public_key(path: Path) -> "Ed25519PublicKey":
+    """Return the public key of a PEM file; raise ``UsageError`` for anything else."""
+    data = _key_file(path)
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    with contextlib.suppress(ValueError):
+        if isinstance(key := load_pem_public_key(data), Ed25519PublicKey):
+            return key
+    hint = "openssl pkey -in KEY -pubout"
+    raise UsageError(f"--key {shown_path(path)}: this is no public key of the kind Ed25519 in PEM form ({hint})")
+
+
+def _key_file(path: Path) -> bytes:
+    try:
+        import cryptography  # noqa: F401 - tests that it is installed; the callers import its parts
+    except ImportError as error:
+        raise UsageError("--key needs the package cryptography (install the extra: pip install 'torch-conformance[submit]')") from error
+    try:
+        with open_untrusted(path.resolve()) as stream:
+            return stream.read(_MOST_KEY)
+    except OSError as error:
+        raise UsageError(f"--key {shown_path(path)}: it cannot be read: {error.strerror or error}") from error
+
+
+def key_id(key: "Ed25519PublicKey") -> str:
+    """Return the id of a key: the sha256 of its raw bytes."""
+    return digest(key.public_bytes_raw())
+
+
+def _to_sign(payload: bytes) -> bytes:
+    """Return the pre-authentication encoding of DSSE v1."""
+    kind = PAYLOAD_TYPE.encode("ascii")
+    return b" ".join([b"DSSEv1", str(len(kind)).encode(), kind, str(len(payload)).encode(), payload])
+
+
+def _envelope(statement: bytes, signer: str, signature: bytes) -> bytes:
+    payload, encoded = (base64.b64encode(data).decode("ascii") for data in (statement, signature))
+    return as_json({"payloadType": PAYLOAD_TYPE, "payload": payload, "signatures": [{"keyid": signer, "sig": encoded}]})
+
+
+def signed(statement: bytes, key: "Ed25519PrivateKey") -> bytes:
+    """Return the envelope of a Statement."""
+    return _envelope(statement, key_id(key.public_key()), key.sign(_to_sign(statement)))
+
+
+def why_not_signed(envelope: bytes, statement: bytes, key: "Ed25519PublicKey | None") -> str:
+    """Return why an envelope is no signature of a Statement by a key; empty if it is. Without a key only its form is checked."""
+    try:
+        (entry,) = json.loads(envelope)["signatures"]
+        signer, signature = str(entry["keyid"]), base64.b64decode(entry["sig"], validate=True)
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        return f"it is no envelope with one signature: {type(error).__name__}"
+    if _envelope(statement, signer, signature) != envelope:
+        return "it is not the envelope of this Statement as 'submit' writes it"
+    if signer != signer_in(statement):
+        return "its key is not the one that the Statement names"
+    if key is None:
+        return ""
+    if signer != key_id(key):
+        return "it is signed with another key than that of --key"
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        key.verify(signature, _to_sign(statement))
+    except InvalidSignature:
+        return "its signature is not of the key of --key"
+    return ""
