@@ -27,7 +27,7 @@ from runner.model.diagnostics import Position
 from runner.model.events import Activity
 from runner.model.expectation import Judgement
 from runner.model.results import CaseResult
-from runner.plan.resources import Capacity
+from runner.plan.schedule import Capacity
 from runner.vocabulary.expectations import EXPECTATIONS
 from tests import prestart
 

@@ -1,15 +1,14 @@
 """``list``: the expanded cases, and whether each can run here; or what they cover of the upstream tests, or of a ledger."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner.language.backends import Backends
 from runner.language.load import load
 from runner.machine import capabilities, output
-from runner.machine.capabilities import Machine, Verdict
+from runner.machine.capabilities import Verdict
 from runner.machine.installed_torch import installed_torch
 from runner.model import escaping
 from runner.model.case import Availability, Case
@@ -48,61 +47,38 @@ def main(options: ListOptions) -> ExitCode:
     is_ledger = options.against is not None or options.update is not None
     if is_ledger and (options.select or options.backend or options.shard or options.coverage or options.json):
         raise UsageError("a ledger has all cases of the paths: leave out --select, --backend, --shard, --coverage and --json")
+    levels: Mapping[str, Mapping[str, Any]] = {}
     if not options.profile:
         suite = load(options.paths, options.backends)
-        cases = suite.cases
-        output.note(taken(options.paths, len(cases)))
+        read = suite.cases
+        output.note(taken(options.paths, len(read)))
     else:
         vendor = hooks("vendor")
         profile = vendor.load_profile(options.profile, options.paths, options.backends)
-        suite, cases = profile.suite, profile.resolved.cases
+        suite, read, levels = profile.suite, profile.resolved.cases, vendor.levels_of(profile.resolved.record)
     if is_ledger:
         return _ledger(options, suite.cases)
+    shard = Shard.parse(options.shard) if options.shard else None
+    cases = select(read, suite.backends, names=options.backend, globs=options.select, tags=options.tag, shard=shard)
+    for hint in unmatched(options.select, read):
+        output.note(hint)
     if options.coverage:
-        return _coverage(options, _selected(options, cases, suite.backends))
-    if not options.profile:
-        return _show(options, cases, suite.backends)
-    record = profile.resolved.record
-    return _show(
-        options,
-        cases,
-        suite.backends,
-        vendor.levels_of(record),
-        lambda machine: vendor.lines_of(record, vendor.prospect_of(profile, machine)),
-    )
-
-
-def _show(
-    options: ListOptions,
-    read: Sequence[Case],
-    backends: Backends,
-    levels: Mapping[str, Mapping[str, Any]] | None = None,
-    more: Callable[[Machine], Iterable[str]] = lambda machine: (),
-) -> ExitCode:
-    """Print the selected ones of the cases that were read. ``levels`` adds keys to cases, and ``more`` lines after the totals."""
-    cases = _selected(options, read, backends)
+        return _coverage(options, cases)
     machine = capabilities.inspect_files(installed_torch())
-    judged = list(zip(cases, capabilities.availabilities_of(cases, machine), strict=True))
+    verdicts = capabilities.availabilities_of(cases, machine)
     if options.json:
-        for part in _array({**as_json(case, verdict), **(levels or {}).get(case.id, {})} for case, verdict in judged):
+        for part in _array({**as_json(case, verdict), **levels.get(case.id, {})} for case, verdict in zip(cases, verdicts, strict=True)):
             output.raw(part)
     else:
-        output.lines(_lines(judged, whole=bool(options.paths or options.select or options.tag or options.profile)))
-        if judged:
-            output.lines(_totals(judged))
-        output.lines(more(machine))
+        output.lines(_lines(cases, verdicts, whole=bool(options.paths or options.select or options.tag or options.profile)))
+        if cases:
+            output.lines(_totals(cases, verdicts))
+        if options.profile:
+            record = profile.resolved.record
+            output.lines(vendor.lines_of(record, vendor.prospect_of(profile, machine)))
     if not cases:
         output.note(why_nothing_selected(len(read), names=options.backend, globs=options.select, tags=options.tag, shard=options.shard))
     return ExitCode.OK if cases else ExitCode.NOTHING
-
-
-def _selected(options: ListOptions, read: Sequence[Case], backends: Backends) -> list[Case]:
-    """Return the selected cases, and print a hint for each glob that selects none."""
-    shard = Shard.parse(options.shard) if options.shard else None
-    cases = select(read, backends, names=options.backend, globs=options.select, tags=options.tag, shard=shard)
-    for hint in unmatched(options.select, read):
-        output.note(hint)
-    return cases
 
 
 def _array(values: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -135,57 +111,40 @@ def as_json(case: Case, verdict: Verdict) -> Mapping[str, Any]:
     }
 
 
-def _lines(judged: Sequence[tuple[Case, Verdict]], *, whole: bool) -> Iterator[str]:
+_WORDS = {Availability.YES: "", Availability.UNKNOWN: "perhaps", Availability.NO: "unavailable"}
+
+
+def _lines(cases: Sequence[Case], verdicts: Sequence[Verdict], *, whole: bool) -> Iterator[str]:
     """Yield a line for each case; unless ``whole``, one line for all cases of a source, which are thousands."""
     folded: Counter[str] = Counter()
-    endings: dict[int, str] = {}
-    for case, verdict in judged:
+    for case, verdict in zip(cases, verdicts, strict=True):
         if whole or not is_of_operator(case):
-            ending = endings.get(id(verdict))
-            if ending is None:
-                ending = endings[id(verdict)] = _ending(verdict)
-            yield case.id + ending
+            word = _WORDS[verdict.availability]
+            yield f"{case.id}  {word}: {verdict.reason}" if word else case.id
         else:
             folded[case.spec] += 1
-    yield from (
-        f"{one_line(spec)}: {_counted(count, 'case')} of a source (list {one_line(spec)} prints them)" for spec, count in folded.items()
-    )
-
-
-def _ending(verdict: Verdict) -> str:
-    """Return what follows the id of a case; thousands of cases share a verdict."""
-    word = {Availability.YES: "", Availability.NO: "  unavailable: ", Availability.UNKNOWN: "  perhaps: "}[verdict.availability]
-    return f"{word}{verdict.reason if word else ''}"
+    for spec, count in folded.items():
+        yield f"{one_line(spec)}: {_counted(count, 'case')} of a source (list {one_line(spec)} prints them)"
 
 
 def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _totals(judged: Sequence[tuple[Case, Verdict]]) -> Iterator[str]:
+def _totals(cases: Sequence[Case], verdicts: Sequence[Verdict]) -> Iterator[str]:
     """Yield how many cases and specs there are, how many can run here, and why the others cannot."""
-    verdicts = {id(verdict): verdict for _, verdict in judged}
-    counted = [(verdicts[number], count) for number, count in Counter([id(verdict) for _, verdict in judged]).items()]
-    counts: Counter[Availability] = Counter()
-    for verdict, count in counted:
-        counts[verdict.availability] += count
-    specs = len({case.spec for case, _ in judged})
-    parts = [f"{counts[Availability.YES]} can run here"]
-    parts += [
-        f"{counts[kind]} {word}" for kind, word in ((Availability.UNKNOWN, "perhaps"), (Availability.NO, "unavailable")) if counts[kind]
-    ]
+    counted = Counter((verdict.availability, verdict.reason) for verdict in verdicts)
+    counts = {kind: sum(count for (other, _), count in counted.items() if other is kind) for kind in _WORDS}
+    parts = [f"{count} {_WORDS[kind] or 'can run here'}" for kind, count in counts.items() if count or kind is Availability.YES]
     yield ""
-    yield f"{_counted(len(judged), 'case')} of {_counted(specs, 'spec')}: {', '.join(parts)}"
-    backends = Counter(case.backend for case, _ in judged)
+    yield f"{_counted(len(cases), 'case')} of {_counted(len({case.spec for case in cases}), 'spec')}: {', '.join(parts)}"
+    backends = Counter(case.backend for case in cases)
     if len(backends) > 1:
         yield f"  by backend: {', '.join(f'{name} {count}' for name, count in backends.items())}"
-    if count := sum(case.on_request for case, _ in judged):
+    if count := sum(case.on_request for case in cases):
         yield f"  {count:5}  on request: run only when a path, --tag or --select names them"
-    for kind, word in ((Availability.UNKNOWN, "perhaps"), (Availability.NO, "unavailable")):
-        reasons: Counter[str] = Counter()
-        for verdict, count in counted:
-            if verdict.availability is kind:
-                reasons[verdict.reason] += count
+    for kind, word in _WORDS.items():
+        reasons = Counter({reason: count for (other, reason), count in counted.items() if other is kind and word})
         yield from (f"  {count:5}  {word}: {reason}" for reason, count in reasons.most_common())
 
 
@@ -233,27 +192,27 @@ def _coverage(options: ListOptions, cases: Sequence[Case]) -> ExitCode:
 
 def _ledger(options: ListOptions, cases: Sequence[Case]) -> ExitCode:
     """Compare the ledger of ``--against``, or write that of ``--update`` again; FAILED when cases of the first are gone."""
-    from runner.plan.case_ledger import CaseLedger, compare, problems, read_ledger, text_of
+    from runner.plan.case_ledger import compare, problems, read_ledger, text_of
 
     path = options.update or options.against
     assert path is not None
     shown = one_line(shown_path(path))
-    ledger = CaseLedger(path=path) if options.update is not None and not path.exists() else read_ledger(path)
-    compared = compare(ledger, cases)
+    ids = {} if options.update is not None and not path.exists() else read_ledger(path)
+    compared = compare(ids, path.parent, cases)
     if options.update is not None:
         gone = set(compared.gone)
-        ids = [*(case_id for case_id in ledger.ids if case_id not in gone), *compared.new]
+        left = [*(case_id for case_id in ids if case_id not in gone), *compared.new]
         try:
-            path.write_text(text_of(ids), "utf-8")
+            path.write_text(text_of(left), "utf-8")
         except OSError as error:
             raise UsageError(f"cannot write the ledger {shown_path(path)}: {error.strerror}") from error
-        output.lines([f"{shown}: {_counted(len(ids), 'case')}, {len(compared.new)} of them new; {len(gone)} gone", *fold(compared.gone)])
+        first = f"{shown}: {_counted(len(left), 'case')}, {len(compared.new)} of them new; {len(compared.gone)} gone"
+        output.lines([first, *fold(compared.gone)])
         return ExitCode.OK
-    if not ledger.ids:
-        # a compared with it could not fail
+    if not ids:  # a comparison with it could not fail
         raise UsageError(f"the ledger {shown} lists no case: restore it, or write it anew with list --update {shown}")
-    output.lines(map(str, problems(ledger, compared)))
-    output.lines([f"{_counted(len(ledger.ids), 'case')} in {shown}: {len(compared.gone)} gone, {len(compared.outside)} outside the paths"])
+    output.lines(map(str, problems(path, ids, compared.gone)))
+    output.line(f"{_counted(len(ids), 'case')} in {shown}: {len(compared.gone)} gone, {len(compared.outside)} outside the paths")
     if compared.new:
         output.note(f"{_counted(len(compared.new), 'case')} not in the ledger yet: list --update {shown} adds them")
     return ExitCode.FAILED if compared.gone else ExitCode.OK

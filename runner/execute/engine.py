@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
 from runner.execute.memory import MemoryWatch
+from runner.execute.room import Lease, Queue, Room
 from runner.execute.spawn import Orphans, ProcessStarter, ZygoteProcess
 from runner.execute.workers import OUTPUTS, Worker, bound
 from runner.machine import scratch
@@ -33,7 +34,7 @@ from runner.machine.output import naming
 from runner.model import devices
 from runner.model.events import Activity, RunningCase
 from runner.model.protocol import TARGET
-from runner.plan.resources import Capacity, Environment, Lease, Queue, Room
+from runner.plan.schedule import Capacity, Environment
 from runner.plan.worker_plan import with_paths
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class LocalExecutor:
         self._environments: dict[str, Environment] = {}
         self._leaving: list[ZygoteProcess] = []
         """Zygotes that were hung up on and are ending."""
-        self._waiting: Queue[Job] = Queue()
+        self._waiting: Queue = Queue()
         self._returned: list[Job] = []
         """Jobs whose worker was never forked: they wait again when their lease is released."""
         self._missing: dict[tuple[str, tuple[int, ...]], Environment] = {}
@@ -126,7 +127,7 @@ class LocalExecutor:
         for job in jobs:
             self.again(job)
         room = Room(capacity)
-        while len(self._waiting) or self._busy():
+        while self._waiting.lines or self._busy():
             self._check()
             self._start(room)
             for key, _ in self._selector.select(timeout=self._seconds_to_sleep()):
@@ -137,7 +138,7 @@ class LocalExecutor:
                 if worker.running is not None and (worker.has_ended or worker.is_abandoned):
                     yield self._finished(worker, room)
             for job in self._returned:
-                room.give_back(job.name)
+                del room.leases[job.name]
                 self.again(job)
             self._returned.clear()
             for worker in list(self._workers.values()):
@@ -266,8 +267,7 @@ class LocalExecutor:
             self._problems[problem] = None
         if execution.left_over:
             self._problems[f"{job.name}: {execution.left_over}"] = None
-        gpus = room.lease(job.name).gpus
-        room.give_back(job.name)
+        gpus = room.leases.pop(job.name).gpus
         files = []
         with contextlib.suppress(OSError):  # its worker removed the folder
             files = sorted(os.listdir(self._folder_of(job))) if job.folder else []
@@ -292,7 +292,7 @@ class LocalExecutor:
         """Give waiting jobs to workers while there is room, then start the workers that later jobs will need."""
         while (job := self._waiting.next(room, functools.partial(self._may_start, room))) is not None:
             self._missing.clear()  # a job took the worker of a place, and the others are asked again
-            gpus = _pins(job, room, room.lease(job.name))
+            gpus = _pins(job, room, room.leases[job.name])
             worker = self._idle_for(job, gpus) or self._start_worker(job.environment, gpus, is_new=job.new_process)
             running = worker.give(job, *self._prepare(job))
             self._selector.register(running.inbox.descriptor, selectors.EVENT_READ, functools.partial(self._on_pipe, worker))
@@ -301,7 +301,7 @@ class LocalExecutor:
             if all(worker.is_warm or worker.is_retired for worker in of_place):
                 self._start_worker(environment, gpus, warms=True)
         self._missing.clear()
-        if room.lease_of_alone is None:
+        if not room.is_taken_alone:
             self._warm_spares(room)
 
     def _may_start(self, room: Room, job: Job, lease: Lease) -> bool:
@@ -330,7 +330,7 @@ class LocalExecutor:
         """
         if TARGET not in environment.variables:
             zygotes = {key for key in self._zygotes if TARGET not in self._environments[key].variables}
-            waiting = {line for _, line in self._waiting.sizes}
+            waiting = {line for _, line in self._waiting.lines}
             used = {worker.key for worker in self._busy()} | {key for key in zygotes if key in waiting or not self._is_ready(key)}
             if len(used & zygotes) >= self._settings.zygotes:
                 return
@@ -363,7 +363,8 @@ class LocalExecutor:
                 continue
             live = [worker for worker in self._workers.values() if not worker.is_retired]
             # one for several GPUs starts when these have room
-            sizes = [(needs.exclusive, count) for (needs, line), count in self._waiting.sizes.items() if line == key and needs.gpus <= 1]
+            lines = self._waiting.lines.items()
+            sizes = [(needs.exclusive, len(jobs)) for (needs, line), jobs in lines if line == key and needs.gpus <= 1]
             alone = sum(count for is_alone, count in sizes if is_alone)
             useful = sum(count for is_alone, count in sizes if not is_alone) + min(alone, _WARM_ALONE)
             unused = sum(worker.key == key and worker.running is None and not worker.is_done for worker in live)

@@ -15,7 +15,7 @@ from runner.machine.scratch import Space
 from runner.model import codec
 from runner.model.case_facts import Ending, ServiceReport
 from runner.model.protocol import Json
-from runner.plan.resources import Environment, Needs
+from runner.plan.schedule import Environment, Needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from runner.machine import child_python
 from runner.model.protocol import SIMULATED, TARGET, THREADS, WARM
-from runner.plan.resources import Environment
+from runner.plan.schedule import Environment
 
 _CLOSE_SECONDS = 6.0
 """How long a zygote may take to kill orphans of its workers; a zygote that is not ready has no workers."""

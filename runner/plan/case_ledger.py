@@ -5,7 +5,7 @@ one out writes the ledger again, and a review sees it there.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from runner.model.case import Case
@@ -22,22 +22,13 @@ _HEAD = """\
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseLedger:
-    """The content of a ledger."""
-
-    path: Path
-    ids: Mapping[str, int] = field(default_factory=dict)
-    """The line of each id."""
-
-
 def text_of(ids: Iterable[str]) -> str:
     """Return the text of a ledger with these ids."""
     return _HEAD + "\n".join(["", *fold(ids)]) + "\n"
 
 
-def read_ledger(path: Path) -> CaseLedger:
-    """Read a ledger; raise ``UsageError`` for a file that cannot be read, ``InvalidSpecs`` for one with malformed lines."""
+def read_ledger(path: Path) -> dict[str, int]:
+    """Return the line of each id; raise ``UsageError`` for a file that cannot be read, ``InvalidSpecs`` for one with malformed lines."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -53,7 +44,7 @@ def read_ledger(path: Path) -> CaseLedger:
             problems.append(Diagnostic.of("meaning", message=str(error)).at(Position(file=shown_path(path), line=number)))
     if problems:
         raise InvalidSpecs(problems)
-    return CaseLedger(path=path, ids=ids)
+    return ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,32 +59,27 @@ class Comparison:
     """Ids of cases that are not in the ledger."""
 
 
-def compare(ledger: CaseLedger, cases: Iterable[Case]) -> Comparison:
-    """Compare a ledger with loaded cases. A spec that was not loaded, and whose file exists in the ledger's folder, is outside.
+def compare(ids: Mapping[str, int], root: Path, cases: Iterable[Case]) -> Comparison:
+    """Compare a ledger with loaded cases. A spec that was not loaded, and whose file exists in ``root``, the ledger's folder, is outside.
 
     Cases of a source are left out: a committed table for each torch version names them, and a test compares it with torch.
     """
     paths = {case.id: f"{case.area}/{case.name}".lstrip("/") for case in cases if not is_of_operator(case)}
-    loaded = set(paths.values())
-    absent = {case_id: case_id.rpartition("[")[0] or case_id for case_id in ledger.ids if case_id not in paths}
-    is_outside = {spec: spec not in loaded and _exists(ledger.path.parent, spec) for spec in set(absent.values())}
-    gone = tuple(case_id for case_id, spec in absent.items() if not is_outside[spec])
+    absent = {case_id: case_id.rpartition("[")[0] or case_id for case_id in ids if case_id not in paths}
+    unread = set(absent.values()) - set(paths.values())
+    is_outside = {spec for spec in unread if any((root / f"{spec}{suffix}").is_file() for suffix in (".yaml", ".yml"))}
     return Comparison(
-        gone=gone,
-        outside=tuple(case_id for case_id, spec in absent.items() if is_outside[spec]),
-        new=tuple(case_id for case_id in paths if case_id not in ledger.ids),
+        gone=tuple(case_id for case_id, spec in absent.items() if spec not in is_outside),
+        outside=tuple(case_id for case_id, spec in absent.items() if spec in is_outside),
+        new=tuple(case_id for case_id in paths if case_id not in ids),
     )
 
 
-def _exists(root: Path, spec: str) -> bool:
-    return any((root / f"{spec}{suffix}").is_file() for suffix in (".yaml", ".yml"))
-
-
-def problems(ledger: CaseLedger, comparison: Comparison) -> Iterator[Diagnostic]:
+def problems(path: Path, ids: Mapping[str, int], gone: Iterable[str]) -> Iterator[Diagnostic]:
     """Yield a problem for each line with cases that are gone."""
     by_line: dict[int, list[str]] = {}
-    for case_id in comparison.gone:
-        by_line.setdefault(ledger.ids[case_id], []).append(case_id)
-    for line, ids in by_line.items():
-        gone = Diagnostic.of("gone-case" if len(ids) == 1 else "gone-cases", count=len(ids), cases=" ".join(fold(ids)))
-        yield gone.at(Position(file=shown_path(ledger.path), line=line))
+    for case_id in gone:
+        by_line.setdefault(ids[case_id], []).append(case_id)
+    for line, lost in by_line.items():
+        diagnostic = Diagnostic.of("gone-case" if len(lost) == 1 else "gone-cases", count=len(lost), cases=" ".join(fold(lost)))
+        yield diagnostic.at(Position(file=shown_path(path), line=line))

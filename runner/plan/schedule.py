@@ -1,4 +1,4 @@
-"""The order of the cases, the resources that each needs and that the machine has, and how many cases run in parallel."""
+"""The order of the cases, the environment and the resources that each needs, what the machine has, how many cases run in parallel."""
 
 import math
 import os
@@ -14,7 +14,6 @@ from runner.model.case import Case
 from runner.model.conditions import VersionRange
 from runner.model.diagnostics import UsageError, one_line
 from runner.model.protocol import SIMULATED, TARGET
-from runner.plan.resources import Capacity, Environment, Needs
 from runner.vocabulary.steps import traits_of
 
 _MIB = 1 << 20
@@ -37,11 +36,9 @@ _MEMORY_RESERVED = 1024 * _MIB
 _MEMORY_OF_ZYGOTE = 4096 * _MIB
 """A zygote uses some 300 MiB: of a machine's memory, zygotes use a small part."""
 
-_CORES_OF_ZYGOTE = 4
-"""The start of a zygote uses one core for some ten seconds: of a machine's cores, starts use a quarter at most."""
-
-_LEAST_ZYGOTES = 2
-"""With one zygote at a time, an environment of one case starts its zygote when nothing else runs: the other core waits for seconds."""
+_CORES_OF_ZYGOTE, _LEAST_ZYGOTES = 4, 2
+"""The start of a zygote uses one core for some ten seconds: of a machine's cores, starts use a quarter at most. With one zygote at a time,
+an environment of one case starts its zygote when nothing else runs: the other core waits for seconds."""
 
 _CORES_OF_POOL = 4
 """So many cores does a pool of compile processes use at most, by this plan."""
@@ -54,9 +51,70 @@ contexts included: half of them use 684 MiB, 95 % at most 934 MiB, 99 % at most 
 _GPU_MEMORY_OF_CHILD = 1024 * _MIB
 """For a child process that times kernels: a second context, and a second copy of the inputs."""
 
-
 _START_SECONDS = 20.0
 """What the start of a zygote for a GPU and of its first worker takes, measured on a machine with an H200; only the order depends on it."""
+
+MOST_OF_MEMORY = 0.75
+"""The share of the available memory that one case may use, when ``--memory-limit`` is auto."""
+
+_SIZE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) ?(KiB|MiB|GiB|TiB|KB|MB|GB|TB)")
+_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_LEAST_LIMIT = 64 * _MIB
+"""A Python process that imports torch needs more: a smaller limit is probably a mistaken unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """The environment in which a zygote is started: variables added to the runner's own (None removes one)."""
+
+    variables: Mapping[str, str | None] = field(default_factory=dict)
+    kinds: frozenset[str] = frozenset()
+    """Kinds of device that its cases compile for; the warm-up depends on them."""
+
+    @property
+    def key(self) -> str:
+        """Equal for environments that may share a zygote. A zygote is warmed up for a GPU or for the CPU, not for both."""
+        return repr((self.uses_accelerator, sorted(self.variables.items())))
+
+    @property
+    def uses_accelerator(self) -> bool:
+        """Whether one of its cases compiles for an accelerator, for which torch queries the driver."""
+        return devices.any_accelerator(self.kinds)
+
+    @property
+    def compiler(self) -> str | None:
+        """The name of what it compiles with: a target, or a simulated target; None for one that executes."""
+        target = self.variables.get(TARGET)
+        return targets.simulated(target) if target is not None and SIMULATED in self.variables else target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """The resources of the machine that a job uses while it runs."""
+
+    cores: float = 1.0
+    memory: int = 0
+    """Bytes."""
+    gpu_memory: int = 0
+    """Bytes on each GPU that it uses. A job with GPU memory and ``gpus`` 0 uses one GPU."""
+    gpus: int = 0
+    """How many GPUs it uses. Jobs share GPUs as far as their memory suffices."""
+    exclusive: bool = False
+    """No other job may run beside it: it measures times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """The resources of the machine that jobs share."""
+
+    jobs: int
+    """The maximum number of jobs that run in parallel, whatever they need."""
+    cores: float
+    memory: int
+    """Bytes."""
+    gpus: int = 0
+    gpu_memory: int = 0
+    """Bytes of each GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,19 +129,19 @@ class SchedulingOptions:
     """Bytes that one case may use; None for no limit."""
 
 
+# -- environments and order --------------------------------------------------------------------------------------------
+
+
 def environment_of(case: Case) -> Environment:
     """Return the environment of the case's zygote."""
-    variables = {name: None if value is None else _as_variable(value) for name, value in case.body.settings.env.items()}
     if case.target:
         # a simulated target has torch, in processes of its own; the executor names the folder
         return Environment(variables={TARGET: case.target, **({SIMULATED: ""} if case.backend == targets.SIMULATED else {})})
+    variables: dict[str, str | None] = {}
+    for name, value in case.body.settings.env.items():
+        variables[name] = None if value is None else str(int(value)) if isinstance(value, bool) else str(value)
     # a case that does not compile needs no warm compiler: warming it up takes longer than importing torch
-    kinds = frozenset([devices.kind_of(case.device)]) if case.body.compiles else frozenset[str]()
-    return Environment(variables=variables, kinds=kinds)
-
-
-def _as_variable(value: object) -> str:
-    return ("1" if value else "0") if isinstance(value, bool) else str(value)
+    return Environment(variables=variables, kinds=frozenset([devices.kind_of(case.device)] if case.body.compiles else []))
 
 
 def environments(cases: Sequence[Case]) -> dict[str, Environment]:
@@ -91,21 +149,17 @@ def environments(cases: Sequence[Case]) -> dict[str, Environment]:
 
     That with the most cases is the first: its zygote is the first to start, and the others start beside its cases.
     """
-    per_case = [environment_of(case) for case in cases]
-    kinds: dict[str, frozenset[str]] = {}
-    for mine in per_case:
-        kinds[mine.key] = kinds.get(mine.key, frozenset()) | mine.kinds
-    variables = {mine.key: mine.variables for mine in per_case}
-    most_first = Counter(mine.key for mine in per_case).most_common()
-    return {key: Environment(variables=variables[key], kinds=kinds[key]) for key, _ in most_first}
+    by_key: dict[str, list[Environment]] = {}
+    for case in cases:
+        environment = environment_of(case)
+        by_key.setdefault(environment.key, []).append(environment)
+    return {
+        key: Environment(variables=alike[0].variables, kinds=frozenset(kind for environment in alike for kind in environment.kinds))
+        for key, alike in sorted(by_key.items(), key=lambda item: -len(item[1]))
+    }
 
 
-def order(
-    cases: Sequence[Case],
-    seconds: Mapping[str, float] | None = None,
-    seed: int | None = None,
-    zygotes: int = 1,
-) -> list[Case]:
+def order(cases: Sequence[Case], seconds: Mapping[str, float] | None = None, seed: int | None = None, zygotes: int = 1) -> list[Case]:
     """Return the cases in the order in which they run. ``zygotes``: how many environments run at a time.
 
     With one, the cases of one environment are together, so each zygote is started once. With more, environments are mixed, and the cases of
@@ -115,11 +169,16 @@ def order(
     too, because an overestimate costs nothing. Exclusive cases come last, so that the machine is drained once.
     With a seed the order is random, and depends only on the seed and the ids, not on the selection.
     """
-    if seed is not None:
-        # grouped by environment
-        return sorted(cases, key=lambda case: (_lot(seed, environment_of(case).key), _lot(seed, case.id)))
-    known = seconds or {}
     keys = {case.id: environment_of(case).key for case in cases}
+    if seed is not None:
+        import hashlib  # loads OpenSSL: not for runs that do not shuffle
+
+        def lot(text: str) -> bytes:
+            return hashlib.sha256(f"{seed} {text}".encode("utf-8", "surrogatepass")).digest()
+
+        # grouped by environment
+        return sorted(cases, key=lambda case: (lot(keys[case.id]), lot(case.id)))
+    known = seconds or {}
     largest = next(iter(Counter(keys.values()).most_common(1)), ("", 0))[0]
 
     def urgency(case: Case) -> float:
@@ -135,15 +194,12 @@ def order(
     return sorted(ordered, key=is_exclusive)
 
 
-def _lot(seed: int, text: str) -> bytes:
-    import hashlib  # loads OpenSSL: not for runs that do not shuffle
-
-    return hashlib.sha256(f"{seed} {text}".encode("utf-8", "surrogatepass")).digest()
-
-
 def is_exclusive(case: Case) -> bool:
     """Whether a case must run alone: it measures times, or its spec has ``exclusive``."""
     return case.exclusive or any(traits_of(step).is_exclusive for step in case.steps)
+
+
+# -- what a case needs -------------------------------------------------------------------------------------------------
 
 
 def needs_of(case: Case, machine: Machine) -> Needs:
@@ -152,57 +208,35 @@ def needs_of(case: Case, machine: Machine) -> Needs:
     A worker counts as one core: Python, the compiler and kernels run one after another. Short peaks above one core are ignored.
     Max-autotune shares its GPU: parallel cases may change which kernel is fastest, but no spec can claim that.
     """
-    compilers = _compilers(case)
-    children = _children(case)
+    config, env, available = case.body.settings.config, case.body.settings.env, max(1, int(cores()))
+    # one compile process, unless the case sets the number (only the worker evaluates a template over facts)
+    text = str(config.get("compile_threads", env.get("TORCHINDUCTOR_COMPILE_THREADS", 1)))
+    compilers = int(text) if re.fullmatch("[1-9][0-9]{0,3}", text) and case.body.compiles else 1
+    compilers = min(compilers, available)  # those beyond the number of cores wait for each other
+    # child processes with torch; steps run one after another, so only one step's children run at a time
+    children = max(int(config.get("autotune_in_subproc") is True), *(traits_of(step).children for step in case.steps), 0)
     memory = _MEMORY_OF_COMPILING if case.body.compiles else _MEMORY_OF_CALLS
     memory += (compilers - 1) * _MEMORY_OF_COMPILER + children * _MEMORY_OF_CHILD
+    # most of a large pool wait, and a case that needs all cores would run alone
+    used_cores = min(compilers, _CORES_OF_POOL, max(1, available // 2))
     if not (devices.is_accelerator(case.device) or any(CAPABILITIES[need.name].is_of_gpus for need in case.requires)):
-        return Needs(cores=_cores_of(compilers), memory=memory, exclusive=is_exclusive(case))
-    asked = max((memory_of(need.argument or "") for need in case.requires if need.name == "gpu_memory"), default=0)
+        return Needs(cores=used_cores, memory=memory, exclusive=is_exclusive(case))
+    arguments = {name: [need.argument or "" for need in case.requires if need.name == name] for name in ("gpus", "gpu_memory")}
+    there = machine.gpus or 0
+    ranges = [VersionRange.parse(argument) for argument in arguments["gpus"]]
+    # the smallest number that the spec accepts
+    gpus = next((count for count in range(1, there + 1) if all(bounds.holds((count,)) for bounds in ranges)), 1)
+    gpus = max(gpus, devices.index_of(case.device) + 1, there if config.get("autotune_multi_device") is True else 0)
     return Needs(
-        cores=_cores_of(compilers),
+        cores=used_cores,
         memory=memory + _MEMORY_ON_HOST_OF_GPU,
-        gpu_memory=max(asked, _GPU_MEMORY + children * _GPU_MEMORY_OF_CHILD),
-        gpus=_whole_gpus(case, machine),
+        gpu_memory=max([_GPU_MEMORY + children * _GPU_MEMORY_OF_CHILD, *map(memory_of, arguments["gpu_memory"])]),
+        gpus=gpus if gpus > 1 else 0,  # one GPU is shared
         exclusive=is_exclusive(case),
     )
 
 
-def _compilers(case: Case) -> int:
-    """Return how many compile processes run in parallel: one, unless the case sets the number."""
-    config, env = case.body.settings.config, case.body.settings.env
-    setting = config.get("compile_threads", env.get("TORCHINDUCTOR_COMPILE_THREADS", 1))
-    text = str(setting)  # only the worker evaluates a template over facts
-    thread_count = int(text) if re.fullmatch("[1-9][0-9]{0,3}", text) and case.body.compiles else 1
-    # threads beyond the number of cores wait for each other, so they need no cores
-    return min(thread_count, max(1, int(cores())))
-
-
-def _cores_of(compilers: int) -> int:
-    """Return the cores that compile processes use: most of a large pool wait, and a case that needs all cores would run alone.
-
-    A pool uses half of the machine's cores at most, by this plan.
-    """
-    return min(compilers, _CORES_OF_POOL, max(1, int(cores()) // 2))
-
-
-def _children(case: Case) -> int:
-    """Return how many child processes with torch a case runs in parallel with its worker."""
-    tunes = case.body.settings.config.get("autotune_in_subproc") is True
-    # steps run one after another, so only one step's children run at a time
-    return max(int(tunes), *(traits_of(step).children for step in case.steps), 0)
-
-
-def _whole_gpus(case: Case, machine: Machine) -> int:
-    """Return how many GPUs a case uses alone: 0 when one GPU is enough, which it shares."""
-    there = machine.gpus or 0
-    ranges = [VersionRange.parse(need.argument or "") for need in case.requires if need.name == "gpus"]
-    # the smallest number that the spec accepts
-    gpus = next((count for count in range(1, there + 1) if all(bounds.holds((count,)) for bounds in ranges)), 1)
-    gpus = max(gpus, devices.index_of(case.device) + 1)
-    if case.body.settings.config.get("autotune_multi_device") is True:
-        gpus = max(gpus, there)
-    return gpus if gpus > 1 else 0
+# -- what the machine has ----------------------------------------------------------------------------------------------
 
 
 def workers(jobs: str) -> int:
@@ -216,13 +250,8 @@ def workers(jobs: str) -> int:
 
 def capacity(count: int, machine: Machine) -> Capacity:
     """Return the resources that ``count`` workers share. More workers than cores are allowed, as far as memory suffices."""
-    return Capacity(
-        jobs=count,
-        cores=max(cores(), float(count)),
-        memory=_shared_memory(),
-        gpus=machine.gpus or 0,
-        gpu_memory=machine.gpu_memory or 0,
-    )
+    gpus, gpu_memory = machine.gpus or 0, machine.gpu_memory or 0
+    return Capacity(jobs=count, cores=max(cores(), float(count)), memory=_shared_memory(), gpus=gpus, gpu_memory=gpu_memory)
 
 
 def _shared_memory() -> int:
@@ -252,15 +281,6 @@ def spares(count: int) -> int:
     return max(0, min(3 * count, max(besides, min(count, for_memory))))
 
 
-MOST_OF_MEMORY = 0.75
-"""The share of the available memory that one case may use, when ``--memory-limit`` is auto."""
-
-_SIZE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) ?(KiB|MiB|GiB|TiB|KB|MB|GB|TB)")
-_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_LEAST_LIMIT = 64 * _MIB
-"""A Python process that imports torch needs more: a smaller limit is probably a mistaken unit."""
-
-
 def memory_limit(text: str) -> int | None:
     """Read ``--memory-limit``: a size, auto, or none; raise ``UsageError``."""
     if text == "none":
@@ -282,31 +302,20 @@ _ROOT = Path("/")
 def cores(root: Path = _ROOT) -> float:
     """Return the number of usable cores. It may be a fraction, because a container's quota may be a share of one core."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min([float(usable), *_quotas(root)])
+    quotas = [_text(group / "cpu.max").split() for group in _groups(root)]
+    return min([float(usable), *(int(quota[0]) / int(quota[1]) for quota in quotas if len(quota) == 2 and all(map(_is_number, quota)))])
 
 
 def available_memory(root: Path = _ROOT) -> int:
-    """Return the available memory in bytes, within the limits of all control groups."""
-    available = _fields(root / "proc/meminfo").get("MemAvailable")
-    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([whole if available is None else available << 10, *_free_in_groups(root)])
-
-
-def _quotas(root: Path) -> Iterator[float]:
-    """Yield the CPU quota of each control group in cores."""
-    for group in _groups(root):
-        texts = _text(group / "cpu.max").split()
-        if len(texts) == 2 and all(map(_is_number, texts)):
-            yield int(texts[0]) / int(texts[1])
-
-
-def _free_in_groups(root: Path) -> Iterator[int]:
-    """Yield the free bytes of each control group with a limit. Its inactive page cache counts as free."""
+    """Return the available memory in bytes, within the limits of all control groups, whose inactive page cache counts as free."""
+    available = _number_after("MemAvailable:", root / "proc/meminfo")
+    free = [available << 10 if available else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for group in _groups(root):
         limits = [int(text) for name in ("memory.max", "memory.high") if _is_number(text := _text(group / name).strip())]
         used = _text(group / "memory.current").strip()
         if limits and used.isascii() and used.isdecimal():
-            yield max(min(limits) - int(used) + _fields(group / "memory.stat").get("inactive_file", 0), 0)
+            free.append(max(min(limits) - int(used) + _number_after("inactive_file", group / "memory.stat"), 0))
+    return min(free)
 
 
 def _groups(root: Path) -> Iterator[Path]:
@@ -320,10 +329,11 @@ def _groups(root: Path) -> Iterator[Path]:
         yield root.joinpath("sys/fs/cgroup", *parts[:depth])
 
 
-def _fields(path: Path) -> Mapping[str, int]:
-    """Return the numbers of a file with lines ``name: number`` or ``name number``."""
-    pairs = (line.replace(":", " ").split() for line in _text(path).splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) > 1 and _is_number(pair[1])}
+def _number_after(name: str, path: Path) -> int:
+    """Return the number behind a name in a file; 0 where there is none."""
+    _, _, rest = _text(path).partition(f"{name} ")
+    words = rest.split(maxsplit=1)
+    return int(words[0]) if words and _is_number(words[0]) else 0
 
 
 def _is_number(text: str) -> bool:

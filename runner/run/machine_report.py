@@ -11,7 +11,7 @@ from runner.machine import capabilities
 from runner.machine.capabilities import Machine
 from runner.model.diagnostics import UsageError
 from runner.plan import schedule
-from runner.plan.resources import Environment
+from runner.plan.schedule import Environment
 from runner.run.pipeline import FACTS
 
 _FACTS_SECONDS = 300.0

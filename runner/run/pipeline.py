@@ -28,7 +28,6 @@ from runner.model.options import ExecutionOptions
 from runner.model.outcomes import RETRIED
 from runner.model.results import CaseResult
 from runner.plan import schedule
-from runner.plan.resources import compiler_of
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import make_plan
 from runner.record.run_folder import RunFolder
@@ -77,7 +76,7 @@ class Jobs:
         seconds = _FACTS_SECONDS * self._options.timeout_factor
         jobs: list[Job] = []
         for environment in self._environments.values():
-            if (compiler := compiler_of(environment)) is not None:
+            if (compiler := environment.compiler) is not None:
                 name = f"{FACTS} {compiler}"
                 jobs.append(Job(name=name, plan=None, folder="", environment=environment, timeout=seconds))
             elif not any(job.name == FACTS for job in jobs):
@@ -231,7 +230,7 @@ def informed(machine: Machine, execution: Execution) -> Machine:
     """Return the machine with the facts of a job; raise ``UsageError`` where torch could not report any."""
     words = (execution.printed or execution.note).strip()
     facts = execution.observation if isinstance(execution.observation, dict) else None
-    if (compiler := compiler_of(execution.job.environment)) is not None:
+    if (compiler := execution.job.environment.compiler) is not None:
         return capabilities.with_target(machine, compiler, facts, words)
     if facts is None:
         raise UsageError(f"no worker with torch could report the facts of this machine; its output:\n{words}")

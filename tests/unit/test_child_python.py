@@ -11,7 +11,7 @@ from runner.execute.spawn import environment_for
 from runner.machine import capabilities, child_python
 from runner.machine.installed_torch import installed_torch
 from runner.model.diagnostics import UsageError
-from runner.plan.resources import Environment
+from runner.plan.schedule import Environment
 
 ROOT = Path(__file__).resolve().parents[2]
 

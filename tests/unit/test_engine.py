@@ -21,7 +21,7 @@ from runner.execute.engine import Grace, LocalExecutor
 from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
 from runner.execute.spawn import ZygoteProcess
 from runner.execute.workers import Worker
-from runner.plan.resources import Capacity, Environment, Needs
+from runner.plan.schedule import Capacity, Environment, Needs
 from runner.worker.process import zygote
 
 ANSWER = """\

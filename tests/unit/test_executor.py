@@ -22,7 +22,7 @@ from runner.machine.scratch import Space
 from runner.model.case_facts import Ending, ServiceReport
 from runner.model.events import Activity
 from runner.model.outcomes import ExitCode
-from runner.plan.resources import Capacity, Environment, Needs
+from runner.plan.schedule import Capacity, Environment, Needs
 from runner.record.journal import read_run
 from runner.tools.author.commands.watch import KeptExecutor
 from tests.conftest import GOOD

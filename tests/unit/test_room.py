@@ -8,7 +8,8 @@ from itertools import count
 
 import pytest
 
-from runner.plan.resources import MOST_OVERTAKES, Capacity, Lease, Needs, Queue, Room
+from runner.execute.room import MOST_OVERTAKES, Lease, Queue, Room
+from runner.plan.schedule import Capacity, Needs
 
 GIB = 1 << 30
 SMALL = Capacity(jobs=4, cores=4, memory=8 * GIB)
@@ -26,7 +27,8 @@ class Waiting:
 
 
 def take(room: Room, name: str, needs: Needs) -> Lease:
-    return room.hold(name, room.places(needs)[0])
+    room.leases[name] = lease = room.places(needs)[0]
+    return lease
 
 
 def has_room(room: Room, needs: Needs) -> bool:
@@ -40,11 +42,11 @@ def taken(capacity: Capacity, *running: Needs) -> Room:
     return room
 
 
-def of(*entries: Needs) -> Queue[Waiting]:
+def of(*entries: Needs) -> Queue:
     return Queue(Waiting(str(number), needs) for number, needs in enumerate(entries))
 
 
-def started(queue: Queue[Waiting], room: Room) -> list[str]:
+def started(queue: Queue, room: Room) -> list[str]:
     """Start what can start now; return the names."""
     names: list[str] = []
     while (job := queue.next(room, is_ready=lambda *_: True)) is not None:
@@ -87,11 +89,11 @@ def test_a_lease_says_which_gpus() -> None:
     assert take(room, "a", Needs(gpu_memory=30 * GIB)).gpus == (0,)
     assert take(room, "b", Needs(gpu_memory=20 * GIB)).gpus == (1,)
     assert take(room, "c", Needs(gpu_memory=20 * GIB)).gpus == (1,)  # the one with the most left
-    room.give_back("a")
+    del room.leases["a"]
     assert take(room, "d", Needs(gpus=1)).gpus == (0,)
-    assert room.lease("d") == Lease(Needs(gpus=1), (0,))
+    assert room.leases["d"] == Lease(Needs(gpus=1), (0,))
     for name in ("host", "b", "c", "d"):
-        room.give_back(name)
+        del room.leases[name]
     assert take(room, "both", Needs(gpus=2)).gpus == (0, 1)
 
 
@@ -102,15 +104,15 @@ def test_one_that_waits_is_overtaken_so_often_and_no_more() -> None:
     queue, room = of(Needs(), Needs(exclusive=True), *[Needs()] * 100), Room(Capacity(jobs=2, cores=2, memory=GIB))
     assert started(queue, room) == ["0", "2"]
     overtakes = 1
-    while not room.lease_of_alone:
+    while not room.is_taken_alone:
         # one ends, the other goes on: without a bound the room would never be empty
-        room.give_back(room.names[0])
+        del room.leases[next(iter(room.leases))]
         names = started(queue, room)
         overtakes += len([name for name in names if name != "1"])
         assert overtakes <= MOST_OVERTAKES
     assert overtakes == MOST_OVERTAKES
-    assert room.names == ("1",)
-    room.give_back("1")
+    assert list(room.leases) == ["1"]
+    del room.leases["1"]
     assert len(started(queue, room)) == 2
 
 
@@ -121,9 +123,9 @@ def test_a_job_that_is_not_ready_does_not_hold_up_those_of_other_lines() -> None
     assert job.name == "c"
     for _ in range(3 * MOST_OVERTAKES):  # it fits, so what overtakes it takes nothing that it waits for
         queue.put(Waiting("later", line="y"))
-        room.give_back(room.names[0])
+        del room.leases[next(iter(room.leases))]
         assert queue.next(room, is_ready=lambda job, _: job.line == "y") is not None
-    room.give_back("later")
+    del room.leases["later"]
     assert started(queue, room) == ["a", "b"]
 
 
@@ -194,17 +196,17 @@ def test_every_job_is_started_within_what_there_is_and_none_is_overtaken_for_eve
     ends: list[tuple[float, int, str]] = []
     names: list[str] = []
     now = 0.0
-    while queue or ends:
+    while queue.lines or ends:
         while (job := queue.next(room, is_ready=lambda *_: rng.random() < ready)) is not None:
             names.append(job.name)
-            assert room.lease(job.name).needs == job.needs
-            assert within(capacity, map(room.lease, room.names))
+            assert room.leases[job.name].needs == job.needs
+            assert within(capacity, room.leases.values())
             heapq.heappush(ends, (now + job.seconds, next(order), job.name))
         if ends:
             now, _, name = heapq.heappop(ends)
-            room.give_back(name)
+            del room.leases[name]
     assert sorted(names, key=int) == [job.name for job in jobs]
-    assert not room.names
+    assert not room.leases
     by_needs: dict[Needs, list[int]] = {}
     for name in names:
         by_needs.setdefault(jobs[int(name)].needs, []).append(int(name))

@@ -12,7 +12,7 @@ from runner.execute import workers
 from runner.execute.executor_protocol import Job
 from runner.execute.workers import Inbox, Worker
 from runner.model.protocol import dumps
-from runner.plan.resources import Environment
+from runner.plan.schedule import Environment
 
 # -- the pipe ---------------------------------------------------------------------------------------------------------
 

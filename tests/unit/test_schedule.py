@@ -2,10 +2,10 @@
 
 import pytest
 
+from runner.execute.room import Room
 from runner.machine.capabilities import Machine
 from runner.model.diagnostics import UsageError
 from runner.plan import schedule
-from runner.plan.resources import Room
 from tests.fakes import case, requirement, step
 
 MIB = 1 << 20
@@ -184,7 +184,7 @@ def test_auto_never_fills_more_than_the_machine(hard, cores, gibibytes):
     room = Room(schedule.capacity(schedule.workers("auto"), HOST))
     started = 0
     while places := room.places(needs := schedule.needs_of(with_config(), HOST)):
-        room.hold(str(started), places[0])
+        room.leases[str(started)] = places[0]
         started += 1
     assert 1 <= started <= max(1, cores)
     assert started * needs.memory <= max(gibibytes * GIB, needs.memory)

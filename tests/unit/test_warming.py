@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from runner.execute.spawn import environment_for
-from runner.plan.resources import Environment
+from runner.plan.schedule import Environment
 from tests.fakes import environment, import_torch
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]

@@ -29,7 +29,7 @@ from runner.model import codec
 from runner.model.diagnostics import UsageError
 from runner.model.protocol import MAX_MESSAGE, Json
 from runner.plan import schedule
-from runner.plan.resources import Capacity, Environment
+from runner.plan.schedule import Capacity, Environment
 from runner.tools.fleet import messages
 from runner.tools.fleet.messages import IMAGE, Ended, Inlet, Message, as_text, is_name, pack, write
 

@@ -243,7 +243,7 @@ def _lost(profile: Profile, suite: Suite) -> dict[str, frozenset[str]]:
     paths = [path.resolve() for path in profile.specs]
     for root in roots_of(profile.specs):
         ledger = root / NAME
-        for case_id in compare(read_ledger(ledger), suite.cases).gone if ledger.is_file() else ():
+        for case_id in compare(read_ledger(ledger), root, suite.cases).gone if ledger.is_file() else ():
             spec = case_id.partition("[")[0]
             if paths and not any(f"{root / spec}.yaml" == str(path) or (root / spec).is_relative_to(path) for path in paths):
                 continue  # the profile never named it
