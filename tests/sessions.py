@@ -15,7 +15,6 @@ from tests.fakes import HERE, shipped
 def prepared(folder: Path, text: str, *, compile_with: str = "eager", **changes: Any) -> tuple[Any, Any]:
     """Return the session and the plan of the one case of a spec; ``changes`` replace parts of the plan."""
     from runner.worker.case.case_session import Session, prepare
-    from runner.worker.case.phases import Phases
 
     path = folder / "spec.yaml"
     path.write_text(f"summary: A case of one session\nbackends: [cpu]\ncompile: {{backend: {compile_with}}}\n{text}")
@@ -23,6 +22,6 @@ def prepared(folder: Path, text: str, *, compile_with: str = "eager", **changes:
     plan = with_paths(make_plan(one, surroundings_for(shipped()["cpu"], HERE), {}), folder, folder / "cache")
     plan = decode(json.loads(json.dumps(plan)))
     plan.update({key: {**plan[key], **value} if isinstance(value, dict) else value for key, value in changes.items()})
-    session = Session(plan, Phases(lambda phase: None))
+    session = Session(plan)
     prepare(session, contextlib.ExitStack())
     return session, plan

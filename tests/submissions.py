@@ -18,7 +18,7 @@ from runner.record.journal import JournalError, Run, read_run, totals
 from runner.report.junit import document_of
 from runner.tools.vendor import archive
 from runner.tools.vendor.archive import ATTESTATION, ENVELOPE, JOURNAL, JUNIT
-from runner.worker.case.own_files import keep_code
+from runner.worker.process.channel import keep_code
 from tests.fakes import ENDED, observation, seen, use_executor
 
 SPEC = """\

@@ -378,7 +378,7 @@ CAPABILITIES: Mapping[str, Capability] = {
         _must(_of_form(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"), "is not the name of a module"),
     ),
 }
-"""The words of ``requires``, each with all that asks about it. What only torch knows, ``worker/torch_compat/facts.py`` tells."""
+"""The words of ``requires``, each with all that asks about it. What only torch knows, ``worker/torch_compat/device_modules.py`` tells."""
 
 
 # -- a machine, and a case on it: an unavailable case is never a pass -------------------------------------------------------

@@ -72,13 +72,12 @@ def packages(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Packages:
 def session(torch: Any, tmp_path: Path) -> Callable[[str], Any]:
     def start(text: str) -> Any:
         from runner.worker.case.case_session import Session, prepare
-        from runner.worker.case.phases import Phases
 
         path = tmp_path / "spec.yaml"
         path.write_text(text)
         (one,) = load([path]).cases
         plan = with_paths(make_plan(one, surroundings_for(shipped()["cpu"], HERE), {}), tmp_path, tmp_path / "cache")
-        made = Session(decode(json.loads(json.dumps(plan))), Phases(lambda phase: None))
+        made = Session(decode(json.loads(json.dumps(plan))))
         prepare(made, contextlib.ExitStack())
         return made
 
@@ -137,10 +136,10 @@ GRAPH = SimpleNamespace(device_types={"cuda", "cpu"})
 
 def test_a_graph_counts_when_it_was_built(torch):
     from runner.worker.case.compiler_hooks import Witness, _recording_ahead, watch
-    from runner.worker.case.phases import Phases
+    from runner.worker.process.channel import Phases
 
     witness = Witness()
-    watch(Phases(lambda phase: None), witness)
+    watch(Phases(), witness)
     built = functools.partial(_recording_ahead, lambda cls, graph, wrapper, kernels, extern, *, device_type: [device_type])
     assert built(None, GRAPH, "int main()", "", None, device_type="cuda") == ["cuda"]
     assert built(None, GRAPH, "int again()", "kernel", None, device_type="cuda") == ["cuda"]
@@ -150,13 +149,13 @@ def test_a_graph_counts_when_it_was_built(torch):
 
 def test_a_graph_that_could_not_be_built_leaves_its_code_and_is_no_graph(torch):
     from runner.worker.case.compiler_hooks import Witness, _recording_ahead, watch
-    from runner.worker.case.phases import Phases
+    from runner.worker.process.channel import Phases
 
     def refuse(*arguments: Any) -> Any:
         raise RuntimeError("no compiler")
 
     witness = Witness()
-    watch(Phases(lambda phase: None), witness)
+    watch(Phases(), witness)
     with pytest.raises(RuntimeError, match="no compiler"):
         _recording_ahead(refuse, None, GRAPH, "wrapper", "kernel", None)
     assert (witness.seen.graphs, witness.seen.code) == ([], ["wrapper", "kernel"])
@@ -164,10 +163,10 @@ def test_a_graph_that_could_not_be_built_leaves_its_code_and_is_no_graph(torch):
 
 def test_a_run_counts_for_the_device_that_the_package_was_built_for(torch):
     from runner.worker.case.compiler_hooks import Witness, _counting_ahead, watch
-    from runner.worker.case.phases import Phases
+    from runner.worker.process.channel import Phases
 
     witness = Witness()
-    watch(Phases(lambda phase: None), witness)
+    watch(Phases(), witness)
     package = SimpleNamespace(get_metadata=lambda: {"AOTI_DEVICE_KEY": "cuda"})
     run = functools.partial(_counting_ahead, lambda package, *arguments: sum(arguments))
     assert [run(package, 1, 2), run(package, 3)] == [3, 3]

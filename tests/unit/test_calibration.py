@@ -32,11 +32,9 @@ class Case:
             self.session.begin_step(step)
             self.session.do(step)
             self.session.output = change(self.session.output)
-            for wanted in step["measure"]:
-                facts = close_measure.measure(wanted["arguments"], self.session.names.values())
-                self.session.additional.calibrate(facts, wanted["arguments"], self.session.names.value)
-                self.session.additional.compare_other_inputs(facts, wanted["arguments"], self.session.names.value)
-                self.facts.append(facts)
+            measured, unmeasured = self.session.measure(step)
+            assert not unmeasured
+            self.facts += measured.values()
         self.session.additional.run()
         return self.facts
 
@@ -304,8 +302,7 @@ def test_float64_is_another_function_too_where_it_reads_its_dtype(start: Callabl
 
 
 def test_a_case_that_observes_its_calls_is_not_called_again(start: Callable[..., Case]) -> None:
-    case = start(spec("return x @ y", PAIR.replace("DTYPE", "float32")), handlers={})
-    case.plan["body"]["dead"] = ["x"]
+    case = start(spec("return x @ y", PAIR.replace("DTYPE", "float32")), handlers={}, dead=["x"])
     assert "observes calls" in case.run()[0]["leaves"][0]["calibrated"]["why_not"]
 
 

@@ -58,20 +58,18 @@ def test_a_repetition_that_was_not_measured_is_an_error(entries: Any, observed: 
 
 def run(folder: Path, text: str, change: Callable[[int, Any], Any] = lambda number, output: output) -> dict[str, list[dict[str, Any]]]:
     """Carry out the repeated step of a spec; ``change`` makes the answer of each repetition. Return the facts of those before the last."""
-    from runner.worker.case.run_case import _repeat
-
     import_torch()._dynamo.reset()
     session, plan = prepared(folder, text)
     (step,) = plan["steps"]
-    carry_out, numbers = session.do, iter(range(10))
+    do_once, numbers = session.do, iter(range(10))
 
     def do(step: Any) -> None:
-        carry_out(step)
+        do_once(step)
         session.output = change(next(numbers), session.output)
 
     session.do = do
     session.begin_step(step)
-    _repeat(session, step)
+    session.carry_out(step)
     session.additional.run()
     found: dict[str, list[dict[str, Any]]] = loads(dumps(encode(session.repetitions.facts)))
     return found

@@ -25,7 +25,7 @@ def torch() -> None:
     ],
 )
 def test_what_a_predicate_answers(path: str, answer: str) -> None:
-    from runner.worker.torch_compat import facts
+    from runner.worker.torch_compat import device_modules as facts
 
     assert facts._answer(path) == answer
 
@@ -33,7 +33,7 @@ def test_what_a_predicate_answers(path: str, answer: str) -> None:
 def test_the_dtypes_of_onednn_are_in_the_facts() -> None:
     import torch
 
-    from runner.worker.torch_compat import facts
+    from runner.worker.torch_compat import device_modules as facts
 
     found = facts.collect(["torch.distributed.is_available"])
     assert found["answers"] == {"torch.distributed.is_available": HOLDS}

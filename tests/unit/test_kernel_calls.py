@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 
-from runner.worker.torch_compat import observed_compiles
-from runner.worker.torch_compat.observed_compiles import EXTERN, FUSED, USER
 from tests.fakes import import_torch
+
+pytestmark = pytest.mark.torch
+
+import_torch()
+
+from runner.worker.torch_compat import compiling  # noqa: E402 - it imports torch
 
 GENERATED = '''
 """decoy = async_compile.triton('decoy', 'in a docstring')"""
@@ -38,14 +42,14 @@ async_compile.wait(globals())
 
 
 def test_kernels_are_what_the_syntax_tree_defines_and_no_text():
-    found = observed_compiles.read_wrapper(GENERATED)
+    found = compiling.read_wrapper(GENERATED)
     assert found.kernels == {"cpp_fused_add_0", "triton_poi_0", "triton_poi_1", "theirs", "multi_kernel_0"}
     assert found.is_python
 
 
 def test_a_wrapper_in_cpp_is_recognized_by_its_code():
-    assert not observed_compiles.read_wrapper("inductor_entry = CppWrapperCodeCache.load_pybinding([], '')\n").is_python
-    assert observed_compiles.read_wrapper("# CppWrapperCodeCache\nx = 'CppWrapperCodeCache'\n").is_python
+    assert not compiling.read_wrapper("inductor_entry = CppWrapperCodeCache.load_pybinding([], '')\n").is_python
+    assert compiling.read_wrapper("# CppWrapperCodeCache\nx = 'CppWrapperCodeCache'\n").is_python
 
 
 # -- a wrapper that runs --------------------------------------------------------------------------------------------
@@ -109,43 +113,40 @@ def wrapper(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "empty_strided_cpu": _empty_strided_cpu,
         "sys": sys,
     }
-    known = observed_compiles.Wrapper(kernels=frozenset(["fused", "triton_0", "theirs", "by_function", "not_there"]))
-    monkeypatch.setitem(observed_compiles._wrappers, FILE, known)
+    known = compiling.Wrapper(kernels=frozenset(["fused", "triton_0", "theirs", "by_function", "not_there"]))
+    monkeypatch.setitem(compiling._wrappers, FILE, known)
     exec(compile(WRAPPER, FILE, "exec"), names)
     return names
 
 
-@pytest.mark.torch
 def test_each_call_of_a_wrapper_is_told_by_the_object_that_is_called(wrapper: dict[str, Any]):
     before = sys.getprofile()
-    with observed_compiles.counted() as found:
+    with compiling.counted() as found:
         wrapper["call"](wrapper["torch"].zeros(2, 2))
     assert found.calls == [
-        (FUSED, "fused"),
-        (FUSED, "triton_0"),
-        (USER, "theirs"),
-        (FUSED, "by_function"),
-        (EXTERN, "mm"),
-        (EXTERN, "aten.sort.stable"),
-        (EXTERN, "aten.relu"),
-        (EXTERN, "copy_"),
+        (compiling.FUSED, "fused"),
+        (compiling.FUSED, "triton_0"),
+        (compiling.USER, "theirs"),
+        (compiling.FUSED, "by_function"),
+        (compiling.EXTERN, "mm"),
+        (compiling.EXTERN, "aten.sort.stable"),
+        (compiling.EXTERN, "aten.relu"),
+        (compiling.EXTERN, "copy_"),
     ]
     assert (found.in_python, found.in_cpp, found.to_the_end) == (True, False, True)
     assert sys.getprofile() is before
 
 
-@pytest.mark.torch
 def test_a_call_outside_of_a_wrapper_is_none(wrapper: dict[str, Any]):
-    with observed_compiles.counted() as found:
+    with compiling.counted() as found:
         wrapper["torch"].mm(wrapper["torch"].zeros(2, 2), wrapper["torch"].zeros(2, 2))
         wrapper["triton_0"].run(1, stream=0)
     assert (found.calls, found.in_python) == ([], False)
 
 
-@pytest.mark.torch
 def test_a_profile_function_of_another_is_noticed(wrapper: dict[str, Any]):
     exec(compile("def stops(): sys.setprofile(None)\n", FILE, "exec"), wrapper)
-    with observed_compiles.counted() as found:
+    with compiling.counted() as found:
         wrapper["stops"]()
     assert not found.to_the_end
 
@@ -169,7 +170,7 @@ def test_guards_are_the_leaves_without_the_code_of_the_user():
         def __str__(self) -> str:
             return TREE
 
-    assert observed_compiles.guards_of(SimpleNamespace(guard_manager=Manager())) == [
+    assert compiling.guards_of(SimpleNamespace(guard_manager=Manager())) == [
         "LAMBDA_GUARD: torch._functorch.x ids == None",
         "TENSOR_MATCH: check_tensor(L['x'], size=[4])",
         "EQUALS_MATCH: L['d']['n'] == 3",

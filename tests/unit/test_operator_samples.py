@@ -34,9 +34,7 @@ def uncompiled() -> list[str]:
 @pytest.fixture
 def measured(torch: Any, tmp_path: Path, uncompiled: list[str]) -> Callable[..., Any]:
     """Return a function that runs the samples of an operator, compiled by dynamo alone, and returns case and entries."""
-    from runner.vocabulary.expectations.measures import MEASURES
     from runner.worker.case.case_session import Session, prepare
-    from runner.worker.case.phases import Phases
 
     def run(op: str, dtype: str = "float32", source: str = "samples: 3") -> tuple[Any, list[dict[str, Any]]]:
         torch._dynamo.reset()
@@ -47,16 +45,13 @@ def measured(torch: Any, tmp_path: Path, uncompiled: list[str]) -> Callable[...,
         )
         (one,) = [case for case in load([path]).cases if case.params["op"] == op]
         plan = with_paths(make_plan(one, surroundings_for(shipped()["cpu"], HERE), {}), tmp_path, tmp_path / "cache")
-        session = Session(decode(json.loads(json.dumps(plan))), Phases(lambda phase: None))
+        session = Session(decode(json.loads(json.dumps(plan))))
         prepare(session, contextlib.ExitStack())
         session.begin_step({})
         (step,) = session.plan["steps"]
         session.do(step)
         uncompiled[:] = session.compiled_functions._witness.seen.uncompiled
-        (wanted,) = step["measure"]
-        with torch.no_grad():
-            facts = MEASURES[wanted["kind"]](wanted["arguments"], session.names.values())
-        session.additional.calibrate_samples(facts, wanted["arguments"], session.names.value("output"))
+        facts = session.measure(step)[0]["0"]
         session.additional.run()
         sent = loads(dumps(encode(facts)))
         assert not observed(observation(seen(measured={"0": sent}))).nonsense

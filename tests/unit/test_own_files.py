@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.worker.case import own_files
+from runner.worker.torch_compat import torch_state as own_files
 
 
 def test_what_a_variable_names_lies_in_the_folder_whatever_it_named() -> None:

@@ -20,9 +20,9 @@ def torch() -> Any:
 
 @pytest.fixture(scope="module")
 def parts(torch: Any) -> Any:
-    from runner.worker.case import step_scope
+    from runner.worker.case import scope
 
-    return step_scope
+    return scope
 
 
 @pytest.mark.parametrize(
@@ -74,15 +74,7 @@ def test_references_are_replaced_at_any_depth_and_other_maps_are_data(parts):
     assert parts.resolved(value, named) == {"a": 1, "b": [2, {"ref": "f", "more": 1}], "c": "ref"}
 
 
-def test_options_that_name_a_value_are_told_from_the_others(parts):
-    plain, naming = parts.parted({"config": {"x": 1, "y": {"z": [{"ref": "f"}]}}, "dynamo_config": {"v": {"w": 2}}})
-    assert plain == {"config": {"x": 1}, "dynamo_config": {"v": {"w": 2}}}
-    assert naming == {"config": {"y": {"z": [{"ref": "f"}]}}, "dynamo_config": {}}
-
-
 def test_a_context_is_an_object_or_what_a_function_makes_for_each_call(parts, torch):
-    again = torch.no_grad()
-    assert parts.entered_as(again) is again
     made = []
 
     @contextlib.contextmanager
@@ -90,10 +82,16 @@ def test_a_context_is_an_object_or_what_a_function_makes_for_each_call(parts, to
         made.append(1)
         yield
 
-    for _ in range(2):
-        with parts.entered_as(fresh):
+    names = {"again": torch.no_grad(), "fresh": fresh, "three": 3, "returns_three": lambda: 3}
+    scope = parts.Scope(names, "cpu", contextlib.ExitStack())
+    enter = scope.entering([{"ref": "again"}, {"ref": "fresh"}])
+    for count in (1, 2):
+        with enter():
+            assert not torch.is_grad_enabled()
+        assert made == [1] * count
+    for name in ("three", "returns_three"):
+        with (
+            pytest.raises(TypeError, match="a int in 'context' is neither a context manager nor a function"),
+            scope.entering([{"ref": name}])(),
+        ):
             pass
-    assert made == [1, 1]
-    for wrong in (3, lambda: 3):
-        with pytest.raises(TypeError, match="a int in 'context' is neither a context manager nor a function"):
-            parts.entered_as(wrong)

@@ -30,15 +30,13 @@ def judged(tmp_path: Path) -> Callable[[str], Judged]:
     torch._dynamo.reset()
 
     def run(text: str) -> Judged:
-        from runner.worker.case import run_case as worker
-
         session, plan = prepared(tmp_path, text)
         (one,) = load([tmp_path / "spec.yaml"]).cases
         steps = []
         for step in plan["steps"]:
             session.begin_step(step)
             session.do(step)
-            measured, unmeasured = worker._measure(session, step, None, {})
+            measured, unmeasured = session.measure(step)
             assert not unmeasured
             steps.append(measured)
         calls = {name: spy.facts() for name, spy in session.spies.items()}
@@ -132,7 +130,7 @@ def test_a_package_is_not_repeated(tmp_path: Path) -> None:
 def test_poison_fills_what_generated_modules_allocate() -> None:
     from torch._inductor.codecache import PyCodeCache
 
-    from runner.worker.torch_compat.repeating import poisoned
+    from runner.worker.torch_compat.compiling import poisoned
 
     allocate = torch._C._dynamo.guards._empty_strided_cpu
     module = types.ModuleType("generated")
@@ -156,7 +154,7 @@ def test_only_one_candidate_is_left() -> None:
     from torch._inductor import config
     from torch._inductor.select_algorithm import get_algorithm_selector_cache
 
-    from runner.worker.torch_compat.repeating import only
+    from runner.worker.torch_compat.compiling import only_candidate as only
 
     functions = get_algorithm_selector_cache().preprocessing_fns
     before = list(functions)

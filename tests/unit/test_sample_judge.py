@@ -52,7 +52,8 @@ def judge(tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch) -> 
         wanted = check.measurement()
         assert wanted is not None
         facts: Any = expectation.measure(wanted, lambda name: done)
-        session.additional.calibrate_samples(facts, wanted, done)
+        session.output = done
+        session.additional.of_measurement({"kind": expectation.KIND, "arguments": wanted}, facts)
         session.additional.run()
         sent = loads(dumps(encode(facts)))
         assert not observed(observation(seen(measured={"0": sent}))).nonsense

@@ -3,15 +3,20 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from runner.worker.process import warm_files
-from runner.worker.process.warm_files import WarmFiles
 from runner.worker.torch_compat import torch_state
 from tests.fakes import import_torch
 
-Zygote = Callable[..., WarmFiles]
+pytestmark = pytest.mark.torch
+
+import_torch()
+
+from runner.worker.process import warming  # noqa: E402 - it imports torch
+
+Zygote = Callable[..., Any]
 
 
 @pytest.fixture
@@ -19,13 +24,13 @@ def zygote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Zygote:
     """Return a function that makes the files of a zygote, whose own folders lie below one of its name."""
     (tmp_path / "kept").mkdir()
     keys: list[str] = []
-    monkeypatch.setattr(warm_files, "_key", lambda: keys[-1])
+    monkeypatch.setattr(warming, "_key", lambda: keys[-1])
 
-    def start(name: str, key: str = "cpu") -> WarmFiles:
+    def start(name: str, key: str = "cpu") -> Any:
         keys.append(key)
         folders = {part: str(tmp_path / name / part) for part in ("cache", "headers")}
         monkeypatch.setattr(torch_state, "built_by_warm_up", lambda: folders)
-        return WarmFiles(str(tmp_path / "kept"))
+        return warming.WarmFiles(str(tmp_path / "kept"))
 
     return start
 
@@ -68,33 +73,31 @@ def test_of_two_that_start_at_a_time_one_keeps_its_files(zygote: Zygote, tmp_pat
 
 def test_those_that_were_not_used_for_longest_go(zygote: Zygote, tmp_path: Path) -> None:
     build(tmp_path / "all", "cache/isa.so")
-    for number in range(warm_files._MOST):
+    for number in range(warming._MOST_KEPT):
         zygote("all", f"kind{number}").keep()
         os.utime(tmp_path / "kept" / f"kind{number}", (number, number))
     zygote("again", "kind0").restore()
     zygote("all", "new").keep()
     kept = {path.name for path in (tmp_path / "kept").iterdir()}
-    assert kept == {"kind0", "new", *(f"kind{number}" for number in range(2, warm_files._MOST))}
+    assert kept == {"kind0", "new", *(f"kind{number}" for number in range(2, warming._MOST_KEPT))}
 
 
 def test_without_a_folder_nothing_is_kept(zygote: Zygote, tmp_path: Path) -> None:
     zygote("first")
-    files = WarmFiles(None)
+    files = warming.WarmFiles(None)
     files.restore()
     files.keep()
     assert below(tmp_path) == []
 
 
-@pytest.mark.torch
 def test_a_probe_of_vector_instructions_that_succeeded_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import_torch()
     from torch._inductor import cpu_vec_isa
 
     from runner.worker.torch_compat import imports
 
     asked: list[str] = []
     monkeypatch.setattr(cpu_vec_isa.VecISA, "check_build", lambda isa, code: asked.append(str(isa)) or isa.works)
-    folder = WarmFiles(str(tmp_path)).probes()
+    folder = warming.WarmFiles(str(tmp_path)).probes()
     assert folder is not None
     imports.share_probes(folder)
     for _ in range(2):

@@ -17,13 +17,12 @@ def torch() -> Any:
 
 @pytest.fixture
 def make(torch: Any) -> Any:
-    from runner.worker.case import making
-    from runner.worker.case.step_scope import Scope
+    from runner.worker.case.scope import Scope
 
     def maker(entry: Any, *, device: str = "cpu", seed: int = 3, names: dict[str, Any] | None = None) -> Any:
         known = {**(names or {}), "Linear": torch.nn.Linear}
         torch.manual_seed(seed)
-        return making.make(entry, making.Maker(device=device, scope=Scope(known), closing=contextlib.ExitStack()))
+        return Scope(known, device, contextlib.ExitStack()).make(entry)
 
     return maker
 

@@ -316,10 +316,10 @@ def test_an_exception_that_cannot_be_told_is_told_all_the_same(torch):
 
 
 def test_a_choice_that_could_not_be_timed_was_not_timed(torch):
-    from runner.worker.case.compiler_hooks import Seen, as_facts
+    from runner.worker.case.compiler_hooks import Seen
 
     seen = Seen(choices=[{("rocm_ck_0", ""): float("inf"), ("mm", ""): 1.0}, {("rocm_ck_1", ""): float("nan")}])
-    assert as_facts(seen)["choices"] == [[{"name": "mm", "class": ""}], []]
+    assert seen.facts()["choices"] == [[{"name": "mm", "class": ""}], []]
 
 
 def test_the_class_of_a_choice_is_one_that_its_module_has(torch):

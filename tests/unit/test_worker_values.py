@@ -35,13 +35,12 @@ def session(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
 
     def start(text: str) -> Any:
         from runner.worker.case.case_session import Session, prepare
-        from runner.worker.case.phases import Phases
 
         path = tmp_path / "spec.yaml"
         path.write_text(HOST + text)
         (one,) = load([path]).cases
         plan = with_paths(make_plan(one, surroundings_for(shipped()["host"], HERE), {}), tmp_path, tmp_path / "cache")
-        made = Session(decode(json.loads(json.dumps(plan))), Phases(lambda phase: None))
+        made = Session(decode(json.loads(json.dumps(plan))))
         try:
             prepare(made, contextlib.ExitStack())
         except BaseException:

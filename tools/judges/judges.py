@@ -22,7 +22,7 @@ from runner.vocabulary.expectations.calibrated_measure import (
     units_of,
     wide,
 )
-from runner.worker.case.calibration import MOST_JITTERED
+from runner.worker.case.additional import MOST_JITTERED
 from runner.worker.torch_compat.numerics import AMPLITUDE, RESOLUTION, Jittered, Roundings, jittered
 from tools.judges.families import Cell, Tensor
 

@@ -120,7 +120,7 @@ def run_aot(session: "Session", arguments: "Aot") -> None:
     if packages is None:
         # they stay loaded until the case ends, as a result may be in a package's memory; then torch deletes their unpacked files
         packages = session.kept[Aot.kind] = []
-        session.maker.closing.callback(packages.clear)
+        session.scope.closing.callback(packages.clear)
     name = arguments.function or next(iter(session.compiled.targets))
 
     def build_and_run(*inputs: Any) -> Any:

@@ -1,35 +1,34 @@
-"""The session of a case: what its steps may use, and what is kept of each."""
+"""The session of a case: what its steps may use, what is kept of each, and what is measured of it."""
 
 import contextlib
 import functools
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils.weak import WeakIdKeyDictionary
 
-from runner.vocabulary.expectations import close_measure
 from runner.vocabulary.expectations.close import is_eager
 from runner.vocabulary.expectations.compilation import COMPILATION
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
+from runner.vocabulary.expectations.measures import ALWAYS_MEASURED, MEASURES, REPEATS
 from runner.vocabulary.expectations.raises import RAISED
 from runner.vocabulary.expectations.texts import MOST, STDERR
 from runner.vocabulary.expectations.values import WEAK
 from runner.vocabulary.steps.call import Calling
 from runner.vocabulary.steps.step_session import needed
-from runner.worker.case import copies, effects, making, spies, state, step_scope
-from runner.worker.case.additional import AdditionalCalls
+from runner.worker.case import copies, spies, state
+from runner.worker.case.additional import AdditionalCalls, close_without_stand_ins
 from runner.worker.case.compiler_hooks import Witness
-from runner.worker.case.effects import Effects, with_repetition
-from runner.worker.case.phases import Phases
-from runner.worker.case.sides import Compiled, Enter, Reference, Side, Unseen, entering
+from runner.worker.case.effects import StepEffects
+from runner.worker.case.scope import STEPS, Enter, Scope, follow
+from runner.worker.case.sides import Compiled, Reference, Side, Unseen
 from runner.worker.case.source_module import SpecModule
-from runner.worker.case.state import GLOBAL
-from runner.worker.case.step_scope import STEPS, Scope, Weak, follow
+from runner.worker.process.channel import Phases
 from runner.worker.torch_compat import compiling, opinfo, torch_state
 from runner.worker.torch_compat.device_modules import DeviceApi
 
@@ -107,6 +106,24 @@ def _known(name: str, value: Any) -> Any:
     return value
 
 
+class Weak:
+    """A weak reference to a named object, or the reason why there is none."""
+
+    def __init__(self, scope: Scope, name: str) -> None:
+        self._reference: Callable[[], Any] | None = None
+        try:
+            value = scope.named(name)
+            self._type = type(value).__name__
+            self._reference = weakref.ref(value)
+        except Exception as error:  # an attribute of a spec's object may raise anything
+            self._type = f"{type(error).__name__}: {error}"
+
+    def state(self) -> dict[str, Any]:
+        """Return ``was`` (whether there was such an object), its ``type``, and ``alive``."""
+        was = self._reference is not None
+        return {"was": was, "type": self._type, "alive": self._reference is not None and self._reference() is not None}
+
+
 MOST_VALUES = 10_000
 """The maximum number of values of earlier repetitions of a step that are sent; a repetition above it is an ERROR."""
 
@@ -126,32 +143,28 @@ class EachRepetition:
     def measure(self, step: Mapping[str, Any], number: int) -> None:
         """Measure what the repetition left."""
         for request in step["measure"]:
-            if request["kind"] == "close" and is_eager(request["arguments"]["to"]):
-                with torch.no_grad(), compiling.reference_stance():
-                    self._measure(str(request["index"]), request["arguments"], number)
-
-    def _measure(self, key: str, arguments: Mapping[str, Any], number: int) -> None:
-        digest = self._digest(arguments)
-        if digest is not None and (key, digest) in self._known:
-            self._known[key, digest]["times"] += 1
-            return
-        entry: dict[str, Any] = {"first": number, "times": 1}
-        self.facts.setdefault(key, []).append(entry)
-        if digest is not None:
-            self._known[key, digest] = entry
-        if self._values > MOST_VALUES:
-            entry["why_not"] = f"the repetitions before have more than {MOST_VALUES:,} values"
-            return
-        try:
-            measured: Any = close_measure.measure(arguments, self._session.names.values())
-            for leaf in measured["leaves"]:
-                leaf.pop("stand_ins", None)
-            self._values += len(measured["leaves"])
-            self._session.additional.calibrate(measured, arguments, self._session.names.value, with_stand_ins=False)
-        except Exception as error:  # comparing values of a spec may raise anything
-            entry["why_not"] = f"{type(error).__name__}: {error}"[:500]
-        else:
-            entry["measured"] = measured
+            key, arguments = str(request["index"]), request["arguments"]
+            if request["kind"] != "close" or not is_eager(arguments["to"]):
+                continue
+            with torch.no_grad(), compiling.reference_stance():
+                digest = self._digest(arguments)
+                if digest is not None and (key, digest) in self._known:
+                    self._known[key, digest]["times"] += 1
+                    continue
+                entry: dict[str, Any] = {"first": number, "times": 1}
+                self.facts.setdefault(key, []).append(entry)
+                if digest is not None:
+                    self._known[key, digest] = entry
+                if self._values > MOST_VALUES:
+                    entry["why_not"] = f"the repetitions before have more than {MOST_VALUES:,} values"
+                    continue
+                try:
+                    facts = close_without_stand_ins(arguments, self._session.names.values())
+                    self._values += len(facts["leaves"])
+                    self._session.additional.calibrate(facts, arguments, with_stand_ins=False)
+                    entry["measured"] = facts
+                except Exception as error:  # comparing values of a spec may raise anything
+                    entry["why_not"] = f"{type(error).__name__}: {error}"[:500]
 
     def _digest(self, arguments: Mapping[str, Any]) -> str | None:
         """Return a text that is equal for repetitions with equal inputs and results; None where that cannot be known."""
@@ -171,10 +184,10 @@ def _add(hashed: Any, value: Any) -> bool:
     hashed.update(str(structure).encode())
     for leaf in leaves:
         if isinstance(leaf, torch.nn.Module):
-            if not _add(hashed, [*leaf.parameters(), *leaf.buffers()]):
+            if not _add(hashed, copies.tensors_of(leaf)):
                 return False
         elif isinstance(leaf, torch.Tensor):
-            if type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.layout is not torch.strided or leaf.is_nested:
+            if not copies.is_plain_strided(leaf):
                 return False
             hashed.update(f"{leaf.dtype} {list(leaf.shape)} {leaf.device} ".encode())
             hashed.update(leaf.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
@@ -183,73 +196,6 @@ def _add(hashed: Any, value: Any) -> bool:
         elif not callable(leaf):
             return False
     return True
-
-
-class StepEffects:
-    """Compares the side effects of a step: ``begin``, the eager side, ``eager_done``, the compiled side, ``finish``."""
-
-    def __init__(self, session: "Session") -> None:
-        self._session = session
-        self._unseen, self._phases = session.unseen, session.phases
-        self._is_hooked = any(step_scope.names_something(session.plan["body"].get(key)) for key in ("compile", "config", "dynamo_config"))
-        self._tolerance: Mapping[str, Any] | None = None
-        self._running: Effects | None = None
-        self._twins: MutableMapping[torch.Tensor, torch.Tensor] = WeakIdKeyDictionary()
-        self.facts: dict[str, Any] | None = None
-        """The side effects of the current step; None where they were not compared."""
-
-    @contextlib.contextmanager
-    def _comparing(self) -> Iterator[None]:
-        """In this context an exception is an ERROR of the case: it does not come from compiled code."""
-        with self._phases("compare"), needed("the comparison of side effects"):
-            yield
-
-    def begin_step(self, step: Mapping[str, Any]) -> None:
-        """Forget the last step. ``effects`` of the plan's step is the tolerance, None where nothing is compared."""
-        self._tolerance = step.get("effects")
-        self._running, self.facts = None, None
-
-    def begin(self, compiled: list[Any], eager: list[Any], *, is_package: bool = False) -> None:
-        """Record the state of both sides (each the target followed by its arguments) before the step."""
-        if self._tolerance is None:
-            return
-        with self._comparing():
-            session, settings = self._session, self._session.plan["body"]["compile"]
-            # without the backend and its class, which the compiled side alone calls
-            backend = step_scope.resolved(settings.get("backend"), session.scope.named)
-            definitions = [each for each in session.module.definitions() if each is not backend and each is not type(backend)]
-            holders = [*reversed(session.module.globals()), *definitions]
-            # the results that are alive: those with a name, and the latest
-            earlier = {**{name: session.scope.values[name] for name in session.names.results}, "the result before": session.output}
-            self._running = Effects(self._tolerance, settings, is_package, holders, earlier, self._twins)
-            self._running.before(compiled, eager)
-
-    def eager_done(self, eager: list[Any], result: Any = None) -> None:
-        """Record what the eager side left, and restore generators and modes for the compiled side."""
-        if self._running is None or self._running.begun is None:
-            return
-        with self._comparing():
-            self._running.after_eager(eager, result)
-            for state in self._running.begun:
-                state.restore()
-
-    def finish(self, compiled: list[Any], eager: Side | None, result: Any = None) -> None:
-        """Compare the two sides after the step, where it was begun."""
-        if self._running is None or eager is None:
-            return
-        with self._comparing(), self._unseen():
-            facts = self._running.after(compiled, eager.called, result)
-            if self._is_hooked:  # a pass, or a backend, of the spec runs in the compiled call alone, and may change what eager changes
-                facts["modes"] = [mode for mode in facts["modes"] if not mode["name"].startswith(GLOBAL)]
-            self.facts = with_repetition(self.facts, facts)
-            parameters, equal_nan = not self._running.is_package, self._running.tolerance["equal_nan"]
-            self._session.additional.calibrate_effects(self.facts, self._running.inexact, equal_nan=equal_nan, parameters=parameters)
-
-    def unwanted_write(self, ours: torch.Tensor, theirs: torch.Tensor, before: torch.Tensor) -> dict[str, str] | None:
-        """Return how the compiled side changed a tensor that eager did not write, and what was expected; None where it did not."""
-        with self._comparing(), self._unseen():
-            change = effects.unwanted_write(ours, theirs, before)
-        return None if change is None else {"value": change, "reference": effects.REFERENCE}
 
 
 class Params:
@@ -262,9 +208,9 @@ class Params:
 class Session:
     """The state of a case while its steps run."""
 
-    def __init__(self, plan: Mapping[str, Any], phases: Phases, witness: Witness | None = None) -> None:
+    def __init__(self, plan: Mapping[str, Any], phases: Phases | None = None, witness: Witness | None = None) -> None:
         self.plan = plan
-        self.phases = phases
+        self.phases = phases = phases or Phases()
         self.folder: str = plan["folder"]
         self.cache: str = plan["cache"]
         self.torch_state, self.opinfo = torch_state, opinfo
@@ -285,16 +231,18 @@ class Session:
         self.spies: dict[str, spies.Spy] = {}
         self.params = {**plan["params"], "backend": plan["backend"], "device": plan["device"]}
         self.module = SpecModule(plan["module_key"], {"torch": torch, "params": Params(self.params)})
-        self.scope = Scope(self.module.namespace)
+        self.scope = Scope(self.module.namespace, plan["device"], contextlib.ExitStack())
         witness = witness or Witness()
         self.compiled_functions = Compiled(plan["body"]["compile"], self.scope, witness)
         self.unseen = Unseen(witness, self.spies)
         self.reference = Reference(self.unseen, phases, self.device_api, self._is_of_a_call)
         self.names = Names(self.scope, self.reference, lambda: self.output, self.log_of_step)
-        self.additional = AdditionalCalls(plan, self.scope, self.reference, self.unseen, phases)
+        self.additional = AdditionalCalls(self)
         self.effects = StepEffects(self)
         self.repetitions = EachRepetition(self)
-        self.maker = making.Maker(device=plan["device"], scope=self.scope, closing=contextlib.ExitStack())
+        steps = [STEPS[step["kind"]].parse(step["arguments"]) for step in plan["steps"] if not step.get("skipped")]
+        self._differentiated = {step.differentiated for step in steps}
+        """The names of results that a backward step differentiates: the eager side stores its own results of these."""
 
     @property
     def eager(self) -> Side | None:
@@ -303,11 +251,11 @@ class Session:
 
     def inputs(self, entries: Sequence[Any]) -> list[Any]:
         """Return the arguments that a list of inputs describes."""
-        return making.make_all(entries, self.maker)
+        return self.scope.make_all(entries)
 
     def value(self, entry: Any) -> Any:
         """Return a value with every input description in it replaced."""
-        return making.value(entry, self.maker)
+        return self.scope.value(entry)
 
     def reseed(self) -> None:
         """Set every generator to the case's seed."""
@@ -315,7 +263,7 @@ class Session:
 
     def close(self) -> None:
         """Close the resources of ``let`` and of steps, the last first, and restore the handlers."""
-        self.maker.closing.close()
+        self.scope.closing.close()
 
     def begin_step(self, step: Mapping[str, Any]) -> None:
         """Begin a step of the plan: reset its results, and store the position in standard error."""
@@ -329,8 +277,37 @@ class Session:
         sys.stderr.flush()
         self._log_begin = os.fstat(2).st_size
 
+    def carry_out(self, step: Mapping[str, Any]) -> None:
+        """Run the step as often as it says. What is compared of the last repetition is measured after the step, of the others here."""
+        count = 0 if step.get("skipped") else step.get("repeat", 1)
+        for number in range(count):
+            self.do(step)
+            if number < count - 1 and not step["expects_raise"]:
+                with self.phases("compare"), self.unseen():
+                    self.repetitions.measure(step, number)
+
+    def measure(self, step: Mapping[str, Any], raised: Any = None, own_calls: int = 0) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return what the expectations of a step measure, by their index, and why others are not measured."""
+        measured: dict[str, Any] = {}
+        unmeasured: dict[str, str] = {}
+        for request in step["measure"]:
+            key, kind, value = str(request["index"]), request["kind"], self.names.values()
+            if raised is not None and kind not in ALWAYS_MEASURED:
+                unmeasured[key] = "the step raised"
+                continue
+            try:
+                with torch.no_grad(), compiling.reference_stance():
+                    if kind in REPEATS:
+                        measured[key] = self.additional.repeat(request, step, own_calls, value)
+                        continue
+                    measured[key] = MEASURES[kind](request["arguments"], value)
+                self.additional.of_measurement(request, measured[key])
+            except Exception as error:  # comparing values of a spec may raise anything
+                unmeasured[key] = f"{type(error).__name__}: {error}"
+        return measured, unmeasured
+
     def do(self, step: Mapping[str, Any]) -> None:
-        """Run the step, and bind the name of its result."""
+        """Run the step once, and bind the name of its result."""
         kind = STEPS[step["kind"]]
         with needed("the plan of the step"):
             arguments = kind.parse(step["arguments"])
@@ -339,7 +316,7 @@ class Session:
         self._may_have_changed |= not is_on_both_sides or bool(getattr(arguments, "eager", False))
         if (name := arguments.bound) is not None:
             self.names.bind(name, self.output, is_compared=name in self.plan["compared"])
-            self.reference.bind(name, is_differentiated=name in step_scope.differentiated(self.plan))
+            self.reference.bind(name, is_differentiated=name in self._differentiated)
 
     def call(
         self,
@@ -386,7 +363,7 @@ class Session:
             return self.copy_for_eager(inputs)
         if self._were_compared or self.effects.facts is not None:
             # what was judged in an earlier step is not judged again: both sides go on from one value
-            self._twins.adopt(compiling.is_erased, judged_alone=True)
+            self._twins.adopt(judged_alone=True)
             self.reference.is_apart = False
         copied: list[Any] | None = copies.apart(inputs, self._twins)
         return copied
@@ -397,7 +374,7 @@ class Session:
         for name, target in self.eager.targets.items():  # parameters that freezing has erased remain those of eager
             ours, theirs = (copies.changeable([each], parameters=True) for each in (self.compiled.targets[name], target))
             self._twins.add((leaf, theirs[path]) for path, leaf in ours.items() if compiling.is_erased(leaf) and path in theirs)
-        self._twins.adopt(compiling.is_erased, judged_alone=False)
+        self._twins.adopt(judged_alone=False)
         # one copy, so that a module that is target and argument remains one object
         parts = {"function": self.compiled.targets, "inputs": self.compiled.arguments, "arguments": inputs}
         copied = copies.apart(parts, self._twins)
@@ -412,7 +389,7 @@ class Session:
 
     def entered(self, context: Sequence[Any] | None) -> Enter:
         """Return a function that enters these contexts; None stands for the spec's contexts."""
-        return entering(self.plan["body"]["context"] if context is None else context, self.scope, self.device_api.name)
+        return self.scope.entering(self.plan["body"]["context"] if context is None else context)
 
     def copy(self, value: Any) -> Any:
         """Return a value with every tensor copied: later steps cannot change the copy."""
@@ -447,7 +424,7 @@ def prepare(session: Session, undo: contextlib.ExitStack) -> None:
         if "block" in value:
             targets[name] = session.module.function(value["block"], value["entry"])
         elif "module" in value:
-            targets[name] = making.module(value, session.maker)
+            targets[name] = session.scope.module(value)
         else:
             targets[name] = session.scope.find(value.get("ref") or value["api"])
     session.scope.parts.update({name: functools.partial(targets.__getitem__, name) for name in targets})
@@ -480,4 +457,4 @@ def _set_spies(session: Session, undo: contextlib.ExitStack, *, of_values: bool)
 def _set_handlers(session: Session, handlers: Sequence[str]) -> None:
     for handler in handlers:
         value = session.scope.named(session.plan["body"]["handlers"][handler]["ref"])
-        session.maker.closing.enter_context(torch_state.virtualized(handler, value))
+        session.scope.closing.enter_context(torch_state.virtualized(handler, value))

@@ -1,4 +1,8 @@
-"""Hooks in torch that record a case: its phase, compiled and called graphs, generated code, candidates of autotuning."""
+"""Hooks in torch that record what it does for a case: phases, compiled and called graphs, code, guards, kernel calls, autotuning.
+
+Each function of torch has one hook, beside that of its phase. What only an expectation asks for (``wanted``) is recorded only then, and
+only of functions that the case compiles with its own ``torch.compile``.
+"""
 
 import contextlib
 import functools
@@ -6,16 +10,33 @@ import math
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from runner.worker.case.phases import Phases
-from runner.worker.torch_compat import choice_census, compiling, observed_compiles
+from runner.vocabulary.expectations import compilation
+from runner.worker.process.channel import Phases
+from runner.worker.torch_compat import choice_census, compiling
 
 _MOST_REASONS = 20
 _MOST_REASON = 500
 """The maximum number of reasons for abandoned frames that are sent, and of characters of each."""
+
+_MOST_GRAPHS = 50
+"""The maximum number of graphs of a stage that are recorded in a step."""
+
+_MOST_TEXT = 2 << 20
+"""The maximum number of characters of all graphs of a stage in a step; the rest is cut off."""
+
+_MOST_EVENTS = 200
+_MOST_OF_EVENT = 4000
+"""The maximum number of recompiles or graph breaks that are recorded in a step, and of characters of a reason."""
+
+_MOST_GUARDS = 5000
+"""The maximum number of guards whose text is recorded in a step."""
+
+KINDS = ("kernels", "graph", "guards", "recompiles", "graph_breaks")
+"""The kinds of expectations that ask for records of their own."""
 
 
 @dataclass
@@ -49,11 +70,73 @@ class Seen:
     """For each autotuning the time of each choice in milliseconds, by its name and class."""
     tunings: list[choice_census.Tuning] = field(default_factory=list)
     """For each operation of the case's own functions that inductor selects a kernel for, what became of its candidates."""
+    stages: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """For each wanted stage its graphs in order: ``ops``, ``text``, whether the text was ``cut``, ``problem``."""
+    reused: int = 0
+    """How many calls found code that was compiled before, by its guards."""
+    guards: list[str] = field(default_factory=list)
+    unread: str = ""
+    """Why guards could not be read."""
+    guarded: int = 0
+    """How many frames got guards."""
+    recompiles: list[dict[str, str]] = field(default_factory=list)
+    graph_breaks: list[dict[str, str]] = field(default_factory=list)
+    kernels: list[tuple[str, str]] = field(default_factory=list)
+    """The kind and the name of each kernel call."""
+    counted: int = 0
+    """How many calls of compiled graphs had their kernel calls counted."""
+    uncounted: list[str] = field(default_factory=list)
+    """Why kernel calls could not be counted."""
+    generated: set[str] = field(default_factory=set)
+    """The kernels that were compiled."""
+    ungenerated: list[str] = field(default_factory=list)
+    """Why kernels that were compiled could not be counted."""
 
     @property
     def own_calls(self) -> int:
         """Calls of graphs of the case's own functions, whichever backend compiled them."""
         return sum(self.executed.values()) + self.captured
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is sent of each step, without the code, which goes to files. A choice that was not timed (infinity) is left out."""
+        choices = [[{"name": n, "class": c} for (n, c), time in sorted(timed.items()) if math.isfinite(time)] for timed in self.choices]
+        return {
+            **{name: getattr(self, name) for name in ("entered", "graphs", "executed", "executed_others")},
+            "dynamo": {
+                "frames": self.frames,
+                "broken": self.broken[:_MOST_REASONS],
+                "graphs": self.handed,
+                "calls": self.captured,
+                "calls_others": self.captured_others,
+            },
+            "abandoned": self.abandoned[:_MOST_REASONS],
+            "uncompiled": [reason[:_MOST_REASON] for reason in self.uncompiled[:_MOST_REASONS]],
+            "choices": choices,
+            "tunings": {"count": len(self.tunings), "found": [tuning.to_json() for tuning in self.tunings[: choice_census.MOST_TUNINGS]]},
+        }
+
+    def compilation(self) -> dict[str, Any]:
+        """Return what expectations measure, by their kind; ``graph`` has two functions beside the graphs of each stage."""
+
+        def is_available(stage: str) -> bool:
+            return stage not in compiling.PASSES or compiling.is_available(stage)
+
+        events = {"recompiles": self.recompiles, "graph_breaks": self.graph_breaks}
+        counted = {"recorded": _watch.records_wanted, "frames": self.frames, "reused": self.reused}
+        return {
+            "kernels": {
+                "launched": {kind: sum(called == kind for called, _ in self.kernels) for kind in compilation.KINDS},
+                "names": [f"{kind} {name}" for kind, name in self.kernels[:_MOST_EVENTS]],
+                "recorded": _watch.records_wanted,
+                "ran": self.counted,
+                "uncounted": list(dict.fromkeys(self.uncounted)),
+                "compiled": len(self.generated),
+                "uncompiled": list(dict.fromkeys(self.ungenerated)),
+            },
+            "graph": {"stages": self.stages, "is_available": is_available, "is_known": compiling.is_known},
+            "guards": {"frames": self.guarded, "problem": self.unread, "count": len(self.guards), "texts": self.guards[:_MOST_GUARDS]},
+            **{kind: {**counted, "count": len(of_kind), "events": of_kind[:_MOST_EVENTS]} for kind, of_kind in events.items()},
+        }
 
 
 class Witness:
@@ -81,8 +164,14 @@ class Witness:
 class Watch:
     """The state of the hooks for the running case. The hooks themselves are installed once per process."""
 
-    phases: Phases
-    witness: Witness
+    phases: Phases = field(default_factory=Phases)
+    witness: Witness = field(default_factory=Witness)
+    wanted: frozenset[str] = frozenset()
+    """Kinds of expectations of the case that ask for records of their own, and stages of graphs."""
+    records_wanted: bool = False
+    """Whether the hooks for these are installed."""
+    has_converted: bool = False
+    """Whether dynamo converted a frame of the case's own functions: before that, the compiled code that it finds is of others."""
     backends: list[Any] = field(default_factory=list)
     """Dynamo's backend objects of the case's functions."""
     depth: int = 0
@@ -100,15 +189,24 @@ class Watch:
         return self.witness.seen
 
 
-_watch = Watch(Phases(lambda _: None), Witness())
-_installed: list[bool] = []
+_watch = Watch()
+_in_thread = threading.local()
+"""``error``: the latest exception from the conversion of a frame in this thread; ``is_in_passes``: passes call themselves for graphs
+within a graph."""
 
 
-def watch(phases: Phases, witness: Witness) -> None:
+def watch(phases: Phases, witness: Witness, wanted: Collection[str] = ()) -> None:
     """Record for a new case from now on."""
-    _watch.phases, _watch.witness = phases, witness
-    _watch.backends, _watch.depth, _watch.within, _watch.own, _watch.contexts = [], 0, 0, {}, {}
+    vars(_watch).update(vars(Watch(phases, witness, frozenset(wanted), _watch.records_wanted)))  # the object is sealed
     choice_census.forget()
+    compiling.forget_wrappers()
+
+
+def wanted_by(plan: Mapping[str, Any]) -> set[str]:
+    """Return the kinds of expectations of a plan that ask for records, and the stages of graphs."""
+    measures = [request for step in plan["steps"] for request in step["measure"] if request["kind"] in KINDS]
+    stages = {request["arguments"]["stage"] for request in measures if request["kind"] == "graph"}
+    return {request["kind"] for request in measures} | stages
 
 
 def claim(backend: Any) -> None:
@@ -116,31 +214,24 @@ def claim(backend: Any) -> None:
     _watch.backends.append(backend)
 
 
-def is_claimed(backend: Any) -> bool:
-    """Whether a backend object compiles the case's own functions."""
-    return any(backend is claimed for claimed in _watch.backends)
+def _is_claimed(*backends: Any) -> bool:
+    return any(backend is claimed for backend in backends for claimed in _watch.backends)
 
 
-def is_own_compile() -> bool:
+def _is_own_compile() -> bool:
     """Whether the current compile is of the case's own functions."""
     context = compiling.compile_context()
     return _watch.depth > 0 or (context is not None and _watch.contexts.get(id(context)) is context)
 
 
-def is_own_graph(graph: Any) -> bool:
-    """Whether a compiled graph is of the case's own functions."""
-    return (known := _watch.own.get(id(graph))) is not None and known() is graph
-
-
+@functools.cache
 def install() -> None:
-    """Install the hooks in torch for the rest of the process; later calls do nothing."""
-    if _installed:
-        return
-    _installed.append(True)
+    """Install the hooks in torch for the rest of the process."""
     for module, name, phase in compiling.PHASES:
         compiling.hook(module, name, functools.partial(_in_phase, phase))
-    calls: tuple[tuple[str, str, Callable[..., Any]], ...] = (
-        *((module, name, _compiling_own) for module, name in compiling.backend_calls()),
+    for module, name in compiling.backend_calls():
+        compiling.hook(module, name, _compiling_own)
+    for module, name, call in (
         ("torch._dynamo.convert_frame", "ConvertFrame.__call__", _noticing_abandoned),
         ("torch._dynamo.convert_frame", "ConvertFrameAssert.__call__", _watching_frames),
         ("torch._dynamo.output_graph", "OutputGraph.call_user_compiler", _watching_captured),
@@ -150,12 +241,28 @@ def install() -> None:
         ("torch._inductor.output_code", "CompiledFxGraph.__call__", _counting_calls),
         ("torch._inductor.codecache", "AotCodeCompiler.compile", _recording_ahead),
         ("torch.export.pt2_archive._package", "AOTICompiledModel.__call__", _counting_ahead),
-    )
-    for module, name, call in calls:
+    ):
         compiling.hook(module, name, call)
     compiling.on_output_code(lambda code: _watch.seen.code.append(code))
     compiling.on_timed_choices(lambda timings: _watch.seen.choices.append(dict(timings)))
-    choice_census.install(lambda tuning: _watch.seen.tunings.append(tuning), is_own_compile)
+    choice_census.install(lambda tuning: _watch.seen.tunings.append(tuning), _is_own_compile)
+
+
+@functools.cache
+def install_wanted() -> None:
+    """Install the hooks that only expectations of ``KINDS`` need."""
+    _watch.records_wanted = True
+    for stage, (module, name) in compiling.PASSES.items():
+        if compiling.is_available(stage):
+            compiling.hook(module, name, functools.partial(_recording_stage, stage))
+    compiling.hook("torch._dynamo.guards", "CheckFunctionManager.__init__", _recording_guards)
+    compiling.hook("torch._inductor.codecache", "PyCodeCache.load_by_key_path", _noting_wrappers)
+    compiling.hook("torch._inductor.graph", "GraphLowering.codegen", _recording_kernels)
+
+    def count_reuse(is_found: bool) -> None:
+        _watch.seen.reused += is_found and _watch.has_converted
+
+    compiling.on_lookup(count_reuse)
 
 
 def _in_phase(phase: str, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -165,65 +272,60 @@ def _in_phase(phase: str, original: Callable[..., Any], *args: Any, **kwargs: An
         return original(*args, **kwargs)
 
 
-def _counting_entries(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    _watch.seen.entered += 1
-    _watch.within += 1
+# -- frames ---------------------------------------------------------------------------------------------------------
+
+
+def _noticing_abandoned(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    _in_thread.error = None
     try:
-        return original(*args, **kwargs)
-    except Exception as error:  # torch may raise anything here: it is recorded and raised again
-        # dynamo may treat it as a graph break and continue eagerly; otherwise the step raises
-        reason = _reason(error)
-        if not compiling.is_restart(error) and reason not in _watch.seen.abandoned:
-            _watch.seen.abandoned.append(reason)
-        raise
+        returned = original(*args, **kwargs)
+        error = _in_thread.error
+        if error is not None and not compiling.is_graph_break(error):
+            _watch.seen.abandoned.append(_reason(error))
+        return returned
     finally:
-        _watch.within -= 1
+        _in_thread.error = None  # its traceback keeps the frames' values alive
 
 
-def _counting_direct_entries(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    # called by code of the spec, not by torch in a compile of a frame or of a backward
-    _watch.seen.entered += not _watch.within and compiling.compile_context() is None
-    return original(*args, **kwargs)
-
-
-def _compiling_own(original: Callable[..., Any], backend: Any, *args: Any, **kwargs: Any) -> Any:
-    is_own = is_claimed(backend)
-    _watch.depth += is_own
-    if is_own:
-        context = compiling.compile_context()
-        _watch.contexts[id(context)] = context
-    try:
-        return original(backend, *args, **kwargs)
-    finally:
-        _watch.depth -= is_own
-
-
-_errors = threading.local()
-"""``last``: the latest exception from the conversion of a frame in this thread."""
-
-
-def _watching_frames(original: Callable[..., Any], convert: Any, *args: Any, **kwargs: Any) -> Any:
-    is_own = any(map(is_claimed, observed_compiles.backends_of(convert)))
-    seen, known = _watch.seen, len(observed_compiles.break_reasons())
+def _watching_frames(original: Callable[..., Any], convert: Any, frame: Any, entry: Any, *args: Any, **kwargs: Any) -> Any:
+    is_own, seen = _is_claimed(*compiling.backends_of(convert)), _watch.seen
+    name, why, breaks = str(frame.f_code.co_name), "", len(compiling.break_reasons())
+    failed = compiling.guard_failures() if is_own and "recompiles" in _watch.wanted else None
     seen.frames += is_own
-    why = ""
+    _watch.has_converted |= is_own
+    skipped: list[str] = []
     try:
-        converted = original(convert, *args, **kwargs)
+        converted = original(convert, frame, entry, *args, **kwargs)
     except Exception as error:  # converting a frame can raise any error: it is recorded for the step and raised again
-        _errors.last = error
-        why = _reason(error)
+        _in_thread.error, why = error, _reason(error)
+        if compiling.is_graph_break(error):
+            skipped = [reason for reason in [compiling.why_skipped(error)] if reason]
         raise
     else:
         if getattr(converted, "guarded_code", converted) is None:
             why = str(getattr(converted, "skip_reason", None) or "dynamo skipped the frame")
+        if failed is not None and entry is not None:
+            # the guards that failed since: one for each compiled code of the frame that did not fit
+            now = compiling.guard_failures()
+            again = (reason for code, reasons in now.items() for reason in reasons[len(failed.get(code, ())) :])
+            seen.recompiles.append({"frame": name, "reason": "\n".join(again)[:_MOST_OF_EVENT]})
         return converted
     finally:
         if is_own:
-            seen.broken += [reason[:_MOST_REASON] for reason in [*observed_compiles.break_reasons()[known:], why] if reason]
+            reasons = compiling.break_reasons()[breaks:]
+            seen.broken += [reason[:_MOST_REASON] for reason in [*reasons, why] if reason]
+            seen.graph_breaks += [{"frame": name, "reason": reason[:_MOST_OF_EVENT]} for reason in [*skipped, *reasons]]
+
+
+def _reason(error: Exception) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"[:_MOST_REASON]
+    except Exception as other:  # __str__ of an exception of a spec may raise anything
+        return f"{type(error).__name__}: <no text: {type(other).__name__}>"
 
 
 def _watching_captured(original: Callable[..., Any], output: Any, *args: Any, **kwargs: Any) -> Any:
-    is_own = any(map(is_claimed, [output.compiler_fn, *observed_compiles.backends_of(output.compiler_fn)]))
+    is_own = _is_claimed(output.compiler_fn, *compiling.backends_of(output.compiler_fn))
     entered = _watch.seen.entered
     _watch.seen.handed += is_own
     compiled = original(output, *args, **kwargs)
@@ -247,40 +349,102 @@ def _watching_captured(original: Callable[..., Any], output: Any, *args: Any, **
     return counted
 
 
-def _noticing_abandoned(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    _errors.last = None
+def _recording_guards(original: Callable[..., Any], manager: Any, *args: Any, **kwargs: Any) -> None:
+    original(manager, *args, **kwargs)
+    if "guards" in _watch.wanted and _is_own_compile():
+        seen = _watch.seen
+        seen.guarded += 1
+        try:
+            seen.guards.extend(compiling.guards_of(manager))
+        except Exception as error:  # the text of a guard is made of any value: that must not end the compile
+            seen.unread = f"guards cannot be read: {type(error).__name__}: {error}"[:_MOST_OF_EVENT]
+
+
+# -- compiles -------------------------------------------------------------------------------------------------------
+
+
+def _compiling_own(original: Callable[..., Any], backend: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+    is_own = _is_claimed(backend)
+    _watch.depth += is_own
+    if is_own:
+        context = compiling.compile_context()
+        _watch.contexts[id(context)] = context
+        if "dynamo" in _watch.wanted:
+            _record_graph("dynamo", graph)
     try:
-        returned = original(*args, **kwargs)
-        error = _errors.last
-        if error is not None and not compiling.is_graph_break(error):
-            _watch.seen.abandoned.append(_reason(error))
-        return returned
+        return original(backend, graph, *args, **kwargs)
     finally:
-        _errors.last = None  # its traceback keeps the frames' values alive
+        _watch.depth -= is_own
 
 
-def _reason(error: Exception) -> str:
+def _counting_entries(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    _watch.seen.entered += 1
+    _watch.within += 1
     try:
-        return f"{type(error).__name__}: {error}"[:_MOST_REASON]
-    except Exception as other:  # __str__ of an exception of a spec may raise anything
-        return f"{type(error).__name__}: <no text: {type(other).__name__}>"
+        return original(*args, **kwargs)
+    except Exception as error:  # torch may raise anything here: it is recorded and raised again
+        # dynamo may treat it as a graph break and continue eagerly; otherwise the step raises
+        reason = _reason(error)
+        if not compiling.is_restart(error) and reason not in _watch.seen.abandoned:
+            _watch.seen.abandoned.append(reason)
+        raise
+    finally:
+        _watch.within -= 1
+
+
+def _counting_direct_entries(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    # called by code of the spec, not by torch in a compile of a frame or of a backward
+    _watch.seen.entered += not _watch.within and compiling.compile_context() is None
+    return original(*args, **kwargs)
+
+
+def _recording_stage(stage: str, original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
+    if stage not in _watch.wanted or getattr(_in_thread, "is_in_passes", False) or not _is_own_compile():
+        return original(graph, *args, **kwargs)
+    _in_thread.is_in_passes = True
+    try:
+        new_graph = original(graph, *args, **kwargs)
+    finally:
+        _in_thread.is_in_passes = False
+    _record_graph(stage, graph if new_graph is None else new_graph)
+    return new_graph
+
+
+def _record_graph(stage: str, graph: Any) -> None:
+    """Record a graph. What prevents that is recorded too: it must not end the compile."""
+    graphs = _watch.seen.stages.setdefault(stage, [])
+    ops, text, problem = {}, "", f"more than {_MOST_GRAPHS} graphs" if len(graphs) >= _MOST_GRAPHS else ""
+    if not problem:
+        try:
+            ops, text = compiling.operators(graph), compiling.text_of(graph)
+        except Exception as error:  # printing calls code of every operator and constant of the graph
+            problem = f"the graph cannot be read: {type(error).__name__}: {error}"[:_MOST_OF_EVENT]
+    room = _MOST_TEXT - sum(len(known["text"]) for known in graphs)
+    graphs.append({"ops": ops, "text": text[:room], "cut": len(text) > room, "problem": problem})
+
+
+def _recording_kernels(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
+    generated = original(graph, *args, **kwargs)
+    if "kernels" in _watch.wanted and _is_own_compile():
+        try:
+            _watch.seen.generated |= compiling.generated_kernels(graph, generated)
+        except ValueError as error:
+            _watch.seen.ungenerated.append(str(error)[:_MOST_OF_EVENT])
+    return generated
+
+
+def _noting_wrappers(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    wrapper = original(*args, **kwargs)
+    if "kernels" in _watch.wanted:
+        compiling.note_wrapper(wrapper)
+    return wrapper
 
 
 def _recording_graphs(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
     _watch.seen.graphs.append(sorted(graph.device_types))
-    if is_own_compile():
+    if _is_own_compile():
         _watch.own[id(graph)] = weakref.ref(graph)
     return original(graph, *args, **kwargs)
-
-
-def _counting_calls(original: Callable[..., Any], graph: Any, inputs: Any) -> Any:
-    _count(_watch.seen.executed if is_own_graph(graph) else _watch.seen.executed_others, graph.device_types)
-    return original(graph, inputs)
-
-
-def _count(counts: dict[str, int], devices: Iterable[str]) -> None:
-    for device in devices:
-        counts[device] = counts.get(device, 0) + 1
 
 
 def _recording_ahead(
@@ -293,28 +457,39 @@ def _recording_ahead(
     return returned
 
 
+# -- calls ----------------------------------------------------------------------------------------------------------
+
+_CPP = "a compiled graph has a C++ wrapper, whose kernel calls are not seen"
+_NOT_PYTHON = "a compiled graph ran without its Python wrapper (a replayed CUDA graph): its kernel calls are not seen"
+_REPLACED = "code that a compiled graph calls has replaced the profile function: the kernel calls after that are not seen"
+_PACKAGE = "a package that was compiled ahead of time ran: its kernel calls are not seen"
+
+
+def _counting_calls(original: Callable[..., Any], graph: Any, inputs: Any) -> Any:
+    seen = _watch.seen
+    is_own = (known := _watch.own.get(id(graph))) is not None and known() is graph
+    _count(seen.executed if is_own else seen.executed_others, graph.device_types)
+    if not is_own or "kernels" not in _watch.wanted:
+        return original(graph, inputs)
+    seen.counted += 1
+    with compiling.counted() as census:
+        returned = original(graph, inputs)
+    if not census.to_the_end:
+        seen.uncounted.append(_REPLACED)
+    elif census.in_cpp:
+        seen.uncounted.append(_CPP)
+    elif not census.in_python:
+        seen.uncounted.append(_NOT_PYTHON)
+    seen.kernels.extend(census.calls)
+    return returned
+
+
 def _counting_ahead(original: Callable[..., Any], package: Any, *args: Any, **kwargs: Any) -> Any:
     _count(_watch.seen.executed_others, [package.get_metadata()["AOTI_DEVICE_KEY"]])
+    _watch.seen.uncounted.append(_PACKAGE)
     return original(package, *args, **kwargs)
 
 
-def as_facts(seen: Seen) -> Mapping[str, Any]:
-    """Return the record as plain data, without the code, which goes to files. A choice that could not be timed (infinity) is left out."""
-    choices = [[{"name": n, "class": c} for (n, c), time in sorted(timed.items()) if math.isfinite(time)] for timed in seen.choices]
-    return {
-        "entered": seen.entered,
-        "graphs": seen.graphs,
-        "executed": seen.executed,
-        "executed_others": seen.executed_others,
-        "dynamo": {
-            "frames": seen.frames,
-            "broken": seen.broken[:_MOST_REASONS],
-            "graphs": seen.handed,
-            "calls": seen.captured,
-            "calls_others": seen.captured_others,
-        },
-        "abandoned": seen.abandoned[:_MOST_REASONS],
-        "uncompiled": [reason[:_MOST_REASON] for reason in seen.uncompiled[:_MOST_REASONS]],
-        "choices": choices,
-        "tunings": {"count": len(seen.tunings), "found": [tuning.to_json() for tuning in seen.tunings[: choice_census.MOST_TUNINGS]]},
-    }
+def _count(counts: dict[str, int], devices: Iterable[str]) -> None:
+    for device in devices:
+        counts[device] = counts.get(device, 0) + 1

@@ -16,7 +16,7 @@ import types
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -26,8 +26,9 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from runner.vocabulary.expectations.parts import attributes_of, is_keyless, items_of, opened
 from runner.worker.case.source_module import PREFIX
 from runner.worker.case.state import OF_TORCH
+from runner.worker.torch_compat import compiling
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 _DATA = (type(None), bool, int, float, complex, str, bytes)
 
@@ -64,7 +65,7 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     own; they are returned unchanged, and so are sparse tensors.
     """
     kind = type(tensor)
-    if kind in _PLAIN or is_traceable_wrapper_subclass(tensor):
+    if kind in PLAIN or is_traceable_wrapper_subclass(tensor):
         return tensor
     with torch._C.DisableTorchFunctionSubclass():
         if tensor.is_nested or tensor.layout is not torch.strided:
@@ -83,9 +84,35 @@ def _is_size(value: Any) -> bool:
     return isinstance(value, torch.Size)  # pytree makes a tuple of it
 
 
+def is_plain_strided(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is of torch's own class and lies in strided memory of its own."""
+    return type(tensor) in PLAIN and tensor.layout is torch.strided and not tensor.is_nested
+
+
 def measured(value: Any) -> Any:
     """Return a value with ``plain`` applied to every tensor in it."""
     return pytree.tree_map_only(torch.Tensor, plain, value, is_leaf=_is_size)
+
+
+def parts_of(value: Any) -> list[Any]:
+    """Return the tensors of a value and its modules with all that these consist of: modules, parameters, buffers."""
+    parts: list[Any] = []
+    for leaf in pytree.tree_leaves(value):
+        if isinstance(leaf, torch.nn.Module):
+            parts += [*leaf.modules(), *leaf.parameters(), *leaf.buffers()]
+        elif isinstance(leaf, torch.Tensor):
+            parts.append(leaf)
+    return parts
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """Return the tensors of a value, with the parameters and buffers of its modules."""
+    return [part for part in parts_of(value) if isinstance(part, torch.Tensor)]
+
+
+def bytes_of(value: Any) -> int:
+    """Return the size of the tensors of a value."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(value))
 
 
 def apart(value: Any, twins: "Twins | None" = None) -> Any:
@@ -95,9 +122,9 @@ def apart(value: Any, twins: "Twins | None" = None) -> Any:
     except Exception as error:  # __deepcopy__ and __reduce__ of an object of a spec may raise anything
         hint = "define __deepcopy__ in its class, or create it within the function"
         raise TypeError(f"{_culprit(value)} cannot be copied for the eager side ({type(error).__name__}: {error}): {hint}") from error
-    ours = {id(part): part for part in _parts(value)}
-    for part in _parts(duplicate):
-        if ours.get(id(part)) is part:
+    ours = {id(part) for part in parts_of(value)}
+    for part in parts_of(duplicate):
+        if id(part) in ours:
             raise TypeError(f"a copy of a {type(part).__module__}.{type(part).__qualname__} is the object itself: see its __deepcopy__")
     return duplicate
 
@@ -300,9 +327,9 @@ class Twins:
         """Return the tensors of the compiled side that are alive."""
         return [ours for weak, _ in self._pairs.values() if (ours := weak()) is not None]
 
-    def adopt(self, is_erased: Callable[[Any], bool], *, judged_alone: bool) -> None:
+    def adopt(self, *, judged_alone: bool) -> None:
         """Give the eager side the values of the compiled side; with ``judged_alone`` those alone that are numbers of one form."""
-        for original in (tensor for tensor in self.originals() if not is_erased(tensor)):
+        for original in (tensor for tensor in self.originals() if not compiling.is_erased(tensor)):
             ours, theirs = plain(original), plain(self._pairs[id(original)][1])
             is_alike = (ours.shape, ours.dtype, ours.stride()) == (theirs.shape, theirs.dtype, theirs.stride())
             if judged_alone and not (is_alike and ours.is_floating_point()):
@@ -316,15 +343,6 @@ class Twins:
                     theirs.requires_grad_(original.requires_grad)
                     grad = tensor_grad(original)
                     theirs.grad = None if grad is None else _copy(grad)
-
-
-def _parts(value: Any) -> Iterator[Any]:
-    for leaf in pytree.tree_leaves(value):
-        if isinstance(leaf, torch.nn.Module):
-            yield from leaf.modules()
-            yield from (*leaf.parameters(), *leaf.buffers())
-        elif isinstance(leaf, torch.Tensor):
-            yield leaf
 
 
 def snapshot(value: Any) -> Any:
@@ -349,12 +367,10 @@ def frozen(value: Any) -> Any:
                 if isinstance(tensor, torch.Tensor) and not tensor.is_leaf and id(tensor) not in memo:
                     memo[id(tensor)] = _copy(tensor)
             if isinstance(leaf, dict):  # of a class whose __getattr__ may take any name for a key
-                duplicate = type(leaf).__new__(type(leaf))
-                memo[id(leaf)] = duplicate
+                base = collections.OrderedDict if isinstance(leaf, collections.OrderedDict) else dict
+                duplicate = memo[id(leaf)] = type(leaf).__new__(type(leaf))
                 for key, value in leaf.items():
-                    (collections.OrderedDict if isinstance(leaf, collections.OrderedDict) else dict).__setitem__(
-                        duplicate, key, copy.deepcopy(value, memo)
-                    )
+                    base.__setitem__(duplicate, key, copy.deepcopy(value, memo))
                 for name, value in attributes_of(leaf).items():
                     object.__setattr__(duplicate, name, copy.deepcopy(value, memo))
                 return duplicate
@@ -368,8 +384,7 @@ def frozen(value: Any) -> Any:
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
     source = plain(tensor).detach()
     duplicate: torch.Tensor = source.clone()
-    is_strided = type(source) in _PLAIN and source.layout is torch.strided and not source.is_nested and source.numel() > 0
-    if is_strided and duplicate.stride() != source.stride():
+    if is_plain_strided(source) and source.numel() and duplicate.stride() != source.stride():
         # its elements overlap or have gaps between them
         memory = source.as_strided((extent(source),), (1,), source.storage_offset()).clone()
         return memory.as_strided(source.shape, source.stride(), 0)
@@ -578,7 +593,7 @@ class _Walk:
                 counts = [len(getattr(tensor, kind) or ()) for kind in _TENSOR_HOOKS]
             if any(counts):
                 self.found[f"{name}.hooks"] = Form(f"{counts[0]} of its gradient, {counts[1]} after it")
-            theirs = (*OF_TORCH, "erased_name", "owning_mod_ref", "_is_", "_specialize_on", *([] if type(tensor) in _PLAIN else ["_"]))
+            theirs = (*OF_TORCH, "erased_name", "owning_mod_ref", "_is_", "_specialize_on", *([] if type(tensor) in PLAIN else ["_"]))
             for attribute, value in attributes_of(tensor).items():
                 if not attribute.startswith(theirs):  # torch sets them
                     self.add_below(f"{name}.{attribute}", value, 1)

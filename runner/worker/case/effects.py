@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
@@ -14,10 +14,15 @@ from runner.vocabulary.expectations.calibrated_measure import other_change
 from runner.vocabulary.expectations.close_measure import dense, describe_leaf
 from runner.vocabulary.expectations.parts import attributes_of, opened
 from runner.vocabulary.steps.gradients import gradient_leaves
+from runner.vocabulary.steps.step_base import referenced
+from runner.vocabulary.steps.step_session import needed
 from runner.worker.case import state
 from runner.worker.case.copies import FUNCTION, GRAD, Absent, Form, Leaves, changeable, extent, frozen, plain, storage_of, tensor_version
+from runner.worker.case.scope import resolved
 from runner.worker.case.state import Generators, Modes
 from runner.worker.torch_compat import compiling
+
+# -- the memory of tensors ------------------------------------------------------------------------------------------
 
 Place = tuple[tuple[object, ...], ...]
 """Where the values of a tensor lie: address, offset, shape and strides of each of its parts."""
@@ -29,77 +34,10 @@ _COMPRESSED = {
     torch.sparse_bsc: ("ccol_indices", "row_indices"),
 }
 
+_FORM = ("shape", "dtype", "device")
 
-def place(tensor: torch.Tensor) -> Place | None:
-    """Return where the values of a tensor lie; None where its memory cannot be read."""
-    try:
-        parts = _parts(tensor)
-        places = tuple((part.untyped_storage().data_ptr(), part.storage_offset(), part.shape, part.stride()) for part in parts)
-        return places if all(location[0] or not part.numel() for location, part in zip(places, parts, strict=True)) else None
-    except (RuntimeError, NotImplementedError, AttributeError):  # a wrapper without a storage, a layout without parts
-        return None
-
-
-def is_same(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Whether two tensors of one form have the same bits, also in the gaps between elements where their strides are equal.
-
-    False where the memory of one cannot be read.
-    """
-    try:
-        pairs = list(zip(_parts(left), _parts(right), strict=True))
-        return all(_has_one_form(ours, theirs) and bool(torch.equal(*_alike(ours, theirs))) for ours, theirs in pairs)
-    except (RuntimeError, NotImplementedError, AttributeError, ValueError):
-        return False
-
-
-def _pairs(left: torch.Tensor, right: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Return the parts of two tensors that have one form; none where the memory of one cannot be read."""
-    try:
-        return [pair for pair in zip(_parts(left), _parts(right), strict=True) if _has_one_form(*pair)]
-    except (RuntimeError, NotImplementedError, AttributeError, ValueError):
-        return []
-
-
-def _only_pair(left: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Return the parts of two tensors that have one part each, of one form; None for any others."""
-    pairs = _pairs(left, right)
-    return pairs[0] if len(pairs) == 1 and len(_parts(left)) == 1 else None
-
-
-def changed(now: torch.Tensor, before: torch.Tensor) -> str | None:
-    """Return how a tensor differs from its value before; None where no bit does, and for tensors of two forms."""
-    for part, part_before in _pairs(now, before):
-        memory, memory_before = _alike(part, part_before)
-        if torch.equal(memory, memory_before):
-            continue
-        ours, theirs = (_bytes(_dense(tensor)).view(-1, tensor.element_size()) for tensor in (part, part_before))
-        differs = (ours != theirs).any(1)
-        if not differs.any():
-            return f"changed between its elements: {int((memory != memory_before).sum())} bytes of its memory"
-        first = int(differs.nonzero()[0])
-        value, value_before = (repr(_dense(tensor).reshape(-1)[first].item()) for tensor in (part, part_before))
-        if value == value_before:  # NaN of other bits
-            value, value_before = (bytes(raw[first].tolist()).hex() for raw in (ours, theirs))
-        from_to = f"from {value_before} to {value}"
-        if not part.dim():
-            return f"changed {from_to}"
-        index = [int(place) for place in torch.unravel_index(torch.tensor(first), part.shape)]
-        return f"changed in {int(differs.sum())} of {part.numel()} elements: {index} {from_to}"
-    return None
-
-
-def other_gaps(left: torch.Tensor, right: torch.Tensor) -> str | None:
-    """Return how the memory between the elements of two strided tensors differs; None where it does not, or they have other strides."""
-    if left.layout is not torch.strided or left.is_nested or extent(left) <= left.numel():
-        return None
-    pair = _only_pair(left, right)
-    if pair is None or pair[0].stride() != pair[1].stride():
-        return None
-    ours, theirs = pair
-    is_gap = torch.ones(extent(ours), dtype=torch.bool, device=ours.device)
-    is_gap.as_strided(ours.shape, ours.stride()).zero_()
-    differs = (_bytes(ours) != _bytes(theirs)).view(-1, ours.element_size()).any(1) & is_gap
-    return f"changed between its elements: {int(differs.sum())} elements of its memory" if differs.any() else None
+_UNREADABLE = (RuntimeError, NotImplementedError, AttributeError, ValueError)
+"""What torch raises for a wrapper without a storage, and for a layout without parts."""
 
 
 def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
@@ -118,8 +56,27 @@ def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
         raise NotImplementedError(str(tensor.layout))
 
 
-def _has_one_form(left: torch.Tensor, right: torch.Tensor) -> bool:
-    return (left.shape, left.dtype, left.device) == (right.shape, right.dtype, right.device)
+def _place(tensor: torch.Tensor) -> Place | None:
+    """Return where the values of a tensor lie; None where its memory cannot be read."""
+    try:
+        parts = _parts(tensor)
+        places = tuple((part.untyped_storage().data_ptr(), part.storage_offset(), part.shape, part.stride()) for part in parts)
+        return places if all(location[0] or not part.numel() for location, part in zip(places, parts, strict=True)) else None
+    except _UNREADABLE:
+        return None
+
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+
+
+def _pairs(left: torch.Tensor, right: torch.Tensor) -> tuple[list[Pair], bool]:
+    """Return the parts of two tensors that have one form, and whether these are all; none where the memory of one cannot be read."""
+    try:
+        pairs = list(zip(_parts(left), _parts(right), strict=True))
+    except _UNREADABLE:
+        return [], False
+    alike = [(ours, theirs) for ours, theirs in pairs if all(getattr(ours, key) == getattr(theirs, key) for key in _FORM)]
+    return alike, len(alike) == len(pairs)
 
 
 def _alike(left: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -140,117 +97,83 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     return view.set_(tensor.untyped_storage(), tensor.storage_offset() * size, (extent(tensor) * size,), (1,))
 
 
-_MOST_CHANGED = 1 << 24
-"""The maximum number of elements of a tensor whose change is judged: its values are copied."""
+def _is_same(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Whether two tensors of one form have the same bits, also in the gaps between elements where their strides are equal.
 
-REFERENCE = "as before the call: eager does not change it"
-"""What is expected of such a value."""
-
-
-@dataclass(frozen=True)
-class _Before:
-    """A value of both sides before a step."""
-
-    eager: Any
-    """The object itself: while it is alive, no other tensor has its memory."""
-    place: Place | None
-    version: int | None
-    eager_value: Any
-    """What holds eager's value of that time when the eager side has run."""
-    our_value: Any
-    """What holds our value of that time when the compiled side has run."""
-
-
-class Untouched:
-    """Finds what the eager side does not change (``before``, ``after_eager``); ``problem`` judges a value of the compiled side.
-
-    The sides mostly begin with equal bits, and eager runs first: then the value of each side is a copy of the other's value before the
-    step. Only values that differ before the step are copied.
+    False where the memory of one cannot be read.
     """
-
-    def __init__(self) -> None:
-        self._begun: dict[str, _Before] = {}
-        self._kept: dict[str, Any] = {}
-        self.elements: dict[str, torch.Tensor] = {}
-        """By path, a mask of the elements with the bits of before, in tensors that eager wrote. They may be computed, too."""
-        self.values: dict[str, torch.Tensor] = {}
-        """By path, the values of before of tensors of numbers that eager wrote, and that had the same bits on both sides."""
-        self.alike: set[str] = set()
-        """The paths of tensors that eager wrote, and that had the same bits on both sides before the step."""
-        self.changed: list[str] = []
-        """The paths of tensors that eager gave other values or another form."""
-
-    def before(self, ours: Leaves, theirs: Leaves) -> None:
-        """Record the values of both sides before the step."""
-        for path, our, their in ((path, leaf, theirs[path]) for path, leaf in ours.items() if path in theirs):
-            if isinstance(our, float | complex) and isinstance(their, float | complex):  # otherwise compared with a tolerance
-                self._begun[path] = _Before(their, None, None, their, our)
-            elif isinstance(our, torch.Tensor) and isinstance(their, torch.Tensor):
-                memory = place(plain(their))
-                if memory is None or memory == place(plain(our)):  # memory that both sides share tells nothing
-                    continue
-                values = (our, their) if is_same(plain(our), plain(their)) else (frozen(their), frozen(our))
-                self._begun[path] = _Before(their, memory, tensor_version(their), *values)
-
-    def after_eager(self, theirs: Leaves) -> None:
-        """Find what the eager side has not written; the compiled side has not yet run."""
-        for path, begun in self._begun.items():
-            now = theirs.get(path)
-            if not isinstance(now, torch.Tensor) or not isinstance(begun.eager_value, torch.Tensor):
-                if path in theirs and now is begun.eager:
-                    self._kept[path] = begun.our_value
-                continue
-            surroundings, before = plain(now), plain(begun.eager_value)
-            # neither replaced nor written, not even with the same bits
-            if place(surroundings) == begun.place and tensor_version(now) == begun.version and is_same(surroundings, before):
-                self._kept[path] = begun.our_value
-                continue
-            if not is_same(surroundings, before):
-                self.changed.append(path)
-            pair = _only_pair(surroundings, before)
-            if pair is not None and surroundings.numel():
-                ours, bits = (_bytes(_dense(part)).view(-1, part.element_size()) for part in pair)
-                self.elements[path] = (ours == bits).all(1).view(surroundings.shape)
-                self.alike.update([path] if begun.our_value is begun.eager else [])
-                if (
-                    path in self.alike
-                    and (surroundings.is_floating_point() or surroundings.is_complex())
-                    and surroundings.numel() <= _MOST_CHANGED
-                ):
-                    self.values[path] = frozen(before)
-        self._begun = {}
-
-    def is_kept(self, path: str) -> bool:
-        """Whether eager has not written the value of a path."""
-        return path in self._kept
-
-    def problem(self, path: str, leaf: Any) -> str | None:
-        """Return how the compiled side changed a value that eager did not; None where it did not, and for values of another form."""
-        if path not in self._kept:
-            return None
-        kept = self._kept[path]
-        if isinstance(leaf, torch.Tensor) and isinstance(kept, torch.Tensor):
-            return changed(plain(leaf), plain(kept))
-        # repr tells zeros of different sign apart, and shows every digit
-        if type(leaf) is not type(kept) or leaf is kept or repr(leaf) == repr(kept):
-            return None
-        return f"changed from {kept!r} to {leaf!r}"
+    pairs, are_all = _pairs(left, right)
+    with contextlib.suppress(*_UNREADABLE):
+        return are_all and all(bool(torch.equal(*_alike(*pair))) for pair in pairs)
+    return False
 
 
-def unwanted_write(ours: torch.Tensor, theirs: torch.Tensor, before: torch.Tensor) -> str | None:
-    """Return how the compiled side changed a tensor that eager did not write; None where it did not, and where eager did.
+def changed(now: torch.Tensor, before: torch.Tensor) -> str | None:
+    """Return how a tensor differs from its value before; None where no bit does, and for tensors of two forms."""
+    for part, part_before in _pairs(now, before)[0]:
+        memory, memory_before = _alike(part, part_before)
+        if torch.equal(memory, memory_before):
+            continue
+        ours, theirs = (_bytes(_dense(tensor)).view(-1, tensor.element_size()) for tensor in (part, part_before))
+        differs = (ours != theirs).any(1)
+        if not differs.any():
+            return f"changed between its elements: {int((memory != memory_before).sum())} bytes of its memory"
+        first = int(differs.nonzero()[0])
+        value, value_before = (repr(_dense(tensor).reshape(-1)[first].item()) for tensor in (part, part_before))
+        if value == value_before:  # NaN of other bits
+            value, value_before = (bytes(raw[first].tolist()).hex() for raw in (ours, theirs))
+        from_to = f"from {value_before} to {value}"
+        if not part.dim():
+            return f"changed {from_to}"
+        index = [int(place) for place in torch.unravel_index(torch.tensor(first), part.shape)]
+        return f"changed in {int(differs.sum())} of {part.numel()} elements: {index} {from_to}"
+    return None
+
+
+def _is_changed(tensor: torch.Tensor, before: Any) -> bool:
+    # torch raises for a result that a CUDA graph has overwritten, so no wrong value can be read from it
+    with contextlib.suppress(RuntimeError):
+        return isinstance(before, torch.Tensor) and changed(plain(tensor), plain(before)) is not None
+    return False
+
+
+def _other_gaps(left: torch.Tensor, right: torch.Tensor) -> str | None:
+    """Return how the memory between the elements of two strided tensors differs; None where it does not, or they have other strides."""
+    if left.layout is not torch.strided or left.is_nested or extent(left) <= left.numel():
+        return None
+    pairs, are_all = _pairs(left, right)
+    if not are_all or len(pairs) != 1 or pairs[0][0].stride() != pairs[0][1].stride():
+        return None
+    ours, theirs = pairs[0]
+    is_gap = torch.ones(extent(ours), dtype=torch.bool, device=ours.device)
+    is_gap.as_strided(ours.shape, ours.stride()).zero_()
+    differs = (_bytes(ours) != _bytes(theirs)).view(-1, ours.element_size()).any(1) & is_gap
+    return f"changed between its elements: {int(differs.sum())} elements of its memory" if differs.any() else None
+
+
+def unwanted_write(ours: torch.Tensor, theirs: torch.Tensor, before: torch.Tensor) -> dict[str, str] | None:
+    """Return how the compiled side changed a tensor that eager did not write, and what was expected; None where it did not.
 
     All three were made in one way: ``before`` has the version counter with which the others began.
     """
-    is_unwritten = tensor_version(theirs) == tensor_version(before) and is_same(plain(theirs), plain(before))
-    return changed(plain(ours), plain(before)) if is_unwritten else None
+    is_unwritten = tensor_version(theirs) == tensor_version(before) and _is_same(plain(theirs), plain(before))
+    change = changed(plain(ours), plain(before)) if is_unwritten else None
+    return None if change is None else {"value": change, "reference": REFERENCE}
 
+
+# -- results --------------------------------------------------------------------------------------------------------
 
 NEW = "memory of its own"
 """The relation of a tensor that shares no memory with a tensor of the call."""
 
 
-def aliases(result: Any, leaves: Mapping[str, Any]) -> dict[str, str]:
+def _tensors_of(result: Any, name: str = "output") -> list[tuple[str, torch.Tensor]]:
+    """Return the tensors of a result by their paths; each object is a map of its parts."""
+    leaves = pytree.tree_flatten_with_path(opened(result, lambda leaf, _: leaf, []))[0]
+    return [(f"{name}{pytree.keystr(path)}", leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def _aliases(result: Any, leaves: Mapping[str, Any]) -> dict[str, str]:
     """Return for each tensor of a result, by its path, how it relates to the tensors of the call, and to those before it in the result.
 
     ``leaves`` are the values that the call could change, by path. Empty tensors share nothing.
@@ -274,12 +197,8 @@ def aliases(result: Any, leaves: Mapping[str, Any]) -> dict[str, str]:
     return {path: relations[path] for path, _ in results}
 
 
-def histories(result: Any) -> dict[str, str]:
-    """Return for each tensor of a result, by its path, its class and whether it requires a gradient, as a leaf or by its history."""
-    return {path: _history(leaf) for path, leaf in _tensors_of(result)}
-
-
 def _history(leaf: torch.Tensor) -> str:
+    """Return the class of a tensor, and whether it requires a gradient, as a leaf or by its history."""
     with torch._C.DisableTorchFunctionSubclass():
         by = "" if not leaf.requires_grad else ", a leaf" if leaf.is_leaf else ", with a grad_fn"
         kind = "" if type(leaf) is torch.Tensor else f"{type(leaf).__name__}, "
@@ -287,17 +206,7 @@ def _history(leaf: torch.Tensor) -> str:
         return f"{kind}requires_grad {leaf.requires_grad}{by}" + "".join(f", {name} {value!r}" for name, value in named)
 
 
-def _is_changed(tensor: torch.Tensor, before: Any) -> bool:
-    # torch raises for a result that a CUDA graph has overwritten, so no wrong value can be read from it
-    with contextlib.suppress(RuntimeError):
-        return isinstance(before, torch.Tensor) and changed(plain(tensor), plain(before)) is not None
-    return False
-
-
-def _tensors_of(result: Any, name: str = "output") -> list[tuple[str, torch.Tensor]]:
-    """Return the tensors of a result by their paths; each object is a map of its parts."""
-    leaves = pytree.tree_flatten_with_path(opened(result, lambda leaf, _: leaf, []))[0]
-    return [(f"{name}{pytree.keystr(path)}", leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
+# -- facts ----------------------------------------------------------------------------------------------------------
 
 
 def with_repetition(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> dict[str, Any]:
@@ -308,7 +217,7 @@ def with_repetition(before: Mapping[str, Any] | None, after: Mapping[str, Any]) 
     """
     if before is None:
         return dict(after)
-    differed = {leaf["path"] for leaf in before["leaves"] if not is_near(leaf)}
+    differed = {leaf["path"] for leaf in before["leaves"] if not _is_near(leaf)}
     merged = {
         **after,
         **{name: max(before[name], after[name]) for name in ("compared", "changes")},
@@ -319,7 +228,7 @@ def with_repetition(before: Mapping[str, Any] | None, after: Mapping[str, Any]) 
     return {**merged, **{name: entries for name, entries in both.items() if entries}}
 
 
-def is_near(facts: Mapping[str, Any]) -> bool:
+def _is_near(facts: Mapping[str, Any]) -> bool:
     """Whether two values are equal, or tensors of one form within the tolerance."""
     if facts["type"] != "tensor":
         return facts.get("equal") is True
@@ -327,8 +236,44 @@ def is_near(facts: Mapping[str, Any]) -> bool:
     return same and not any(facts[name] for name in ("mismatches", "nan_mismatches", "inf_mismatches"))
 
 
+def _words(path: str, value: str, reference: str) -> dict[str, Any]:
+    """Return the facts of a property that is described by words."""
+    facts = {"type": "form", "shape": None, "dtype": None, "device": None}
+    both = {**facts, **{f"reference_{name}": fact for name, fact in facts.items()}}
+    return {"path": path, **both, "equal": False, "value": value, "reference_value": reference}
+
+
+def _other_form(path: str, ours: torch.Tensor, theirs: torch.Tensor) -> dict[str, Any] | None:
+    """Return the facts of two close tensors that differ in strides or ``requires_grad``; None when they do not."""
+    if ours.layout is not torch.strided or ours.is_nested:
+        return None
+    value, reference = (f"strides {list(tensor.stride())}, requires_grad {tensor.requires_grad}" for tensor in (ours, theirs))
+    return None if value == reference else _words(path, value, reference)
+
+
+def _equal(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+    described = (ours.shape, ours.dtype, ours.device, ours.layout, ours.is_nested)
+    if described != (theirs.shape, theirs.dtype, theirs.device, theirs.layout, theirs.is_nested):
+        return False
+    try:
+        return bool(torch.equal(dense(ours), dense(theirs)))
+    except (*_UNREADABLE, TypeError):  # quantized and wrapper tensors: measured as close does
+        return False
+
+
 MOST = 50
 """The maximum number of differing values that are sent."""
+
+_MOST_CHANGED = 1 << 24
+"""The maximum number of elements of a tensor whose change is judged: its values are copied."""
+
+REFERENCE = "as before the call: eager does not change it"
+"""What is expected of such a value."""
+
+OUTSIDE = " outside of the tensors of the call"
+"""The end of the path of memory that no tensor of the call shows, beside one that does."""
+
+_NOT_JUDGED = "it is no strided tensor of floating-point numbers, or has another form than eager's"
 
 
 @dataclass(frozen=True)
@@ -345,13 +290,21 @@ class Inexact:
     """The values of both sides before the call, where they were equal."""
 
 
-_NOT_JUDGED = "it is no strided tensor of floating-point numbers, or has another form than eager's"
+class _Version(NamedTuple):
+    """A tensor at one time. While it is held, no other tensor has its memory."""
 
-_Version = tuple[torch.Tensor, Place | None, int | None]
-"""The tensor itself, where its values lie, and its version counter. While it is held, no other tensor has its memory."""
+    tensor: torch.Tensor
+    place: Place | None
+    counter: int | None
 
-Versions = Mapping[str, _Version]
-"""By path."""
+    def is_of(self, now: "_Version") -> bool:
+        """Whether a path still has this tensor; parts of a nested tensor are new objects each time."""
+        return now.tensor is self.tensor or (now.place is not None and now.place == self.place)
+
+
+def _versions(leaves: Leaves) -> dict[str, _Version]:
+    tensors = ((path, leaf) for path, leaf in leaves.items() if isinstance(leaf, torch.Tensor))
+    return {path: _Version(tensor, _place(plain(tensor)), tensor_version(tensor)) for path, tensor in tensors}
 
 
 def _texts(leaves: Leaves) -> dict[str, str]:
@@ -359,9 +312,22 @@ def _texts(leaves: Leaves) -> dict[str, str]:
     return {path: "a tensor" if isinstance(leaf, torch.Tensor) else repr(leaf) for path, leaf in leaves.items()}
 
 
+class _EagerLeft(NamedTuple):
+    """What the eager call left."""
+
+    generators: Generators
+    modes: Modes
+    aliases: Mapping[str, str]
+    histories: Mapping[str, str]
+
+
 @dataclass
 class Effects:
-    """Compares the side effects of one call: ``before`` the calls, ``after_eager``, and ``after`` the compiled call."""
+    """Compares the side effects of one call: ``before`` the calls, ``after_eager``, and ``after`` the compiled call.
+
+    The sides mostly begin with equal bits, and eager runs first: then the value of each side is a copy of the other's value before the
+    step. Only values that differ before the step are copied.
+    """
 
     tolerance: Mapping[str, Any]
     """``rtol``, ``atol`` (both None for the dtype's defaults) and ``equal_nan``; ``gradients``: false where ``close`` judges them."""
@@ -377,15 +343,26 @@ class Effects:
     """Eager's tensors for those of results that in eager are memory of the function or of an argument."""
     inexact: list[Inexact] = field(default_factory=list)
     """The values after the call that the calibrated judge decides. Their facts are in those of ``after``, and are completed later."""
+    begun: tuple[Generators, Modes] | None = None
+    """The generators and modes before the call."""
     _apart: set[str] = field(default_factory=set)
-    _untouched: Untouched = field(default_factory=Untouched)
-    _versions: tuple[Versions, Versions] = field(default=({}, {}))
+    """The paths of values that differed before the call."""
+    _versions: tuple[Mapping[str, _Version], Mapping[str, _Version]] = ({}, {})
+    """The tensors of both sides before the call."""
+    _begun: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    """What holds eager's value of before the call when eager has run, and ours when the compiled side has run."""
     _texts: dict[str, str] = field(default_factory=dict)
     """The values of eager before the call that are no tensors, as text."""
     _changes: int = 0
     """How many values eager changed."""
-    begun: tuple[Generators, Modes] | None = None
-    """The generators and modes before the call."""
+    _kept: dict[str, Any] = field(default_factory=dict)
+    """Our values before the call where eager has not written its own, not even with the same bits."""
+    _elements: dict[str, torch.Tensor] = field(default_factory=dict)
+    """A mask of the elements with the bits of before, in tensors that eager wrote. They may be computed, too."""
+    _values: dict[str, torch.Tensor] = field(default_factory=dict)
+    """The values of before of tensors of numbers that eager wrote, and that had the same bits on both sides."""
+    _same: set[str] = field(default_factory=set)
+    """The paths of tensors that eager wrote, and that had the same bits on both sides before the step."""
     _earlier: dict[str, tuple[torch.Tensor, Any]] = field(default_factory=dict)
     """Tensors of earlier results with copies of them."""
     _eager_earlier: dict[str, tuple[torch.Tensor, Any]] = field(default_factory=dict)
@@ -394,20 +371,24 @@ class Effects:
     """The tensors of eager's result that are memory of the function or of an argument."""
     _shared: set[int | None] = field(default_factory=set)
     """The storages of eager's result."""
-    _eager: tuple[Generators, Modes, Mapping[str, str], Mapping[str, str]] | None = None
-    """What the eager call left: generators, modes, and ``aliases`` and ``histories`` of its result. None where it raised."""
+    _eager: _EagerLeft | None = None
+    """None where eager raised."""
 
     def before(self, compiled: Sequence[Any], eager: Sequence[Any]) -> None:
         """Record the state before the call. Each sequence is the target followed by its arguments."""
         ours, theirs = self._leaves(compiled), self._leaves(eager)
         self._apart = {path for path in ours if path not in theirs or self._problem(path, ours[path], theirs[path]) is not None}
         self._versions, self._texts = (_versions(ours), _versions(theirs)), _texts(theirs)
-        readable = {path: leaf for path, leaf in ours.items() if path not in self._apart and not compiling.is_erased(leaf)}
-        self._untouched.before(readable, theirs)
+        for path, our, their in [(path, leaf, theirs[path]) for path, leaf in ours.items() if path not in self._apart]:
+            if isinstance(our, float | complex) and isinstance(their, float | complex):  # otherwise compared with a tolerance
+                self._begun[path] = their, our
+            elif isinstance(our, torch.Tensor) and isinstance(their, torch.Tensor) and not compiling.is_erased(our):
+                place = self._versions[1][path].place
+                if place is not None and place != self._versions[0][path].place:  # memory that both sides share tells nothing
+                    self._begun[path] = (our, their) if _is_same(plain(our), plain(their)) else (frozen(their), frozen(our))
         self.begun = Generators.now(), Modes(self.holders)
         own = {storage_of(leaf) for leaf in changeable(compiled, parameters=True).values() if isinstance(leaf, torch.Tensor)}
         tensors = {path: leaf for name, result in self.earlier.items() for path, leaf in _tensors_of(result, name)}
-        self._earlier = {}
         for path, leaf in {id(leaf): (path, leaf) for path, leaf in tensors.items()}.values():
             # the memory of what a call may change is compared elsewhere, and that of CUDA graphs may refuse to be read
             with contextlib.suppress(RuntimeError):
@@ -417,52 +398,76 @@ class Effects:
                         self._eager_earlier[path] = self.twins[leaf], frozen(self.twins[leaf])
 
     def after_eager(self, eager: Sequence[Any], result: Any) -> None:
-        """Record the generators, the modes, and aliases and histories of the result, while it exists."""
+        """Record the generators, the modes, and aliases and histories of the result, while it exists. The compiled side has not yet run."""
         theirs = self._leaves(eager)
         # what eager changes lies in memory that both sides share, such as that of a global, or is a parameter that freezing erased
         pairs = {path: [pair, self._eager_earlier.get(path, pair)] for path, pair in self._earlier.items()}
         self._earlier = {path: ours for path, (ours, theirs) in pairs.items() if not (_is_changed(*ours) or _is_changed(*theirs))}
-        self._shared = {storage_of(leaf) for _, leaf in _tensors_of(result)}
-        self._eager = Generators.now(), Modes(self.holders), aliases(result, theirs), histories(result)
+        results = _tensors_of(result)
+        self._shared = {storage_of(leaf) for _, leaf in results}
+        histories = {path: _history(leaf) for path, leaf in results}
+        self._eager = _EagerLeft(Generators.now(), Modes(self.holders), _aliases(result, theirs), histories)
         storages = {storage_of(leaf) for leaf in theirs.values() if isinstance(leaf, torch.Tensor)} - {None}
-        self._of_call = {path: plain(leaf).data for path, leaf in _tensors_of(result) if storage_of(leaf) in storages}
-        self._untouched.after_eager(theirs)
-        changes = {path for path, _ in _texts(theirs).items() ^ self._texts.items()}.union(self._untouched.changed)
-        self._changes = len(changes) + (0 if self.begun is None else len(self._eager[1].changed_since(self.begun[1])))
+        self._of_call = {path: plain(leaf).data for path, leaf in results if storage_of(leaf) in storages}
+        changes = {path for path, _ in _texts(theirs).items() ^ self._texts.items()}
+        for path, (eager_value, our_value) in self._begun.items():
+            now = theirs.get(path)
+            if isinstance(now, torch.Tensor) and isinstance(eager_value, torch.Tensor):
+                if self._find_written(path, now, eager_value, our_value):
+                    changes.add(path)
+            elif path in theirs and now is eager_value:
+                self._kept[path] = our_value
+        self._begun = {}
+        self._changes = len(changes) + (0 if self.begun is None else len(self._eager.modes.changed_since(self.begun[1])))
+
+    def _find_written(self, path: str, now: torch.Tensor, eager_value: torch.Tensor, our_value: Any) -> bool:
+        """Find the elements of a tensor that eager has not written; return whether the tensor has other values or another form."""
+        surroundings, before, version = plain(now), plain(eager_value), self._versions[1][path]
+        is_same = _is_same(surroundings, before)
+        if is_same and _place(surroundings) == version.place and tensor_version(now) == version.counter:
+            self._kept[path] = our_value
+            return False
+        pairs, are_all = _pairs(surroundings, before)
+        if are_all and len(pairs) == 1 and surroundings.numel():
+            ours, bits = (_bytes(_dense(part)).view(-1, part.element_size()) for part in pairs[0])
+            self._elements[path] = (ours == bits).all(1).view(surroundings.shape)
+            if our_value is version.tensor:  # the sides had the same bits
+                self._same.add(path)
+                is_number = surroundings.is_floating_point() or surroundings.is_complex()
+                if is_number and surroundings.numel() <= _MOST_CHANGED:
+                    self._values[path] = frozen(before)
+        return not is_same
 
     def after(self, compiled: Sequence[Any], eager: Sequence[Any], result: Any) -> dict[str, Any]:
         """Return the counts ``compared`` and ``changes``, ``apart`` (paths), ``leaves`` (what differs), ``generators`` and ``modes``."""
         now, left = Generators.now(), Modes(self.holders)  # before the comparison
         ours, theirs = self._leaves(compiled), self._leaves(eager)
-        differing = []
         paths = [path for path in {**theirs, **ours} if path not in self._apart]
-        for path in paths:
-            facts = self._differing(path, ours.get(path, _ABSENT), theirs.get(path, _ABSENT))
-            if facts is not None:
-                differing.append(facts)
+        both = [(path, ours.get(path, _ABSENT), theirs.get(path, _ABSENT)) for path in paths]
+        differing = [facts for values in both if (facts := self._differing(*values)) is not None]
         if not self.is_package:
             differing += [*self._unnoticed_writes(ours, theirs), *self._other_results(ours, result)]
         for path, (tensor, before) in self._earlier.items():
             if _is_changed(tensor, before):
                 differing.append(_words(path, changed(plain(tensor), plain(before)) or "", "as it was when the earlier call returned it"))
-        results = {path: storage_of(leaf) for path, leaf in _tensors_of(result) if leaf.numel()}
         owners = {storage_of(tensor): path for path, (tensor, _) in self._earlier.items()}
-        for path, storage in results.items():
-            owner = owners.get(storage)
-            if owner is None or storage in self._shared:
-                continue
-            if owner not in self._eager_earlier or storage_of(self._eager_earlier[owner][0]) not in self._shared:
-                differing.append(_words(path, f"a view of the memory of {owner}, the result of an earlier call", NEW))
-        self.twins.update((leaf, self._of_call[path]) for path, leaf in _tensors_of(result) if path in self._of_call)
-        self._earlier, self._eager_earlier, self._of_call = {}, {}, {}
-        self._versions = {}, {}  # they hold the tensors: 'dead' may claim that these are freed
+        for path, leaf in _tensors_of(result):
+            storage = storage_of(leaf) if leaf.numel() else None
+            if (owner := owners.get(storage)) is not None and storage not in self._shared:
+                twin = self._eager_earlier.get(owner)
+                if twin is None or storage_of(twin[0]) not in self._shared:
+                    differing.append(_words(path, f"a view of the memory of {owner}, the result of an earlier call", NEW))
+            if path in self._of_call:
+                self.twins[leaf] = self._of_call[path]
         counted = {"compared": len(paths), "changes": self._changes, "apart": sorted(self._apart)[:MOST], "leaves": differing}
-        if self.begun is None or self._eager is None:
-            return counted
-        (begun, begun_modes), (generators, modes, _, _) = self.begun, self._eager
-        self.begun = self._eager = None  # as above
-        drawn = state.compared(begun, generators, now, self.settings)
-        return {**counted, "generators": drawn, "modes": modes.other_than(left, begun_modes)}
+        if self.begun is not None and self._eager is not None:
+            (begun, begun_modes), (generators, modes, _, _) = self.begun, self._eager
+            counted["generators"] = state.compared(begun, generators, now, self.settings)
+            counted["modes"] = modes.other_than(left, begun_modes)
+        # these hold tensors: 'dead' may claim that they are freed
+        self._earlier, self._eager_earlier, self._of_call, self._versions = {}, {}, {}, ({}, {})
+        self.begun = self._eager = None
+        return counted
 
     def _leaves(self, called: Sequence[Any]) -> Leaves:
         leaves = changeable(called, parameters=not self.is_package)
@@ -475,26 +480,20 @@ class Effects:
 
     def _differing(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
         """Return the facts of two values that are not equal, by the first rule that applies."""
-        change = None if compiling.is_erased(ours) else self._untouched.problem(path, ours)
+        is_erased, are_tensors = compiling.is_erased(ours), isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)
+        change = None if is_erased else self._change_of_kept(path, ours)
         if change is not None:
             return _words(path, change, REFERENCE)
         if path.endswith(OUTSIDE):
             return None  # what eager writes there are numbers of another tensor
-        if path in self._untouched.alike and isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
-            change = other_gaps(plain(ours), plain(theirs))
-        if change is not None:
+        if path in self._same and are_tensors and (change := _other_gaps(plain(ours), plain(theirs))) is not None:
             return _words(path, change, "as eager leaves the memory between its elements")
-        are_tensors = isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)
-        if (
-            self._untouched.is_kept(path)
-            and are_tensors
-            and (ours.layout, ours.shape, ours.dtype) == (theirs.layout, theirs.shape, theirs.dtype)
-        ):
+        if path in self._kept and are_tensors and (ours.layout, ours.shape, ours.dtype) == (theirs.layout, theirs.shape, theirs.dtype):
             return _other_form(path, plain(ours), plain(theirs))  # what neither side wrote was judged after an earlier step
         facts = self._inexact(path, ours, theirs)
         if facts is None and (problem := self._problem(path, ours, theirs)) is not None:
             facts = {"path": path, "calibrated": {"why_not": _NOT_JUDGED}, **problem}
-        before = None if compiling.is_erased(ours) else self._untouched.values.get(path)
+        before = None if is_erased else self._values.get(path)
         if before is not None and are_tensors:
             left, right = plain(ours), plain(theirs)
             if (lost := other_change(left, right, before)) is not None:
@@ -502,30 +501,40 @@ class Effects:
                 facts["change"] = lost
         return facts
 
+    def _change_of_kept(self, path: str, leaf: Any) -> str | None:
+        """Return how the compiled side changed a value that eager did not; None where it did not, and for values of another form."""
+        kept = self._kept.get(path, leaf)
+        if isinstance(leaf, torch.Tensor) and isinstance(kept, torch.Tensor):
+            return None if leaf is kept else changed(plain(leaf), plain(kept))
+        # repr tells zeros of different sign apart, and shows every digit
+        return None if type(leaf) is not type(kept) or leaf is kept or repr(leaf) == repr(kept) else f"changed from {kept!r} to {leaf!r}"
+
     def _inexact(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
         """Return the facts of two values that the calibrated judge decides; None where a tolerance is given, and for other values.
 
         What neither side writes differs as it did after an earlier step, which judged it.
         """
-        if self.tolerance["rtol"] is not None or self._untouched.is_kept(path):
+        if self.tolerance["rtol"] is not None or path in self._kept:
             return None
+        facts: dict[str, Any]
         if type(ours) is type(theirs) is float and not (facts := describe_leaf(ours, theirs, self.tolerance))["equal"]:
             self.inexact.append(Inexact(path, facts := {"path": path, **facts}, ours, theirs))
             return facts
         if not (isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)):
             return None
-        one, other = plain(ours), plain(theirs)
-        is_number = one.layout is torch.strided and not one.is_nested and (one.is_floating_point() or one.is_complex())
-        if compiling.is_erased(ours) or not is_number or (one.shape, one.dtype) != (other.shape, other.dtype):
+        left, right = plain(ours), plain(theirs)
+        is_number = left.layout is torch.strided and not left.is_nested and (left.is_floating_point() or left.is_complex())
+        if compiling.is_erased(ours) or not is_number or (left.shape, left.dtype) != (right.shape, right.dtype):
             return None
-        kept = self._untouched.elements.get(path)
-        if _equal(one, other) and not (kept is not None and one.is_floating_point() and ((one.signbit() != other.signbit()) & kept).any()):
+        kept = self._elements.get(path)
+        if _equal(left, right) and not (
+            kept is not None and left.is_floating_point() and ((left.signbit() != right.signbit()) & kept).any()
+        ):
             return None
-        if _other_form(path, one, other) is not None:
+        if _other_form(path, left, right) is not None:
             return None
-        facts = {"path": path, **describe_leaf(one, other, self.tolerance)}
-        before = self._untouched.values.get(path)
-        self.inexact.append(Inexact(path, facts, frozen(one), frozen(other), kept, before))
+        facts = {"path": path, **describe_leaf(left, right, self.tolerance)}
+        self.inexact.append(Inexact(path, facts, frozen(left), frozen(right), kept, self._values.get(path)))
         return facts
 
     def _problem(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
@@ -536,13 +545,13 @@ class Effects:
             if {type(ours), type(theirs)} == {Form, Absent}:
                 return _words(path, str(ours), str(theirs))
             facts: dict[str, Any] = describe_leaf(ours, theirs, self.tolerance)
-            return None if is_near(facts) else facts
+            return None if _is_near(facts) else facts
         left, right = plain(ours), plain(theirs)
         if left.layout is not right.layout:
             return _words(path, f"layout {left.layout}", f"layout {right.layout}")
         if not _equal(left, right):
             facts = describe_leaf(dense(left), dense(right), self.tolerance)
-            if not is_near(facts):
+            if not _is_near(facts):
                 return facts
         return _other_form(path, left, right)
 
@@ -556,36 +565,30 @@ class Effects:
         now, eager_now = _versions(ours), _versions(theirs)
         known = before.keys() & eager_before.keys() & eager_now.keys() - self._apart
         for path in (path for path in now if path in known):
-            if compiling.is_erased(ours[path]) or path.endswith(GRAD) or not _is_one(eager_before[path], eager_now[path]):
+            if compiling.is_erased(ours[path]) or path.endswith(GRAD) or not eager_before[path].is_of(eager_now[path]):
                 continue
-            (_, _, version), (_, _, version_now), (_, _, eager_version) = before[path], now[path], eager_before[path]
-            if version_now is None or eager_now[path][2] == eager_version:
+            if now[path].counter is None or eager_now[path].counter == eager_before[path].counter:
                 continue
-            if not _is_one(before[path], now[path]):
+            if not before[path].is_of(now[path]):
                 yield _words(path, "replaced by another tensor", "written in place, as by eager")
-            elif version_now == version:
+            elif now[path].counter == before[path].counter:
                 yield _words(f"version counter of {path}", "not advanced", "advanced")
 
     def _other_results(self, ours: Leaves, result: Any) -> Iterator[dict[str, Any]]:
         if self._eager is None:
             return
-        _, _, eager_aliases, eager_histories = self._eager
-        relations, is_freezing = aliases(result, ours), compiling.is_freezing()
-        for path, expected in eager_aliases.items():
+        relations, is_freezing = _aliases(result, ours), compiling.is_set("freezing")
+        for path, expected in self._eager.aliases.items():
             # with freezing, parameters are constants of the graph: it returns copies of them
-            if is_freezing and f" {FUNCTION}" in expected:
-                continue
-            if path in relations and relations[path] != expected:
+            if path in relations and relations[path] != expected and not (is_freezing and f" {FUNCTION}" in expected):
                 yield _words(path, relations[path], expected)
-        for path, ours_requires in histories(result).items():
-            if eager_histories.get(path, ours_requires) != ours_requires and not is_freezing:
-                yield _words(path, ours_requires, eager_histories[path])
+        for path, leaf in _tensors_of(result):
+            history = _history(leaf)
+            if self._eager.histories.get(path, history) != history and not is_freezing:
+                yield _words(path, history, self._eager.histories[path])
 
 
 _ABSENT = Absent()
-
-OUTSIDE = " outside of the tensors of the call"
-"""The end of the path of memory that no tensor of the call shows, beside one that does."""
 
 
 def _outside(leaves: Leaves) -> Leaves:
@@ -610,36 +613,67 @@ def _outside(leaves: Leaves) -> Leaves:
     return outside
 
 
-def _versions(leaves: Leaves) -> Versions:
-    tensors = ((path, leaf) for path, leaf in leaves.items() if isinstance(leaf, torch.Tensor))
-    return {path: (tensor, place(plain(tensor)), tensor_version(tensor)) for path, tensor in tensors}
+class StepEffects:
+    """Compares the side effects of a step: ``begin``, the eager side, ``eager_done``, the compiled side, ``finish``."""
 
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        sections = (session.plan["body"].get(key) for key in ("compile", "config", "dynamo_config"))
+        self._is_hooked = any(True for section in sections for _ in referenced(section))
+        """Whether a pass, or a backend, of the spec runs in the compiled call alone, and may change what eager changes."""
+        self._tolerance: Mapping[str, Any] | None = None
+        self._running: Effects | None = None
+        self._twins: MutableMapping[torch.Tensor, torch.Tensor] = WeakIdKeyDictionary()
+        self.facts: dict[str, Any] | None = None
+        """The side effects of the current step; None where they were not compared."""
 
-def _is_one(before: _Version, now: _Version) -> bool:
-    """Whether a path has the tensor of before; parts of a nested tensor are new objects each time."""
-    return now[0] is before[0] or (now[1] is not None and now[1] == before[1])
+    @contextlib.contextmanager
+    def _comparing(self) -> Iterator[None]:
+        """In this context an exception is an ERROR of the case: it does not come from compiled code."""
+        with self._session.phases("compare"), needed("the comparison of side effects"):
+            yield
 
+    def begin_step(self, step: Mapping[str, Any]) -> None:
+        """Forget the last step. ``effects`` of the plan's step is the tolerance, None where nothing is compared."""
+        self._tolerance = step.get("effects")
+        self._running, self.facts = None, None
 
-def _equal(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
-    described = (ours.shape, ours.dtype, ours.device, ours.layout, ours.is_nested)
-    if described != (theirs.shape, theirs.dtype, theirs.device, theirs.layout, theirs.is_nested):
-        return False
-    try:
-        return bool(torch.equal(dense(ours), dense(theirs)))
-    except (RuntimeError, NotImplementedError, AttributeError, TypeError):  # quantized and wrapper tensors: measured as close does
-        return False
+    def begin(self, compiled: list[Any], eager: list[Any], *, is_package: bool = False) -> None:
+        """Record the state of both sides (each the target followed by its arguments) before the step."""
+        if self._tolerance is None:
+            return
+        with self._comparing():
+            session, settings = self._session, self._session.plan["body"]["compile"]
+            # without the backend and its class, which the compiled side alone calls
+            backend = resolved(settings.get("backend"), session.scope.named)
+            definitions = [each for each in session.module.definitions() if each is not backend and each is not type(backend)]
+            holders = [*reversed(session.module.globals()), *definitions]
+            # the results that are alive: those with a name, and the latest
+            earlier = {**{name: session.scope.values[name] for name in session.names.results}, "the result before": session.output}
+            self._running = Effects(self._tolerance, settings, is_package, holders, earlier, self._twins)
+            self._running.before(compiled, eager)
 
+    def eager_done(self, eager: list[Any], result: Any = None) -> None:
+        """Record what the eager side left, and restore generators and modes for the compiled side."""
+        if self._running is not None and self._running.begun is not None:
+            with self._comparing():
+                self._running.after_eager(eager, result)
+                for before in self._running.begun:
+                    before.restore()
 
-def _other_form(path: str, ours: torch.Tensor, theirs: torch.Tensor) -> dict[str, Any] | None:
-    """Return the facts of two close tensors that differ in strides or ``requires_grad``; None when they do not."""
-    if ours.layout is not torch.strided or ours.is_nested:
-        return None
-    value, reference = (f"strides {list(tensor.stride())}, requires_grad {tensor.requires_grad}" for tensor in (ours, theirs))
-    return None if value == reference else _words(path, value, reference)
+    def finish(self, compiled: list[Any], eager: Any, result: Any = None) -> None:
+        """Compare the two sides after the step, where it was begun; ``eager`` is the side, None where it has no result."""
+        if self._running is None or eager is None:
+            return
+        with self._comparing(), self._session.unseen():
+            facts = self._running.after(compiled, eager.called, result)
+            if self._is_hooked and "modes" in facts:
+                facts["modes"] = [mode for mode in facts["modes"] if not mode["name"].startswith(state.GLOBAL)]
+            self.facts = with_repetition(self.facts, facts)
+            parameters, equal_nan = not self._running.is_package, self._running.tolerance["equal_nan"]
+            self._session.additional.calibrate_effects(self.facts, self._running.inexact, equal_nan=equal_nan, parameters=parameters)
 
-
-def _words(path: str, value: str, reference: str) -> dict[str, Any]:
-    """Return the facts of a property that is described by words."""
-    facts = {"type": "form", "shape": None, "dtype": None, "device": None}
-    both = {**facts, **{f"reference_{name}": fact for name, fact in facts.items()}}
-    return {"path": path, **both, "equal": False, "value": value, "reference_value": reference}
+    def unwanted_write(self, ours: torch.Tensor, theirs: torch.Tensor, before: torch.Tensor) -> dict[str, str] | None:
+        """Return how the compiled side changed a tensor that eager did not write, and what was expected; None where it did not."""
+        with self._comparing(), self._session.unseen():
+            return unwanted_write(ours, theirs, before)

@@ -6,22 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from runner.vocabulary.steps.gradients import Differentiate, differentiable, gradient_leaves, gradients_of
 from runner.vocabulary.steps.step_session import NotCarriedOut, needed
-from runner.worker.case import compiler_hooks, copies, spies, step_scope
-from runner.worker.case.compiler_hooks import Witness
-from runner.worker.case.phases import Phases
+from runner.worker.case import compiler_hooks, copies, spies
+from runner.worker.case.compiler_hooks import Seen, Witness
+from runner.worker.case.scope import Enter, Scope, follow, resolved
 from runner.worker.case.state import Generators, Modes
-from runner.worker.case.step_scope import Scope, entered_as, follow, resolved
-from runner.worker.process.channel import exception
+from runner.worker.process.channel import Phases, exception
 from runner.worker.torch_compat import compiling, torch_state
 from runner.worker.torch_compat.device_modules import DeviceApi
-
-Enter = Callable[[], contextlib.AbstractContextManager[None]]
-"""Enters the contexts of a call."""
 
 
 @dataclass
@@ -57,7 +51,7 @@ class Side:
 class Watched:
     """Whether a call ran compiled: what was counted since this was made."""
 
-    def __init__(self, witness: compiler_hooks.Witness) -> None:
+    def __init__(self, witness: Witness) -> None:
         self._witness = witness
         self._graphs = witness.seen.own_calls
         self._frames = torch_state.frames()
@@ -69,15 +63,14 @@ class Watched:
 
     def end(self, what: str) -> None:
         """Record the call, under this name, where it ran eagerly though it had operations."""
-        why = "" if self.graphs else torch_state.why_eager(self._frames)
-        if why:
+        if not self.graphs and (why := torch_state.why_eager(self._frames)):
             self._witness.seen.uncompiled.append(f"{what}: {why}")
 
 
 class Compiled:
     """``torch.compile`` of the functions; each is compiled at its first call."""
 
-    def __init__(self, options: Mapping[str, Any], scope: Scope, witness: compiler_hooks.Witness) -> None:
+    def __init__(self, options: Mapping[str, Any], scope: Scope, witness: Witness) -> None:
         self._options = options
         self._witness = witness
         self._scope = scope
@@ -92,7 +85,7 @@ class Compiled:
     def of(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``torch.compile`` of any function; its graphs count as the case's own."""
         with needed("an option of compile"):
-            options = step_scope.resolved(self._options, self._scope.named)
+            options = resolved(self._options, self._scope.named)
         if compiling.has_ignored_mark(function):
             name, hint = getattr(function, "__name__", "the module"), "take it off, or call it from another function"
             raise NotCarriedOut(f"{name} is marked torch.compiler.disable, and torch.compile of {name} itself ignores the mark: {hint}")
@@ -100,7 +93,7 @@ class Compiled:
         compiler_hooks.claim(backend)
         return compiled
 
-    def watched(self) -> "Watched":
+    def watched(self) -> Watched:
         """Begin to watch a call of something compiled."""
         return Watched(self._witness)
 
@@ -110,43 +103,16 @@ class Compiled:
         return next(iter(targets.values())) if len(targets) == 1 else types.SimpleNamespace(**targets)
 
 
-def entering(context: Sequence[Any], scope: Scope, device: str) -> Enter:
-    """Return a function that enters the contexts of a call; raise as ``Scope.named`` for an unknown name."""
-    entries = resolved(list(context), scope.named)
-
-    @contextlib.contextmanager
-    def entered() -> Iterator[None]:
-        with contextlib.ExitStack() as stack:
-            for entry in entries:
-                if isinstance(entry, Mapping):
-                    arguments = entry["autocast"]
-                    dtype = getattr(torch, arguments["dtype"]) if "dtype" in arguments else None
-                    stack.enter_context(torch.autocast(torch.device(device).type, dtype=dtype))
-                else:
-                    stack.enter_context(CONTEXTS[entry]() if isinstance(entry, str) else entered_as(entry))
-            yield
-
-    return entered
-
-
-CONTEXTS: Mapping[str, Callable[[], Any]] = {
-    "no_grad": torch.no_grad,
-    "enable_grad": torch.enable_grad,
-    "inference_mode": torch.inference_mode,
-}
-"""The words of ``context`` that take no arguments."""
-
-
 @dataclass(frozen=True)
 class ReferenceCall:
     """The conditions of a reference call, so that it can be repeated."""
 
     generators: Generators
     enter: Enter
+    inputs: list[Any] | str
+    """Copies of the target and its arguments before the call, or why there are none."""
     differentiate: Differentiate | None = None
     """How backward was run on its result; None where only the call was made."""
-    inputs: list[Any] | str = "the inputs were not copied"
-    """Copies of the target and its arguments before the call, or why there are none."""
     then: tuple[Callable[[list[Any]], Any], ...] = ()
     """The optimizer's steps after the backward: each receives the target and its arguments, and returns the result of the step."""
     is_apart: bool = False
@@ -161,7 +127,7 @@ class Unseen:
     spies: Mapping[str, spies.Spy]
 
     @contextlib.contextmanager
-    def __call__(self) -> Iterator[compiler_hooks.Seen]:
+    def __call__(self) -> Iterator[Seen]:
         """Suspend the records until the context ends; yield a separate record of the hooks."""
         with self.witness.paused() as seen, torch_state.counts_kept(), spies.paused(self.spies.values()):
             yield seen
@@ -187,8 +153,8 @@ class Reference:
         self.latest_call: ReferenceCall | None = None
         self.is_apart = False
         """Whether the two sides may have other numbers: those that an earlier call left were not compared."""
-        self.copied: Callable[[Sequence[Any]], list[Any] | str] | None = None
-        """Copies a target and its arguments before a call; None where no call is repeated with the same inputs."""
+        self.copied: Callable[[Sequence[Any]], list[Any] | str] = lambda called: "the inputs were not copied"
+        """Copies a target and its arguments before a call, where a call is repeated with the same inputs; else says why there are none."""
         self._named: dict[str, Any] = {}
         """The eager side's results under the names that a backward step uses."""
 
@@ -241,9 +207,7 @@ class Reference:
     def call(self, side: Side, called: list[Any], enter: Enter, *, done: Callable[[list[Any], Any], None]) -> None:
         """Call a function of the eager side, then restore generators and modes. ``done`` receives what was called and the result."""
         state, modes = Generators.now(), Modes()
-        self.latest_call = ReferenceCall(state, enter, is_apart=self.is_apart)
-        if self.copied is not None:
-            self.latest_call = replace(self.latest_call, inputs=self.copied(called))
+        self.latest_call = ReferenceCall(state, enter, self.copied(called), is_apart=self.is_apart)
         result = None
         with self._raising():
             with self._phases("eager"), self.running():

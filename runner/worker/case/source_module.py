@@ -8,10 +8,10 @@ import linecache
 import os
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runner.worker.torch_compat import compiling
+from runner.worker.torch_compat import imports
 
 Block = Mapping[str, Any]
 
@@ -22,15 +22,11 @@ PREFIX = "conformance_spec_"
 class SpecModule:
     """The module of a spec's preludes and functions. Its name depends on the key alone, so that its objects can be pickled."""
 
-    def __init__(
-        self, key: str, namespace: Mapping[str, Any], name_lines: Callable[[str, Mapping[int, str]], None] = compiling.name_lines
-    ) -> None:
-        """``name_lines`` receives the names of the functions of each file, by line; torch's implementation of it imports torch."""
+    def __init__(self, key: str, namespace: Mapping[str, Any]) -> None:
         name = PREFIX + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         self.module = types.ModuleType(name)
         vars(self.module).update(namespace)
         sys.modules[name] = self.module
-        self._name_lines = name_lines
         self._of_functions: list[types.ModuleType] = []
         self._lines: dict[str, dict[int, str]] = {}
 
@@ -76,19 +72,11 @@ class SpecModule:
         return list(dict.fromkeys(mine))
 
     def _compile(self, block: Block) -> types.CodeType:
-        file = self._place(block)
-        # inspect reads the source of a class from its module's file; without a file Dynamo treats the class as a builtin
-        self.module.__file__ = file
-        padded = "\n" * (block["line"] - 1) + block["text"]
-        return compile(padded, file, "exec", dont_inherit=True)
+        """Compile a block at its lines of the YAML file, and register these in ``linecache`` under the name of the file.
 
-    def _place(self, block: Block) -> str:
-        """Register the block's lines in ``linecache`` under a file name, and return that name.
-
-        All other lines are empty, so that ``inspect.getsource`` does not read YAML.
+        All other lines are empty there, so that ``inspect.getsource`` does not read YAML.
         """
-        file = str(block["file"])
-        text = block["text"].splitlines()
+        file, text = str(block["file"]), block["text"].splitlines()
         numbers = range(block["line"], block["line"] + len(text))
         taken = self._lines.setdefault(file, {})
         if any(number in taken for number in numbers):  # two blocks on one line of flow style
@@ -96,26 +84,24 @@ class SpecModule:
             taken = self._lines.setdefault(file, {})
         taken.update(zip(numbers, text, strict=True))
         lines = [taken.get(number, "") + "\n" for number in range(1, max(taken) + 1)]
-        self._name_lines(file, _functions_by_line("".join(lines)))
+        names: dict[int, str] = {}
+        with contextlib.suppress(SyntaxError):  # two blocks on one line; the names are only used in messages
+            _name_functions(ast.parse("".join(lines)), "", names)
+        imports.name_lines(file, names)
         linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
-        return file
+        # inspect reads the source of a class from its module's file; without a file Dynamo treats the class as a builtin
+        self.module.__file__ = file
+        return compile("\n" * (block["line"] - 1) + block["text"], file, "exec", dont_inherit=True)
 
 
-def _functions_by_line(text: str) -> dict[int, str]:
-    """Return the qualified name of the innermost function or class, by line number."""
-    names_by_line: dict[int, str] = {}
-
-    def walk(node: ast.AST, within: str) -> None:
-        for child in ast.iter_child_nodes(node):
-            name = within
-            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                name = f"{within}.{child.name}" if within else child.name
-                names_by_line.update(dict.fromkeys(range(child.lineno, (child.end_lineno or child.lineno) + 1), name))
-            walk(child, name)
-
-    with contextlib.suppress(SyntaxError):  # two blocks on one line; the names are only used in messages
-        walk(ast.parse(text), "")
-    return names_by_line
+def _name_functions(node: ast.AST, within: str, names: dict[int, str]) -> None:
+    """Add the qualified name of the innermost function or class by line number."""
+    for child in ast.iter_child_nodes(node):
+        name = within
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            name = f"{within}.{child.name}" if within else child.name
+            names.update(dict.fromkeys(range(child.lineno, (child.end_lineno or child.lineno) + 1), name))
+        _name_functions(child, name, names)
 
 
 _CHILD = '''"""The Python of a spec, for children of the process that runs its case."""

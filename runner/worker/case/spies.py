@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import torch
+
 from runner.model.protocol import encode
-from runner.worker.case.step_scope import Scope, resolved
+from runner.worker.case.scope import Scope, resolved
+from runner.worker.torch_compat import imports
 
 KEPT = 2000
 """The maximum number of entries of a spy that are sent. All are counted."""
@@ -24,16 +27,14 @@ class Spy:
         self.entries: list[Any] = []
         self.is_paused = False
         """Whether calls are not recorded, as during calls by the runner itself."""
-        self._record = self._function(scope, "record")
-        self._result = self._function(scope, "result")
-        self._around = self._function(scope, "around")
         instead = spec.get("instead")
-        self.replacement = self._function(scope, "instead") if not isinstance(instead, Mapping) else None
+        is_value = isinstance(instead, Mapping)
+        named = ("record", "result", "around") if is_value else ("record", "result", "around", "instead")
+        functions = {word: scope.find(spec[word]) for word in named if word in spec}
+        self._record, self._result, self._around = (functions.get(word) for word in ("record", "result", "around"))
+        self.replacement = functions.get("instead")
         if isinstance(instead, Mapping):
             self.replacement = lambda *args, **kwargs: resolved(instead["returns"], scope.named)
-
-    def _function(self, scope: Scope, word: str) -> Any:
-        return scope.find(self.spec[word]) if word in self.spec else None
 
     def around(self, original: Function) -> Function:
         """Return the wrapper that replaces the original."""
@@ -82,96 +83,6 @@ def paused(spies: Iterable[Spy]) -> Iterator[None]:
             spy.is_paused = False
 
 
-def _put(undo: ExitStack, owner: Any, name: str, value: Any) -> None:
-    """Set an attribute, and register its restoration with ``undo``."""
-    if name in vars(owner):
-        undo.callback(setattr, owner, name, vars(owner)[name])
-    else:
-        undo.callback(delattr, owner, name)
-    setattr(owner, name, value)
-
-
-def set_function(spy: Spy, scope: Scope, undo: ExitStack) -> None:
-    """Observe a function at the name where its callers look it up."""
-    owner, name = _owner(spy.spec["function"])
-    _put(undo, owner, name, spy.around(getattr(owner, name)))
-
-
-def set_method(spy: Spy, scope: Scope, undo: ExitStack) -> None:
-    """Observe a method of a class, or of one object."""
-    target = spy.spec["method"]
-    if isinstance(target, list):
-        holder, name = scope.named(target[0]["ref"]), target[1]
-        setattr(holder, name, spy.around(getattr(holder, name)))  # an object of the case: nothing to restore
-        return
-    owner, name = _owner(target)
-    raw = owner.__dict__[name] if name in vars(owner) else getattr(owner, name)
-    if isinstance(raw, classmethod | staticmethod):
-        _put(undo, owner, name, type(raw)(spy.around(raw.__func__)))
-    else:
-        _put(undo, owner, name, spy.around(raw))
-
-
-def set_class(spy: Spy, scope: Scope, undo: ExitStack) -> None:
-    """Observe the constructor of a class, or of its replacement. The result is a subclass; raise ``TypeError`` for another object."""
-    owner, name = _owner(spy.spec["class"])
-    original = spy.replacement or getattr(owner, name)
-    if not isinstance(original, type):
-        raise TypeError(f"{spy.spec.get('instead', name)} is not a class")
-
-    def construct(self: Any, *args: Any, **kwargs: Any) -> None:
-        spy.saw(*args, **kwargs)
-        original.__init__(self, *args, **kwargs)  # type: ignore[misc]  # of any class
-
-    # with __module__ and name of the original, so that pickle finds the class
-    watched = type(
-        original.__name__, (original,), {"__init__": construct, "__module__": original.__module__, "__qualname__": original.__qualname__}
-    )
-    _put(undo, owner, name, watched)
-
-
-def set_lowering(spy: Spy, scope: Scope, undo: ExitStack) -> None:
-    """Observe the lowering of an operator; raise ``LookupError`` where inductor has none."""
-    import torch
-    from torch._inductor.lowering import lowerings
-
-    operator: Any = torch.ops
-    for part in spy.spec["lowering"].split("."):
-        operator = getattr(operator, part)
-    if operator not in lowerings:
-        raise LookupError(f"inductor has no lowering of {spy.spec['lowering']}")
-    undo.callback(lowerings.__setitem__, operator, lowerings[operator])
-    lowerings[operator] = spy.around(lowerings[operator])
-
-
-def set_graph(spy: Spy, scope: Scope, undo: ExitStack) -> None:
-    """Observe each graph that inductor compiles, before the compile or after it, when the passes have changed the graph."""
-    module = importlib.import_module("torch._inductor.compile_fx")
-    # all entry points call this function; compile_fx_inner itself is bound early, as a default argument
-    original = module._compile_fx_inner
-
-    @functools.wraps(original)
-    def wrapper(graph: Any, *args: Any, **kwargs: Any) -> Any:
-        if spy.spec["graph"] == "before_inner_compile":
-            spy.saw(graph)
-            return original(graph, *args, **kwargs)
-        returned = original(graph, *args, **kwargs)
-        spy.saw(graph)
-        return returned
-
-    _put(undo, module, "_compile_fx_inner", wrapper)
-
-
-TARGETS: Mapping[str, Callable[[Spy, Scope, ExitStack], None]] = {
-    "function": set_function,
-    "method": set_method,
-    "class": set_class,
-    "lowering": set_lowering,
-    "graph": set_graph,
-}
-"""The kinds of spy."""
-
-
 def needs_values(spec: Mapping[str, Any]) -> bool:
     """Whether the spy observes an object of the case, and so must be set after the values are made."""
     return isinstance(spec.get("method"), list)
@@ -184,13 +95,97 @@ def set_spy(spec: Mapping[str, Any], scope: Scope, undo: ExitStack) -> Spy:
     return spy
 
 
+def _put(undo: ExitStack, owner: Any, name: str, value: Any) -> None:
+    """Set an attribute, and register its restoration with ``undo``."""
+    if name in vars(owner):
+        undo.callback(setattr, owner, name, vars(owner)[name])
+    else:
+        undo.callback(delattr, owner, name)
+    setattr(owner, name, value)
+
+
 def _owner(path: str) -> tuple[Any, str]:
     """Return the module or class that holds the object of a dotted path, and the object's name there."""
-    from runner.worker.torch_compat import imports
-
     parent, _, name = path.replace(":", ".").rpartition(".")
     if not parent:
         raise LookupError(f"'{path}' is not a dotted path")
     owner = imports.resolve(parent)
     getattr(owner, name)
     return owner, name
+
+
+def _set_function(spy: Spy, scope: Scope, undo: ExitStack) -> None:
+    """Observe a function at the name where its callers look it up."""
+    owner, name = _owner(spy.spec["function"])
+    _put(undo, owner, name, spy.around(getattr(owner, name)))
+
+
+def _set_method(spy: Spy, scope: Scope, undo: ExitStack) -> None:
+    """Observe a method of a class, or of one object."""
+    target = spy.spec["method"]
+    if isinstance(target, list):
+        holder, name = scope.named(target[0]["ref"]), target[1]
+        setattr(holder, name, spy.around(getattr(holder, name)))  # an object of the case: nothing to restore
+        return
+    owner, name = _owner(target)
+    raw = owner.__dict__[name] if name in vars(owner) else getattr(owner, name)
+    is_wrapped = isinstance(raw, classmethod | staticmethod)
+    _put(undo, owner, name, type(raw)(spy.around(raw.__func__)) if is_wrapped else spy.around(raw))
+
+
+def _set_class(spy: Spy, scope: Scope, undo: ExitStack) -> None:
+    """Observe the constructor of a class, or of its replacement. The result is a subclass; raise ``TypeError`` for another object."""
+    owner, name = _owner(spy.spec["class"])
+    original = spy.replacement or getattr(owner, name)
+    if not isinstance(original, type):
+        raise TypeError(f"{spy.spec.get('instead', name)} is not a class")
+
+    def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+        spy.saw(*args, **kwargs)
+        original.__init__(self, *args, **kwargs)  # type: ignore[misc]  # of any class
+
+    # with __module__ and name of the original, so that pickle finds the class
+    members = {"__init__": construct, "__module__": original.__module__, "__qualname__": original.__qualname__}
+    _put(undo, owner, name, type(original.__name__, (original,), members))
+
+
+def _set_lowering(spy: Spy, scope: Scope, undo: ExitStack) -> None:
+    """Observe the lowering of an operator; raise ``LookupError`` where inductor has none."""
+    from torch._inductor.lowering import lowerings
+
+    operator: Any = torch.ops
+    for part in spy.spec["lowering"].split("."):
+        operator = getattr(operator, part)
+    if operator not in lowerings:
+        raise LookupError(f"inductor has no lowering of {spy.spec['lowering']}")
+    undo.callback(lowerings.__setitem__, operator, lowerings[operator])
+    lowerings[operator] = spy.around(lowerings[operator])
+
+
+def _set_graph(spy: Spy, scope: Scope, undo: ExitStack) -> None:
+    """Observe each graph that inductor compiles, before the compile or after it, when the passes have changed the graph."""
+    module = importlib.import_module("torch._inductor.compile_fx")
+    # all entry points call this function; compile_fx_inner itself is bound early, as a default argument
+    original = module._compile_fx_inner
+    is_before = spy.spec["graph"] == "before_inner_compile"
+
+    @functools.wraps(original)
+    def wrapper(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_before:
+            spy.saw(graph)
+        returned = original(graph, *args, **kwargs)
+        if not is_before:
+            spy.saw(graph)
+        return returned
+
+    _put(undo, module, "_compile_fx_inner", wrapper)
+
+
+TARGETS: Mapping[str, Callable[[Spy, Scope, ExitStack], None]] = {
+    "function": _set_function,
+    "method": _set_method,
+    "class": _set_class,
+    "lowering": _set_lowering,
+    "graph": _set_graph,
+}
+"""The kinds of spy."""

@@ -239,7 +239,7 @@ def draws_as_eager(settings: Mapping[str, Any]) -> bool:
     if settings.get("backend", "inductor") != "inductor":
         return True
     options = settings.get("options") or {}
-    return bool(options.get("fallback_random", compiling.falls_back_for_random()))
+    return bool(options.get("fallback_random", compiling.is_set("fallback_random")))
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -19,10 +19,12 @@ import os
 import signal
 import socket
 import sys
+import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-from runner.worker.case import own_files
+from runner.model import devices, protocol
+from runner.worker.torch_compat import imports, torch_state
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -68,28 +70,23 @@ def begin(parent: int) -> None:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
 
 
-def show_where_it_exits() -> None:
-    """Wrap ``os._exit``: a call in this process prints the Python stack, as a fatal signal does."""
-    exit_now, worker = os._exit, os.getpid()
-
-    @functools.wraps(exit_now)
-    def show_and_exit(status: int) -> NoReturn:
-        if os.getpid() == worker:
-            with contextlib.suppress(Exception):  # stderr may be closed
-                faulthandler.dump_traceback()
-        exit_now(status)
-
-    os._exit = show_and_exit
-
-
 Work = Callable[[str, int, str], None]
 """Runs the case of a plan file and sends what it observed."""
 
 
 def serve(control: socket.socket, work: Work) -> None:
     """Warm up when asked, run a case, and exit the process; exit when the socket is closed too. This function does not return."""
-    code, exit_now = 0, os._exit
-    show_where_it_exits()
+    code, exit_now, worker = 0, os._exit, os.getpid()
+
+    @functools.wraps(exit_now)
+    def show_and_exit(status: int) -> NoReturn:
+        """Print the Python stack, as a fatal signal does: code of the case exits this process."""
+        if os.getpid() == worker:
+            with contextlib.suppress(Exception):  # stderr may be closed
+                faulthandler.dump_traceback()
+        exit_now(status)
+
+    os._exit = show_and_exit
     try:
         while True:
             data, descriptors, _, _ = socket.recv_fds(control, 1 << 16, 3)
@@ -109,8 +106,6 @@ def serve(control: socket.socket, work: Work) -> None:
             work(message["plan"], pipe, message["word"])
             break
     except BaseException:  # nothing may return into the zygote's loop; the exit code and stderr report it
-        import traceback
-
         traceback.print_exc()
         code = FAILED
     finally:
@@ -128,41 +123,35 @@ def _flush() -> None:
 def _see(gpus: list[int]) -> None:
     """Hide all GPUs but these from this process, whose driver is not initialized yet; none named: it sees what its parent saw."""
     global _seen
-    if not gpus or gpus == _seen:
-        return
-    import torch
+    if gpus and gpus != _seen:
+        import torch
 
-    from runner.model import devices
-
-    for build in devices.builds():
-        if getattr(torch.version, build.version, None) is not None:
-            os.environ[build.visible] = devices.visible_to(gpus, os.environ.get(build.visible))
-    _seen = gpus
+        for build in devices.builds():
+            if getattr(torch.version, build.version, None) is not None:
+                os.environ[build.visible] = devices.visible_to(gpus, os.environ.get(build.visible))
+        _seen = gpus
 
 
 def _warm(kinds: list[str]) -> str:
     """Do the one-time work of a first compile; return the text of torch's exception, empty when none was raised."""
-    from runner.model import protocol
     from runner.worker.process import warming
-    from runner.worker.torch_compat import imports
 
     # after a fork, the first use of torch's thread pool replaces it; concurrent first uses by autograd's threads would abort
     imports.set_threads(int(os.environ.get(protocol.THREADS, "1")))
     problems = [warming.start_device(kind) for kind in kinds]
-    return next((problem for problem in problems if problem), "")[:1000]
+    return next(filter(None, problems), "")[:1000]
 
 
 def work(plan_file: str, descriptor: int, word: str) -> None:
     """Run the case of a plan file. The word ``facts`` requests the facts of the machine instead; predicates to call may follow it."""
-    from runner.model import protocol
-    from runner.worker.case import run_case
-
     word_of_facts, *questions = plan_file.split(" ")
     if word_of_facts == "facts":
-        from runner.worker.torch_compat import facts
+        from runner.worker.torch_compat import device_modules
 
-        os.write(descriptor, protocol.dumps({"observation": protocol.encode(facts.collect(questions)), "word": word}))
+        os.write(descriptor, protocol.dumps({"observation": protocol.encode(device_modules.collect(questions)), "word": word}))
     else:
+        from runner.worker.case import run_case
+
         run_case.run(plan_file, descriptor, word)
 
 
@@ -177,9 +166,7 @@ def main() -> None:
     """Run cases in a new process: ``python -m runner.worker.process.entry SOCKET PARENT``."""
 
     def prepared() -> Work:
-        from runner.worker.torch_compat import imports
-
-        own_files.begin_in_scratch()
+        torch_state.begin_in_scratch()
         imports.import_inductor()  # as in a zygote, so that a case finds the same modules in every worker
         return work
 

@@ -71,21 +71,17 @@ class SealedModule:
     def __init__(self, name: str, module: types.ModuleType) -> None:
         self.module = module
         own = {key: value for key, value in list(vars(module).items()) if not key.startswith("__")}
-        classes = [(vars(value), f"{name}.{key}") for key, value in own.items() if isinstance(value, type) and value.__module__ == name]
         tables = [(value, f"{name}.{key}") for key, value in own.items() if isinstance(value, dict)]
-        self._held: list[tuple[Mapping[Any, Any], Any, Any, str]] = [(vars(module), key, value, name) for key, value in own.items()]
-        """A namespace, a key, the sealed value, and the path of the namespace."""
-        for table, path in tables:
-            self._held += [(table, key, value, path) for key, value in list(table.items()) if callable(value)]
-        for members, path in classes:
-            self._held += [(members, key, value, path) for key, value in list(members.items()) if _is_ours(key, value)]
-        self._members = [(members, _names(members), path) for members, path in classes]
-        self._code = [
-            (value, _body(value), f"{path}.{key}") for _, key, value, path in self._held if isinstance(_function(value), types.FunctionType)
-        ]
-        namespaces = [vars(module), *(table for table, _ in tables), *(members for members, _ in classes)]
-        self._namespaces = [(namespace, list(namespace), list(namespace.values())) for namespace in namespaces]
-        functions = [_function(value) for value, _, _ in self._code]
+        classes = [(vars(value), f"{name}.{key}") for key, value in own.items() if isinstance(value, type) and value.__module__ == name]
+        self._classes = [(members, path, _ours(members)) for members, path in classes]
+        self._sealed: list[tuple[Mapping[Any, Any], str, Mapping[Any, Any]]] = [(vars(module), name, own)]
+        """Each namespace, its path, and the members in it that must stay."""
+        self._sealed += [(table, path, {key: value for key, value in list(table.items()) if callable(value)}) for table, path in tables]
+        self._sealed += self._classes
+        self._namespaces = [(namespace, list(namespace), list(namespace.values())) for namespace, _, _ in self._sealed]
+        bodies = [(_function(value), f"{path}.{key}") for _, path, members in self._sealed for key, value in members.items()]
+        self._paths = [path for function, path in bodies if isinstance(function, types.FunctionType)]
+        functions = [function for function, _ in bodies if isinstance(function, types.FunctionType)]
         self._bodies = [(part, functions, list(map(part, functions))) for part in _PARTS_OF_A_FUNCTION]
 
     def is_untouched(self) -> bool:
@@ -97,12 +93,16 @@ class SealedModule:
 
     def changed(self) -> Iterator[str]:
         """Yield the paths of replaced members, of new members of classes, and of functions whose code was changed in place."""
-        for namespace, key, value, path in self._held:
-            if namespace.get(key) is not value:
-                yield f"{path}.{key}" if isinstance(key, str) else f"{path}[{key!r}]"
-        for members, known, path in self._members:  # a new member may hide an inherited one
-            yield from (f"{path}.{name}" for name in sorted(_names(members) - known))
-        yield from (path for function, body, path in self._code if _body(function) != body)
+        for namespace, path, members in self._sealed:
+            for key, value in members.items():
+                if namespace.get(key) is not value:
+                    yield f"{path}.{key}" if isinstance(key, str) else f"{path}[{key!r}]"
+        for namespace, path, members in self._classes:  # a new member may hide an inherited one
+            yield from (f"{path}.{name}" for name in sorted(_ours(namespace).keys() - members.keys()))
+        for part, functions, originals in self._bodies:
+            yield from (
+                path for function, original, path in zip(functions, originals, self._paths, strict=True) if part(function) != original
+            )
 
 
 _PARTS_OF_A_FUNCTION = tuple(map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
@@ -122,19 +122,10 @@ def _modules(packages: tuple[str, ...]) -> Iterator[tuple[str, types.ModuleType]
             yield name, module
 
 
-def _names(members: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(name for name, value in list(members.items()) if _is_ours(name, value))
-
-
-def _is_ours(member: str, value: Any) -> bool:
-    """Whether the source of a class defines a member; Python and the standard library add others."""
-    return isinstance(value, _METHODS) or not member.startswith("_")
+def _ours(members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the source of a class defines; Python and the standard library add other members."""
+    return {name: value for name, value in list(members.items()) if isinstance(value, _METHODS) or not name.startswith("_")}
 
 
 def _function(value: Any) -> Any:
     return getattr(value, "__func__", getattr(value, "fget", value))
-
-
-def _body(value: Any) -> tuple[Any, ...]:
-    function = _function(value)
-    return function.__code__, function.__defaults__, function.__kwdefaults__

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from runner.model import devices, protocol
-from runner.worker.case import own_files
 from runner.worker.process import entry
+from runner.worker.torch_compat import imports, torch_state
 
 _END_SECONDS = 5.0
 """Time limit for killed processes to exit when the zygote exits. A process in uninterruptible sleep can take longer."""
@@ -31,14 +31,6 @@ _POLL_SECONDS = 0.002
 
 _FORK_SECONDS = 10.0
 """Time limit for retries of a fork that fails, for example with EAGAIN."""
-
-
-def end_children() -> None:
-    """Kill all children, and the orphans that become children of this process after that."""
-    until = time.monotonic() + _END_SECONDS
-    while (children := _children()) and time.monotonic() < until:
-        kill(children)
-        time.sleep(0.001)
 
 
 def kill(children: Iterable[int]) -> set[int]:
@@ -69,14 +61,12 @@ def warm(kinds: list[str]) -> float:
     import torch
 
     from runner.worker.process import seal, warming
-    from runner.worker.process.warm_files import WarmFiles
-    from runner.worker.torch_compat import imports
 
     torch.set_num_threads(1)
     imports.import_inductor()
     imports.settle_math()
 
-    files = WarmFiles(os.environ.get(protocol.WARM))
+    files = warming.WarmFiles(os.environ.get(protocol.WARM))
     if probes := files.probes():
         imports.share_probes(probes)
     if devices.CPU in kinds:
@@ -237,7 +227,7 @@ def begin() -> socket.socket:
     control = socket.socket(fileno=int(sys.argv[1]))
     entry.follow(int(sys.argv[2]))
     entry.adopt_orphans()
-    own_files.begin_in_scratch()
+    torch_state.begin_in_scratch()
     return control
 
 
@@ -246,8 +236,11 @@ def serve(zygote: Zygote) -> NoReturn:
     entry.unfollow()  # from here on the closed socket ends the loop, so that children are killed first
     try:
         zygote.run()
-    finally:
-        end_children()
+    finally:  # kill all children, and the orphans that become children of this process after that
+        until = time.monotonic() + _END_SECONDS
+        while (children := _children()) and time.monotonic() < until:
+            kill(children)
+            time.sleep(0.001)
     os._exit(0)
 
 

@@ -1,19 +1,32 @@
-"""Hooks into compilation: phases, backends, graph breaks, generated code, timed choices."""
+"""What torch compiles, as far as it depends on torch: hooks, backends, frames, guards, graphs, kernel calls, autotuning, fresh memory."""
 
+import ast
+import collections
 import contextlib
 import functools
 import importlib
+import re
 import sys
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+import torch._dynamo
+import torch._ops
+import torch.compiler
+import torch.fx
+from torch._dynamo import eval_frame, exc, utils
+from torch._guards import CompileContext
+from torch._inductor import config, select_algorithm
+from torch._inductor.codecache import PyCodeCache
+from torch._inductor.graph import GraphLowering
+from torch.fx.node import _get_qualified_name
 
-def name_lines(file: str, names: Mapping[int, str]) -> None:
-    """Store the function of each line of a file in dynamo's cache. Otherwise dynamo parses the file as Python and may raise."""
-    from torch._dynamo import funcname_cache
-
-    funcname_cache.cache[file] = dict(names)
-
+from runner.vocabulary.expectations.additional_calls import Poison
+from runner.vocabulary.expectations.compilation import KINDS
+from runner.worker.torch_compat import imports
 
 PHASES: tuple[tuple[str, str, str], ...] = (
     ("torch._inductor.graph", "GraphLowering.run", "lower"),
@@ -48,10 +61,11 @@ def hook(module: str, name: str, call: Callable[..., Any]) -> None:
     setattr(owner, attribute, kind(wrapper) if kind else wrapper)
 
 
+# -- backends and frames --------------------------------------------------------------------------------------------
+
+
 def compiled(function: Callable[..., Any], options: Mapping[str, Any]) -> tuple[Callable[..., Any], Any]:
     """Return ``torch.compile`` of a function, and the backend object with which dynamo will compile its frames (None if unknown)."""
-    import torch._dynamo
-
     backends: list[Any] = []
     original = torch._dynamo.optimize
 
@@ -72,24 +86,27 @@ def has_ignored_mark(function: Callable[..., Any]) -> bool:
 
     Of methods, and of a module whose ``forward`` is marked, torch obeys the mark.
     """
-    from torch._dynamo.eval_frame import DisableContext, innermost_fn
-
-    is_marked = getattr(function, "_torchdynamo_disable", False) or isinstance(getattr(function, "dynamo_ctx", None), DisableContext)
-    return is_marked and innermost_fn(function) is not function
+    context = getattr(function, "dynamo_ctx", None)
+    is_marked = getattr(function, "_torchdynamo_disable", False) or isinstance(context, eval_frame.DisableContext)
+    return is_marked and eval_frame.innermost_fn(function) is not function
 
 
 def backend_calls() -> list[tuple[str, str]]:
     """Return the methods by which dynamo calls the backend objects that ``torch.compile`` makes."""
-    import torch
-
     names = ("_TorchCompileInductorWrapper", "_TorchCompileAOTInductorWrapper", "_TorchCompileWrapper")
     return [("torch", f"{name}.__call__") for name in names if "__call__" in vars(getattr(torch, name, object))]
 
 
+def backends_of(convert: Any) -> list[Any]:
+    """Return the backend object with which a converter of frames compiles, and those that it wraps."""
+    chain = [convert]
+    while len(chain) <= 20 and (backend := getattr(chain[-1], "_torchdynamo_orig_backend", None)) is not None:
+        chain.append(backend)
+    return chain[1:]
+
+
 def compile_context() -> Any:
     """Return torch's context of the current compile, None outside. Torch enters it again when it compiles the backward later."""
-    from torch._guards import CompileContext
-
     return CompileContext.try_get()
 
 
@@ -98,8 +115,6 @@ def is_graph_break(error: Exception) -> bool:
 
     At the recompile limit torch raises the same type. That is not a graph break, because the frame was traced before.
     """
-    from torch._dynamo import exc
-
     at_limit = getattr(error, "frame_exec_strategy", None) is not None or "recompile limit" in str(error)[:2000].lower()
     breaks = tuple(getattr(exc, name) for name in ("Unsupported", "UserError", "SkipFrame") if hasattr(exc, name))
     return isinstance(error, breaks) and not at_limit
@@ -107,9 +122,49 @@ def is_graph_break(error: Exception) -> bool:
 
 def is_restart(error: Exception) -> bool:
     """Whether an exception makes dynamo trace a frame again: the frame is not abandoned."""
-    from torch._dynamo import exc
-
     return isinstance(error, getattr(exc, "RestartAnalysis", ()))
+
+
+def break_reasons() -> list[str]:
+    """Return the reasons of all graph breaks of this process, as ``torch._dynamo.explain`` reads them."""
+    return [str(graph_break.reason) for graph_break in utils.graph_break_reasons]
+
+
+def why_skipped(error: Exception) -> str:
+    """Return why a frame runs without a graph, for a graph break after which dynamo cannot continue; empty for another exception."""
+    return str(error) if isinstance(error, exc.Unsupported | exc.UserError) else ""
+
+
+def guard_failures() -> Mapping[Any, list[str]]:
+    """Return the reasons of all recompiles of this process, by code object."""
+    return {code: list(reasons) for code, reasons in utils.guard_failures.items()}
+
+
+_NOT_A_LEAF = re.compile(r"\w*GuardManager\b|TREE_GUARD_MANAGER")
+_USER_CODE = re.compile(r"\s+# .*$")
+
+
+def guards_of(manager: Any) -> list[str]:
+    """Return the guards of a ``CheckFunctionManager``, each as ``TYPE: CODE``, as torch's log of guards shows them.
+
+    The log ends each guard with the line of the user's code as a comment, which is no part of the guard.
+    """
+    lines = (line.lstrip("|+- ") for line in str(manager.guard_manager).splitlines())
+    return [_USER_CODE.sub("", line) for line in lines if line.strip() and not _NOT_A_LEAF.match(line)]
+
+
+def on_lookup(note: Callable[[bool], None]) -> None:
+    """Call ``note`` each time that dynamo compared the guards of a frame's compiled codes with its arguments: whether one of them fits.
+
+    A frame without compiled code has no guards to compare.
+    """
+    from torch._C._dynamo.eval_frame import set_guard_complete_hook
+
+    def call(is_found: bool) -> bool:
+        note(is_found)
+        return is_found
+
+    set_guard_complete_hook(call)
 
 
 def is_erased(value: Any) -> bool:
@@ -118,38 +173,258 @@ def is_erased(value: Any) -> bool:
     return freezing is not None and isinstance(value, freezing.ErasedTensor)
 
 
+def is_set(option: str) -> bool:
+    """Whether an option of inductor is set."""
+    return bool(getattr(config, option))
+
+
 def reference_stance() -> contextlib.AbstractContextManager[Any]:
     """Return the context in which compiled functions run eagerly."""
-    import torch.compiler
-
     stance: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
     return stance
 
 
-def falls_back_for_random() -> bool:
-    """Whether inductor calls eager's random operators, instead of kernels that draw from seeds of their own."""
-    from torch._inductor import config
+# -- graphs ---------------------------------------------------------------------------------------------------------
 
-    return bool(config.fallback_random)
+PASSES: Mapping[str, tuple[str, str]] = {
+    "pre_grad": ("torch._inductor.compile_fx", "_recursive_pre_grad_passes"),
+    "joint": ("torch._inductor.compile_fx", "_recursive_joint_graph_passes"),
+    "post_grad": ("torch._inductor.compile_fx", "_recursive_post_grad_passes"),
+}
+"""The function that runs the passes of a stage. It changes the graph, or returns a new one."""
 
 
-def is_freezing() -> bool:
-    """Whether inductor turns parameters into constants."""
-    from torch._inductor import config
+def is_available(stage: str) -> bool:
+    """Whether this torch has the function of a stage."""
+    module, name = PASSES[stage]
+    return hasattr(importlib.import_module(module), name)
 
-    return bool(config.freezing)
+
+def operators(graph: Any) -> dict[str, int]:
+    """Return how many nodes call each operator, in a graph module and in the graphs within it."""
+    counts: collections.Counter[str] = collections.Counter()
+    for module in graph.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            if node.op == "call_function":
+                counts[_function_name(node.target)] += 1
+            elif node.op == "call_method":
+                counts[f"Tensor.{node.target}"] += 1
+            elif node.op == "call_module":
+                kind = type(module.get_submodule(node.target))
+                counts[f"{kind.__module__}.{kind.__qualname__}"] += 1
+            elif node.op != "output":
+                counts[str(node.op)] += 1
+    return dict(counts)
+
+
+def _function_name(target: Any) -> str:
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return f"higher_order.{target.name()}"
+    if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        return str(target)
+    try:
+        name = str(_get_qualified_name(target))
+    except (AttributeError, RuntimeError):  # an object that is called and has no name
+        return f"{type(target).__module__}.{type(target).__qualname__}"
+    return name.replace("_operator.", "operator.", 1) if name.startswith("_operator.") else name
+
+
+def text_of(graph: Any) -> str:
+    """Return a graph as torch prints it, with shapes, strides and devices."""
+    return str(graph.print_readable(print_output=False, include_stride=True, include_device=True, colored=False))
+
+
+def is_known(name: str) -> bool:
+    """Whether torch, or the code of the case, has an operator or a function of a name as ``operators`` writes it."""
+    if name in ("placeholder", "get_attr"):  # kinds of nodes that are no operators
+        return True
+    if name.startswith("Tensor."):
+        return hasattr(torch.Tensor, name.removeprefix("Tensor."))
+    operator: Any = torch.ops
+    try:
+        for part in name.split("."):
+            operator = getattr(operator, part)
+    except (AttributeError, RuntimeError):
+        try:
+            imports.resolve(name)
+        except (ImportError, AttributeError, ValueError):
+            return False
+    return "." in name
 
 
 def on_output_code(save: Callable[[str], None]) -> None:
     """Call ``save`` with each piece of code that inductor generates or loads from a cache."""
-    from torch._inductor.graph import GraphLowering
-
     GraphLowering.save_output_code = save
+
+
+# -- kernel calls ---------------------------------------------------------------------------------------------------
+
+FUSED, EXTERN, USER = KINDS
+"""Calls of kernels that inductor generated (of C++, of Triton, of a template), of operators and library kernels, and of Triton kernels
+that the user wrote."""
+
+_USER_KERNEL = re.compile(r"^@triton_heuristics\.user_autotune\(", re.MULTILINE)
+_CPP_WRAPPER = "CppWrapperCodeCache"
+_WITHOUT_KERNEL = frozenset(["inductor::_reinterpret_tensor", "inductor::_alloc_from_pool", "aten::set_", "aten::resize_", "aten::resize"])
+"""Operators that only create or change the description of a tensor. Views are recognized by their schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """A generated wrapper, as its source says."""
+
+    kernels: frozenset[str] = frozenset()
+    """The global names of its kernels."""
+    generated: frozenset[str] = frozenset()
+    """The sources of the kernels that inductor generated, without their names."""
+    is_python: bool = True
+    """False for a wrapper that only calls C++."""
+
+
+_wrappers: dict[str, Wrapper] = {}
+"""By file, the wrappers that were loaded in the running case, whose calls may be counted."""
+
+
+def read_wrapper(source: str) -> Wrapper:
+    """Return what a wrapper defines: its top-level assignments of ``async_compile.KIND(...)``."""
+    tree = ast.parse(source)
+    if any(isinstance(node, ast.Name) and node.id == _CPP_WRAPPER for node in ast.walk(tree)):
+        return Wrapper(is_python=False)
+    kernels, generated = set(), set()
+    for statement in tree.body:
+        match statement:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile"), attr=kind)) as call,
+            ) if name != "async_compile":
+                kernels.add(name)
+                text = "\n".join(node.value for node in ast.walk(call) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+                # a kernel that only chooses among others: these have definitions of their own
+                if kind not in ("multi_kernel", "size_hint_multi_kernel") and not _USER_KERNEL.search(text):
+                    generated.add(text.replace(name, "KERNEL"))
+    return Wrapper(kernels=frozenset(kernels), generated=frozenset(generated))
+
+
+def note_wrapper(module: Any) -> None:
+    """Read the source of a generated module that was loaded. Modules that are no wrappers define no kernels."""
+    if module.__file__ not in _wrappers:
+        # without the names of its kernels a wrapper is not one that is seen to run, so that its calls count as unknown
+        with contextlib.suppress(OSError, ValueError, SyntaxError), open(module.__file__, encoding="utf-8") as stream:
+            _wrappers[module.__file__] = read_wrapper(stream.read())
+
+
+def forget_wrappers() -> None:
+    """Forget the wrappers of the case before."""
+    _wrappers.clear()
+
+
+def generated_kernels(graph: Any, generated: Any) -> frozenset[str]:
+    """Return the kernels of the code that ``GraphLowering.codegen`` returned; raise ``ValueError`` where they cannot be known."""
+    if getattr(graph, "cpp_wrapper", False):
+        raise ValueError("a compiled graph has a C++ wrapper, whose kernels are not seen")
+    source = generated[0]
+    try:
+        return read_wrapper(source if isinstance(source, str) else source.value).generated
+    except SyntaxError as error:
+        raise ValueError(f"the generated wrapper cannot be read: {error}") from error
+
+
+@dataclass
+class Counted:
+    """The kernel calls of one call of a compiled graph."""
+
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    """The kind and the name of each."""
+    in_python: bool = False
+    """Whether a function of a Python wrapper ran."""
+    in_cpp: bool = False
+    """Whether a wrapper ran that only calls C++."""
+    to_the_end: bool = False
+    """Whether the calls were counted until the graph returned: code that it calls may set a profile function of its own."""
+
+
+@contextlib.contextmanager
+def counted() -> Iterator[Counted]:
+    """Count the kernel calls of wrappers in this thread until the context ends."""
+    record = Counted()
+    before, profile = sys.getprofile(), _Profile(record)
+    sys.setprofile(profile)
+    try:
+        yield record
+    finally:
+        record.to_the_end = sys.getprofile() is profile
+        sys.setprofile(before)
+
+
+class _Profile:
+    """The profile function. A call of C within a wrapper hides what Python it calls itself."""
+
+    def __init__(self, record: Counted) -> None:
+        self._record = record
+        self._calling: types.FrameType | None = None
+        """The wrapper's frame that is calling C."""
+        self._kernels: dict[int, dict[int, tuple[str, Any]]] = {}
+        """The kernels of a wrapper with their names by ``id``, by the ``id`` of its namespace."""
+        self._extern: dict[int, Any] = {id(function): function for function in vars(select_algorithm.extern_kernels).values()}
+
+    def __call__(self, frame: types.FrameType, event: str, argument: Any) -> None:
+        if event == "c_call":
+            if self._calling is None and (kernels := self._kernels_of(frame)) is not None:
+                self._calling = frame
+                owner, name = getattr(argument, "__self__", None), getattr(argument, "__name__", "")
+                is_extern = id(argument) in self._extern or (name == "copy_" and isinstance(owner, torch.Tensor))
+                self._note(kernels.get(id(argument)) or kernels.get(id(owner)), name if is_extern else "")
+        elif event in ("c_return", "c_exception"):
+            if frame is self._calling:
+                self._calling = None
+        elif event == "call":
+            if (entered := _wrappers.get(frame.f_code.co_filename)) is not None:
+                self._record.in_python |= entered.is_python
+                self._record.in_cpp |= not entered.is_python
+            caller = frame.f_back
+            if self._calling is None and caller is not None and (kernels := self._kernels_of(caller)) is not None:
+                owner, code = frame.f_locals.get("self"), frame.f_code
+                kernel = kernels.get(id(owner)) or next((known for known in kernels.values() if _has_code(known[1], code)), None)
+                is_operator = code.co_name == "__call__" and kernel is None and _runs_kernel(owner)
+                is_extern = any(_has_code(function, code) for function in self._extern.values())
+                self._note(kernel, code.co_name if is_extern else str(owner) if is_operator else "")
+
+    def _kernels_of(self, frame: types.FrameType) -> dict[int, tuple[str, Any]] | None:
+        """Return the kernels of the wrapper that a frame belongs to; None where it is of none."""
+        wrapper, names = _wrappers.get(frame.f_code.co_filename), frame.f_globals
+        if wrapper is None:
+            return None
+        if id(names) not in self._kernels:
+            self._kernels[id(names)] = {id(names[name]): (name, names[name]) for name in wrapper.kernels if name in names}
+        return self._kernels[id(names)]
+
+    def _note(self, kernel: tuple[str, Any] | None, extern: str) -> None:
+        """Count the call of a kernel, or else of what has a name among operators and library kernels."""
+        if kernel is not None:
+            name, function = kernel
+            is_of_user = getattr(getattr(function, "heuristic_type", None), "name", "") == "USER_AUTOTUNE"
+            self._record.calls.append((USER if is_of_user else FUSED, name))
+        elif extern:
+            self._record.calls.append((EXTERN, extern))
+
+
+def _has_code(function: Any, code: types.CodeType) -> bool:
+    return getattr(function, "__code__", None) is code
+
+
+def _runs_kernel(operator: Any) -> bool:
+    if isinstance(operator, torch._ops.OpOverload):
+        return not operator.is_view and operator.name().partition(".")[0] not in _WITHOUT_KERNEL
+    if isinstance(operator, torch._ops.OpOverloadPacket):
+        return any(_runs_kernel(getattr(operator, name)) for name in operator.overloads())
+    return False
+
+
+# -- autotuning and fresh memory ------------------------------------------------------------------------------------
 
 
 def on_timed_choices(save: Callable[[Mapping[tuple[str, str], float]], None]) -> None:
     """Call ``save`` after each autotuning with the times of the choices, in milliseconds by name and class."""
-    from torch._inductor import select_algorithm
 
     def feedback(timings: Mapping[Any, float], *rest: Any) -> None:
         save({(str(choice.name), class_of_choice(choice)): float(time) for choice, time in timings.items()})
@@ -165,7 +440,67 @@ def class_of_choice(choice: Any) -> str:
     # a wrapper that converts arguments and results holds the choice
     choice = vars(choice).get("_wrapped", choice)
     maker = type(vars(choice).get("template") or choice)
-    resolved: Any = sys.modules.get(maker.__module__)
+    named: Any = sys.modules.get(maker.__module__)
     for part in maker.__qualname__.split("."):
-        resolved = getattr(resolved, part, None)
-    return f"{maker.__module__}.{maker.__qualname__}" if resolved is maker else ""
+        named = getattr(named, part, None)
+    return f"{maker.__module__}.{maker.__qualname__}" if named is maker else ""
+
+
+@contextlib.contextmanager
+def only_candidate(number: int) -> Iterator[list[list[str]]]:
+    """Compile anew within the context; each autotuning may choose only the candidate ``number``, counted from 0.
+
+    An autotuning with fewer candidates counts on from its first. The context has the names of all candidates of each autotuning, the chosen
+    one first. Caches are off: the result of another candidate must not be found.
+    """
+    seen: list[list[str]] = []
+
+    def choose(choices: list[Any]) -> list[Any]:
+        if not choices:
+            return choices
+        chosen = choices[number % len(choices)]
+        seen.append([str(choice.name) for choice in (chosen, *(choice for choice in choices if choice is not chosen))])
+        return [chosen]
+
+    functions = select_algorithm.get_algorithm_selector_cache().preprocessing_fns
+    functions.append(choose)
+    torch._dynamo.reset()
+    try:
+        with config.patch(force_disable_caches=True):
+            yield seen
+    finally:
+        functions.remove(choose)
+        torch._dynamo.reset()
+
+
+_ALLOCATORS = [f"empty_strided{suffix}" for suffix in ("", "_cpu", "_cpu_pinned", "_cuda", "_xpu", "_mtia")]
+"""The names in a generated module of the functions that allocate its buffers."""
+
+BYTE = 255
+"""NaN for every float, -1 for signed integers, the greatest number for others."""
+
+
+@contextlib.contextmanager
+def poisoned() -> Iterator[Poison]:
+    """Fill each buffer that a loaded generated module allocates.
+
+    Memory that kernels and operators of ATen allocate themselves, and that of ``cpp_wrapper``, is not reached.
+    """
+    poison = Poison()
+
+    def filled(allocate: Callable[..., torch.Tensor], *args: Any, **kwargs: Any) -> torch.Tensor:
+        tensor = allocate(*args, **kwargs)
+        storage = tensor.untyped_storage()
+        if storage.nbytes():
+            torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage).fill_(BYTE)
+        poison.allocations += 1
+        poison.bytes += storage.nbytes()
+        return tensor
+
+    with contextlib.ExitStack() as undo:
+        for module in list(PyCodeCache.modules):
+            for name in _ALLOCATORS:
+                if (original := vars(module).get(name)) is not None:
+                    undo.callback(setattr, module, name, original)
+                    setattr(module, name, functools.partial(filled, original))
+        yield poison

@@ -1,11 +1,13 @@
-"""Devices: what torch says of each kind of accelerator, and the module that registers a vendor's."""
+"""Devices: what torch says of each kind of accelerator, the module that registers a vendor's, and the facts of this machine."""
 
 import contextlib
 import importlib
+import importlib.util
 import multiprocessing
 import os
+import platform
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -15,6 +17,7 @@ import torch
 from runner.model import devices
 from runner.model.devices import VendorDevice
 from runner.vocabulary.steps.bench import timed_on_host
+from runner.worker.torch_compat import imports
 
 GeneratorState = tuple[torch.Tensor, dict[str, list[torch.Tensor]]]
 """The state of the CPU's generator, and those of the accelerators' generators by module."""
@@ -24,7 +27,7 @@ _OF_VENDORS: dict[str, devices.Accelerator] = {}
 """The kinds of device that modules of vendors have registered in this process."""
 
 
-def register(vendor: devices.VendorDevice) -> None:
+def register(vendor: VendorDevice) -> None:
     """Import the module of a vendor, which registers its device; raise what it raises, or ``ImportError`` if torch lacks the device then.
 
     A worker does that before the first case for the device, after the fork. The device's functions are those of ``torch.KIND``.
@@ -65,14 +68,6 @@ def danger_of_fork() -> str:
         if getattr(module, "_is_in_bad_fork", bool)():
             return f"the zygote cannot pass {accelerator.activity} on to a fork"
     return ""
-
-
-def visible() -> list[Any]:
-    """Return torch's properties of the accelerators of the first kind that is available; empty where none is."""
-    for _, module in modules():
-        if module.is_available() and (count := module.device_count()):
-            return [module.get_device_properties(index) for index in range(count)]
-    return []
 
 
 def generator_state() -> GeneratorState:
@@ -139,6 +134,8 @@ class DeviceApi:
         return float(begun.elapsed_time(ended))
 
 
+# -- facts of the machine -------------------------------------------------------------------------------------------
+
 _SECONDS = 240.0
 """How long the import of a vendor's module and the look at its devices may take."""
 
@@ -148,8 +145,69 @@ HOLDS = "returned True"
 """The answer where there is a device, in the words of predicates."""
 
 
+def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
+    """Return versions and devices: the ``facts`` that options of backends may use. Memory is in bytes.
+
+    A worker collects them once per run, so that only workers use a device. ``questions`` are paths of predicates, and devices of vendors
+    (``KIND=MODULE``); ``answers`` has what each returned.
+    """
+    # first, in forks of this process, in which no driver is initialized yet
+    asked = tuple(questions)
+    of_vendors = {question: answer(question) for question in asked if "=" in question}
+    counted = [(module, module.device_count()) for _, module in modules() if module.is_available()]
+    properties = next(([module.get_device_properties(n) for n in range(count)] for module, count in counted if count), [])
+    ck = importlib.util.find_spec("ck4inductor")
+    mkldnn = []
+    if torch.backends.mkldnn.is_available():
+        asks = {"bfloat16": "_is_mkldnn_bf16_supported", "float16": "_is_mkldnn_fp16_supported"}
+        mkldnn = ["float32", *(dtype for dtype, name in asks.items() if getattr(torch.ops.mkldnn, name, bool)())]
+    triton = None
+    with contextlib.suppress(ImportError):
+        triton = str(importlib.import_module("triton").__version__)
+    facts: dict[str, Any] = {
+        "torch": torch.__version__,
+        "torch_root": imports.torch_root(),
+        "torch_git": torch.version.git_version,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": platform.processor() or platform.machine(),
+        "vec_isa": imports.picked_vector_isa(),
+        **{build.version: getattr(torch.version, build.version, None) for build in devices.builds()},
+        "triton": triton,
+        "gpus": len(properties),
+        "ck_dir": next(iter(ck.submodule_search_locations or []), None) if ck else None,
+        "mkldnn": " ".join(mkldnn),
+        "answers": {question: of_vendors.get(question) or _answer(question) for question in asked},
+    }
+    if properties:
+        first, driver = properties[0], None
+        counts = [count for entry in properties if (count := getattr(entry, "multi_processor_count", None)) is not None]
+        with contextlib.suppress(OSError), open("/proc/driver/nvidia/version", encoding="ascii", errors="replace") as stream:
+            driver = stream.readline().strip()
+        # properties of an XPU have no capability, but a number of its architecture
+        arch = f"sm_{first.major}{first.minor}" if hasattr(first, "major") else f"xpu_{getattr(first, 'architecture', 0)}"
+        facts.update(
+            device=first.name,
+            arch=str(first.gcnArchName) if torch.version.hip else arch,
+            gpu_memory=min(entry.total_memory for entry in properties),
+            sms=min(counts, default=None),
+            driver=driver,
+        )
+    return facts
+
+
+def _answer(path: str) -> str:
+    """Call a predicate; return what it returned or raised, in words (``capabilities.HOLDS`` where it holds)."""
+    try:
+        returned = imports.resolve(path.replace(":", "."))()
+    except Exception as error:  # a predicate of any package may raise anything
+        return f"raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:300]
+    is_answer = isinstance(returned, bool)
+    return f"returned {returned}" if is_answer else f"returned a value of type {type(returned).__name__}, not True or False"
+
+
 def answer(question: str, seconds: float = _SECONDS) -> str:
-    """Return ``HOLDS`` where torch sees a device, else the reason, from a fork of this process."""
+    """Return ``HOLDS`` where torch sees a vendor's device, else the reason, from a fork of this process."""
     forks = multiprocessing.get_context("fork")
     mine, theirs = forks.Pipe(duplex=False)
     child = forks.Process(target=_look, args=(question, theirs))
@@ -172,17 +230,16 @@ def answer(question: str, seconds: float = _SECONDS) -> str:
 
 def _look(question: str, pipe: Connection) -> None:
     os.setsid()
-    pipe.send_bytes(_looked(question).encode("utf-8", "replace")[:_BYTES])
-    os._exit(0)  # what the module registered for the end of the process does not run
-
-
-def _looked(question: str) -> str:
     vendor = VendorDevice.parse(question)
     try:
         register(vendor)
         module = getattr(torch, vendor.kind)
+        text = HOLDS
         if not module.is_available():
-            return f"torch.{vendor.kind}.is_available() returned False"
-        return HOLDS if module.device_count() > 0 else f"torch.{vendor.kind}.device_count() returned 0"
+            text = f"torch.{vendor.kind}.is_available() returned False"
+        elif module.device_count() <= 0:
+            text = f"torch.{vendor.kind}.device_count() returned 0"
     except BaseException as error:  # a vendor's module may raise anything, also SystemExit; the answer says what
-        return f"its import raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:300]
+        text = f"its import raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:300]
+    pipe.send_bytes(text.encode("utf-8", "replace")[:_BYTES])
+    os._exit(0)  # what the module registered for the end of the process does not run

@@ -10,7 +10,7 @@ import os
 import pkgutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -31,6 +31,14 @@ def resolve(path: str) -> Any:
             resolved = getattr(resolved, part)
         return resolved
     raise ImportError(f"no module for '{path}'")
+
+
+def name_lines(file: str, names: Mapping[int, str]) -> None:
+    """Store the function of each line of a file in dynamo's cache. Otherwise dynamo parses the file as Python and may raise."""
+    if "torch._dynamo" in sys.modules:
+        from torch._dynamo import funcname_cache
+
+        funcname_cache.cache[file] = dict(names)
 
 
 def torch_root() -> str:
@@ -78,7 +86,17 @@ def set_threads(count: int) -> None:
 
 
 @contextlib.contextmanager
-def _without_driver_calls() -> Iterator[None]:
+def _replaced(replacements: Iterable[tuple[Any, str, Callable[..., Any]]]) -> Iterator[None]:
+    """Replace attributes of objects, where they are there, in this context."""
+    with contextlib.ExitStack() as stack:
+        for owner, name, replacement in replacements:
+            if hasattr(owner, name):
+                stack.callback(setattr, owner, name, getattr(owner, name))
+                setattr(owner, name, replacement)
+        yield
+
+
+def _without_driver_calls() -> contextlib.AbstractContextManager[None]:
     """Replace ``is_available`` of accelerators by a check of their device nodes in this context.
 
     Torch calls it while inductor is imported (2.11 and 2.12) and when it selects vector instructions. The original uses NVML, which starts
@@ -86,12 +104,8 @@ def _without_driver_calls() -> Iterator[None]:
     """
     from runner.worker.torch_compat.device_modules import modules
 
-    with contextlib.ExitStack() as stack:
-        for accelerator, module in modules():
-            stack.callback(setattr, module, "is_available", module.is_available)
-            may_be_there = _is_built_for(accelerator) and any(map(os.path.exists, accelerator.nodes))
-            module.is_available = functools.partial(bool, may_be_there)
-        yield
+    may_be_there = {id(module): _is_built_for(kind) and any(map(os.path.exists, kind.nodes)) for kind, module in modules()}
+    return _replaced((module, "is_available", functools.partial(bool, may_be_there[id(module)])) for _, module in modules())
 
 
 def _is_built_for(accelerator: devices.Accelerator) -> bool:
@@ -103,16 +117,6 @@ def _is_built_for(accelerator: devices.Accelerator) -> bool:
 def is_built_for_gpus() -> bool:
     """Whether this torch is built for any accelerator."""
     return any(map(_is_built_for, devices.ACCELERATORS.values()))
-
-
-def arch_of(properties: Any) -> str:
-    """Return the architecture of a GPU in the form of conditions, such as ``sm_90``."""
-    import torch
-
-    if torch.version.hip:
-        return str(properties.gcnArchName)
-    # properties of an XPU have no capability, but a number of its architecture
-    return f"sm_{properties.major}{properties.minor}" if hasattr(properties, "major") else f"xpu_{getattr(properties, 'architecture', 0)}"
 
 
 def import_inductor() -> None:
@@ -174,8 +178,7 @@ def import_for_gpus() -> None:
         getattr(importlib.import_module(f"triton.backends.{vendor}.driver"), name)()
 
 
-@contextlib.contextmanager
-def without_devices() -> Iterator[None]:
+def without_devices() -> contextlib.AbstractContextManager[None]:
     """Hide all GPUs from torch in this context, so that a compile for the CPU calls no driver.
 
     A driver that was initialized cannot be used in a fork. The replaced functions are those through which a compile for the CPU calls a
@@ -188,23 +191,18 @@ def without_devices() -> Iterator[None]:
     def refuse() -> Any:
         raise RuntimeError("devices are disabled during this compile")
 
-    replacements: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
-        *((module, "is_available", lambda: False) for _, module in modules()),
-        *((module, "device_count", lambda: 0) for _, module in modules()),
-        *((module, "current_device", refuse) for _, module in modules()),
-        (torch.accelerator, "is_available", lambda *_: False),
-        (torch.accelerator, "device_count", lambda: 0),
-        (torch.accelerator, "current_accelerator", lambda *_, **__: None),
-        (torch._C, "_cuda_getDeviceCount", lambda: 0),
-        # the device guard of fake tensors, which has no effect without devices
-        (torch._C, "_ensureCUDADeviceGuardSet", lambda: None),
+    of_modules = {"is_available": lambda: False, "device_count": lambda: 0, "current_device": refuse}
+    return _replaced(
+        (
+            *((module, name, replacement) for _, module in modules() for name, replacement in of_modules.items()),
+            (torch.accelerator, "is_available", lambda *_: False),
+            (torch.accelerator, "device_count", lambda: 0),
+            (torch.accelerator, "current_accelerator", lambda *_, **__: None),
+            (torch._C, "_cuda_getDeviceCount", lambda: 0),
+            # the device guard of fake tensors, which has no effect without devices
+            (torch._C, "_ensureCUDADeviceGuardSet", lambda: None),
+        )
     )
-    with contextlib.ExitStack() as stack:
-        for owner, name, replacement in replacements:
-            if hasattr(owner, name):
-                stack.callback(setattr, owner, name, getattr(owner, name))
-                setattr(owner, name, replacement)
-        yield
 
 
 _PROBE_SECONDS = 60.0

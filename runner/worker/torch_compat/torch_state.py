@@ -1,4 +1,7 @@
-"""State of torch that a case sets, reads or resets: options, counters, caches, and the folders that torch writes into."""
+"""State of torch that a case sets, reads or resets: options, counters, caches, and the files that torch and Triton write.
+
+This module does not import torch by itself: the variables that name files must be set before.
+"""
 
 import contextlib
 import copy
@@ -8,10 +11,12 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 from runner.worker.torch_compat import imports
+
+# -- options --------------------------------------------------------------------------------------------------------
 
 
 def set_torch_state(state: Mapping[str, Any]) -> None:
@@ -47,8 +52,7 @@ def patched_options(sections: Mapping[str, Mapping[str, Any]]) -> Iterator[None]
     """Set options in this context; raise as torch raises for an unknown name."""
     with contextlib.ExitStack() as stack:
         for section, module in OPTIONS.items():
-            options = dict(sections.get(section, {}))
-            if options:
+            if options := dict(sections.get(section, {})):
                 stack.enter_context(importlib.import_module(module).patch(options))
         yield
 
@@ -61,11 +65,14 @@ def virtualized(handler: str, value: Any) -> contextlib.AbstractContextManager[A
     return context
 
 
+# -- counters -------------------------------------------------------------------------------------------------------
+
+
 def counters() -> dict[str, dict[str, int]]:
     """Return every counter, by namespace and name. Empty namespaces are left out."""
-    from torch._dynamo.utils import counters as found
+    from torch._dynamo.utils import counters as spaces
 
-    return {str(space): {str(name): int(number) for name, number in names.items()} for space, names in found.items() if names}
+    return {str(space): {str(name): int(number) for name, number in names.items()} for space, names in spaces.items() if names}
 
 
 Frames = tuple[int, int, dict[str, int]]
@@ -74,9 +81,9 @@ Frames = tuple[int, int, dict[str, int]]
 
 def frames() -> Frames:
     """Return the counts of frames; ``torch._dynamo.reset`` leaves them."""
-    from torch._dynamo.utils import counters as found
-
-    return int(found["frames"]["total"]), int(found["frames"]["ok"]), {str(key): int(n) for key, n in found["graph_break"].items()}
+    spaces = counters()
+    of_frames = spaces.get("frames", {})
+    return of_frames.get("total", 0), of_frames.get("ok", 0), spaces.get("graph_break", {})
 
 
 def why_eager(before: Frames) -> str:
@@ -89,26 +96,6 @@ def why_eager(before: Frames) -> str:
     if total == 0:
         return "dynamo traced no frame"
     return "" if total == ok else f"dynamo converted {ok} of {total} frames"
-
-
-def clear_counters() -> None:
-    """Clear all counters and statistics of remote caches."""
-    from torch._dynamo.utils import counters as found
-    from torch._inductor.remote_cache import cache_stats
-
-    found.clear()
-    cache_stats._stats.clear()
-
-
-def remote_caches() -> dict[str, dict[str, int]]:
-    """Return the counts ``hit``, ``miss``, ``put`` and ``exception`` of each remote cache, by name."""
-    from torch._inductor.remote_cache import cache_stats
-
-    return {
-        name: {count: int(getattr(seen, count)) for count in ("hit", "miss", "put", "exception")}
-        for name, seen in cache_stats._stats.items()
-        if name.startswith("Remote")
-    }
 
 
 def _metrics() -> dict[str, Any]:
@@ -124,6 +111,23 @@ def metrics() -> dict[str, float]:
     return {name: len(value) if isinstance(value, list) else value for name, value in _metrics().items()}
 
 
+def remote_caches() -> dict[str, dict[str, int]]:
+    """Return the counts ``hit``, ``miss``, ``put`` and ``exception`` of each remote cache, by name."""
+    from torch._inductor.remote_cache import cache_stats
+
+    counts, stats = ("hit", "miss", "put", "exception"), cache_stats._stats
+    return {name: {count: int(getattr(seen, count)) for count in counts} for name, seen in stats.items() if name.startswith("Remote")}
+
+
+def clear_counters() -> None:
+    """Clear all counters and statistics of remote caches."""
+    from torch._dynamo.utils import counters as spaces
+    from torch._inductor.remote_cache import cache_stats
+
+    spaces.clear()
+    cache_stats._stats.clear()
+
+
 def clear_metrics() -> None:
     """Set inductor's metrics to 0."""
     from torch._inductor import metrics as module
@@ -134,24 +138,87 @@ def clear_metrics() -> None:
 @contextlib.contextmanager
 def counts_kept() -> Iterator[None]:
     """Restore counters, metrics and statistics of remote caches when the context ends."""
-    from torch._dynamo.utils import counters as found
+    from torch._dynamo.utils import counters as spaces
     from torch._inductor import metrics as module
     from torch._inductor.remote_cache import cache_stats
 
-    counted = {space: dict(names) for space, names in found.items()}
+    counted = {space: dict(names) for space, names in spaces.items()}
     measured = {name: copy.copy(value) for name, value in _metrics().items()}
     remote = {name: copy.copy(seen) for name, seen in cache_stats._stats.items()}
     try:
         yield
     finally:
-        for space in [space for space in found if space not in counted]:
-            del found[space]
+        for space in [space for space in spaces if space not in counted]:
+            del spaces[space]
         for space, names in counted.items():
-            found[space].clear()
-            found[space].update(names)
+            spaces[space].clear()
+            spaces[space].update(names)
         vars(module).update(measured)
         cache_stats._stats.clear()
         cache_stats._stats.update(remote)
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
+
+ALWAYS: Mapping[str, str] = {
+    "TORCH_COMPILE_DEBUG_DIR": "",  # torch appends torch_compile_debug
+    "TRITON_DUMP_DIR": "triton_dump",
+    "TORCH_FR_DUMP_TEMP_FILE": "nccl_trace_rank_",
+    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "nccl_trace_rank_",
+}
+"""Variables whose default path is in the working folder, the home folder or /tmp: the name of each below the case's folder."""
+
+CACHES: Mapping[str, str] = {"TORCH_EXTENSIONS_DIR": "torch_extensions", "QUACK_CACHE_DIR": "quack"}
+"""The same for caches. They are placed in the case's scratch folder, which is deleted."""
+
+WHERE_NAMED: Mapping[str, str] = {
+    "TORCH_TRACE": "torch_trace",
+    "TORCH_DTRACE": "torch_trace",
+    "TORCH_LOGS_OUT": "torch_logs.txt",
+    "TORCHINDUCTOR_PROFILE_OUTPUT": "profile_bandwidth.txt",
+    "TORCHINDUCTOR_MM_LOGGING_FILE": "mm_choices.json",
+    "TORCHINDUCTOR_CONV_LOGGING_FILE": "conv_choices.json",
+    "TORCHINDUCTOR_FLEX_ATTENTION_LOGGING_FILE": "flex_attention_choices.json",
+    "PARTITIONER_MEMORY_BUDGET_PARETO_DIR": "memory_budget_pareto",
+    "PYTORCH_TUNABLEOP_FILENAME": "tunableop_results.csv",
+    "TORCH_COMPILE_DYNAMO_PROFILER": "dynamo_profile.prof",
+    "TRITON_DUMP_MIR": "triton_mir",
+    "TRITON_REPRODUCER_PATH": "triton_reproducer.mlir",
+    "NCCL_DEBUG_FILE": "nccl_debug.txt",
+}
+"""Variables that enable a file or folder by its path: where one is set, its path is replaced by this name below the case's folder."""
+
+_SWITCHES = {"TORCH_COMPILE_DYNAMO_PROFILER": ("0", "1", "true", "false", "True", "False")}
+"""Values of these variables that are no paths."""
+
+
+def redirect(folder: str, cache: str, environ: MutableMapping[str, str] = os.environ) -> None:
+    """Set the variables that name files to paths in ``folder``, those of caches to paths in ``cache``.
+
+    Torch computes some of these paths at its import, which happens once for all cases of an environment. Hence this is called twice: for
+    the run's scratch folder before the import, and for the case's folder before the case.
+    """
+    environ.update({name: os.path.join(folder, place) if place else folder for name, place in ALWAYS.items()})
+    environ.update({name: os.path.join(cache, place) for name, place in CACHES.items()})
+    for name, place in WHERE_NAMED.items():
+        if environ.get(name) and environ[name] not in _SWITCHES.get(name, ()):
+            environ[name] = os.path.join(folder, place)
+
+
+def begin_in_scratch() -> None:
+    """Change to the scratch folder before torch is imported, so that an import or a crash does not write to the runner's folder."""
+    temporary = os.environ.get("TMPDIR")
+    if temporary and os.path.isdir(temporary):
+        os.chdir(temporary)
+        redirect(temporary, temporary)
+
+
+def begin_in_case(folder: str, cache: str) -> None:
+    """Redirect all files to the case's folders, and disable ``__pycache__`` for the modules that the case, or a child of it, imports."""
+    os.chdir(folder)  # files that code of a spec writes to its working folder stay with the case
+    redirect(folder, cache)
+    sys.dont_write_bytecode = True
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 
 def use_cache_dir(folder: str) -> None:
@@ -159,6 +226,21 @@ def use_cache_dir(folder: str) -> None:
     os.makedirs(folder, exist_ok=True)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
     os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "triton")
+
+
+@contextlib.contextmanager
+def cache_folder(folder: str) -> Iterator[None]:
+    """Set the cache folders of inductor and Triton in this context."""
+    before = {name: os.environ.get(name) for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")}
+    use_cache_dir(folder)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 _PATH_OPTIONS = {
@@ -170,7 +252,7 @@ _PATH_OPTIONS = {
 
 
 def follow_variables(folder: str) -> dict[str, dict[str, Any]]:
-    """Redirect torch's logs and traces to the paths in the variables of ``own_files``; return the options that need the same paths.
+    """Redirect torch's logs and traces to the paths in the variables; return the options that need the same paths.
 
     Torch has read the variables at its import, possibly in the zygote. The zygote's own open files are not affected.
     """
@@ -205,20 +287,7 @@ def _forget_stream(handler: Any) -> None:
         handler.stream = None
 
 
-@contextlib.contextmanager
-def cache_folder(folder: str) -> Iterator[None]:
-    """Set the cache folders of inductor and Triton in this context."""
-    names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
-    before = {name: os.environ.get(name) for name in names}
-    use_cache_dir(folder)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+# -- compiled code --------------------------------------------------------------------------------------------------
 
 
 def built_by_warm_up() -> dict[str, str]:
@@ -283,10 +352,7 @@ def delete_generated_files() -> int:
     """Delete the files of the loaded generated modules; return their number."""
     from torch._inductor.codecache import PyCodeCache
 
-    deleted = 0
-    for module in list(PyCodeCache.modules):
-        file = getattr(module, "__file__", None)
-        if file and os.path.exists(file):
-            os.remove(file)
-            deleted += 1
-    return deleted
+    files = [file for module in PyCodeCache.modules if (file := getattr(module, "__file__", None)) and os.path.exists(file)]
+    for file in files:
+        os.remove(file)
+    return len(files)

@@ -1,24 +1,19 @@
 """Carries out one case of a target: executes the Python of its spec, compiles its kernel, and sends what the compiler made of it."""
 
-import json
 import os
-import resource
 import types
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runner.model import protocol
 from runner.model.targets import TARGETS, Level
 from runner.tools.offline.worker import kernels
 from runner.tools.offline.worker.kernels import Compiled
 from runner.vocabulary.compiler_output import KERNEL
 from runner.vocabulary.expectations.measures import MEASURES
-from runner.worker.case import own_files
-from runner.worker.case.phases import Phases
 from runner.worker.case.source_module import SpecModule
-from runner.worker.process.channel import Channel, exception
-from runner.worker.process.seal import Broken, Seal
+from runner.worker.process.channel import Channel, Phases, exception, keep_code
+from runner.worker.process.seal import Seal
+from runner.worker.torch_compat import torch_state
 
 SEALED = ("runner", "triton.compiler", "triton.backends")
 """What code of a spec must not replace."""
@@ -36,42 +31,16 @@ NOTHING: Mapping[str, Any] = {
 """What is observed of torch: it is not imported."""
 
 
-RunSteps = Callable[[Mapping[str, Any], Phases, Channel, dict[str, Any]], None]
-"""Runs the steps of a plan and adds what was observed to the facts."""
-
-
-def run(plan_file: str, descriptor: int, word: str, run_steps: RunSteps | None = None) -> None:
-    """Run the case of a plan, and send its observation, also after an exception of any kind.
-
-    Without ``run_steps`` the kernel of the spec is compiled.
-    """
-    channel = Channel(descriptor, word)
-    phases = Phases(channel.phase)
-    plan = json.loads(Path(plan_file).read_bytes())
-    facts: dict[str, Any] = {"format": 2, "id": plan["id"], "steps": [], "error": None}
-    with phases("inputs"):
-        try:
-            (run_steps or _run_steps)(protocol.decode(plan), phases, channel, facts)
-        except Broken as error:
-            facts["error"] = exception(error, "compare")
-        except BaseException as error:  # the worker's boundary: code of a spec may raise anything, SystemExit too
-            facts["error"] = exception(error, getattr(error, "_conformance_phase", "inputs"))
-    facts["phases"] = phases.seconds
-    facts["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    channel.observation(facts)
-
-
-def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: dict[str, Any]) -> None:
-    os.chdir(plan["folder"])
-    own_files.redirect(plan["folder"], plan["cache"])
-    own_files.write_no_bytecode()
+def run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: dict[str, Any]) -> None:
+    """Compile the kernels of a plan."""
+    torch_state.begin_in_case(plan["folder"], plan["cache"])
     os.environ["TRITON_CACHE_DIR"] = os.path.join(plan["cache"], "triton")  # thrown away with the case
     seal = Seal(SEALED)
-    module = SpecModule(plan["module_key"], {"params": types.SimpleNamespace(**plan["params"])}, lambda file, names: None)
+    module = SpecModule(plan["module_key"], {"params": types.SimpleNamespace(**plan["params"])})
     for block in plan["body"]["preludes"]:
         module.execute(block)
     for index, step in enumerate(plan["steps"]):
-        channel.step(index)
+        channel.send({"step": index})
         arguments = step["arguments"]
         kernel = module.function(arguments["source"], arguments["kernel"])
         seal.check()
@@ -96,7 +65,7 @@ def facts_of_step(
     return {
         "raised": raised,
         **NOTHING,
-        **own_files.keep_code(plan["folder"], index, texts),
+        **keep_code(plan["folder"], index, texts),
         # what expectations measure of a kernel
         "measured": {
             str(request["index"]): MEASURES[request["kind"]](request["arguments"], values.__getitem__)

@@ -124,7 +124,7 @@ _ADD = {"signature": {"x": "*fp32", "y": "*fp32", "out": "*fp32"}, "constexprs":
 def canary_problems(target: Target) -> Iterator[str]:
     """Yield why the compiler for a target cannot be trusted."""
     block = {"name": "canary", "file": "<canaries>", "line": 1, "text": _SOURCE}
-    module = SpecModule("canaries", {}, lambda file, names: None)
+    module = SpecModule("canaries", {})
     texts = compiled(module.function(block, "canary_add"), _ADD, target)
     yield from (f"canary '{CANARIES[0]}': {problem}" for problem in compiler_output.problems_of_texts(target, ["canary_add"], texts.texts))
     dot = module.function(block, "canary_dot")

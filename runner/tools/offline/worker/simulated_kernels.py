@@ -18,13 +18,10 @@ from runner.tools.offline.worker import simulated_codegen as codegen
 from runner.tools.offline.worker.kernels import Compiled, taken
 from runner.tools.offline.worker.simulated_codegen import Graph, Recording, Source
 from runner.vocabulary import compiler_output
-from runner.worker.case import making, own_files, step_scope
 from runner.worker.case.case_session import Params
-from runner.worker.case.phases import Phases
-from runner.worker.case.sides import entering
+from runner.worker.case.scope import STEPS, Scope, resolved
 from runner.worker.case.source_module import SpecModule
-from runner.worker.case.step_scope import STEPS, Scope
-from runner.worker.process.channel import Channel, exception
+from runner.worker.process.channel import Channel, Phases, exception
 from runner.worker.process.seal import Seal
 from runner.worker.torch_compat import choice_census, imports, torch_state
 
@@ -37,21 +34,20 @@ class Lowering:
         body = plan["body"]
         params = Params({**plan["params"], "backend": plan["backend"], "device": DEVICE})
         self._module = SpecModule(plan["module_key"], {"torch": torch, "params": params})
-        self._scope = Scope(self._module.namespace)
-        self._maker = making.Maker(device=DEVICE, scope=self._scope, closing=closing)
+        self._scope = Scope(self._module.namespace, DEVICE, closing)
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
         self._backward: list[Graph] = []
         for block in body["preludes"]:
             self._module.execute(block)
         with self._fake:
             self._functions = {name: self._function(value) for name, value in body["functions"].items()}
-            self._arguments = making.make_all(body["inputs"], self._maker)
+            self._arguments = self._scope.make_all(body["inputs"])
 
     def _function(self, value: Mapping[str, Any]) -> Any:
         if "block" in value:
             return self._module.function(value["block"], value["entry"])
         if "module" in value:
-            return making.module(value, self._maker)
+            return self._scope.module(value)
         return self._scope.find(value.get("ref") or value["api"])
 
     def step(self, step: Mapping[str, Any]) -> Recording:
@@ -65,15 +61,15 @@ class Lowering:
         arguments: Any = STEPS["call"].parse(step["arguments"])
         body = self._plan["body"]
         context = body["context"] if arguments.context is None else arguments.context
-        options = step_scope.resolved(body["compile"], self._scope.named)
+        options = resolved(body["compile"], self._scope.named)
         function = self._functions[arguments.function or next(iter(self._functions))]
         torch._dynamo.reset()
         codegen.take()
         with self._fake:
-            values = self._arguments if arguments.inputs is None else making.make_all(arguments.inputs, self._maker)
+            values = self._arguments if arguments.inputs is None else self._scope.make_all(arguments.inputs)
             try:
                 # a graph break would call the first graph, and nothing can be called
-                with entering(context, self._scope, DEVICE)():
+                with self._scope.entering(context)():
                     torch.compile(function, **{**options, "fullgraph": True})(*values)
             except codegen.Lowered:
                 pass
@@ -96,10 +92,8 @@ def _raise_refused(recording: Recording) -> None:
 def run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: dict[str, Any]) -> None:
     """Run the steps of a plan."""
     imports.refuse_other_torch(plan.get("torch_root"))
-    os.chdir(plan["folder"])
     torch_state.use_cache_dir(os.path.join(plan["cache"], "cache"))  # invented ranks must not outlive the case
-    own_files.redirect(plan["folder"], plan["cache"])
-    own_files.write_no_bytecode()
+    torch_state.begin_in_case(plan["folder"], plan["cache"])
     body = plan["body"]
     for why in refusals(body["config"], body["compile"]):
         raise codegen.Unfaithful(why)
@@ -112,7 +106,7 @@ def run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: 
         lowering = Lowering(plan, stack)
         seal.check()
         for index, step in enumerate(plan["steps"]):
-            channel.step(index)
+            channel.send({"step": index})
             raised, compilation, recording, texts, phase = None, None, Recording(), [], "trace"
             try:
                 with phases(phase):

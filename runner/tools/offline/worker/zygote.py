@@ -3,6 +3,7 @@
 For a kernel of a spec it imports Triton, and never torch. For a simulated target it installs the simulation around the import of torch.
 """
 
+import importlib
 import os
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from runner.model import protocol
 from runner.model.protocol import SIMULATED, TARGET
 from runner.model.targets import TARGETS, Target
 from runner.worker.process import entry, zygote
+from runner.worker.process.channel import carry_out
 
 _MOST = 500
 """Characters of a problem."""
@@ -25,14 +27,8 @@ def compiler() -> entry.Work:
         if plan.split(" ")[0] == "facts":
             os.write(descriptor, protocol.dumps({"observation": protocol.encode(facts), "word": word}))
             return
-        from runner.tools.offline.worker import compile_case
-
-        if SIMULATED in os.environ:
-            from runner.tools.offline.worker import simulated_kernels
-
-            compile_case.run(plan, descriptor, word, simulated_kernels.run_steps)
-        else:
-            compile_case.run(plan, descriptor, word)
+        module = "simulated_kernels" if SIMULATED in os.environ else "compile_case"
+        carry_out(plan, descriptor, word, importlib.import_module(f"runner.tools.offline.worker.{module}").run_steps)
 
     return work
 
