@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import platform
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -18,13 +18,10 @@ from runner.model import devices
 from runner.model.devices import VendorDevice
 from runner.vocabulary.steps.bench import timed_on_host
 from runner.worker.torch_compat import imports
+from runner.worker.torch_compat.imports import OF_VENDORS, modules
 
 GeneratorState = tuple[torch.Tensor, dict[str, list[torch.Tensor]]]
 """The state of the CPU's generator, and those of the accelerators' generators by module."""
-
-
-_OF_VENDORS: dict[str, devices.Accelerator] = {}
-"""The kinds of device that modules of vendors have registered in this process."""
 
 
 def register(vendor: VendorDevice) -> None:
@@ -40,19 +37,11 @@ def register(vendor: VendorDevice) -> None:
     missing = [name for name in REQUIRED if not hasattr(getattr(torch, vendor.kind, None), name)]
     if missing:
         raise ImportError(f"{vendor.module} was imported, and torch.{vendor.kind} has no {', '.join(missing)}")
-    _OF_VENDORS[vendor.kind] = devices.Accelerator(module=vendor.kind, builds=(), nodes=(), activity="PrivateUse1")
+    OF_VENDORS[vendor.kind] = devices.Accelerator(module=vendor.kind, builds=(), nodes=(), activity="PrivateUse1")
 
 
 REQUIRED = ("is_available", "device_count", "synchronize")
 """What the module of a vendor's device must have. All else is used where it is there."""
-
-
-def modules() -> Iterator[tuple[devices.Accelerator, Any]]:
-    """Yield each kind of accelerator that this torch has a module for, and that module."""
-    for accelerator in (*devices.ACCELERATORS.values(), *_OF_VENDORS.values()):
-        module = getattr(torch, accelerator.module, None)
-        if module is not None:
-            yield accelerator, module
 
 
 def _is_initialized(module: Any) -> bool:
@@ -98,7 +87,7 @@ class DeviceApi:
     @property
     def _accelerator(self) -> devices.Accelerator | None:
         kind = devices.kind_of(self.name)
-        return devices.ACCELERATORS.get(kind) or _OF_VENDORS.get(kind)
+        return devices.ACCELERATORS.get(kind) or OF_VENDORS.get(kind)
 
     @property
     def _module(self) -> Any:

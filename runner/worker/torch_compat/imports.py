@@ -85,6 +85,20 @@ def set_threads(count: int) -> None:
     torch.set_num_threads(count)
 
 
+OF_VENDORS: dict[str, devices.Accelerator] = {}
+"""The kinds of device that modules of vendors have registered in this process."""
+
+
+def modules() -> Iterator[tuple[devices.Accelerator, Any]]:
+    """Yield each kind of accelerator that this torch has a module for, and that module."""
+    import torch
+
+    for accelerator in (*devices.ACCELERATORS.values(), *OF_VENDORS.values()):
+        module = getattr(torch, accelerator.module, None)
+        if module is not None:
+            yield accelerator, module
+
+
 @contextlib.contextmanager
 def _replaced(replacements: Iterable[tuple[Any, str, Callable[..., Any]]]) -> Iterator[None]:
     """Replace attributes of objects, where they are there, in this context."""
@@ -102,8 +116,6 @@ def _without_driver_calls() -> contextlib.AbstractContextManager[None]:
     Torch calls it while inductor is imported (2.11 and 2.12) and when it selects vector instructions. The original uses NVML, which starts
     a thread, after which no fork is safe.
     """
-    from runner.worker.torch_compat.device_modules import modules
-
     may_be_there = {id(module): _is_built_for(kind) and any(map(os.path.exists, kind.nodes)) for kind, module in modules()}
     return _replaced((module, "is_available", functools.partial(bool, may_be_there[id(module)])) for _, module in modules())
 
@@ -185,8 +197,6 @@ def without_devices() -> contextlib.AbstractContextManager[None]:
     driver. They were found by tracing torch 2.11 to 2.13 with a driver that counts its calls.
     """
     import torch.accelerator
-
-    from runner.worker.torch_compat.device_modules import modules
 
     def refuse() -> Any:
         raise RuntimeError("devices are disabled during this compile")
