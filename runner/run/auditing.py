@@ -3,17 +3,19 @@
 import contextlib
 import shlex
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, Self
 
 from runner.judge.evidence import carried_out, recorded_facts
-from runner.judge.mutants import Audit, ControlResult, Trial, as_json, audit, judge_control, lines, try_case, with_control
+from runner.judge.mutants import Fate, Trial, try_case
 from runner.language.load import Suite, load, load_specs, surroundings_of
 from runner.machine import capabilities, output, scratch
 from runner.model.case import Case
 from runner.model.conditions import Surroundings
-from runner.model.diagnostics import UsageError
+from runner.model.diagnostics import Diagnostic, Position, UsageError
+from runner.model.expectation import Status
 from runner.model.options import ExecutionOptions, argument, backend_files, backends_chosen, flag, globs, shard_option, tags
 from runner.model.outcomes import JUDGED_BY_FACTS, PASSED, ExitCode, Outcome
 from runner.model.results import COULD_NOT_HAVE_FAILED, CaseResult
@@ -26,6 +28,7 @@ from runner.record.run_folder import JOURNAL, LATEST, RunFolder, find_run, requi
 from runner.run import rejudge
 from runner.run.machines_then import here_of, impossible_on_machine, surroundings_then
 from runner.run.pipeline import CaseRunner
+from runner.vocabulary.steps import TRITON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +147,47 @@ def _run(cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Pat
     return results, known
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlResult:
+    """The outcome of a case under its control."""
+
+    case_id: str
+    position: Position
+    patch: str
+    """The options that the control sets, on one line."""
+    failed_as_it_must: bool
+    words: str
+
+
+def with_control(case: Case) -> Case:
+    """Return the case as its control patches it."""
+    from runner.vocabulary.steps.triton import patched
+
+    assert case.control is not None
+    patch = case.control.patch
+    settings = case.body.settings.patched(patch)
+    steps = case.steps
+    if TRITON in patch:
+        steps = tuple(replace(step, arguments=patched(step.arguments, patch[TRITON])) if step.kind == TRITON else step for step in steps)
+    return replace(case, body=replace(case.body, settings=settings), steps=steps, control=None)
+
+
+def judge_control(case: Case, result: CaseResult) -> ControlResult:
+    """Judge the result of ``with_control(case)``: at least one expectation of each kind in ``fails`` must have failed."""
+    assert case.control is not None
+    kinds = {expected.kind for step in case.steps for expected in step.expectations}
+    failed = {verdict.kind for verdict in result.verdicts if verdict.status is Status.FAILED and verdict.kind in kinds}
+    missing = [kind for kind in case.control.fails if kind not in failed]
+    fails = bool(failed) and not missing
+    words = f"{', '.join(sorted(failed))} failed" if failed else "no expectation failed"
+    if missing and failed:
+        words += f", but not {', '.join(missing)}"
+    if not fails:
+        words += f" ({result.outcome.label}{': ' + result.reason if result.reason else ''})"
+    patch = ", ".join(f"{section} {name} = {value!r}" for section, options in case.control.patch.items() for name, value in options.items())
+    return ControlResult(case_id=case.id, position=case.control.position, patch=patch, failed_as_it_must=fails, words=words)
+
+
 def controls_of(ran: Ran, options: AuditOptions, folder: Path) -> list[ControlResult]:
     """Run the controls of the cases that passed."""
     cases = {case.id: case for case, result in ran.results if case.control is not None and result.outcome in PASSED}
@@ -152,12 +196,113 @@ def controls_of(ran: Ran, options: AuditOptions, folder: Path) -> list[ControlRe
     return sorted(controls, key=lambda control: (control.position.file, control.case_id))
 
 
+# -- what they show --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """The trials of some cases, and what their controls showed."""
+
+    cases: int
+    trials: tuple[Trial, ...]
+    controls: Sequence[ControlResult] = ()
+
+    @classmethod
+    def of(cls, tried: Iterable[Sequence[Trial]]) -> Self:
+        """Sum up the trials of cases."""
+        tried = list(tried)
+        return cls(cases=len(tried), trials=tuple(trial for trials in tried for trial in trials))
+
+    @property
+    def survivors(self) -> list[Trial]:
+        """The mutants that survived without a reason in the spec."""
+        return [trial for trial in self.trials if trial.fate is Fate.SURVIVED and not trial.weak]
+
+    @property
+    def excused(self) -> list[Trial]:
+        """The mutants that survived with a reason in the spec."""
+        return [trial for trial in self.trials if trial.fate is Fate.SURVIVED and trial.weak]
+
+    @property
+    def stale(self) -> list[Trial]:
+        """A trial of each expectation that the spec calls weak, and that no mutant survives in any case."""
+        used = {(trial.kind, trial.weak) for trial in self.excused}
+        stale = {(trial.kind, trial.weak): trial for trial in self.trials if trial.weak and trial.fate is Fate.KILLED}
+        return [trial for key, trial in stale.items() if key not in used]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many mutants were killed, could be made and could not, of how many leaves of expectations and cases."""
+        fates = Counter(trial.fate for trial in self.trials)
+        return {
+            "killed": fates[Fate.KILLED],
+            "applicable": fates[Fate.KILLED] + fates[Fate.SURVIVED],
+            "not_applicable": fates[Fate.NOT_APPLICABLE],
+            "expectations": len({(trial.case_id, trial.kind, trial.position, trial.leaf) for trial in self.trials}),
+            "cases": self.cases,
+        }
+
+    @property
+    def score(self) -> float | None:
+        """The part of the mutants that was killed; None without mutants."""
+        counts = self.counts
+        return counts["killed"] / counts["applicable"] if counts["applicable"] else None
+
+    def lines(self) -> Iterator[str]:
+        """Yield a line for each survivor, each stale reason, each control, and the score."""
+        survivors, excused, stale, counts = self.survivors, self.excused, self.stale, self.counts
+        yield from _by_expectation(survivors, "still passes with")
+        for trial in stale:
+            yield str(Diagnostic.of("not-weak", kind=trial.kind).at(trial.position))
+        yield from _by_expectation(excused, "may pass with")
+        for control in self.controls:
+            word = "fails as it must" if control.failed_as_it_must else "does not fail as it must"
+            yield f"{control.position}: control {word} with {control.patch}: {control.words}  {shlex.quote(control.case_id)}"
+        unmade = Counter((trial.kind, trial.mutant, trial.observed) for trial in self.trials if trial.fate is Fate.NOT_APPLICABLE)
+        for (kind, mutant, why), count in sorted(unmade.items()):
+            yield f"not applicable: {count} x {kind}, {mutant}: {why}"
+        share = "none" if self.score is None else f"{self.score:.1%}"
+        refused = "{killed} of {applicable} mutants refused by {expectations} expectations of {cases} cases".format(**counts)
+        parts = [refused, f"{len(survivors)} survived"]
+        parts += [f"{len(excused)} with a written reason"] if excused else []
+        parts += [f"{len(stale)} stale reasons"] if stale else []
+        failed = sum(control.failed_as_it_must for control in self.controls)
+        parts += [f"{failed} of {len(self.controls)} controls failed as they must"] if self.controls else []
+        yield f"score {share}: {', '.join(parts)}"
+
+    def as_json(self) -> Mapping[str, Any]:
+        """Return the JSON of ``audit --json``."""
+        controls = [(control, {"case": control.case_id, "failed": control.failed_as_it_must}) for control in self.controls]
+        return {
+            "format": 1,
+            "score": self.score,
+            **self.counts,
+            "survivors": [_as_json(trial) for trial in self.survivors],
+            "excused": [_as_json(trial) for trial in self.excused],
+            "stale": [{**asdict(trial.position), "expectation": trial.kind, "reason": trial.weak} for trial in self.stale],
+            "controls": [{**asdict(control.position), **known, "observed": control.words} for control, known in controls],
+        }
+
+
+def _by_expectation(trials: Sequence[Trial], what: str) -> Iterator[str]:
+    """Yield a line for the trials of each line of the spec, whose cases differ only in backend and matrix point."""
+    groups: dict[tuple[Position, str, str], list[Trial]] = {}
+    for trial in trials:
+        groups.setdefault((trial.position, trial.kind, trial.leaf), []).append(trial)
+    for (position, kind, leaf), group in groups.items():
+        mutants = dict.fromkeys(f"{trial.mutant}{' of ' + trial.where if trial.where else ''} ({trial.observed})" for trial in group)
+        cases = list(dict.fromkeys(trial.case_id for trial in group))
+        more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
+        why = f": {group[0].weak}" if group[0].weak else ""
+        yield f"{position}: {kind}{' ' + leaf if leaf else ''}: {what} {'; '.join(mutants)}  {shlex.quote(cases[0])}{more}{why}"
+
+
+def _as_json(trial: Trial) -> Mapping[str, Any]:
+    known = {"expectation": trial.kind, "leaf": trial.leaf, "mutant": trial.mutant, "where": trial.where, "observed": trial.observed}
+    return {**asdict(trial.position), "case": trial.case_id, **known, "reason": trial.weak or None}
+
+
 # -- trials ---------------------------------------------------------------------------------------------------------
-
-
-def audit_of(ran: Ran) -> Audit:
-    """Try the expectations of every case that recorded facts."""
-    return audit(trials for case, result in ran.results if (trials := _tried(ran, case, result)) is not None)
 
 
 def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
@@ -198,14 +343,14 @@ def main(options: AuditOptions) -> ExitCode:
         else:
             chosen = {"names": options.backend, "globs": options.select, "tags": options.tag}
             ran = recorded_cases(options.targets, run, options.backends, **chosen, shard=shard)
-        report = audit_of(ran)
-        controls = controls_of(ran, options, folder / "controls") if options.run else []
+        report = Audit.of(trials for case, result in ran.results if (trials := _tried(ran, case, result)) is not None)
+        report = replace(report, controls=controls_of(ran, options, folder / "controls") if options.run else ())
     if options.json:
-        output.document(as_json(report, controls))
+        output.document(report.as_json())
     else:
-        output.lines(lines(report, controls))
-    if not report.trials and not controls:
+        output.lines(report.lines())
+    if not report.trials and not report.controls:
         output.note(f"nothing was audited: {why_nothing(ran)}")
         return ExitCode.NOTHING
-    is_clean = not report.survivors and not report.stale and all(control.failed_as_it_must for control in controls)
+    is_clean = not report.survivors and not report.stale and all(control.failed_as_it_must for control in report.controls)
     return ExitCode.OK if is_clean else ExitCode.FAILED

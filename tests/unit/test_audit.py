@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from runner.judge.evidence import carried_out, recorded_facts
-from runner.judge.mutants import Fate, Trial, audit, judge_control, try_case, with_control
+from runner.judge.mutants import Fate, Trial, try_case
 from runner.model.case import Case, Control
 from runner.model.case_facts import ChildExit, Raised, SpyCalls, Tally, Tuning, Tunings
 from runner.model.expectation import Status, StepFacts, Verdict
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
 from runner.report import weak_lines
+from runner.run.auditing import Audit, judge_control, with_control
 from runner.vocabulary.expectations import EXPECTATIONS
 from tests.fakes import AT, HERE, backend, case, close_facts, close_leaf, expected, observation, seen, step, verdict_of
 
@@ -285,7 +286,7 @@ def test_a_forbidden_comment_can_never_fail(forbidden: str) -> None:
 )
 def test_a_written_reason(stand_ins: list[dict[str, Any]], survivors: int, excused: list[str], stale: int) -> None:
     of = case(step(replace(CLOSE, weak="it is meant so")))
-    found = audit(tried(of, compared(**those)) for those in stand_ins)
+    found = Audit.of(tried(of, compared(**those)) for those in stand_ins)
     assert (len(found.survivors), [trial.mutant for trial in found.excused], len(found.stale)) == (survivors, excused, stale)
 
 
