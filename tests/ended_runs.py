@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from runner.model.conformance import Conformance, LevelStatement, ProfileRecord, Statement
+from runner.model.header import ProfileLevel, ProfileRecord
 from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult
 from runner.report.github import RunReport
@@ -25,16 +25,13 @@ def run(*results: CaseResult, header: Any = HEADER, **changes: Any) -> RunReport
 PASSES = result(0, Outcome.PASS)
 
 
-def profile_of(report: RunReport, conformance: Conformance) -> RunReport:
-    """Return the run of a profile with this statement."""
-    record = ProfileRecord(name="inductor-cpu", version="1.1", file="p.yaml", digest="d" * 64, torch=">=2.11", levels=())
-    level = LevelStatement(level="core", conformance=conformance, required=2, executed=1, passed=1, waived=0)
-    statement = Statement(
-        profile="inductor-cpu", version="1.1", digest="d" * 64, conformance=conformance, required=2, executed=1, levels=(level,)
-    )
+def profile_of(report: RunReport, *lost: str) -> RunReport:
+    """Return the run of a profile that requires its results, and cases that it has no result of."""
+    level = ProfileLevel(name="P0", required=(*(result.case_id for result in report.results), *lost))
+    record = ProfileRecord(name="inductor-cpu", version="1.1", file="p.yaml", digest="d" * 64, torch=">=2.11", levels=(level,))
+    header = replace(report.header, profile=(record,))
     assert report.footer is not None
-    footer = replace(report.footer, statement=(statement,), exit_code=int(conformance.exit_code))
-    return replace(report, header=replace(report.header, profile=(record,)), footer=footer)
+    return replace(report, header=header, footer=replace(report.footer, exit_code=int(header.conclusion(report.results)[0])))
 
 
 NOT_GREEN = {
@@ -49,8 +46,8 @@ NOT_GREEN = {
         footer=replace(footer_of([PASSES]), exit_code=int(ExitCode.NOTHING)),
     ),
     "an exit code without a reason": replace(run(PASSES), footer=replace(footer_of([PASSES]), exit_code=int(ExitCode.FAILED))),
-    "INCOMPLETE": profile_of(run(PASSES), Conformance.INCOMPLETE),
-    "NOT CONFORMANT": profile_of(run(PASSES), Conformance.NOT_CONFORMANT),
+    "INCOMPLETE": profile_of(run(PASSES), "lost"),
+    "NOT CONFORMANT": profile_of(run(PASSES, result(1, Outcome.FAIL))),
     **{outcome.label: run(PASSES, result(1, outcome)) for outcome in Outcome if outcome.is_failure},
 }
 """A run for each reason why it is no success."""

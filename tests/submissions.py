@@ -169,7 +169,7 @@ class Archive:
         predicate["files"], predicate["environment"] = header["specs"], header["environment"]
         predicate["selection"] = {"sha256": header["selection"], "cases": sum(line["kind"] == "case" for line in self.lines)}
         predicate["totals"], predicate["exit_code"] = totals(run.results), footer["exit_code"]
-        predicate["statement"] = encode(run.footer.statement if run.footer else ())
+        predicate["statement"] = [encode(statement)] if (statement := run.header.statement(run.results)) else []
         predicate["run"].update({"id": header["run_id"], "started": header["started"], "ended": footer["ended"]})
         predicate["profile"] = [{"name": one["name"], "version": one["version"], "sha256": one["digest"]} for one in header["profile"]]
 

@@ -37,6 +37,7 @@ def merge(options: MergeOptions) -> ExitCode:
     folder, run, unexercised = merging.merge(parts, options, partial(Reporters, "merge"))
     header, footer = run.header, run.footer
     assert footer is not None, "a merged run has ended"
+    statement = header.statement(run.results)
     if options.json:
         output.document(
             {
@@ -48,12 +49,12 @@ def merge(options: MergeOptions) -> ExitCode:
                 "selected": header.selected,
                 "totals": merging.totals(run.results),
                 "exit_code": footer.exit_code,
-                "statement": [stated.conformance.value for stated in footer.statement],
+                "statement": [statement.conformance.value] if statement else [],
             }
         )
     else:
         show_end(folder, options, header, run.results, footer)
-    if footer.exit_code == ExitCode.NOTHING and not footer.statement:
+    if footer.exit_code == ExitCode.NOTHING and statement is None:
         for line in unexercised:
             output.note(line)
     for line in why_no_success(header, run.results, footer):

@@ -13,7 +13,6 @@ from runner.machine.installed_torch import installed_torch
 from runner.model import escaping
 from runner.model.case import Availability, Case
 from runner.model.diagnostics import UsageError, one_line, shown_path
-from runner.model.folded_ids import fold
 from runner.model.optional import hooks
 from runner.model.options import backend_files, backends_chosen, flag, globs, option, paths, profile_option, shard_option, tags
 from runner.model.outcomes import ExitCode
@@ -192,7 +191,7 @@ def _coverage(options: ListOptions, cases: Sequence[Case]) -> ExitCode:
 
 def _ledger(options: ListOptions, cases: Sequence[Case]) -> ExitCode:
     """Compare the ledger of ``--against``, or write that of ``--update`` again; FAILED when cases of the first are gone."""
-    from runner.plan.case_ledger import compare, problems, read_ledger, text_of
+    from runner.plan.case_ledger import compare, fold, problems, read_ledger, text_of
 
     path = options.update or options.against
     assert path is not None

@@ -7,7 +7,7 @@ import functools
 import itertools
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from runner.judge.evidence import ANOTHER_FORM, CarriedOut, judge_expectation
@@ -19,6 +19,7 @@ from runner.model.expectation import Judgement, Mutant, Status, StepFacts, Verdi
 from runner.model.matching.time_limit import PatternTooSlow
 from runner.model.results import COULD_NOT_HAVE_FAILED, WEAK
 from runner.plan.worker_plan import expects_raise
+from runner.vocabulary.steps import TRITON
 
 _SECONDS = 5.0
 """The time limit for all mutants of one expectation: patterns may be slow, although each is within its own limit."""
@@ -130,3 +131,16 @@ def _in_time(mutants: Iterable[Mutant]) -> Iterator[Mutant]:
         yield mutant
         if time.monotonic() - begun > _SECONDS:
             raise PatternTooSlow(_SECONDS)
+
+
+def with_control(case: Case) -> Case:
+    """Return the case as its control patches it: then its expectations must fail."""
+    from runner.vocabulary.steps.triton import patched
+
+    assert case.control is not None
+    patch = case.control.patch
+    settings = case.body.settings.patched(patch)
+    steps = case.steps
+    if TRITON in patch:
+        steps = tuple(replace(step, arguments=patched(step.arguments, patch[TRITON])) if step.kind == TRITON else step for step in steps)
+    return replace(case, body=replace(case.body, settings=settings), steps=steps, control=None)

@@ -3,13 +3,50 @@
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from typing import Any
 
 from runner.model.case import Case
-from runner.model.codec import COMPUTED
-from runner.model.conformance import ProfileRecord, Statement, release_of, statement_of
+from runner.model.optional import hooks
 from runner.model.outcomes import ExitCode, exit_code
 from runner.model.results import CaseResult, executed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileLevel:
+    """The cases of one level of a profile, by id. No id is in two levels, or in both lists."""
+
+    name: str
+    required: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermittedWaiver:
+    """A waiver that a profile permits: the fields by which a result names it."""
+
+    cases: str
+    issue: str
+    until: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileRecord:
+    """A profile as a run recorded it, with the cases that it requires and the waivers that it permits."""
+
+    name: str
+    version: str
+    file: str
+    digest: str
+    """The sha256 of the file."""
+    torch: str
+    """The range of versions that it is for."""
+    levels: tuple[ProfileLevel, ...]
+    waivers: tuple[PermittedWaiver, ...] = ()
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The required ids of all levels."""
+        return tuple(case_id for level in self.levels for case_id in level.required)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,15 +111,9 @@ class RunHeader:
         text = self.options.get(option, "")
         return int(text) if text.isdecimal() else default
 
-    def statement(self, results: Iterable[CaseResult]) -> Statement | None:
-        """Return what these results say of the run's profile; None for a run without one."""
-        if not self.profile:
-            return None
-        try:
-            day = date.fromisoformat(self.started[:10])
-        except ValueError:
-            day = date.max  # no waiver reaches it
-        return statement_of(self.profile[0], results, torch=release_of(self.environment.get("torch", "")), day=day, shard=self.shard)
+    def statement(self, results: Iterable[CaseResult]) -> Any:
+        """Return the ``Statement`` (``tools/vendor``) of these results on the run's profile; None for a run without one."""
+        return hooks("vendor").statement_of_run(self, results) if self.profile else None
 
     def conclusion(self, results: Sequence[CaseResult]) -> tuple[ExitCode, tuple[str, ...]]:
         """Return the exit code of an uninterrupted run, and a line for each name of ``--require`` that turns it into NOTHING.
@@ -90,7 +121,7 @@ class RunHeader:
         What a shard must exercise depends on the other shards, and does not count here.
         """
         if (statement := self.statement(results)) is not None:
-            return statement.conformance.exit_code, ()
+            return ExitCode(statement.conformance.exit_code), ()
         outcomes = (result.outcome for result in results)
         code = exit_code(outcomes, self._number("min-executed", 1), lets_flaky_pass=self.lets_flaky_pass, executed=executed(results))
         if code not in (ExitCode.OK, ExitCode.NOTHING) or self.shard:
@@ -107,8 +138,6 @@ class RunFooter:
     seconds: float
     exit_code: int
     interrupted: bool = False
-    statement: tuple[Statement, ...] = field(default=(), metadata={COMPUTED: True})
-    """What the run says of its profile; empty for a run without one."""
 
 
 EVERY_CASE = "torch"

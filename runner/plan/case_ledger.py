@@ -2,15 +2,18 @@
 
 Nothing here decides what runs. ``list --against`` compares the cases of the specs with it, so that no case vanishes unnoticed: who takes
 one out writes the ledger again, and a review sees it there.
+
+Ids are folded, one line for many ids of a spec: ``a/b[backend=cpu|cuda,dtype=float32|bfloat16]`` stands for four. A value of an id has no
+``|``: characters outside ``A-Za-z0-9_.+-`` are percent-encoded there.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from runner.model.case import Case
 from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError, shown_path
-from runner.model.folded_ids import fold, unfold
 from runner.plan.selection import is_of_operator
 
 NAME = "ledger.txt"
@@ -83,3 +86,63 @@ def problems(path: Path, ids: Mapping[str, int], gone: Iterable[str]) -> Iterato
     for line, lost in by_line.items():
         diagnostic = Diagnostic.of("gone-case" if len(lost) == 1 else "gone-cases", count=len(lost), cases=" ".join(fold(lost)))
         yield diagnostic.at(Position(file=shown_path(path), line=line))
+
+
+# -- folded ids -------------------------------------------------------------------------------------------------------
+
+LONGEST_LIST = 12
+"""A key with more values gets a line for each value, so that a new value is a new line in a review."""
+
+_Point = tuple[tuple[str, str], ...]
+"""The keys and values of an id, in their order."""
+
+
+def fold(ids: Iterable[str]) -> list[str]:
+    """Return the folded lines of ids, sorted. They stand for these ids and no others."""
+    specs: dict[str, dict[_Point, None]] = {}
+    for case_id in ids:
+        spec, bracket, rest = case_id.rpartition("[")
+        if bracket:
+            pairs = [part.partition("=") for part in rest.removesuffix("]").split(",")]
+            specs.setdefault(spec, {})[tuple((key, value) for key, _, value in pairs)] = None
+        else:
+            specs.setdefault(case_id, {})[()] = None
+    rows = [(spec, row) for spec in sorted(specs) for row in _rows(list(specs[spec]))]
+    return [spec + (f"[{','.join(f'{key}={values}' for key, values in row)}]" if row else "") for spec, row in rows]
+
+
+def unfold(line: str) -> Iterator[str]:
+    """Yield the ids that a folded line stands for; raise ``ValueError`` for a line that is no folded id."""
+    spec, bracket, rest = line.rpartition("[")
+    if not bracket:
+        if "]" in line:
+            raise ValueError(f"'{line}' has no '['")
+        yield line
+        return
+    if not spec or not rest.endswith("]"):
+        raise ValueError(f"'{line}' does not end with ']'")
+    pairs = [part.partition("=") for part in rest[:-1].split(",")]
+    if not all(key and sign and all(values.split("|")) for key, sign, values in pairs):
+        raise ValueError(f"'{line}' has a part that is not key=value")
+    for values in product(*(listed.split("|") for _, _, listed in pairs)):
+        yield f"{spec}[{','.join(f'{key}={value}' for (key, _, _), value in zip(pairs, values, strict=True))}]"
+
+
+def _rows(points: Sequence[_Point]) -> list[_Point]:
+    """Fold points: values of the first key share the rows that they have in common."""
+    if points == [()]:
+        return [()]
+    by_first: dict[tuple[str, str], list[_Point]] = {}
+    for point in points:
+        if point:
+            by_first.setdefault(point[0], []).append(point[1:])
+    of_key: dict[str, int] = {}
+    for key, _ in by_first:
+        of_key[key] = of_key.get(key, 0) + 1
+    shared: dict[tuple[str, str, _Point], list[str]] = {}
+    for (key, value), rests in by_first.items():
+        alone = value if of_key[key] > LONGEST_LIST else ""
+        for row in _rows(rests):
+            shared.setdefault((key, alone, row), []).append(value)
+    rows = [((key, "|".join(values)), *row) for (key, _, row), values in shared.items()]
+    return [*([()] if () in points else []), *rows]

@@ -17,17 +17,16 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 from urllib.parse import unquote
 
 from runner.model import codec
 from runner.model.case import CaseId
-from runner.model.conditions import BadRange, VersionRange
-from runner.model.conformance import LEVELS
 from runner.model.expectation import Status
 from runner.model.header import RunFooter, RunHeader
+from runner.model.optional import hooks
 from runner.model.outcomes import JUDGED_BY_FACTS, PASSED, WAIVABLE, ExitCode, Outcome
 from runner.model.protocol import Json
 from runner.model.results import NODE_LOST, AppliedWaiver, Attempt, CaseResult, WaiverEffect, attempt_of, fold, outcome_of
@@ -181,8 +180,6 @@ def read_run(path: Path, *, checks: bool = True) -> Run:
         for folder in {result.folder, *(attempt.folder for attempt in result.attempts)} - {""}:
             if (owner := owners.setdefault(folder, result.case_id)) != result.case_id:
                 raise JournalError(number, f"{folder} is the folder of {owner!r} and of {result.case_id!r}")
-    if footer and (statement := header.statement(list(results.values()))):
-        footer = replace(footer, statement=(statement,))
     return Run(
         header=header, results=tuple(results.values()), footer=footer, attempts={name: tuple(lines) for name, lines in attempts.items()}
     )
@@ -243,16 +240,7 @@ def _problem_of_header(header: RunHeader) -> str:
             return f"its --{option} is no number"
     if len(header.profile) > 1:
         return "two profiles"
-    for profile in header.profile:
-        names = [level.name for level in profile.levels]
-        ids = [case_id for level in profile.levels for case_id in (*level.required, *level.optional)]
-        if len(set(ids)) < len(ids) or len(set(names)) < len(names) or not set(names) <= set(LEVELS):
-            return "its profile names a case or a level twice, or a level that there is not"
-        try:
-            VersionRange.parse(profile.torch)
-        except BadRange as error:
-            return f"its profile: {error}"
-    return ""
+    return next(filter(None, map(hooks("vendor").problem_of_record, header.profile)), "") if header.profile else ""
 
 
 def problem_of_result(result: CaseResult, *, retries: int, repeat: int) -> str:

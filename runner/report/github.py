@@ -21,7 +21,7 @@ from runner.model.events import RunAbandoned, RunEnded, RunEvent
 from runner.model.header import RunFooter, RunHeader
 from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult, executed
-from runner.report import ReportSetup, clip, slug, statement, verdict_text, weak_lines
+from runner.report import ReportSetup, clip, slug, verdict_text, weak_lines
 from runner.report.junit import NAME, TRUNCATED, cached_file, failure_type
 from runner.report.terminal import why_no_success
 
@@ -207,8 +207,8 @@ def _head(report: RunReport) -> Iterator[str]:
     yield from (f"- {_inline(problem)}" for problem in report.problems)
     yield ""
     counts = Counter(result.outcome for result in report.results)
-    for stated in report.footer.statement if report.footer else ():
-        yield f"{_inline(f'profile {stated.profile} {stated.version}: {statement.in_words(stated)}')}\n"
+    if report.footer and (stated := report.header.statement(report.results)):
+        yield f"{_inline(f'profile {stated.profile} {stated.version}: {stated.in_words}')}\n"
     yield from _table("outcome", [(outcome.label, counts[outcome]) for outcome in Outcome if counts[outcome]])
     machine = {name: report.header.environment.get(name, "") for name in ("torch", "python", "device", "arch")}
     facts = ", ".join(f"{name} {value}" for name, value in machine.items() if value)

@@ -40,7 +40,6 @@ from runner.report import (
     verdict_text,
     weak_lines,
 )
-from runner.report.statement import statement_properties
 
 NAME = "torch-conformance"
 TRUNCATED = "the run did not reach its end; cases that are not in this report were not judged"
@@ -138,7 +137,7 @@ class _Report:
             "shard": header.shard,
             "shuffle": header.shuffle,
             "merged": " ".join(header.merged),
-            **statement_properties(header, self.results),
+            **(statement.properties() if (statement := header.statement(self.results)) else {}),
             **header.environment,
             **{f"env.{name}": value for name, value in header.variables.items()},
         }

@@ -40,7 +40,6 @@ from runner.model.results import Attempt, CaseResult
 from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
 from runner.record.run_folder import LATEST, REPORTS
 from runner.report import SCRIPT, ReportSetup, node_lines, note_lines, replace
-from runner.report.statement import remark
 
 PAGE, PARTS = "index.html", "report"
 """The page, and the folder of what it loads, in the folder of a run."""
@@ -460,7 +459,7 @@ def totals_of(results: Sequence[CaseResult]) -> Mapping[Outcome, int]:
 
 def head_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None) -> dict[str, Json]:
     """Return what every view shows of the run."""
-    statement = footer.statement[0] if footer and footer.statement else None
+    statement = header.statement(results) if footer else None
     return {
         "run": shown(header.run_id),
         "started": shown(header.started),
@@ -470,7 +469,7 @@ def head_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter 
         "required": statement.required if statement else header.selected,
         "of_profile": f"{shown(statement.profile)} {shown(statement.version)}" if statement else "",
         "conformance": statement.conformance.value if statement else "",
-        "remark": shown(remark(statement)) if statement else "",
+        "remark": shown(statement.remark) if statement else "",
         "totals": {outcome.label: count for outcome, count in totals_of(results).items()},
         "environment": _shown(dict(header.environment)),
         "truncated": footer is None,
@@ -492,6 +491,7 @@ def run_facts(header: RunHeader, results: Sequence[CaseResult], footer: RunFoote
         point = result.case_id.partition("[")[2].rstrip("]").split(",")
         for name in [part.removeprefix("op=") for part in point if part.startswith("op=")][:1]:
             operators[name][result.outcome.label] += 1
+    statement = header.statement(results) if footer else None
     statements = [
         {
             "profile": statement.profile,
@@ -505,7 +505,7 @@ def run_facts(header: RunHeader, results: Sequence[CaseResult], footer: RunFoote
             "problems": list(statement.problems),
             "waivers": [[waiver.reason, waiver.issue, waiver.until, len(waiver.used_by)] for waiver in statement.waivers],
         }
-        for statement in (footer.statement if footer else ())
+        for statement in ([statement] if statement else [])
     ]
     return {
         "command": _shown(header.command),

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TextIO
 
 from runner.machine import output
-from runner.model.conformance import Conformance
 from runner.model.diagnostics import shown_path
 from runner.model.escaping import MESSAGE_LIMIT, one_line, plain
 from runner.model.events import (
@@ -32,7 +31,7 @@ from runner.model.outcomes import ExitCode, JUnitTag, Outcome
 from runner.model.results import UNAVAILABLE, CaseResult, executed
 from runner.model.targets import evidence_of
 from runner.record.run_folder import JUNIT, LATEST, REPORTS, RunFolder
-from runner.report import Excerpts, ReportSetup, Source, columns, cut_to, note_lines, statement, timing_lines, verdict_text
+from runner.report import Excerpts, ReportSetup, Source, columns, cut_to, note_lines, timing_lines, verdict_text
 
 BLOCK_LIMIT = 6_000
 """Bytes of one case's block; the JUnit report and the run's folder have the rest."""
@@ -178,7 +177,7 @@ def report_of(
     if header.not_requested:
         are = "1 case on request is" if header.not_requested == 1 else f"{header.not_requested} cases on request are"
         lines.append(f"{are} not selected (a PATH, --tag or --select that names them runs them)")
-    lines += [line for stated in (footer.statement if footer else ()) for line in statement.lines_of_statement(stated)]
+    lines += statement.lines() if footer and (statement := header.statement(results)) else []
     if header.lets_flaky_pass and counts[Outcome.FLAKY]:
         lines.append("FLAKY cases do not fail this run (--flaky pass)")
     if page:
@@ -207,10 +206,12 @@ def _last_words(result: CaseResult, folder: Path | None) -> Iterable[str]:
 
 def why_no_success(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter) -> Iterator[str]:
     """Yield why a run in which nothing failed is no success. Names of ``--require`` that no case used are not among it."""
-    yield from (statement.why(stated) for stated in footer.statement if stated.conformance is not Conformance.CONFORMANT)
+    if (statement := header.statement(results)) is not None:
+        yield from filter(None, [statement.why])
+        return
     least = int(header.options.get("min-executed", "1"))
     is_short = executed(results) < (max(least, 1) if footer.exit_code == ExitCode.NOTHING else 1)
-    if not is_short or footer.exit_code not in (ExitCode.NOTHING, ExitCode.FAILED) or footer.statement:
+    if not is_short or footer.exit_code not in (ExitCode.NOTHING, ExitCode.FAILED):
         return
     reasons = Counter(one_line(result.reason, 200) for result in results if not result.is_executed)
     shown = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(_REASONS))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from runner.judge.evidence import carried_out, recorded_facts
-from runner.judge.mutants import Fate, Trial, try_case
+from runner.judge.mutants import Fate, Trial, try_case, with_control
 from runner.language.load import Suite, load, load_specs, surroundings_of
 from runner.machine import capabilities, output, scratch
 from runner.model.case import Case
@@ -28,7 +28,6 @@ from runner.record.run_folder import JOURNAL, LATEST, RunFolder, find_run, requi
 from runner.run import rejudge
 from runner.run.machines_then import here_of, impossible_on_machine, surroundings_then
 from runner.run.pipeline import CaseRunner
-from runner.vocabulary.steps import TRITON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,19 +156,6 @@ class ControlResult:
     """The options that the control sets, on one line."""
     failed_as_it_must: bool
     words: str
-
-
-def with_control(case: Case) -> Case:
-    """Return the case as its control patches it."""
-    from runner.vocabulary.steps.triton import patched
-
-    assert case.control is not None
-    patch = case.control.patch
-    settings = case.body.settings.patched(patch)
-    steps = case.steps
-    if TRITON in patch:
-        steps = tuple(replace(step, arguments=patched(step.arguments, patch[TRITON])) if step.kind == TRITON else step for step in steps)
-    return replace(case, body=replace(case.body, settings=settings), steps=steps, control=None)
 
 
 def judge_control(case: Case, result: CaseResult) -> ControlResult:

@@ -211,13 +211,11 @@ class Controller:
         """Let the listeners write their files, then end the journal: the run is complete when its files are written."""
         results = tuple(self._ledger.of(self._prepared.selected))
         code = ExitCode.INTERRUPTED if is_interrupted else self._exit_code()
-        statement = self._header.statement(self._ledger.results.values())
         footer = RunFooter(
             ended=now(),
             seconds=round(time.monotonic() - self._begun, 3),
             exit_code=int(code),
             interrupted=is_interrupted,
-            statement=(statement,) if statement else (),
         )
         self._emit(ResultsCompleted(header=self._header, results=results, footer=footer))
         footer = replace(footer, ended=now(), seconds=round(time.monotonic() - self._begun, 3))  # with the time that the files took
@@ -228,7 +226,7 @@ class Controller:
         """Return the exit code. A success in which a name of ``--require`` was not exercised is NOTHING, with a message."""
         results = self._ledger.results
         if (statement := self._header.statement(results.values())) is not None:
-            return statement.conformance.exit_code
+            return ExitCode(statement.conformance.exit_code)
         code = exit_code(
             (result.outcome for result in results.values()),
             self._options.min_executed,

@@ -222,13 +222,11 @@ def join(parts: Sequence[Part], folders: Folders, *, run_id: str, command: tuple
     results = [moved(index, result) for index, part in enumerate(parts) for result in part.run.results]
     results.sort(key=lambda result: (place.get(result.spec, len(place)), result.spec, _by_number(result.case_id)))
     code, unexercised = header.conclusion(results)
-    statement = header.statement(results)
     footers = [part.run.footer for part in parts if part.run.footer is not None]
     footer = RunFooter(
         ended=max(footer.ended for footer in footers),
         seconds=max(footer.seconds for footer in footers),
         exit_code=code,
-        statement=(statement,) if statement else (),
     )
     return Run(header=header, results=tuple(results), footer=footer), unexercised
 

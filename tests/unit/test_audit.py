@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from runner.judge.evidence import carried_out, recorded_facts
-from runner.judge.mutants import Fate, Trial, try_case
+from runner.judge.mutants import Fate, Trial, try_case, with_control
 from runner.model.case import Case, Control
 from runner.model.case_facts import ChildExit, Raised, SpyCalls, Tally, Tuning, Tunings
 from runner.model.expectation import Status, StepFacts, Verdict
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
 from runner.report import weak_lines
-from runner.run.auditing import Audit, judge_control, with_control
+from runner.run.auditing import Audit, judge_control
 from runner.vocabulary.expectations import EXPECTATIONS
 from tests.fakes import AT, HERE, backend, case, close_facts, close_leaf, expected, observation, seen, step, verdict_of
 

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from runner.cli.parser import main
-from runner.model.folded_ids import fold, unfold
 from runner.model.outcomes import ExitCode
-from runner.plan.case_ledger import NAME, compare, problems, read_ledger, text_of
+from runner.plan.case_ledger import NAME, compare, fold, problems, read_ledger, text_of, unfold
 from tests.fakes import ROOT, shipped_suite
 
 SPEC = """\

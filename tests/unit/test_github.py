@@ -10,7 +10,6 @@ from markdown_it import MarkdownIt
 from runner.cli.parser import main
 from runner.machine import output
 from runner.model.case import CaseId
-from runner.model.conformance import Conformance
 from runner.model.diagnostics import Position
 from runner.model.events import RunAbandoned
 from runner.model.expectation import Status
@@ -134,7 +133,7 @@ def test_the_summary_says_how_the_run_ended() -> None:
 
 def test_the_summary_has_the_statement_and_what_could_not_have_failed() -> None:
     weak = replace(COUNTER, kind=WEAK, status=Status.HELD, observed="the reason of its author")
-    text = shown(profile_of(run(PASSES, replace(PASSES, verdicts=(weak,))), Conformance.CONFORMANT)).text
+    text = shown(profile_of(run(PASSES, replace(PASSES, verdicts=(weak,))))).text
     assert "CONFORMANT: 1 passed" in text
     assert "the reason of its author" in text
 

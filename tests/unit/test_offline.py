@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from runner.judge.mutants import with_control
 from runner.judge.waiving import Waivers, apply
 from runner.language.backends import load_backends
 from runner.language.expand.cases import surroundings_for
@@ -21,7 +22,6 @@ from runner.model.results import CaseResult, executed
 from runner.model.targets import TARGETS
 from runner.plan.worker_plan import make_plan
 from runner.record.journal import problem_of_result
-from runner.run.auditing import with_control
 from runner.vocabulary import compiler_output
 from runner.vocabulary.compiler_output import NotReported, of_compiler, with_amount
 from runner.vocabulary.expectations import EXPECTATIONS

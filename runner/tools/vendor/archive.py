@@ -225,7 +225,7 @@ def statement_of(run: Run, members: Mapping[str, bytes], signer: str) -> bytes:
         "totals": totals(run.results),
         "exit_code": run.footer.exit_code,
         "profile": profile,
-        "statement": encode(run.footer.statement),
+        "statement": [encode(statement)] if (statement := run.header.statement(run.results)) else [],
         "signer": signer,
     }
     return as_json({"_type": STATEMENT_TYPE, "subject": subject, "predicateType": PREDICATE_TYPE, "predicate": predicate})

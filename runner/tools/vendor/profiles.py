@@ -24,13 +24,14 @@ from runner.machine.capabilities import Machine
 from runner.machine.installed_torch import installed_torch, release
 from runner.model.case import Availability, Case
 from runner.model.conditions import BadRange, VersionRange, as_list
-from runner.model.conformance import LEVELS, PermittedWaiver, ProfileLevel, ProfileRecord, wrong_torch
 from runner.model.diagnostics import Diagnostic, InvalidSpecs, UsageError, one_line, shown_path, unknown
+from runner.model.header import PermittedWaiver, ProfileLevel, ProfileRecord
 from runner.model.matching.patterns import glob
 from runner.model.options import REFUSED, RunOptions
 from runner.plan.case_ledger import NAME, compare, read_ledger
 from runner.plan.selection import requested, unmatched
 from runner.run.earlier_runs import roots_of
+from runner.tools.vendor.conformance import LEVELS, wrong_torch
 
 SHIPPED = "shipped"
 """The word for the specs and the waivers of the package."""

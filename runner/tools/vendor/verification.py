@@ -24,9 +24,8 @@ from runner.machine.cache_dirs import folder
 from runner.model.case import Case
 from runner.model.codec import encode
 from runner.model.conditions import Surroundings
-from runner.model.conformance import ProfileRecord, Statement
 from runner.model.diagnostics import InvalidSpecs, Position, UsageError, one_line, shown_path
-from runner.model.header import RunHeader
+from runner.model.header import ProfileRecord, RunHeader
 from runner.model.options import REFUSED
 from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import WEAK, CaseResult
@@ -41,6 +40,7 @@ from runner.run.machines_then import here_of, impossible_on_machine, surrounding
 from runner.run.preparation import option_text
 from runner.tools.vendor import archive
 from runner.tools.vendor.archive import ATTESTATION, ENVELOPE, FIXED, JOURNAL, JUNIT, OWN, SHIPPED, BadArchive, name_of, unpacked
+from runner.tools.vendor.conformance import Statement
 from runner.tools.vendor.contradictions import disagreements
 from runner.tools.vendor.profiles import cases_of, read_profile, shipped_profiles
 

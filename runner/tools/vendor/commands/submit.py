@@ -16,7 +16,6 @@ from runner.model.results import CaseResult
 from runner.record.case_files import OBSERVATION, RecordedFiles
 from runner.record.journal import Run
 from runner.report import replace as replace_file
-from runner.report import statement
 from runner.run import rejudge
 from runner.tools.vendor.archive import key_id, packed, read_private_key
 from runner.tools.vendor.packing import Altered as Altered  # the command maps it to an exit code
@@ -123,7 +122,7 @@ def main(options: SubmitOptions) -> ExitCode:
         output.note(f"warning: not verified: {redacted(why)}")
     for reason in verification.weak:
         output.note(redacted(f"weak: {reason}"))
-    signed, counted = f"signed with the key {signer[:16]}" if signer else "not signed", f"; {statement.in_words(stated)}" if stated else ""
+    signed, counted = f"signed with the key {signer[:16]}" if signer else "not signed", f"; {stated.in_words}" if stated else ""
     output.note(f"{len(members)} files, {len(data)} bytes, {signed}{counted}")
     output.raw(f"{shown_path(path)}\n")
     return ExitCode.OK

@@ -11,7 +11,6 @@ from runner.machine.redaction import redacted
 from runner.model.diagnostics import UsageError, one_line, shown_path
 from runner.model.options import argument, flag, option, profile_option, several
 from runner.model.outcomes import ExitCode
-from runner.report import statement
 from runner.tools.vendor.archive import MOST_COMPRESSED, read_public_key
 from runner.tools.vendor.verification import CHECKS, Verification, as_json, verified
 
@@ -76,7 +75,7 @@ def _lines(verification: Verification) -> Iterator[str]:
     if verification.totals:
         yield "judged again: " + ", ".join(f"{count} {label}" for label, count in verification.totals.items() if count)
     if verification.statement is not None:
-        yield from statement.lines_of_statement(verification.statement)
+        yield from verification.statement.lines()
 
 
 def _shown(text: str) -> str:
