@@ -11,7 +11,7 @@ import io
 import os
 import select
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -73,17 +73,15 @@ class _Escaping:
 
     def write(self, text: str, /) -> int:
         """Write a text, escaped; return its length."""
-        shown = text if isinstance(text, Shown) else self._safe(text)
+        shown = text
+        if not isinstance(text, Shown):
+            shown = _redacted(text) if self._redacts else text
+            # a CI command counts only at the start of a line
+            shown = escaping.plain(shown) if self._is_at_start else escaping.plain(f"x{shown}")[1:]
         if shown:
             self._stream.write(shown)
             self._is_at_start = not shown.rpartition("\n")[2].strip()
         return len(text)
-
-    def _safe(self, text: str) -> str:
-        if self._redacts:
-            text = _redacted(text)
-        # a CI command counts only at the start of a line
-        return escaping.plain(text) if self._is_at_start else escaping.plain(f"x{text}")[1:]
 
     def writelines(self, texts: Iterable[str], /) -> None:
         """Write texts one after another."""
@@ -100,21 +98,23 @@ def guarded() -> Iterator[Callable[[], str]]:
 
     Yields what returns the write error of standard output as text; it is empty if there was none, or if the reader closed the pipe.
     """
+    closed: set[int] = set()
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:  # else a journal could get this number: open() takes the lowest free one
+            closed.add(descriptor)
+            with contextlib.suppress(OSError):
+                os.open(os.devnull, os.O_RDWR)
     originals = sys.stdout, sys.stderr
-    closed = _fill_closed()
-    streams: list[TextIO] = []
-    outputs: list[_Output | None] = []
-    for descriptor, stream in enumerate(originals, start=1):
-        text, output = _replacement(stream, descriptor, is_closed=descriptor in closed)
-        streams.append(text)
-        outputs.append(output)
+    (stdout, file), (stderr, _) = (_replacement(stream, number, closed) for number, stream in enumerate(originals, start=1))
 
     def problem() -> str:
-        error = outputs[0].problem if outputs[0] else None
+        error = file.problem if file else None
         return "" if error is None or error.errno in _READER_LEFT else f"cannot write to standard output: {error.strerror}"
 
-    sys.stdout = cast(TextIO, _Escaping(streams[0], redacts=False))
-    sys.stderr = cast(TextIO, _Escaping(streams[1], redacts=True))
+    sys.stdout = cast(TextIO, _Escaping(stdout, redacts=False))
+    sys.stderr = cast(TextIO, _Escaping(stderr, redacts=True))
     try:
         yield problem
     finally:
@@ -123,20 +123,7 @@ def guarded() -> Iterator[Callable[[], str]]:
         sys.stdout, sys.stderr = originals
 
 
-def _fill_closed() -> frozenset[int]:
-    """Open /dev/null for closed standard streams and return their descriptors. Otherwise a journal could get one of these numbers."""
-    closed: list[int] = []
-    for descriptor in range(3):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            closed.append(descriptor)
-            with contextlib.suppress(OSError):
-                os.open(os.devnull, os.O_RDWR)  # open() takes the lowest free number
-    return frozenset(closed)
-
-
-def _replacement(stream: TextIO | None, number: int, *, is_closed: bool) -> tuple[TextIO, _Output | None]:
+def _replacement(stream: TextIO | None, number: int, closed: Collection[int]) -> tuple[TextIO, _Output | None]:
     """Return a guarded stream to the same descriptor and its file; the stream itself if it is not a file, as in tests."""
     try:
         descriptor = number if stream is None else stream.fileno()
@@ -145,7 +132,7 @@ def _replacement(stream: TextIO | None, number: int, *, is_closed: bool) -> tupl
     except (AttributeError, OSError, ValueError):
         return cast(TextIO, stream), None
     output = _Output(descriptor, "w", closefd=False)
-    output.is_closed = is_closed or stream is None
+    output.is_closed = number in closed or stream is None
     # characters that the terminal cannot encode are escaped
     text = io.TextIOWrapper(
         io.BufferedWriter(output),
@@ -164,7 +151,7 @@ _AT_ONCE = 500
 
 def line(text: str) -> None:
     """Print one line of a result. Line ends in the text are escaped."""
-    _write(sys.stdout, escaping.line(text) + "\n")
+    lines((text,))
 
 
 def lines(texts: Iterable[str]) -> None:
@@ -174,11 +161,11 @@ def lines(texts: Iterable[str]) -> None:
         for text in texts:
             waiting.append(text)
             if len(waiting) == _AT_ONCE:
-                _write(sys.stdout, escaping.lines(waiting) + "\n")
+                raw(escaping.lines(waiting) + "\n")
                 waiting.clear()
     finally:  # an exception comes after the lines before it
         if waiting:
-            _write(sys.stdout, escaping.lines(waiting) + "\n")
+            raw(escaping.lines(waiting) + "\n")
 
 
 def document(value: object) -> None:
@@ -195,8 +182,7 @@ def command(text: str) -> None:
     """Print a command to the CI system on a line of standard error. The caller has escaped what stands in it; line ends are refused."""
     if not text.isprintable():
         raise ValueError("a command has characters that end it or hide in it")
-    encoding = sys.stderr.encoding or "utf-8"
-    _write(sys.stderr, _redacted(text).encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    _write(sys.stderr, _encodable(sys.stderr, _redacted(text)) + "\n")
 
 
 def note(text: str) -> None:
@@ -218,8 +204,7 @@ def traceback() -> None:
 
 def paint(stream: TextIO, text: str) -> None:
     """Write text with colours and carriage returns of this program. Everything else is escaped, also what the stream cannot encode."""
-    encoding = stream.encoding or "utf-8"
-    _write(stream, escaping.painted(text).encode(encoding, "backslashreplace").decode(encoding))
+    _write(stream, _encodable(stream, escaping.painted(text)))
 
 
 def stdout() -> TextIO:
@@ -230,6 +215,11 @@ def stdout() -> TextIO:
 def stderr() -> TextIO:
     """Return standard error, for callers of ``paint``."""
     return sys.stderr
+
+
+def _encodable(stream: TextIO, text: str) -> str:
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def _redacted(text: str) -> str:

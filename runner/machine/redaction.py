@@ -22,54 +22,43 @@ from urllib.parse import quote, unquote
 
 MASK = "***"
 
-# -- names of variables and options ---------------------------------------------------------------------------------
-
-VARIABLES = Path(__file__).parent / "data" / "variables.txt"
+_VARIABLES = Path(__file__).parent / "data" / "variables.txt"
 """Names of recorded environment variables: switches, numbers, devices and folders of torch and its libraries."""
 
 _SECRET_WORDS = frozenset(
-    (
-        "token secret password passwd passphrase passcode pwd auth authorization bearer credential cred pat key apikey accesskey private "
-        "cookie signature sig dsn jwt webhook dbpass userpass sshpass"
-    ).split()
+    "token secret password passwd passphrase passcode pwd pass auth authorization bearer credential cred pat key private cookie signature "
+    "sig dsn jwt webhook".split()
 )
-
 _SECRET_PARTS = ("token", "secret", "passw", "passphrase", "apikey", "credential", "oauth", "privatekey", "accesskey", "accountkey")
 """Parts of a name that mark a secret without separators: ``githubtoken``."""
 
-_OF_COMPILERS = frozenset("pre post custom grad joint fusion fx graph opt forward backward normalization cpu core".split())
-"""Other words of a name with which a last ``pass`` means a compiler pass, and ``pin`` a thread pinned to a core."""
-
-HARMLESS_NAMES = frozenset({"PWD", "OLDPWD", "SSH_AUTH_SOCK", "XAUTHORITY", "TOKENIZERS_PARALLELISM", "KEYTIMEOUT"})
+HARMLESS_NAMES = frozenset({"PWD", "OLDPWD", "SSH_AUTH_SOCK", "TOKENIZERS_PARALLELISM"})
 
 ORDINARY = frozenset("true false none null yes no enabled disabled default auto always never inductor eager debug info".split())
 """Values that are no secrets, whatever has them."""
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether a variable or an option with this name holds a secret. ``DB_PASS``, ``dbPass`` and ``db-pass`` are one name."""
-    words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
-    words = [word if word.endswith("ss") else word.removesuffix("s") for word in words]
-    if name in HARMLESS_NAMES or not words:
-        return False
-    if words[-1] in ("pass", "pin") and not _OF_COMPILERS.intersection(words):
-        return True
-    return not _SECRET_WORDS.isdisjoint(words) or any(part in "".join(words) for part in _SECRET_PARTS)
-
-
-@functools.cache
-def recorded_variables() -> frozenset[str]:
-    """Return the variable names of the committed list."""
-    return frozenset(VARIABLES.read_text("ascii").split())
-
-
-# -- values: what is masked wherever it occurs --------------------------------------------------------------------------
 
 _SHORTEST = 5
 """In characters. A shorter value is probably an ordinary word of the output."""
 
 _WHOLE_WORD_BELOW = 8
 """In characters. A shorter value is masked only as a whole word."""
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable or an option with this name holds a secret. ``DB_PASS``, ``dbPass`` and ``db-pass`` are one name."""
+    words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+    words = [word if word.endswith("ss") else word.removesuffix("s") for word in words]
+    is_secret = not _SECRET_WORDS.isdisjoint(words) or any(part in "".join(words) for part in _SECRET_PARTS)
+    return is_secret and name not in HARMLESS_NAMES
+
+
+@functools.cache
+def recorded_variables() -> frozenset[str]:
+    """Return the variable names of the committed list."""
+    return frozenset(_VARIABLES.read_text("ascii").split())
+
+
+# -- values: what is masked wherever it occurs --------------------------------------------------------------------------
 
 
 class KnownSecrets:
@@ -88,12 +77,10 @@ class KnownSecrets:
 
     def learn_urls(self, text: str) -> None:
         """Learn the passwords between ``user:`` and ``@host`` in a text, with or without a scheme."""
-        for word in text.split():
-            for url in re.split(r"(?=[A-Za-z][A-Za-z0-9+.-]*://)", word) if "://" in word else [word]:
-                userinfo, sign, _ = url.rpartition("://")[2].rpartition("@")
-                _, colon, password = userinfo.partition(":")
-                if sign and colon:
-                    self.learn(password)
+        for word in text.split() if "@" in text else ():
+            for url in re.split(r"(?=[A-Za-z][A-Za-z0-9+.-]*://)", word):
+                userinfo, _, _ = url.rpartition("://")[2].rpartition("@")
+                self.learn(userinfo.partition(":")[2])
 
     def learn(self, *values: str) -> None:
         """Learn values. Short values and ordinary words are ignored, because they also occur where they are not secrets."""
@@ -113,14 +100,11 @@ class KnownSecrets:
         if not self._values:
             return text
         if self._pattern is None:
+            word = r"(?<![A-Za-z0-9]){}(?![A-Za-z0-9])"
             longest_first = sorted(self._values, key=len, reverse=True)
-            self._pattern = re.compile("|".join(map(_occurrence, longest_first)))
+            forms = [(word if len(value) < _WHOLE_WORD_BELOW else "{}").format(re.escape(value)) for value in longest_first]
+            self._pattern = re.compile("|".join(forms))
         return self._pattern.sub(MASK, text)
-
-
-def _occurrence(value: str) -> str:
-    escaped = re.escape(value)
-    return rf"(?<![A-Za-z0-9]){escaped}(?![A-Za-z0-9])" if len(value) < _WHOLE_WORD_BELOW else escaped
 
 
 KNOWN = KnownSecrets()
@@ -137,21 +121,14 @@ _QUERY = re.compile(r"(?P<sign>\?)[^\s].*|(?P<other>#)(?=[^=]*=).*", re.DOTALL)
 
 _TRAILING = re.compile(r"['()\[\]{},.;:!]*\Z")
 
-_ENCODED_URL = re.compile(r"(?<=%3A%2F%2F)(?:(?!%2F)[^\s\"'<>`&]){1,512}(?=%40)", re.IGNORECASE)
-"""User and password of a URL that is a value in another URL: all of it is percent-encoded."""
-
 _BARE_USERINFO = re.compile(r"(?<![\w./@:*-])[\w.+%-]{1,64}:(?!//)[^\s\"<>]{1,256}@(?=[\w\[])")
 """User and password without a scheme: the text from a colon to the last @ of a word."""
-
-_QUOTED = (
-    r"(?P<escape>\\{1,3})(?P<sign>[\"'])(?:(?!(?P=escape)(?P=sign)).){0,4096}(?P=escape)(?P=sign)"
-    r"|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
-)
 
 _ASSIGNED = re.compile(
     r"(?P<name>(?:password|passwd|passphrase|secret|token|api_?key)"
     r"(?:\s{0,4}=(?!=)\s{0,4}|\\{0,3}[\"']\s{0,4}[:=]\s{0,4}|(?<!token):(?!:)\s{0,4}))"
-    rf"(?P<value>{_QUOTED}|[^\s&]*[^\s&\"')\]}},;])",
+    r"(?P<value>(?P<escape>\\{1,3})(?P<sign>[\"'])(?:(?!(?P=escape)(?P=sign)).){0,4096}(?P=escape)(?P=sign)"
+    r"|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|[^\s&]*[^\s&\"')\]}},;])",
     re.IGNORECASE,
 )
 """``password=value``, ``"token": "value"``, ``secret: value``. A token after a colon is what a parser did not expect."""
@@ -163,16 +140,17 @@ _HEADER = re.compile(
     re.IGNORECASE,
 )
 
-_PRIVATE_KEY = re.compile(
-    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)", re.DOTALL
-)
-
-_WELL_KNOWN = re.compile(
-    r"\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{20,}|glpat-[\w-]{16,200}|hf_[A-Za-z0-9]{16,}|xox[a-z]-[\w-]{10,200}"
+_WHOLE = re.compile(
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)"
+    r"|\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{20,}|glpat-[\w-]{16,200}|hf_[A-Za-z0-9]{16,}|xox[a-z]-[\w-]{10,200}"
     r"|(?:AKIA|ASIA)[0-9A-Z]{12,}|npm_[A-Za-z0-9]{16,}|(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{8,}|AIza[\w-]{20,200}|pypi-[\w-]{20,400}"
     r"|sk-[\w-]{20,200}|eyJ[\w-]{8,2000}\.[\w-]{8,}\.[\w-]*)"
     r"|(?<=hooks\.slack\.com/services/)[^\s\"'<>]+|(?<=discord\.com/api/webhooks/)[^\s\"'<>]+"
+    # user and password of a URL that is a value in another URL, percent-encoded
+    r"|(?<=%3[Aa]%2[Ff]%2[Ff])(?:(?!%2[Ff])[^\s\"'<>`&]){1,512}(?=%40)",
+    re.DOTALL,
 )
+"""Private keys, and tokens of well-known services."""
 
 
 def redacted(text: str) -> str:
@@ -180,17 +158,11 @@ def redacted(text: str) -> str:
 
     An ambiguous ``@`` is read as the end of a password: a masked host name is the smaller harm.
     """
-    text = KNOWN.masked(text)
-    if "PRIVATE KEY" in text:
-        text = _PRIVATE_KEY.sub(MASK, text)
+    text = _WHOLE.sub(MASK, KNOWN.masked(text))
     if "://" in text:
         text = _URL.sub(_masked_url, text)
-    text = _ENCODED_URL.sub(MASK, text)
-    text = _HEADER.sub(rf"\g<name>{MASK}", text)
-    text = _ASSIGNED.sub(_masked_value, text)
-    if "@" in text:
-        text = _BARE_USERINFO.sub(f"{MASK}@", text)
-    return _WELL_KNOWN.sub(MASK, text)
+    text = _ASSIGNED.sub(_masked_value, _HEADER.sub(rf"\g<name>{MASK}", text))
+    return _BARE_USERINFO.sub(f"{MASK}@", text) if "@" in text else text
 
 
 def _masked_value(match: re.Match[str]) -> str:
@@ -200,16 +172,18 @@ def _masked_value(match: re.Match[str]) -> str:
 
 
 def _masked_url(match: re.Match[str]) -> str:
-    rest = match["rest"]
-    trailing = _TRAILING.search(rest)
-    end = trailing.start() if trailing else len(rest)
-    rest, after = rest[:end], rest[end:]
+    trailing = _TRAILING.search(match["rest"])
+    rest = match["rest"][: trailing.start()] if trailing else match["rest"]
+    after = match["rest"][len(rest) :]
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     if "@" in authority and ":" not in authority.partition("@")[0]:
         rest = f"{MASK}@{rest[authority.rindex('@') + 1 :]}"
     elif "@" in rest and ":" in authority:  # a password may contain any of /?#@
         rest = f"{MASK}@{rest.rpartition('@')[2]}"
     return f"{match['scheme']}{_QUERY.sub(lambda query: query[0][0] + MASK, rest)}{after}"
+
+
+# -- records -------------------------------------------------------------------------------------------------------------
 
 
 def environment_variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -221,34 +195,34 @@ def environment_variables(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: redacted(environ[name]) for name in sorted(environ.keys() & recorded_variables())}
 
 
+def redacted_texts(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts by name, without secrets. A text is masked completely if its name means a secret."""
+    return {name: MASK if value and is_secret_name(name) else redacted(value) for name, value in texts.items()}
+
+
 IDENTIFIERS = frozenset(
     ("case_id spec area name backend folder digest evidence attachments covers cases until file kind failure_type isolation phases").split()
 )
 """Identifier fields of results. Readers compare them, and workers do not write them."""
 
-
 _Record = TypeVar("_Record")
 
 
 def redacted_result(record: _Record) -> _Record:
-    """Return a result with all free text masked, also in its verdicts, waivers and attempts."""
-    assert dataclasses.is_dataclass(record)
-    assert not isinstance(record, type)
-    values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
-    changed = {name: shown for name, value in values.items() if name not in IDENTIFIERS and (shown := _redacted_value(value)) is not value}
-    return dataclasses.replace(record, **changed) if changed else record
+    """Return a result with all free text masked, also in its verdicts, waivers and attempts; the same object where nothing changes."""
+    masked: _Record = _masked(record)
+    return masked
 
 
-def _redacted_value(value: Any) -> Any:
+def _masked(value: Any) -> Any:
     if isinstance(value, str):
         shown = redacted(value) if value else value
         return value if shown == value else shown
     if isinstance(value, tuple):
-        items = tuple(map(_redacted_value, value))
+        items = tuple(map(_masked, value))
         return value if all(masked is other for masked, other in zip(items, value, strict=True)) else items
-    return redacted_result(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
-
-
-def redacted_texts(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts by name, without secrets. A text is masked completely if its name means a secret."""
-    return {name: MASK if value and is_secret_name(name) else redacted(value) for name, value in texts.items()}
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.name not in IDENTIFIERS}
+    changed = {name: masked for name, old in fields.items() if (masked := _masked(old)) is not old}
+    return dataclasses.replace(value, **changed) if changed else value

@@ -60,8 +60,8 @@ def check() -> None:
 
 def make() -> Scratch:
     """Return a new folder, after the folders of killed runs are removed."""
-    folder, _ = _base()
     check()
+    folder, _ = _base()
     remove_dead(folder)
     new = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=folder))
     lock = os.open(new, _FLAGS)
