@@ -24,7 +24,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,17 +34,26 @@ import yaml
 
 from runner.cli.parser import main
 from runner.execute.executor_protocol import Ending, Execution, Job, ServiceReport
+from runner.machine import capabilities
+from runner.machine.installed_torch import installed_torch
 from tests.fakes import use_executor
 
 HERE = Path(__file__).parent
-MACHINES: Mapping[str, Mapping[str, Any]] = {
-    "cpu": {"torch": "2.13.0", "gpus": 0},
-    "cuda": {"torch": "2.13.0", "gpus": 1, "cuda": "13.0", "device": "NVIDIA H100", "arch": "sm_90", "gpu_memory": 80 << 30},
-    "rocm": {"torch": "2.13.0", "gpus": 1, "hip": "7.0", "device": "AMD Instinct MI300X", "arch": "gfx942", "ck_dir": "/opt/ck"},
+MACHINES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
+    "cpu": ({"builds": {}, "gpus": 0}, {"torch": "2.13.0", "gpus": 0}),
+    "cuda": (
+        {"builds": {"cuda": "13.0"}, "gpus": None},
+        {"torch": "2.13.0", "gpus": 1, "device": "NVIDIA H100", "arch": "sm_90", "gpu_memory": 80 << 30},
+    ),
+    "rocm": (
+        {"builds": {"hip": "7.0"}, "gpus": None},
+        {"torch": "2.13.0", "gpus": 1, "device": "AMD Instinct MI300X", "arch": "gfx942", "gpu_memory": 192 << 30, "ck_dir": "/opt/ck"},
+    ),
 }
-"""What the worker of a machine reports of it."""
+"""What files show of a machine, and what its worker reports."""
 
-WITHOUT_FACTS = ("UNAVAILABLE", "NOT_RUN")
+PACKAGES = {name: ("/elsewhere",) for name in ("cxx", "triton", "ck")}
+"""What every machine of the corpus has."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,10 +78,14 @@ class CorpusCase:
         """Its name for people: the folder, and its own."""
         return f"{self.folder.name}: {self.name}"
 
+    def file(self, name: str) -> Path:
+        """Return a file of its folder, or of the recording."""
+        return self.folder / name if (self.folder / name).exists() else self.recording / name
+
     @property
     def spec(self) -> str:
         """The text of its spec, with lines that stay where they are."""
-        text = (self.recording / "spec.yaml").read_text("utf-8")
+        text = self.file("spec.yaml").read_text("utf-8")
         for old, new in self.edits.get("spec", {}).items():
             assert old in text, f"{self.title}: the spec has no {old!r}"
             text = text.replace(old, new)
@@ -80,12 +93,12 @@ class CorpusCase:
 
     @cached_property
     def attempts(self) -> Sequence[Mapping[str, Any]]:
-        """The edits of each attempt; one without any."""
+        """The edits of each attempt; the last ones are those of further attempts."""
         return self.edits.get("attempts", [{}])
 
     def execution(self, job: Job, out: Path, number: int) -> Execution:
         """Return what an executor says of an attempt of the case; its files are written as a worker writes them."""
-        edits = {**self.edits, **self.attempts[number]}
+        edits = {**self.edits, **self.attempts[min(number, len(self.attempts) - 1)]}
         place = out / job.folder
         place.mkdir(parents=True, exist_ok=True)
         code = {path.name: path.read_text("utf-8") for path in sorted(self.recording.glob("code-*.txt"))}
@@ -96,17 +109,18 @@ class CorpusCase:
                 (place / name).write_text(text, "utf-8")
         (place / "stderr.txt").write_text(edits.get("stderr", ""), "utf-8")
         observation = (
-            edits["observation"] if "observation" in edits else json.loads((self.recording / "observation.json").read_text("utf-8"))
+            edits["observation"] if "observation" in edits else json.loads(self.file("observation.json").read_text("utf-8"))
         )
         if isinstance(observation, dict):
             assert job.plan is not None
             observation["id"] = job.plan["id"]
             for path, value in edits.get("facts", {}).items():
                 _set(observation, path.split("."), value)
+            observation = json.loads(json.dumps(observation).replace("{spec}", f"{out.parent}/specs/{self.folder.name}/{self.slug}.yaml"))
             _seal(observation, code)
             for path, value in edits.get("after_sealing", {}).items():
                 _set(observation, path.split("."), value)
-        services = self.recording / "services.json"
+        services = self.file("services.json")
         reports = edits["services"] if "services" in edits else json.loads(services.read_text("utf-8")) if services.exists() else []
         return Execution(
             job=job,
@@ -132,17 +146,24 @@ def _edited_text(text: str, change: Any) -> str | None:
 
 
 def _set(facts: Any, path: Sequence[str], value: Any) -> None:
-    """Put a value at a path of keys and indices: ``...`` in place of a value removes it; ``+`` adds an entry to a list."""
+    """Put a value at a path of keys and indices. The value ``...`` removes what is there; ``{$at: PATH}`` is a copy of another place."""
     *names, last = path
-    for name in names:
-        facts = facts[int(name)] if isinstance(facts, list) else facts.setdefault(name, {})
     value = copy.deepcopy(value)
+    if isinstance(value, dict) and "$at" in value:
+        value = copy.deepcopy(_at(facts, value["$at"].split(".")))
+    facts = _at(facts, names)
     if value == "...":
         del facts[int(last) if isinstance(facts, list) else last]
     elif isinstance(facts, list):
         facts[int(last) : int(last) + 1] = [value]
     else:
         facts[last] = value
+
+
+def _at(facts: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        facts = facts[int(name)] if isinstance(facts, list) else facts.setdefault(name, {})
+    return facts
 
 
 def _seal(observation: dict[str, Any], code: Mapping[str, str | None]) -> None:
@@ -226,7 +247,7 @@ def run(place: Path, some: Sequence[CorpusCase], out: str = "out", facts_of: Map
     """
     by_name = {f"{case.folder.name}/{case.slug}": case for case in some}
     assert len(by_name) == len(some), "two cases of one name"
-    files: list[str] = []
+    words: list[str] = []
     for name, case in by_name.items():
         path = place / "specs" / f"{name}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -235,7 +256,7 @@ def run(place: Path, some: Sequence[CorpusCase], out: str = "out", facts_of: Map
         for option in ("backends", "waivers"):
             if (file := folder / f"{option}.yaml").exists():
                 (place / f"{folder.name}-{file.name}").write_text(file.read_text("utf-8"), "utf-8")
-                files += [f"--{option}", f"{folder.name}-{file.name}"]
+                words += [f"--{option}", f"{folder.name}-{file.name}"]
     numbers: dict[str, int] = {}
 
     def answer(job: Job) -> Execution:
@@ -245,12 +266,17 @@ def run(place: Path, some: Sequence[CorpusCase], out: str = "out", facts_of: Map
         case = by_name[name]
         return (facts_of or {}).get(case, case).execution(job, place / out, numbers[name])
 
+    machine = capabilities.inspect_files(installed_torch())
     with pytest.MonkeyPatch.context() as patch, contextlib.chdir(place):
-        use_executor(patch, answer).facts = dict(MACHINES[some[0].machine])
+        files, use_executor(patch, answer).facts = MACHINES[some[0].machine]
+        found = {**machine.found, **PACKAGES}
+        patch.setattr(capabilities, "inspect_files", lambda installed: replace(machine, found=found, **files))
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
-            code = main(["run", "specs", "--out", out, *files, *some[0].options])
-    assert (place / out / "run.jsonl").exists(), said.getvalue()
-    return CorpusRun(place=place, out=place / out, code=code, cases=by_name)
+            code = main(["run", "specs", "--out", out, *words, *some[0].options])
+    made = CorpusRun(place=place, out=place / out, code=code, cases=by_name)
+    assert (made.out / "run.jsonl").exists(), said.getvalue()
+    assert len(list(made.results)) == len(some), said.getvalue()
+    return made
 
 
 def given(line: Mapping[str, Any]) -> str:
