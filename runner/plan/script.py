@@ -5,6 +5,7 @@ printed at the end of the script, which then never says that the case holds.
 """
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -83,20 +84,26 @@ def _within(opening: str, lines: Iterable[str]) -> list[str]:
     return [opening, *(f"    {text}" for text in lines)]
 
 
-def _rendered(header: Iterable[str], env: Mapping[str, Any], unchecked: list[str], *, device: str, **words: Any) -> Script:
-    """Return the script of these statements; variables that may hold a secret are left to the reader."""
+@functools.cache
+def _template() -> Any:
+    """Return the template, which a run with many failures compiles once."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(  # noqa: S701 - the result is Python, not markup: every text is a literal or an escaped comment
         loader=FileSystemLoader(cache_dirs.folder("templates")), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    return environment.get_template("repro.py.j2")
+
+
+def _rendered(header: Iterable[str], env: Mapping[str, Any], unchecked: list[str], *, device: str, **words: Any) -> Script:
+    """Return the script of these statements; variables that may hold a secret are left to the reader."""
     unchecked += [f"the variable {name}, whose value may be a secret: set it before" for name in env if is_secret_name(name)]
     variables = [
         f"os.environ.pop({name!a}, None)" if value is None else f"os.environ[{name!a}] = {str(value)!a}"
         for name, value in env.items()
         if not is_secret_name(name)
     ]
-    rendered = environment.get_template("repro.py.j2").render(
+    rendered = _template().render(
         header=[line(redacted(text)) for text in header],
         environment=variables,
         device=kind_of(device) if kind_of(device) != CPU else "",

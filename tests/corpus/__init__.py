@@ -52,7 +52,7 @@ MACHINES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
 }
 """What files show of a machine, and what its worker reports."""
 
-PACKAGES = {name: ("/elsewhere",) for name in ("cxx", "triton", "ck")}
+PACKAGES = dict.fromkeys(("cxx", "triton", "ck"), ("/elsewhere",))
 """What every machine of the corpus has."""
 
 
@@ -108,9 +108,7 @@ class CorpusCase:
             if text is not None:
                 (place / name).write_text(text, "utf-8")
         (place / "stderr.txt").write_text(edits.get("stderr", ""), "utf-8")
-        observation = (
-            edits["observation"] if "observation" in edits else json.loads(self.file("observation.json").read_text("utf-8"))
-        )
+        observation = edits["observation"] if "observation" in edits else json.loads(self.file("observation.json").read_text("utf-8"))
         if isinstance(observation, dict):
             assert job.plan is not None
             observation["id"] = job.plan["id"]
@@ -192,11 +190,16 @@ def folders() -> list[Path]:
     return sorted(path.parent for path in HERE.glob("*/cases.yaml"))
 
 
+CONTRADICTING = "contradicting"
+"""The last word of a group of cases whose facts cannot all be true."""
+
+
 def groups() -> dict[str, list[CorpusCase]]:
     """Return all cases by the run that they are part of."""
     found: dict[str, list[CorpusCase]] = {}
     for case in itertools.chain.from_iterable(map(cases, folders())):
-        found.setdefault(" ".join([case.machine, *case.options]), []).append(case)
+        more = [CONTRADICTING] if "contradicts" in case.edits else []
+        found.setdefault(" ".join([case.machine, *case.options, *more]), []).append(case)
     return found
 
 
