@@ -15,7 +15,7 @@ from runner.language.read.document import Document
 from runner.model.case_facts import Ending
 from runner.model.outcomes import ExitCode
 from runner.tools.author.blessed_counts import NotBlessed, Row, counted, expression
-from runner.tools.author.text_edits import patch
+from runner.tools.author.commands.bless import patch
 from tests import fakes
 from tests.fakes import ENDED, HERE, close_facts, close_leaf, exception, observation, seen, use_executor
 

@@ -11,7 +11,7 @@ from runner.model.outcomes import ExitCode
 from runner.tools.author.commands import new
 from runner.tools.author.commands.new import NewOptions
 from runner.tools.author.translator.from_python import Draft, draft, problems_of
-from runner.tools.author.translator.python_file import PythonFile
+from runner.tools.author.translator.translation import PythonFile
 
 HEAD = """\
 import itertools

@@ -12,7 +12,7 @@ from referencing import Registry, Resource
 
 from runner.language.read.yaml_source import read
 from runner.machine.cache_dirs import folder
-from runner.tools.author import published_names
+from runner.tools.author.commands import schema as published_names
 from tests.conftest import GOOD
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"

@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from runner.language.read import spec_schema
-from runner.tools.author import published_names
+from runner.tools.author.commands import schema as published_names
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.steps import SAMPLES, STEPS, TRITON
 from runner.vocabulary.steps.step_base import StepKind

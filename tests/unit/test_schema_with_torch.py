@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 
 from runner.machine.installed_torch import torch_at
-from runner.tools.author import published_names
+from runner.tools.author.commands import schema as published_names
 from tests.unit.test_names import make_torch
 
 

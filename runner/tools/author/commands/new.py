@@ -10,7 +10,7 @@ from runner.model.diagnostics import UsageError, did_you_mean, one_line, one_of,
 from runner.model.options import argument, flag, option
 from runner.model.outcomes import ExitCode
 from runner.tools.author.translator.from_python import draft, spec_name
-from runner.tools.author.translator.python_file import PythonFile, Test
+from runner.tools.author.translator.translation import PythonFile, Test
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

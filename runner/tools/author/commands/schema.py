@@ -1,15 +1,172 @@
-"""``schema``: writes the JSON schemas for editors, with the names of every supported torch, or of the installed one."""
+"""``schema``: writes the JSON schemas for editors, with the names of every supported torch, or of the installed one.
+
+The hand-written schemas refer to the schema of names below ``allOf``, which the runner ignores: it looks names up in its tables and in the
+installed torch, and gives better messages. The editor has only the tables, so it accepts unknown names where the language allows them: a
+counter with ``unlisted: true`` or of a run-time pattern, an option under a condition on torch's version, a vendor's backend.
+"""
 
 import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from runner.language.backends import load_backends
+from runner.language.check.names import GUARD_FILTER
+from runner.language.names.scan import CONFIG_FILES, COUNTER, KINDS, METRIC, Names, scan
+from runner.language.names.tables import committed_tables
+from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS
 from runner.machine import output
 from runner.machine.cache_dirs import folder
+from runner.machine.capabilities import CAPABILITIES
+from runner.machine.installed_torch import installed_torch, no_torch_reason
 from runner.model.diagnostics import UsageError, one_line, shown_path
 from runner.model.options import backend_files, flag, option
 from runner.model.outcomes import ExitCode
-from runner.tools.author.published_names import schema, schema_of_installed
+from runner.model.problem_texts import shown_types
+from runner.vocabulary.expectations import EXPECTATIONS
+
+DYNAMO_BACKENDS = ("inductor", "eager", "aot_eager", "aot_eager_decomp_partition", "cudagraphs")
+"""The backends of dynamo in torch; libraries may register others."""
+
+_TEMPLATE = {"pattern": r"^\{\{.*\}\}$"}
+_PARTS = ("eager", "output", "function", "compiled", "inputs")
+"""The values that a spec with one function and no named values can compare."""
+
+
+def schema(tables: Mapping[str, Names] | None = None, files: Sequence[Path] = (), *, is_closed: bool = False) -> dict[str, Any]:
+    """Return the schema of names: of the committed tables, or of the given ones.
+
+    ``files`` are those of further backends. With ``is_closed`` there are no other backends than these.
+    """
+    if tables is None:
+        tables = committed_tables()
+    backends = load_backends(files).by_name
+    modes = dict.fromkeys(mode for table in tables.values() for mode in table.modes)
+    backend = {"$ref": "#/$defs/backend"}
+    options = {section: _options(section, tables) for section in CONFIG_FILES}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "names",
+        "description": "Written by torch-conformance schema.",
+        "$defs": {
+            **{f"{section}_names": names for section, names in options.items()},
+            **{section: _section(section) for section in CONFIG_FILES},
+            "compile_options": _compile_options(),
+            "counter": _counters(tables),
+            "metric": _closed("A metric of inductor.", _by_minor({minor: table.names[METRIC] for minor, table in tables.items()})),
+            "backend": _backend(backends, is_closed=is_closed),
+            "backends": {"description": "A backend, or several.", "if": {"type": "array"}, "then": {"items": backend}, "else": backend},
+            "capability": _capability(),
+            "mode": {"description": "A mode of torch.compile.", "anyOf": [{"enum": [*modes, None]}, _TEMPLATE]},
+            "dynamo_backend": {
+                "description": "A backend of dynamo. Libraries may register others.",
+                "anyOf": [{"enum": [*DYNAMO_BACKENDS]}, True],
+            },
+            "compared": {"description": "eager, or the name of a value.", "anyOf": [{"enum": [*_PARTS]}, {"type": "string"}]},
+            "failure_type": {"description": "A type of failure.", "enum": sorted({*EXPECTATIONS, *OUTSIDE_OF_EXPECTATIONS})},
+        },
+    }
+
+
+def _by_minor(names: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    """Return the sorted names, each with the minor versions that have it."""
+    minors_of: dict[str, list[str]] = {}
+    for minor, known in names.items():
+        for name in known:
+            minors_of.setdefault(name, []).append(minor)
+    return dict(sorted(minors_of.items()))
+
+
+def _closed(description: str, names: Mapping[str, Iterable[str]], others: Any = False) -> dict[str, Any]:
+    properties = {name: {"description": f"torch {', '.join(minors)}"} for name, minors in names.items()}
+    return {"description": description, "properties": properties, "additionalProperties": others}
+
+
+def _options(section: str, tables: Mapping[str, Names]) -> dict[str, Any]:
+    names = _by_minor({minor: table.names[section] for minor, table in tables.items()})
+    return _closed(f"The options of torch/{CONFIG_FILES[section]}.", names)
+
+
+def _compile_options() -> dict[str, Any]:
+    """Return the names below ``options`` of ``compile``: those of Inductor, and one that torch.compile takes itself."""
+    reference = {"description": "A function that takes the guards and returns for each whether it is kept.", "required": ["ref"]}
+    properties = {GUARD_FILTER: {**reference, "type": "object", "examples": [{"ref": "keep_guards"}]}}
+    others = {"if": {"required": [GUARD_FILTER]}, "else": {"$ref": "#/$defs/config_names"}}
+    return {"description": "The options of one compile.", "properties": properties, **others}
+
+
+def _section(section: str) -> dict[str, Any]:
+    names = {"$ref": f"#/$defs/{section}_names"}
+    depends_on_torch = {"required": ["when"], "properties": {"when": {"required": ["torch"]}}}
+    conditional = {"if": depends_on_torch, "else": {"properties": {"set": names}}}
+    entry = {"if": {"required": ["set"]}, "then": conditional, "else": names}
+    description = f"Options of {section}. Under a condition on torch's version, names of future versions are allowed."
+    return {"description": description, "if": {"type": "object"}, "then": names, "else": {"items": entry}}
+
+
+def _counters(tables: Mapping[str, Names]) -> dict[str, Any]:
+    names = {minor: table.names[COUNTER] for minor, table in tables.items()}
+    patterns_of_all = {(space, pattern) for table in tables.values() for space, patterns in table.patterns.items() for pattern in patterns}
+    unlisted = {"required": ["unlisted"]}
+    listed = {"type": "array", "contains": {"properties": {"value": {"type": "object", **unlisted}}}}
+    others = {"anyOf": [{"type": "object", **unlisted}, listed]}
+    counters = _closed("Counters of dynamo. A counter that is in no table needs unlisted: true.", _by_minor(names), others)
+    # their dots also match line ends, as in the runner
+    any_line = [(space, re.sub(r"(?<!\\)\.([*+])", r"[\\s\\S]\1", pattern)) for space, pattern in sorted(patterns_of_all)]
+    return {**counters, "patternProperties": {f"^{re.escape(space)}\\.(?:{pattern})$": True for space, pattern in any_line}}
+
+
+def _backend(backends: Iterable[str], *, is_closed: bool) -> dict[str, Any]:
+    known = sorted(backends)
+    if is_closed:
+        return {"description": "A backend.", "anyOf": [{"enum": known}, _TEMPLATE]}
+    vendor = {"pattern": "^[a-z][a-z0-9_-]*$"}
+    return {"description": "A shipped backend, or one of a vendor's own file.", "anyOf": [{"enum": known}, vendor]}
+
+
+def _capability() -> dict[str, Any]:
+    plain = sorted(name for name, capability in CAPABILITIES.items() if not capability.takes)
+    taking = {name: {"description": f"{c.summary}: for example {c.takes}"} for name, c in sorted(CAPABILITIES.items()) if c.takes}
+    return {
+        "description": "A capability by name, or with its argument.",
+        "if": {"type": "object"},
+        "then": {"properties": taking, "additionalProperties": False},
+        "else": {"anyOf": [{"enum": plain}, _TEMPLATE]},
+    }
+
+
+# -- the names of the installed torch ---------------------------------------------------------------------------------
+
+
+_TYPES = {"bool": "boolean", "int": "integer", "float": "number", "str": "string", "null": "null", "list": "array", "map": "object"}
+_WITH_TEMPLATE = {"type": "string", "pattern": r"\{\{"}
+_REF = {"type": "object", "required": ["ref"]}
+
+
+def schema_of_installed(backends: Sequence[Path] = ()) -> dict[str, Any]:
+    """Return the schema of names of the installed torch, each option with its values; without torch ``UsageError``."""
+    torch = installed_torch()
+    if torch is None:
+        raise UsageError(f"--with-torch: {no_torch_reason()}")
+    names = scan(torch.root)
+    content = schema({torch.minor: names}, backends, is_closed=True)
+    content["description"] = f"Generated by torch-conformance schema --with-torch from torch {torch.version}. Do not edit."
+    for section in CONFIG_FILES:
+        properties = content["$defs"][f"{section}_names"]["properties"]
+        for name in properties:
+            allowed = names.types.get(section, {}).get(name, ())
+            properties[name] = {"description": f"torch {torch.minor}" + (f"; allowed: {shown_types(allowed)}" if allowed else "")}
+            if allowed:
+                literals = [json.loads(word) for word in allowed if word not in KINDS]
+                types = [_TYPES[word] for word in allowed if word in _TYPES]
+                values = [*([{"enum": literals}] if literals else []), *([{"type": types}] if types else [])]
+                properties[name]["anyOf"] = [*values, _WITH_TEMPLATE, _REF]
+    return content
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

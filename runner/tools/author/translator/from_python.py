@@ -9,9 +9,18 @@ from typing import Any
 
 from runner.language.flow import block, flow
 from runner.model.diagnostics import Diagnostic, errors
-from runner.tools.author.translator.python_file import DTYPES, PythonFile, Test, free_names
 from runner.tools.author.translator.statements import Reader
-from runner.tools.author.translator.translation import NotCarried, Remark, Result, Translation, read_decorator
+from runner.tools.author.translator.translation import (
+    DTYPES,
+    NotCarried,
+    PythonFile,
+    Remark,
+    Result,
+    Test,
+    Translation,
+    free_names,
+    read_decorator,
+)
 
 
 @dataclass(frozen=True, slots=True)

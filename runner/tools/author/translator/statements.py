@@ -5,7 +5,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runner.tools.author.translator.python_file import free_names
 from runner.tools.author.translator.translation import (
     Code,
     Compiled,
@@ -16,6 +15,7 @@ from runner.tools.author.translator.translation import (
     Translation,
     Unknown,
     Value,
+    free_names,
     skip,
 )
 
