@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from runner.execute.engine import LocalExecutor
 from runner.execute.executor_protocol import ExecutorSettings
@@ -56,7 +56,7 @@ Stamps: TypeAlias = Mapping[str, tuple[int, int, int] | None]
 
 
 class LastingExecutor(LocalExecutor):
-    """Serves one run after another; ``close`` ends a run, and all processes only where another run could not use them."""
+    """Serves one run after another with its warm zygotes; ``close`` ends its processes only where another run could not use them."""
 
     has_ended = False
 
@@ -67,8 +67,9 @@ class LastingExecutor(LocalExecutor):
 
     def end(self) -> None:
         """End its processes, and remove the scratch folder."""
-        self.has_ended = True
-        super().close()
+        if not self.has_ended:
+            self.has_ended = True
+            super().close()
 
     def serves(self, settings: ExecutorSettings) -> bool:
         """Whether it can run cases with these settings; they go to the folder of these."""
@@ -79,11 +80,9 @@ class LastingExecutor(LocalExecutor):
 
 
 class KeptExecutor:
-    """Keeps the executor of a run, with its warm zygotes, for the next run (``watch``). Each case still gets a fork of its own."""
+    """Keeps the executor of a run for the next run. Each case still gets a fork of its own."""
 
-    def __init__(self) -> None:
-        self._executor: LastingExecutor | None = None
-        self._state = ""
+    _executor: LastingExecutor | None = None
 
     def of(self, settings: ExecutorSettings) -> LocalExecutor:
         """Return the executor of a run: that of the run before, where it can serve this one."""
@@ -92,29 +91,19 @@ class KeptExecutor:
             self._executor = LastingExecutor(settings)
         return self._executor
 
-    def require(self, state: str) -> bool:
-        """End the processes if they were started in another state of the machine; return whether any was ended."""
-        is_stale = self._executor is not None and state != self._state
-        if is_stale:
-            self.close()
-        self._state = state
-        return is_stale
-
-    def close(self) -> None:
-        """End all processes."""
-        if self._executor is not None and not self._executor.has_ended:
-            self._executor.end()
-        self._executor = None
+    def close(self) -> bool:
+        """End all processes; return whether there were any."""
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.end()
+        return executor is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What to run."""
+class Request(NamedTuple):
+    """What to run: all specs, those that depend on one of the files that changed, or only some cases."""
 
     files: frozenset[str] | None = None
-    """The files that changed: specs that depend on one of them are run. None for all specs."""
     cases: tuple[str, ...] = ()
-    """Only these cases; empty for all of the specs."""
 
 
 class Watch:
@@ -132,21 +121,24 @@ class Watch:
         """The last result of each case."""
         self._runs: list[Path] = []
         self._last = Request()
-        self._unread: set[str] = set()
-        """Changed files whose specs could not be run, because something was invalid."""
-        self._owes_all = False
-        """Whether the last run of all specs could not begin."""
+        self._owed: set[Request] = set()
+        """Requests that could not be run, because something was invalid."""
+        self._kept = KeptExecutor()
+        self._state = ""
+        """The state of the installed packages with which the executor started."""
 
     def run(self) -> ExitCode:
         """Run until the user quits; return the exit code of what is known then. Raise ``UsageError`` for a path without specs."""
         discover(self._options.paths, [])
         self._stamps = self._snapshot()
         request: Request | None = Request()
-        with contextlib.closing(KeptExecutor()) as kept:
+        try:
             while request is not None:
-                self._try(request, kept)
+                self._try(request)
                 request = self._next()
-        if self._failing() or self._unread or self._owes_all:
+        finally:
+            self._kept.close()
+        if self._failing() or self._owed:
             return ExitCode.FAILED
         return ExitCode.OK if any(result.outcome.is_executed for result in self._known.values()) else ExitCode.NOTHING
 
@@ -166,7 +158,7 @@ class Watch:
                 words = [f"{shown_path(Path(name))}{' is gone' if name in gone else ''}" for name in sorted(changed)]
                 more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
                 output.note(f"changed: {', '.join(words[:_SHOWN])}{more}")
-                return Request() if self._owes_all else Request(files=changed)
+                return Request() if Request() in self._owed else Request(changed)
             key = self._wait(max(_POLL_SECONDS, _SHARE_OF_POLLING * (time.monotonic() - begun)))
             if key == QUIT:
                 return None
@@ -174,7 +166,7 @@ class Watch:
                 return self._last if key == AGAIN else Request()
             if key == FAILED:
                 if failing := self._failing():
-                    return Request(cases=tuple(failing))
+                    return Request(None, tuple(failing))
                 output.note("nothing fails")
 
     def _changed(self) -> frozenset[str]:
@@ -198,12 +190,12 @@ class Watch:
 
     # -- one run ----------------------------------------------------------------------------------------------------------
 
-    def _try(self, request: Request, kept: KeptExecutor) -> None:
+    def _try(self, request: Request) -> None:
         """Run what is requested, and print the failures that were fixed or are left. Only a signal ends the watch."""
         self._last, begun = request, time.monotonic()
         failed = set(self._failing())
         try:
-            results = self._run(request, kept)
+            results = self._run(request)
         except InvalidSpecs as error:
             output.lines(map(str, error.diagnostics))
             why = f"{len(error.diagnostics)} problem{'' if len(error.diagnostics) == 1 else 's'}; nothing was run"
@@ -215,9 +207,8 @@ class Watch:
             why = f"this is a bug of torch-conformance: {type(error).__name__}"
         else:
             if request == Request():
-                self._owes_all = False
-                self._unread.clear()
-            self._unread -= request.files or frozenset()
+                self._owed.clear()
+            self._owed = {other for other in self._owed if other.files is None or not other.files <= (request.files or frozenset())}
             ids = {str(result.case_id) for result in results}
             passed = {case_id for case_id in ids if case_id in self._known and self._known[case_id].outcome.is_executed}
             output.lines(f"fixed: {case_id}" for case_id in sorted(failed & passed - set(self._failing())))
@@ -229,14 +220,15 @@ class Watch:
                 output.note("no case of the changed files is selected")
             output.note(f"{time.monotonic() - begun:.1f}s; waiting for a change (Enter: again, f: failed, a: all, q: quit)")
             return
-        self._unread |= request.files or frozenset()
-        self._owes_all |= request == Request()
+        self._owed.add(request)
         output.note(f"{why}; waiting for a change")
 
-    def _run(self, request: Request, kept: KeptExecutor) -> tuple[CaseResult, ...]:
+    def _run(self, request: Request) -> tuple[CaseResult, ...]:
         """Run the requested cases as ``run`` does; return their results."""
         forget_cached()
-        if kept.require(installed_state()):
+        state, before = installed_state(), self._state
+        self._state = state
+        if state != before and self._kept.close():
             output.note("torch or another package changed: torch starts anew")
         problems: list[Diagnostic] = []
         specs = discover(self._options.paths, problems)
@@ -260,7 +252,7 @@ class Watch:
             folders.append(folder.path)
             return self._open_reporters(options, folder)
 
-        if run_prepared(replace(prepared, make_executor=kept.of), opened) is ExitCode.INTERRUPTED:
+        if run_prepared(replace(prepared, make_executor=self._kept.of), opened) is ExitCode.INTERRUPTED:
             raise KeyboardInterrupt
         results = read_run(folders[0] / JOURNAL).results
         self._known.update({str(result.case_id): result for result in results if result.outcome is not Outcome.NOT_RUN})
