@@ -328,6 +328,5 @@ class FakeExecutor:
 def use_executor(monkeypatch: pytest.MonkeyPatch, answer: Callable[[Job], Execution]) -> FakeExecutor:
     """Let runs of this process use a fake executor."""
     fake = FakeExecutor(answer)
-    for module in ("pipeline", "machine_report"):
-        monkeypatch.setattr(f"runner.run.{module}.LocalExecutor", fake.started)
+    monkeypatch.setattr("runner.run.pipeline.LocalExecutor", fake.started)
     return fake

@@ -12,8 +12,7 @@ from runner.model.diagnostics import Position
 from runner.model.header import RunHeader
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
-from runner.record.journal import Run
-from runner.record.journal_writer import JournalWriter
+from runner.record.journal import JournalWriter, Run
 from tests.results import as_outcome, footer_of
 
 MACHINE = {"torch": "2.13.0+cpu", "python": "3.11.7", "cpu": "x86_64", "gpus": "0"}

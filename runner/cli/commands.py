@@ -21,6 +21,7 @@ def run(options: RunOptions) -> ExitCode:
 
 def merge(options: MergeOptions) -> ExitCode:
     """Join the runs of shards; exit as the whole run would have, or 2, with every reason, when they do not belong together."""
+    from runner.record.journal import totals
     from runner.report.reporters import Reporters
     from runner.report.terminal import show_end, why_no_success
     from runner.run import merging
@@ -47,7 +48,7 @@ def merge(options: MergeOptions) -> ExitCode:
                 "folder": str(folder.path),
                 "merged": list(header.merged),
                 "selected": header.selected,
-                "totals": merging.totals(run.results),
+                "totals": totals(run.results),
                 "exit_code": footer.exit_code,
                 "statement": [statement.conformance.value] if statement else [],
             }
@@ -79,19 +80,14 @@ def report(options: ReportOptions) -> ExitCode:
     """
     import webbrowser
 
-    from runner.record.journal import JournalError, read_run
-    from runner.record.run_folder import JOURNAL, find_run, require_free_reports, require_still
+    from runner.record.journal import recorded_run
+    from runner.record.run_folder import require_free_reports
     from runner.report.github import RunReport
     from runner.report.junit import write_junit
     from runner.report.page import write_page
 
     require_free_reports(report_files(options))
-    folder = find_run(options.run)
-    require_still(options.run, folder)
-    try:
-        recorded = read_run(folder / JOURNAL)
-    except JournalError as error:
-        raise UsageError(f"{options.run}: {folder / JOURNAL}:{error.line}: {error.reason}") from error
+    folder, recorded = recorded_run(options.run)
     header, results, footer = recorded.header, recorded.results, recorded.footer
     try:
         page = write_page(folder, header, results, footer)

@@ -115,18 +115,18 @@ class RunHeader:
         """Return the ``Statement`` (``tools/vendor``) of these results on the run's profile; None for a run without one."""
         return hooks("vendor").statement_of_run(self, results) if self.profile else None
 
-    def conclusion(self, results: Sequence[CaseResult]) -> tuple[ExitCode, tuple[str, ...]]:
+    def conclusion(self, results: Sequence[CaseResult], whole: Sequence[Case] = ()) -> tuple[ExitCode, tuple[str, ...]]:
         """Return the exit code of an uninterrupted run, and a line for each name of ``--require`` that turns it into NOTHING.
 
-        What a shard must exercise depends on the other shards, and does not count here.
+        ``whole`` is the selection of all shards, where it is known: what a shard must exercise depends on it.
         """
         if (statement := self.statement(results)) is not None:
             return ExitCode(statement.conformance.exit_code), ()
         outcomes = (result.outcome for result in results)
         code = exit_code(outcomes, self._number("min-executed", 1), lets_flaky_pass=self.lets_flaky_pass, executed=executed(results))
-        if code not in (ExitCode.OK, ExitCode.NOTHING) or self.shard:
+        if code not in (ExitCode.OK, ExitCode.NOTHING) or (self.shard and not whole):
             return code, ()
-        unexercised = tuple(problems(self.required_names, results, results, {result.case_id: result for result in results}))
+        unexercised = tuple(problems(self.required_names, whole or results, results, {result.case_id: result for result in results}))
         return (ExitCode.NOTHING if unexercised else code), unexercised
 
 

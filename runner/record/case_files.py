@@ -12,6 +12,7 @@ from runner.model.results import CaseResult
 
 OBSERVATION = "observation.json"
 SERVICES = "services.json"
+
 CODE_BYTES = 16 << 20
 """The maximum size in bytes of a piece of generated code."""
 
@@ -33,28 +34,17 @@ def code_name(step: int, piece: int) -> str:
     return f"code-{step}-{piece}.txt"
 
 
-class CaseFiles:
-    """The files of a case during judging, with the digest of each file that was read."""
+def code_of_worker(folder: Path, digests: dict[str, str], step: int, piece: int, sent: str) -> str:
+    """Return a piece of generated code, and add its digest; raise ``OSError`` where there is none, too much, or another text than was sent.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.digests: dict[str, str] = {}
-
-    def note(self, name: str, data: bytes) -> None:
-        """Record the digest of a file that the runner wrote."""
-        self.digests[name] = digest(data)
-
-    def code(self, step: int, piece: int, sent: str) -> str:
-        """Return a piece of generated code; raise ``OSError`` where there is none, too much, or another text than the worker wrote.
-
-        ``sent`` is its digest as the worker wrote it.
-        """
-        name = code_name(step, piece)
-        data = _read(self._folder, name, CODE_BYTES)
-        self.note(name, data)
-        if self.digests[name] != sent:
-            raise OSError(f"{name} is not the text that the worker wrote: code of the case changed the file")
-        return data.decode("utf-8", "surrogateescape")
+    ``sent`` is its digest as the worker wrote it.
+    """
+    name = code_name(step, piece)
+    data = read_file(folder / name, CODE_BYTES)
+    digests[name] = digest(data)
+    if digests[name] != sent:
+        raise OSError(f"{name} is not the text that the worker wrote: code of the case changed the file")
+    return data.decode("utf-8", "surrogateescape")
 
 
 class RecordedFiles:
@@ -77,7 +67,7 @@ class RecordedFiles:
         return self._verified(code_name(step, piece)).decode("utf-8", "surrogateescape")
 
     def _verified(self, name: str) -> bytes:
-        data = _read(self._folder, name, _MOST_BYTES)
+        data = read_file(self._folder / name)
         if name not in self._digests:
             raise EvidenceAltered(f"{self._folder / name}: the journal has no digest of this file")
         if digest(data) != self._digests[name]:
@@ -89,25 +79,22 @@ def alterations(folder: Path, result: CaseResult) -> Iterator[str]:
     """Yield each file of a result, or of its attempts, that changed since judging; ``folder`` is the run's."""
     parts = {result.folder: result.evidence, **{attempt.folder: attempt.evidence for attempt in result.attempts}}
     for name, digests in parts.items():
-        links = [path for path in (folder / name, *(folder / name).parents) if path != folder and path.is_relative_to(folder)]
-        links = [path for path in links if path.is_symlink()]
+        links = [path for path in (folder / name, *(folder / name).parents) if folder in path.parents and path.is_symlink()]
         if digests and links:
             yield f"{links[0]}: a link in the place of the files that {result.case_id} was judged by"
             continue
-        for file, expected in digests.items():
-            path = folder / name / file
+        for path, expected in ((folder / name / file, expected) for file, expected in digests.items()):
             try:
-                actual = digest(_read(folder / name, file, _MOST_BYTES))
+                if digest(read_file(path)) != expected:
+                    yield f"{path}: not the file that {result.case_id} was judged by"
             except OSError as error:
                 yield f"{path}: the file that {result.case_id} was judged by cannot be read: {error.strerror or error}"
-                continue
-            if actual != expected:
-                yield f"{path}: not the file that {result.case_id} was judged by"
 
 
-def _read(folder: Path, name: str, limit: int) -> bytes:
-    with open_untrusted(folder / name) as stream:
+def read_file(path: Path, limit: int = _MOST_BYTES) -> bytes:
+    """Return the content of a file that a worker may have replaced; raise ``OSError`` where it is none, or larger than ``limit``."""
+    with open_untrusted(path) as stream:
         data = stream.read(limit + 1)
     if len(data) > limit:
-        raise OSError(f"{name} is larger than {limit >> 20} MiB")
+        raise OSError(f"{path.name} is larger than {limit >> 20} MiB")
     return data

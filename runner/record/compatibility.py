@@ -60,53 +60,38 @@ class Difference:
 
 def differences(first: RunHeader, second: RunHeader, *, same_machine: bool = True) -> list[Difference]:
     """Return every difference between two parts of one run that should not be; those of machines only with ``same_machine``."""
+    profiles = [
+        ", ".join(f"{profile.name} {profile.version} with {len(profile.required)} required cases" for profile in header.profile)
+        for header in (first, second)
+    ]
+    read = [{file: digest[:12] for file, digest in header.specs.items()} for header in (first, second)]
     return [
         *_differing("the version of this program", {"": first.version}, {"": second.version}),
-        *option_differences(first.options, second.options),
-        *([] if first.profile == second.profile else [Difference("the profile", _profile(first), _profile(second))]),
-        *_differing("the file", _cut(first.specs), _cut(second.specs)),
-        *variable_differences(first.variables, second.variables),
+        *command_differences(first, second),
+        *([] if first.profile == second.profile else [Difference("the profile", profiles[0], profiles[1])]),
+        *_differing("the file ", read[0], read[1]),
         *(machine_differences(first.environment, second.environment) if same_machine else ()),
     ]
 
 
-def _profile(header: RunHeader) -> str:
-    return ", ".join(f"{profile.name} {profile.version} with {len(profile.required)} required cases" for profile in header.profile)
-
-
-def option_differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[Difference]:
-    """Return the options that differ and may not."""
-    return list(_differing("--", first, second, free_options()))
-
-
-def variable_differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[Difference]:
-    """Return the environment variables that differ and are not in ``FREE_VARIABLES``."""
-    return list(_differing("$", first, second, FREE_VARIABLES))
+def command_differences(first: RunHeader, second: RunHeader) -> list[Difference]:
+    """Return the options and environment variables that differ and may not."""
+    options = _differing("--", first.options, second.options, free_options())
+    return [*options, *_differing("$", first.variables, second.variables, FREE_VARIABLES)]
 
 
 def machine_differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[Difference]:
     """Return the facts that differ and are not in ``FREE_FACTS``; only the facts of files if no worker reported on one of the machines."""
-    mine, theirs = _compared(first), _compared(second)
-    if not (_REPORTED in first and _REPORTED in second):
-        mine, theirs = ({name: facts[name] for name in facts if name in _OF_FILES} for facts in (mine, theirs))
-    one_sided = {name for name in FACTS_OF_SOME if not (name in mine and name in theirs)}
-    mine, theirs = ({name: facts[name] for name in facts if name not in one_sided} for facts in (mine, theirs))
-    return list(_differing("the machine's", mine, theirs, FREE_FACTS))
-
-
-def _compared(facts: Mapping[str, str]) -> dict[str, str]:
-    return {name: _AS_COMPARED.get(name, str)(value) for name, value in facts.items()}
+    names = first.keys() | second.keys() if _REPORTED in first and _REPORTED in second else _OF_FILES
+    names -= {name for name in FACTS_OF_SOME if not (name in first and name in second)}
+    sides = [{name: _AS_COMPARED.get(name, str)(facts[name]) for name in facts if name in names} for facts in (first, second)]
+    return list(_differing("the machine's ", sides[0], sides[1], FREE_FACTS))
 
 
 def _differing(what: str, first: Mapping[str, str], second: Mapping[str, str], free: Container[str] = ()) -> Iterator[Difference]:
     for name in sorted(first.keys() | second.keys()):
         if name not in free and first.get(name, "") != second.get(name, ""):
-            joined = what + name if what in ("--", "$") else f"{what} {name}".strip()
-            yield Difference(joined, first.get(name, ""), second.get(name, ""))
-
-
-def _cut(digests: Mapping[str, str]) -> dict[str, str]:
-    return {name: digest[:12] for name, digest in digests.items()}
+            yield Difference(what + name, first.get(name, ""), second.get(name, ""))
 
 
 def _shown(value: str) -> str:

@@ -1,4 +1,4 @@
-"""The run's journal, read: JSON lines that are written during the run, and read by every report.
+"""The run's journal: JSON lines, written during the run and sealed against every other writer; every report reads them.
 
 A header, one line for each case that ended, a footer. A journal without a footer is a truncated run; only its last line may be torn.
 Each attempt of a case that is run several times has a line, written when the attempt ends, so that a killed run keeps it; the case's own
@@ -6,24 +6,30 @@ line follows.
 A resumed run first removes the lines that no longer apply: the torn line, the cases that were not run, the footer of an interrupt. So a
 journal has one line for a case and one footer, however often its run was cut off.
 
-The lines are JSON of the dataclasses of ``core``, by their annotations: a new field of ``CaseResult`` is encoded and decoded
+The lines are JSON of the dataclasses of ``model``, by their annotations: a new field of ``CaseResult`` is encoded and decoded
 automatically; add it to ``schemas/journal.schema.json`` too. What follows from other lines is not stored: a reader computes it.
 """
 
+import contextlib
 import errno
 import hashlib
+import io
 import json
 import os
 import re
+import secrets
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from types import TracebackType
+from typing import Any, BinaryIO, NoReturn, Self
 from urllib.parse import unquote
 
+from runner.machine.output import naming
 from runner.model import codec
 from runner.model.case import CaseId
+from runner.model.diagnostics import JournalAltered, UsageError, one_line, shown_path
 from runner.model.expectation import Status
 from runner.model.header import RunFooter, RunHeader
 from runner.model.optional import hooks
@@ -31,6 +37,7 @@ from runner.model.outcomes import JUDGED_BY_FACTS, PASSED, WAIVABLE, ExitCode, O
 from runner.model.protocol import Json
 from runner.model.results import NODE_LOST, AppliedWaiver, Attempt, CaseResult, WaiverEffect, attempt_of, fold, outcome_of
 from runner.record.case_files import OBSERVATION
+from runner.record.run_folder import JOURNAL, find_run, require_still
 
 FORMAT = 1
 """The journal's format; a reader refuses any other."""
@@ -82,10 +89,8 @@ class Run:
 
 def digest_of_selection(digests: Mapping[str, str]) -> str:
     """Return the sha256 of a selection: of the ids and digests of its cases, independent of their order."""
-    whole = hashlib.sha256()
-    for case_id in sorted(digests):
-        whole.update(f"{case_id}\0{digests[case_id]}\n".encode("utf-8", "surrogatepass"))
-    return whole.hexdigest()
+    lines = (f"{case_id}\0{digests[case_id]}\n" for case_id in sorted(digests))
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def totals(results: Iterable[CaseResult]) -> dict[str, int]:
@@ -96,8 +101,7 @@ def totals(results: Iterable[CaseResult]) -> dict[str, int]:
     return counts
 
 
-# -- lines ----------------------------------------------------------------------------------------------------------
-
+# -- reading --------------------------------------------------------------------------------------------------------
 
 _KINDS: Mapping[str, type] = {"header": RunHeader, "attempt": CaseResult, "case": CaseResult, "footer": RunFooter}
 """What the lines hold. An attempt is the result of one attempt of a case that has not ended."""
@@ -127,7 +131,24 @@ def record_of(number: int, value: Json) -> tuple[str, Any]:
         raise JournalError(number, str(error)) from error
 
 
-# -- reading --------------------------------------------------------------------------------------------------------
+def recorded_run(name: str) -> tuple[Path, Run]:
+    """Return the folder and the content of a run that no process is writing; raise ``UsageError`` where there is none, or it is invalid.
+
+    ``name`` is its folder, its id or ``latest``.
+    """
+    folder = find_run(name)
+    require_still(name, folder)
+    return folder, readable(folder / JOURNAL)
+
+
+def readable(path: Path) -> Run:
+    """Return the content of a journal; raise ``UsageError`` for an invalid one."""
+    try:
+        return read_run(path)
+    except JournalError as error:
+        raise UsageError(f"{shown_path(path)}:{error.line}: {one_line(error.reason)}") from error
+    except OSError as error:
+        raise UsageError(f"{shown_path(path)}: {error.strerror}") from error
 
 
 def read_run(path: Path, *, checks: bool = True) -> Run:
@@ -139,11 +160,12 @@ def read_run(path: Path, *, checks: bool = True) -> Run:
     footer: RunFooter | None = None
     results: dict[CaseId, CaseResult] = {}
     attempts: dict[CaseId, list[CaseResult]] = {}
+    owners: dict[str, CaseId] = {}
     number = 0
     for number, kind, record in _records(path):
         problem = ""
         if kind == "header":
-            problem = "a second header" if header is not None else _problem_of_header(record) if checks else ""
+            problem = "a second header" if header is not None else ""
             header = record
         elif header is None:
             problem = "the first line is no header"
@@ -151,38 +173,28 @@ def read_run(path: Path, *, checks: bool = True) -> Run:
             problem = "a line after the footer"
         elif kind == "footer":
             footer = record
-            problem = _problem_of_end(header, list(results.values()), record) if checks else ""
+        elif record.case_id in results:
+            problem = "an attempt of a case that had ended" if kind == "attempt" else "a second line for the case"
+        elif kind == "attempt":
+            attempts.setdefault(record.case_id, []).append(record)
         else:
-            if record.case_id in results:
-                problem = "an attempt of a case that had ended" if kind == "attempt" else "a second line for the case"
-            elif kind == "attempt":
-                attempts.setdefault(record.case_id, []).append(record)
-                if checks and (record.attempts or record.outcome in (Outcome.NOT_RUN, Outcome.FLAKY)):
-                    problem = "an attempt of attempts"
-            else:
-                results[record.case_id] = record
-                if record.outcome is not Outcome.NOT_RUN:  # else it has attempts left
-                    lines = attempts.pop(record.case_id, [])
-                    places = [(line.folder, line.evidence) for line in lines]
-                    is_same = not record.attempts and places == [(record.folder, record.evidence)]
-                    # a merge writes no line for an attempt
-                    if checks and not header.merged and not is_same and tuple(map(attempt_of, lines)) != record.attempts:
-                        problem = f"its {len(record.attempts)} attempts are not the {len(lines)} that were recorded before it"
-            if checks:
-                problem = problem or problem_of_result(record, retries=header.retries, repeat=header.repeat)
-            problem = f"{record.case_id!r}: {problem}" if problem else ""
+            results[record.case_id] = record
+        if checks and header is not None and not problem:
+            match kind:
+                case "header":
+                    problem = _problem_of_header(header)
+                case "footer":
+                    problem = _problem_of_end(header, list(results.values()), record)
+                case _:
+                    problem = _problem_of_line(kind, record, header, attempts.get(record.case_id, []), owners)
+        if kind == "case" and record.outcome is not Outcome.NOT_RUN:  # else it has attempts left
+            attempts.pop(record.case_id, None)
         if problem:
-            raise JournalError(number, problem)
+            raise JournalError(number, f"{record.case_id!r}: {problem}" if kind in ("case", "attempt") else problem)
     if header is None:
         raise JournalError(1, "no header")
-    owners: dict[str, str] = {}
-    for result in results.values() if checks else ():
-        for folder in {result.folder, *(attempt.folder for attempt in result.attempts)} - {""}:
-            if (owner := owners.setdefault(folder, result.case_id)) != result.case_id:
-                raise JournalError(number, f"{folder} is the folder of {owner!r} and of {result.case_id!r}")
-    return Run(
-        header=header, results=tuple(results.values()), footer=footer, attempts={name: tuple(lines) for name, lines in attempts.items()}
-    )
+    kept = {case_id: tuple(lines) for case_id, lines in attempts.items()}
+    return Run(header=header, results=tuple(results.values()), footer=footer, attempts=kept)
 
 
 def _records(path: Path) -> Iterator[tuple[int, str, Any]]:
@@ -196,18 +208,6 @@ def _records(path: Path) -> Iterator[tuple[int, str, Any]]:
                     return
                 raise JournalError(number, f"not JSON: {error}") from error
             yield number, *record_of(number, value)
-
-
-def standing_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a journal that a resumed run keeps."""
-    with open_plain(path) as stream:
-        for line in stream:
-            try:
-                value = parse(line)
-            except (ValueError, RecursionError):
-                return  # torn: the last one
-            if value["kind"] != "footer" and value.get("outcome") != Outcome.NOT_RUN.label:
-                yield line if line.endswith(b"\n") else line + b"\n"
 
 
 def open_plain(path: Path) -> BinaryIO:
@@ -243,23 +243,35 @@ def _problem_of_header(header: RunHeader) -> str:
     return next(filter(None, map(hooks("vendor").problem_of_record, header.profile)), "") if header.profile else ""
 
 
+def _problem_of_line(kind: str, result: CaseResult, header: RunHeader, lines: Sequence[CaseResult], owners: dict[str, CaseId]) -> str:
+    """Return what a line contradicts; ``lines`` are those of the attempts of its case, ``owners`` the cases of folders so far."""
+    if kind == "attempt" and (result.attempts or result.outcome in (Outcome.NOT_RUN, Outcome.FLAKY)):
+        return "an attempt of attempts"
+    if kind == "case" and result.outcome is not Outcome.NOT_RUN and not header.merged:  # a merge writes no line for an attempt
+        is_only = not result.attempts and [(line.folder, line.evidence) for line in lines] == [(result.folder, result.evidence)]
+        if not is_only and tuple(map(attempt_of, lines)) != result.attempts:
+            return f"its {len(result.attempts)} attempts are not the {len(lines)} that were recorded before it"
+    for folder in {result.folder, *(attempt.folder for attempt in result.attempts)} - {""}:
+        if (owner := owners.setdefault(folder, result.case_id)) != result.case_id:
+            return f"{folder} is the folder of {owner!r}"
+    return problem_of_result(result, retries=header.retries, repeat=header.repeat)
+
+
 def problem_of_result(result: CaseResult, *, retries: int, repeat: int) -> str:
     """Return why a case cannot have the outcome of its line: its verdicts, waivers and attempts give another one."""
     backend = _BACKEND.search(result.case_id)
-    if (
-        backend is None
-        or unquote(backend[1]) != result.backend
-        or not result.case_id.startswith(f"{result.area}/{result.name}[".lstrip("/"))
-    ):
+    begins = f"{result.area}/{result.name}[".lstrip("/")
+    if backend is None or unquote(backend[1]) != result.backend or not result.case_id.startswith(begins):
         return f"its id is not of area '{result.area}', name '{result.name}' and backend '{result.backend}'"
-    for part in (result, *result.attempts):
+    parts: tuple[Attempt, ...] = (result, *result.attempts)
+    for part in parts:
         if part.folder and not _FOLDER.fullmatch(part.folder):
             return f"'{part.folder}' is no folder of a case"
-        for name, digest in part.evidence.items():
-            if "/" in name or name in ("", ".", "..") or not _DIGEST.fullmatch(digest):
-                return f"'{name}' with '{digest}' is no file of a case with its sha256"
-    if any("/" in name or name in ("", ".", "..") for name in result.attachments):
-        return "a file that belongs to its report is not in its folder"
+    for name in (*result.attachments, *(name for part in parts for name in part.evidence)):
+        if "/" in name or name in ("", ".", ".."):
+            return f"'{name}' is no file of a case in its folder"
+    if not all(_DIGEST.fullmatch(digest) for part in parts for digest in part.evidence.values()):
+        return "the digest of a file is no sha256"
     if result.attempts:
         for attempt in result.attempts:
             if problem := _problem_of_outcome(attempt, result.target):
@@ -292,8 +304,7 @@ def _problem_of_outcome(part: Attempt, target: str, waivers: Sequence[AppliedWai
     if outcome in WAIVABLE and (WaiverEffect.MATCHED in effects or (waivers is None and part.outcome is Outcome.XFAIL)):
         outcome = Outcome.XFAIL
     elif outcome in PASSED and (WaiverEffect.PASSED in effects or (waivers is None and part.outcome is Outcome.XPASS)):
-        outcome = Outcome.XPASS
-    failure_type = "xpass" if outcome is Outcome.XPASS else failure_type
+        outcome, failure_type = Outcome.XPASS, "xpass"
     if (part.outcome, part.failure_type) != (outcome, failure_type):
         return f"{label} ({part.failure_type}), though its verdicts and waivers give {outcome.label} ({failure_type})"
     if not part.folder or (waivers is not None and judged in JUDGED_BY_FACTS and OBSERVATION not in part.evidence):
@@ -315,3 +326,141 @@ def _problem_of_end(header: RunHeader, results: Sequence[CaseResult], footer: Ru
     if header.shard and header.required_names and code is ExitCode.OK and footer.exit_code == ExitCode.NOTHING:
         return ""  # a case of another shard may exercise the name
     return "" if footer.exit_code == code else f"its exit code is {footer.exit_code}, but its cases give {int(code)}"
+
+
+# -- writing --------------------------------------------------------------------------------------------------------
+
+
+class JournalWriter:
+    """Appends to a journal; each line reaches the file before the call returns.
+
+    The file is created before any case runs, in a folder that the run has locked. Alterations by other programs raise
+    ``JournalAltered``. The journal of an incomplete run is continued.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._has_footer = False
+        self._continued: Run | None = None
+        # what was written to the file: any other content is an alteration
+        self._size = 0
+        self._digest = hashlib.sha256()
+        self._stream = _open_to_append(path)
+        self._has_header = os.fstat(self._stream.fileno()).st_size > 0
+        if self._has_header:
+            with contextlib.ExitStack() as stack:
+                stack.callback(self.close)
+                self._continued = read_run(path, checks=False)
+                if self._continued.has_come_to_its_end:
+                    raise ValueError(f"{path}: this run has ended")
+                stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def write_header(self, header: RunHeader) -> None:
+        """Write the first line. A resumed run without any result or attempt starts its journal again."""
+        if self._has_header and (self._continued is None or self._continued.has_something):
+            raise ValueError("the journal has its header")
+        self._write("header", header, format=FORMAT)
+
+    def write_case(self, result: CaseResult) -> None:
+        """Write a case that ended."""
+        self._write("case", result)
+
+    def write_attempt(self, result: CaseResult) -> None:
+        """Write one attempt of a case that has not ended."""
+        self._write("attempt", result)
+
+    def write_footer(self, footer: RunFooter) -> None:
+        """Verify the journal and write the last line."""
+        self.verify()
+        self._write("footer", footer)
+        self._has_footer = True
+
+    def verify(self) -> None:
+        """Raise ``JournalAltered`` if the file was altered. A journal that is to be continued is not checked before the first write."""
+        if self._continued is None and not self._stream.closed:
+            self._check(content=True)
+
+    def set_aside(self) -> None:
+        """Rename an altered journal, so that no reader accepts it."""
+        with contextlib.suppress(OSError):
+            os.replace(self._path, self._path.with_name(f"{self._path.name}.altered"))
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; without a footer the run reads as truncated."""
+        self._stream.close()
+
+    def _write(self, kind: str, record: RunHeader | CaseResult | RunFooter, **extra: Json) -> None:
+        if self._has_footer or (kind != "header" and not self._has_header):
+            raise ValueError("the journal has its footer" if self._has_footer else "the journal has no header yet")
+        encoded = codec.encode(record)
+        # the id is first, so that ``run.preparation`` can read it without decoding the line
+        named = {"case_id": encoded["case_id"]} if "case_id" in encoded else {}
+        # ASCII, so that lone surrogates and every line separator of Unicode leave one line of valid UTF-8
+        line = json.dumps({"kind": kind, **extra, **named, **encoded}, allow_nan=False, ensure_ascii=True)
+        with naming(self._path):
+            if self._continued is not None:
+                self._continue(with_lines=kind != "header")
+            self._check()
+            self._append(line.encode("ascii") + b"\n")
+            if kind in ("header", "footer"):
+                os.fsync(self._stream.fileno())
+        self._has_header = True
+
+    def _append(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:  # the stream has no buffer
+            rest = rest[self._stream.write(rest) :]
+        self._size += len(data)
+        self._digest.update(data)
+
+    def _continue(self, *, with_lines: bool) -> None:
+        """Replace the journal, atomically, by an empty one, or by one with the lines of it that a resumed run keeps."""
+        former = self._stream
+        temporary = self._path.parent / f".{self._path.name}.{secrets.token_hex(4)}"
+        try:
+            self._stream = _open_to_append(temporary)
+            with open_plain(self._path) as lines:
+                for line in lines if with_lines else ():
+                    try:
+                        value = parse(line)
+                    except (ValueError, RecursionError):
+                        break  # torn: the last one
+                    if value["kind"] != "footer" and value.get("outcome") != Outcome.NOT_RUN.label:
+                        self._append(line if line.endswith(b"\n") else line + b"\n")
+            os.fsync(self._stream.fileno())
+            temporary.replace(self._path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        former.close()
+        self._continued = None
+
+    def _check(self, *, content: bool = False) -> None:
+        """Raise ``JournalAltered`` if the path names another file, or the size differs; with ``content``, if the content does."""
+        mine = os.fstat(self._stream.fileno())
+        how = ""
+        try:
+            if not os.path.samestat(os.lstat(self._path), mine):
+                how = "another file stands in its place"
+            elif mine.st_size != self._size:
+                how = f"it has {mine.st_size} bytes, and {self._size} were written"
+            elif content:
+                with open_plain(self._path) as stream:
+                    if hashlib.sha256(stream.read()).digest() != self._digest.digest():
+                        how = "its content is not what was written"
+        except (OSError, JournalError) as error:
+            how = str(error)
+        if how:
+            raise JournalAltered(f"{self._path}: the journal was changed while the run went on, by a case or another program: {how}")
+
+
+def _open_to_append(path: Path) -> io.FileIO:
+    """Open a journal unbuffered, so that a failed write is not repeated by ``close``."""
+    with naming(path):
+        return io.FileIO(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644), "ab")

@@ -2,16 +2,20 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import secrets
 import socket
+import stat
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from runner.machine import cache_dirs
+from runner.machine.scratch import tail
 from runner.model.case import CaseId
 from runner.model.diagnostics import UsageError
 from runner.model.header import RunHeader
@@ -21,8 +25,12 @@ REPORTS = Path("reports")
 JOURNAL = "run.jsonl"
 JUNIT = "junit.xml"
 LATEST = "latest"
+LAST_RUNS = "last-runs.jsonl"
+"""A list in the cache folder, from which ``--last-failed`` takes the last run of its paths."""
 
 _PROBE = 1 << 12
+_MOST_BYTES = 1 << 18
+"""At this size the list of runs begins anew."""
 _MOST_NAME = 60
 """How many characters of a report's name its lock's name contains: a file name has at most 255 bytes."""
 
@@ -52,7 +60,7 @@ class Holder:
         return who if self.host in ("", socket.gethostname()) else f"{who} on {self.host}"
 
 
-class FolderInUse(Exception):
+class FolderInUse(UsageError):
     """Another process writes a run to this folder."""
 
     def __init__(self, folder: Path, holder: Holder) -> None:
@@ -70,13 +78,12 @@ class RunLock:
         self._path = folder / name
         for attempt in range(_ATTEMPTS):  # ``holder_of`` in another process locks it for a moment
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
-            is_free = _is_free(descriptor, fcntl.LOCK_EX)
-            if is_free and self._is_at(descriptor):  # else its holder removed it in between
+            holder = _holder(descriptor, fcntl.LOCK_EX)
+            if holder is None and self._is_at(descriptor):  # else its holder removed it in between
                 break
-            holder = _named(descriptor)
             os.close(descriptor)
             if attempt == _ATTEMPTS - 1:
-                raise FolderInUse(folder, holder)
+                raise FolderInUse(folder, holder or Holder(0, ""))
             time.sleep(_PAUSE)
         self._descriptor = descriptor
         self._close = weakref.finalize(self, os.close, descriptor)
@@ -85,12 +92,11 @@ class RunLock:
 
     def release(self) -> None:
         """Remove the file and the lock; a second call does nothing."""
-        if not self._close.alive:
-            return
-        with contextlib.suppress(OSError):
-            if self._is_at(self._descriptor):
-                self._path.unlink()
-        self._close()
+        if self._close.alive:
+            with contextlib.suppress(OSError):
+                if self._is_at(self._descriptor):
+                    self._path.unlink()
+            self._close()
 
     def _is_at(self, descriptor: int) -> bool:
         try:
@@ -106,34 +112,22 @@ def holder_of(folder: Path, name: str = LOCK) -> Holder | None:
     except OSError:
         return None
     try:
-        return None if _is_free(descriptor, fcntl.LOCK_SH) else _named(descriptor)
+        return _holder(descriptor, fcntl.LOCK_SH)
     finally:
         os.close(descriptor)
 
 
-def _is_free(descriptor: int, kind: int) -> bool:
+def _holder(descriptor: int, kind: int) -> Holder | None:
+    """Lock a file; return the process that holds it where that is impossible."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks: check the process that the file names
-        holder = _named(descriptor)
-        if not holder.pid or holder.pid == os.getpid() or holder.host != socket.gethostname():
-            return True
-        try:
-            os.kill(holder.pid, 0)
-        except ProcessLookupError:
-            return True
-        except OSError:
-            return False
-        return False
-    return True
-
-
-def _named(descriptor: int) -> Holder:
-    first, _, run = os.pread(descriptor, 4 * _LONGEST, 0).decode("utf-8", "replace").strip().partition("\n")
-    pid, _, host = first.partition(" ")
-    return Holder(int(pid) if pid.isascii() and pid.isdecimal() and len(pid) < 10 else 0, host, run)
+        first, _, run = os.pread(descriptor, 4 * _LONGEST, 0).decode("utf-8", "replace").strip().partition("\n")
+        pid, _, host = first.partition(" ")
+        return Holder(int(pid) if pid.isascii() and pid.isdecimal() and len(pid) < 10 else 0, host, run)
+    except OSError:  # a file system without locks: the journal notices a second writer
+        pass
+    return None
 
 
 # -- the folder ---------------------------------------------------------------------------------------------------
@@ -160,15 +154,6 @@ class RunFolder:
         """Release the locks, that on the folder last."""
         for lock in reversed(self.locks):
             lock.release()
-
-    @property
-    def journal(self) -> Path:
-        """The journal's file."""
-        return self.path / JOURNAL
-
-    def case_folder(self, number: int) -> Path:
-        """Return the folder of the ``number``-th case. Ids are no valid folder names."""
-        return self.path / "cases" / f"{number:05d}"
 
     def next_number(self) -> int:
         """Return the first number above those of all existing folders."""
@@ -223,8 +208,6 @@ def lock_folder(path: Path) -> RunLock:
     """Lock the folder of a run; raise ``UsageError`` where another process writes to it, or nothing can be written."""
     try:
         return RunLock(path)
-    except FolderInUse as error:
-        raise UsageError(str(error)) from error
     except OSError as error:
         raise UsageError(f"cannot write to {path}: {error.strerror}") from error
 
@@ -246,7 +229,32 @@ def find_run(name: str) -> Path:
     raise UsageError(f"no run '{name}': neither {name}/{JOURNAL} nor {REPORTS / name}/{JOURNAL} exists")
 
 
-# -- the reports that options name: checked before anything runs, and locked while the run writes to them ---------------
+def remember(folder: Path, paths: Sequence[Path]) -> None:
+    """Add a run of some paths to the list of runs; a cache may be missing."""
+    with contextlib.suppress(OSError, UsageError):
+        place = cache_dirs.private_folder(cache_dirs.home(), cache_dirs.VARIABLE)
+        with (place / LAST_RUNS).open("a", encoding="utf-8") as stream:
+            if stream.tell() > _MOST_BYTES:
+                stream.truncate(0)
+            stream.write(json.dumps([str(folder), os.getcwd(), *(str(path.resolve()) for path in paths)]) + "\n")
+
+
+def last_run_of(paths: Sequence[Path]) -> str:
+    """Return the folder of the last run of these specs, or of the last one that began in this folder; else ``latest``."""
+    mine = [path.resolve() for path in paths]
+    for line in reversed(tail(cache_dirs.home() / LAST_RUNS, 2 * _MOST_BYTES).splitlines()):
+        try:
+            folder, began_in, *names = map(str, json.loads(line))
+        except (ValueError, TypeError):
+            continue
+        theirs = list(map(Path, names))
+        is_same = any(path.is_relative_to(other) or other.is_relative_to(path) for path in mine for other in theirs)
+        if (is_same if mine and theirs else began_in == os.getcwd()) and os.path.isfile(Path(folder, JOURNAL)):
+            return folder
+    return LATEST
+
+
+# -- the report that --junit names: checked before anything runs, and locked while the run writes to it ---------------
 
 
 def require_free_reports(files: Mapping[str, Path], mine: Path | None = None) -> None:
@@ -297,8 +305,18 @@ def must_be_writable(path: Path) -> None:
 
 
 def special(path: Path) -> str:
-    """Return the type of a path that is no regular file: a folder, a named pipe, a device, a broken link."""
-    kinds = ((Path.is_dir, "a folder"), (Path.is_fifo, "a named pipe"), (Path.is_socket, "a socket"))
-    devices = ((Path.is_char_device, "a character device"), (Path.is_block_device, "a block device"))
-    description = next((words for test, words in (*kinds, *devices) if test(path)), "")
-    return description or ("a link that leads nowhere" if path.is_symlink() and not path.exists() else "no regular file")
+    """Return the type of a path that is no regular file."""
+    try:
+        kind = stat.S_IFMT(path.stat().st_mode)
+    except OSError:
+        return "a link that leads nowhere"
+    return _SPECIAL.get(kind, "no regular file")
+
+
+_SPECIAL = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+}

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from runner.model.events import AttemptFinished, CaseFinished, ExecutionEnded, HeaderCompleted, Listener, RunAbandoned, RunEnded, RunEvent
 from runner.model.options import MergeOptions, RunOptions
-from runner.record.journal_writer import JournalWriter
-from runner.record.run_folder import RunFolder
+from runner.record.journal import JournalWriter
+from runner.record.run_folder import JOURNAL, RunFolder
 from runner.report import ReportSetup
 from runner.report.junit import JUnitReporter
 from runner.report.page import PAGE, HtmlReporter
@@ -19,7 +19,7 @@ class JournalReporter:
     """Writes the journal. Raises ``JournalAltered`` where anything else wrote to it, and ``OSError`` where there is no space left."""
 
     def __init__(self, setup: ReportSetup) -> None:
-        self._journal = JournalWriter(setup.folder.journal)
+        self._journal = JournalWriter(setup.folder.path / JOURNAL)
         self.close = self._journal.close
         """Without a footer the run reads as truncated."""
 

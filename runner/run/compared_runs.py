@@ -26,15 +26,15 @@ from pathlib import Path
 from runner.judge.evidence import NoObservation, recorded_facts
 from runner.judge.waiving import failures_of
 from runner.model.comparison import CaseChange, Change, Comparison, Side
-from runner.model.diagnostics import UsageError, shown_path
+from runner.model.diagnostics import UsageError
 from runner.model.header import RunHeader
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
 from runner.model.stable_text import pattern_of, stable_lines
 from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
-from runner.record.compatibility import option_differences, variable_differences
-from runner.record.journal import JournalError, Run, read_run
-from runner.record.run_folder import JOURNAL, find_run, require_still
+from runner.record.compatibility import command_differences
+from runner.record.journal import Run, readable, recorded_run
+from runner.record.run_folder import JOURNAL
 
 _CODE = re.compile(r"code-([0-9]{1,6})-([0-9]{1,6})\.txt")
 _WITH_CODE = (Change.BROKEN, Change.CHANGED, Change.STILL_FAILING, Change.FIXED, Change.WAIVED)
@@ -93,15 +93,10 @@ def read_placed(name: str) -> NamedRun:
     """Read a run that has ended; raise ``UsageError`` for one that is truncated, altered, or still written."""
     if os.path.isfile(name):
         journal = Path(name).absolute()
+        run = readable(journal)
     else:
-        journal = find_run(name) / JOURNAL
-        require_still(name, journal.parent)
-    try:
-        run = read_run(journal)
-    except JournalError as error:
-        raise UsageError(f"{shown_path(journal)}:{error.line}: {error.reason}") from error
-    except OSError as error:
-        raise UsageError(f"{shown_path(journal)}: {error.strerror}") from error
+        folder, run = recorded_run(name)
+        journal = folder / JOURNAL
     if run.footer is None:
         raise UsageError(f"{name}: the run was cut off: its journal has no footer; resume it with 'run ... --resume {name}'")
     has_files = journal.name == JOURNAL and (journal.parent / "cases").is_dir()
@@ -210,7 +205,7 @@ def differences(before: RunHeader, after: RunHeader) -> Iterator[str]:
         then, now = before.environment.get(name, "none"), after.environment.get(name, "none")
         if then != now:
             yield f"{name}: {then}, then {now}"
-    for difference in (*option_differences(before.options, after.options), *variable_differences(before.variables, after.variables)):
+    for difference in command_differences(before, after):
         yield f"{difference.what}: {difference.first or 'not given'}, then {difference.second or 'not given'}"
     if before.shard != after.shard:
         yield f"--shard: {before.shard or 'not given'}, then {after.shard or 'not given'}"

@@ -1,26 +1,30 @@
-"""What a run takes from an earlier one where an option asks for it, the cases that failed; and how long each case took.
+"""What a run takes from an earlier one where an option asks for it: the cases that failed, or everything that an interrupted run has left.
 
-A duration is a hint for the order: no error if malformed. ``durations.txt`` beside specs is for a machine without earlier runs. A line has
-seconds and the id of a case; ``#`` begins a comment.
+Records of an interrupted run count only if they are compatible with this command, with this machine and with their own files.
 """
 
 import contextlib
-import json
-import os
-import re
-import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from runner.machine import cache_dirs, output
-from runner.machine.scratch import open_untrusted
-from runner.model.case import Case
-from runner.model.diagnostics import UsageError, one_line, shown_path
+from runner.judge.waiving import Waivers
+from runner.language.backends import Backend
+from runner.machine import capabilities, output
+from runner.machine.capabilities import Machine
+from runner.model.case import Availability, Case
+from runner.model.conditions import Surroundings
+from runner.model.diagnostics import UsageError, shown_path
+from runner.model.header import RunHeader
 from runner.model.options import RunOptions
 from runner.model.outcomes import Outcome
-from runner.record.journal import JournalError, read_run
-from runner.record.run_folder import JOURNAL, LATEST, find_run, require_still
+from runner.model.results import CaseResult
+from runner.record.compatibility import differences, machine_differences
+from runner.record.journal import Run, readable, recorded_run
+from runner.record.run_folder import JOURNAL, RunFolder, find_run, last_run_of, lock_folder
+from runner.run import rejudge
+
+# -- the cases that failed ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +33,12 @@ class Failed:
 
     run: str
     """Its id."""
-    ids: frozenset[str] = field(default_factory=frozenset)
+    ids: frozenset[str]
 
     def among(self, cases: Sequence[Case], read: Sequence[Case]) -> list[Case]:
         """Return the cases that failed; print how many of them are not among the cases that were read."""
         lost = len(self.ids - {case.id for case in read})
-        if lost and lost < len(self.ids):
+        if 0 < lost < len(self.ids):
             output.note(f"{lost} of the {len(self.ids)} cases that failed in {self.run} are not among the cases that were read")
         return [case for case in cases if case.id in self.ids]
 
@@ -43,10 +47,8 @@ class Failed:
         """Why no failed case is selected."""
         if not self.ids:
             return f"no case is selected: no case failed in {self.run}"
-        count = f"{len(self.ids)} case{'' if len(self.ids) == 1 else 's'}"
-        return (
-            f"no case is selected: none of the {count} that failed in {self.run} is among those that the paths and the other options select"
-        )
+        failed = f"of the {len(self.ids)} case{'' if len(self.ids) == 1 else 's'} that failed in {self.run}"
+        return f"no case is selected: none {failed} is among those that the paths and the other options select"
 
 
 def with_failed(options: RunOptions) -> tuple[RunOptions, Failed]:
@@ -59,15 +61,7 @@ def with_failed(options: RunOptions) -> tuple[RunOptions, Failed]:
     if options.last_failed and options.resume:
         why = "the latest run may be another one than then (write --failed-in with the id in its header)"
         raise UsageError(f"--last-failed with --resume: {why}")
-    option, name = (
-        ("--last-failed", _last_of(options.paths)) if options.last_failed else (f"--failed-in {options.failed_in}", options.failed_in or "")
-    )
-    folder = find_run(name)
-    require_still(name, folder)
-    try:
-        run = read_run(folder / JOURNAL)
-    except (OSError, JournalError) as error:
-        raise UsageError(f"{option}: cannot read {shown_path(folder / JOURNAL)}: {one_line(str(error))}") from error
+    folder, run = recorded_run(options.failed_in or last_run_of(options.paths))
     failing = {result.case_id for result in run.results if result.outcome.is_failure and result.outcome is not Outcome.NOT_RUN}
     failed = Failed(run=run.header.run_id or folder.name, ids=frozenset(failing))
     not_run = sum(result.outcome is Outcome.NOT_RUN for result in run.results)
@@ -78,104 +72,79 @@ def with_failed(options: RunOptions) -> tuple[RunOptions, Failed]:
         output.note(f"{cases} not run in {failed.run}, and {'is' if not_run == 1 else 'are'} not selected (--resume runs what is left)")
     options = replace(options, last_failed=False, failed_in=failed.run)
     if not options.paths:
-        files = {name: tuple(map(Path, shlex.split(run.header.options.get(name, "")))) for name in ("paths", "backends", "waivers")}
-        backends, waivers = options.backends or files["backends"], options.waivers or files["waivers"]
-        options = replace(options, paths=files["paths"], backends=backends, waivers=waivers)
+        paths, backends, waivers = (tuple(rejudge.files_of(run.header, name)) for name in ("paths", "backends", "waivers"))
+        options = replace(options, paths=paths, backends=options.backends or backends, waivers=options.waivers or waivers)
     return options, failed
 
 
-def remember(paths: Sequence[Path], folder: Path) -> None:
-    """Add a run of some paths to the list in the cache folder, of which ``--last-failed`` takes the last one; a cache may be missing."""
-    entry = [str(folder), os.getcwd(), *(str(path.resolve()) for path in paths)]
-    with contextlib.suppress(OSError, UsageError):
-        table = cache_dirs.private_folder(cache_dirs.home(), cache_dirs.VARIABLE) / _LAST_RUNS
-        temporary = table.with_name(f"{_LAST_RUNS}.{os.getpid()}")
-        temporary.write_text(json.dumps([entry, *(other for other in _last_runs() if other[0] != entry[0])][:_MOST_RUNS]), "utf-8")
-        os.replace(temporary, table)
+# -- the interrupted run --------------------------------------------------------------------------------------------
 
 
-_LAST_RUNS, _MOST_RUNS = "last-runs.json", 100
+def resume_run(name: str, now: RunHeader, digests: Mapping[str, str], files: Mapping[str, str], out: Path | None = None) -> RunFolder:
+    """Return the folder of an incomplete run, with its results; raise ``UsageError`` if it cannot be resumed.
+
+    ``now`` is the header that this command would write, ``digests`` are those of the selected cases by id, ``files`` those of backends
+    and waivers. A run without a judged case starts again, in its folder.
+    """
+    path = find_run(name)
+    if out is not None and out.absolute() != path:
+        raise UsageError(f"--resume {name} --out {out}: a resumed run stays in its folder; remove --out")
+    with contextlib.ExitStack() as stack:
+        lock = lock_folder(path)
+        stack.callback(lock.release)
+        if not (path / JOURNAL).stat().st_size:
+            hint = f"write the same command with --out {shown_path(path)} in place of --resume"
+            raise UsageError(f"--resume {name}: that run ended before anything was recorded; {hint}")
+        run = readable(path / JOURNAL)
+        if run.has_come_to_its_end:
+            raise UsageError(f"--resume {name}: this run came to its end; run the failures with --select")
+        if problem := _why_another(run, now, digests, files):
+            raise UsageError(f"--resume {name}: {problem}; begin a new run, or resume with the command of that run")
+        stack.pop_all()
+    begun = RunFolder(path=path, run_id=run.header.run_id, locks=[lock])
+    return replace(begun, header=run.header, finished=run.finished, attempts=run.attempts) if run.has_something else begun
 
 
-def _last_runs() -> list[list[str]]:
-    """Return for each run its folder, the folder where it began, and its paths; the last run first."""
-    try:
-        with open_untrusted(cache_dirs.home() / _LAST_RUNS) as stream:
-            return [[str(part) for part in entry] for entry in json.loads(stream.read(1 << 20)) if len(entry) > 1]
-    except (OSError, ValueError, TypeError):
-        return []
+def _why_another(run: Run, now: RunHeader, digests: Mapping[str, str], files: Mapping[str, str]) -> str:
+    """Return why this command is not compatible with the interrupted run; empty if it is."""
+    then = run.header
+    if then.merged:
+        return "this run was joined from others, and ran nothing itself"
+    # a spec may have changed where no case of it did
+    read = replace(then, specs={file: digest for file, digest in then.specs.items() if file in files})
+    if others := differences(replace(now, specs=files), read, same_machine=False):
+        return "; ".join(difference.between("now", "then") for difference in others)
+    for result in (*run.results, *(result for results in run.attempts.values() for result in results)):
+        if digests.get(result.case_id) != result.digest:
+            return f"{result.case_id} is not the case that was run then"
+    if then.selection != now.selection:
+        return f"other cases are selected than then, or a case has changed: {then.selected_whole} then, {now.selected_whole} now"
+    return ""
 
 
-def _last_of(paths: Sequence[Path]) -> str:
-    """Return the folder of the last run of these specs, or of the last one that began in this folder; else ``latest``."""
-    mine = [path.resolve() for path in paths]
-    for folder, began_in, *names in _last_runs():
-        theirs = list(map(Path, names))
-        is_same = any(path.is_relative_to(other) or other.is_relative_to(path) for path in mine for other in theirs)
-        if (is_same if mine and theirs else began_in == os.getcwd()) and os.path.isfile(Path(folder, JOURNAL)):
-            return folder
-    return LATEST
+def check_machine(name: str, now: Mapping[str, str], then: Mapping[str, str]) -> None:
+    """Raise ``UsageError`` if the machine is not compatible with that of the run; ``name`` is the value of ``--resume``."""
+    if others := machine_differences(now, then):
+        raise UsageError(f"--resume {name}: {'; '.join(other.between('now', 'then') for other in others)}; begin a new run")
 
 
-TABLE = "durations.txt"
-
-_MOST_BYTES_OF_TABLE = 1 << 24
-_NUMBER = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,3})?")
-
-_MOST_BYTES = 1 << 30
-"""Bytes that are read of a journal; the rest is ignored."""
-
-# JSON escapes a quote within a string as \", so an unescaped quote begins a key. Decoding whole lines is three times slower.
-_CASE = re.compile(rb'\{"kind": "case", "case_id": ("(?:[^"\\]|\\.)*")')
-_SECONDS = re.compile(rb'"seconds": ([0-9][0-9.e+-]*)[,}]')
-
-
-def seconds_of_run(folder: Path, journal: str) -> dict[str, float]:
-    """Return the seconds of each executed case, by id; empty if the journal is missing or cannot be read."""
-    seconds: dict[str, float] = {}
-    try:
-        with open_untrusted(folder / journal) as stream:
-            left = _MOST_BYTES
-            while left > 0 and (line := stream.readline(left)):
-                left -= len(line)
-                _note(line, seconds)
-    except OSError:
-        return {}
-    return seconds
-
-
-def seconds_of_tables(folders: Iterable[Path]) -> dict[str, float]:
-    """Return the seconds of the cases in the tables in these folders, by id; empty where there is none that can be read."""
-    seconds_of: dict[str, float] = {}
-    for root in folders:
-        try:
-            with open_untrusted(root / TABLE) as stream:
-                data = stream.read(_MOST_BYTES_OF_TABLE)
-        except OSError:
-            continue
-        for line in data.decode("utf-8", "replace").splitlines():
-            seconds, _, case_id = line.partition(" ")
-            if _NUMBER.fullmatch(seconds) and case_id:
-                seconds_of[case_id] = float(seconds)
-    return seconds_of
-
-
-def roots_of(paths: Sequence[Path]) -> list[Path]:
-    """Return the folders where tables of the given specs lie: the folders, those of the files, the shipped specs for paths within them."""
-    shipped = cache_dirs.folder("specs").resolve()
-    roots = [
-        shipped if path.is_relative_to(shipped) else path if path.is_dir() else path.parent for path in (name.resolve() for name in paths)
-    ]
-    return list(dict.fromkeys(roots or [shipped]))
-
-
-def _note(line: bytes, seconds_of: dict[str, float]) -> None:
-    named, timed = _CASE.match(line), _SECONDS.search(line)
-    if named is None or timed is None:
-        return
-    try:
-        case_id, seconds = json.loads(named[1]), float(timed[1])
-    except ValueError:
-        return
-    if 0 < seconds < 1e9:  # 0: the case was not executed
-        seconds_of[case_id] = seconds
+def check_executions(
+    executions: Iterable[CaseResult],
+    cases: Iterable[Case],
+    backends: Mapping[str, Backend],
+    waivers: Waivers,
+    folder: Path,
+    machine: Machine,
+    known: Surroundings,
+) -> None:
+    """Raise ``UsageError`` for an execution recorded in ``folder`` that cannot run here, or that its own files contradict."""
+    by_id = {case.id: case for case in cases}
+    for result in (result for result in executions if result.folder):
+        case = by_id[result.case_id]
+        missing = capabilities.availability_of(case, machine)
+        if missing.availability is Availability.NO and not result.node:  # a node of a fleet may have what this machine lacks
+            problem = f"{case.id}: {result.outcome.label} is recorded, and it cannot run here: {missing.reason}"
+        else:
+            problem = next(iter(rejudge.problems(case, backends[case.backend], known, result, folder, waivers)), "")
+        if problem:
+            raise UsageError(f"--resume {shown_path(folder)}: {problem}; begin a new run")

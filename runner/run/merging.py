@@ -14,12 +14,11 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from runner import __version__
 from runner.judge.waiving import Waivers
-from runner.language.backends import load_backends
-from runner.language.load import load_specs, surroundings_of
+from runner.language.backends import Backend, load_backends
 from runner.language.waivers import load_waivers
 from runner.machine import output
 from runner.machine.installed_torch import installed_torch
@@ -35,13 +34,12 @@ from runner.model.results import Attempt, CaseResult
 from runner.plan.worker_plan import digest_of
 from runner.record.case_files import alterations
 from runner.record.compatibility import differences
-from runner.record.journal import JournalError, Run, digest_of_selection, read_run
-from runner.record.journal import totals as totals  # the command prints them
-from runner.record.run_folder import JOURNAL, RunFolder, find_run, open_run, require_free_reports, require_still
+from runner.record.journal import Run, digest_of_selection, recorded_run
+from runner.record.run_folder import JOURNAL, RunFolder, open_run, require_free_reports
 from runner.run import rejudge
-from runner.run.machines_then import impossible_on_machine, surroundings_then
 from runner.run.preparation import judging_files
 
+_Piece = TypeVar("_Piece", Attempt, CaseResult)
 OpenReporters: TypeAlias = Callable[[MergeOptions, RunFolder], Listener]
 
 _SHARD = re.compile(r"([1-9][0-9]*)/([1-9][0-9]*)")
@@ -77,26 +75,19 @@ def read_parts(names: Sequence[str]) -> tuple[list[Part], list[str]]:
     wrong: list[str] = []
     for name in names:
         try:
-            folder = find_run(name)
-            require_still(name, folder)
-            parts.append(Part(name, read_run(folder / JOURNAL), folder))
-        except JournalError as error:
-            wrong.append(f"{folder / JOURNAL}:{error.line}: {error.reason}")
+            folder, run = recorded_run(name)
+            parts.append(Part(name, run, folder))
         except UsageError as error:
             wrong.append(str(error))
-        except OSError as error:
-            wrong.append(f"{name}: {error}")
     wrong += problems(parts)
+    unjudged: list[str] = []
     if not wrong:
         devices = {name: backend.device for name, backend in load_backends().by_name.items()}
         for part in parts:
-            if problem := impossible_on_machine(part.run.results, part.run.header.environment, devices):
-                wrong.append(f"{part.folder / JOURNAL}: {problem}")
-            wrong += [problem for result in part.run.results for problem in alterations(part.folder, result)]
-    unjudged: list[str] = []
-    if not wrong:
-        wrong = [f"{part.folder / JOURNAL}: {problem}; run it again" for part in parts for problem in _judged_otherwise(part, unjudged)]
-    if unjudged:
+            found = rejudge.impossible_on_machine(part.run.results, part.run.header.environment, devices)
+            reasons = [found] if found else _judged_otherwise(part, unjudged)
+            wrong += [f"{part.folder / JOURNAL}: {problem}; run it again" for problem in reasons]
+    if unjudged and not wrong:
         more = f", and {len(unjudged) - 1} more reasons" if len(unjudged) > 1 else ""
         output.note(f"warning: merged as recorded, not judged again: {unjudged[0]}{more}")
     return parts, wrong
@@ -105,30 +96,29 @@ def read_parts(names: Sequence[str]) -> tuple[list[Part], list[str]]:
 def _judged_otherwise(part: Part, unjudged: list[str]) -> Iterator[str]:
     """Yield how the recorded files of a run contradict its results; add to ``unjudged`` why results cannot be judged again here."""
     header = part.run.header
-    ran = [result for result in part.run.results if result.folder]
-    if header.version != __version__:
-        unjudged.append(f"{part.name} is of version {header.version}, and this is {__version__}")
-        return
-    try:
-        torch = surroundings_of(header.environment.get("torch"), None)
-        suite = load_specs(rejudge.specs_of(ran), rejudge.files_of(header, "backends"), torch)
-        waivers = Waivers(load_waivers(rejudge.files_of(header, "waivers"), suite.backends), today=date.min)
-        rejudge.require_same({**suite.digests, **judging_files(suite, waivers)}, header)
-    except (InvalidSpecs, UsageError, ValueError) as error:  # options of a forged header may not be split
-        unjudged.append(f"{part.name}: {one_line(str(error).splitlines()[0])}")
-        return
-    cases: dict[str, Case] = {case.id: case for case in suite.cases}
-    installed, known = installed_torch(), surroundings_then(header)
+    ran = [result for result in part.run.results if result.folder or result.attempts]
+    cases: dict[str, Case] = {}
+    backends: Mapping[str, Backend] = {}
+    waivers, why = Waivers(), f"{part.name} is of version {header.version}, and this is {__version__}"
+    if header.version == __version__:
+        try:
+            suite = rejudge.suite_of(header, ran)
+            waivers = Waivers(load_waivers(rejudge.files_of(header, "waivers"), suite.backends), today=date.min)
+            rejudge.require_same(judging_files(suite, waivers), header)
+            cases, backends, why = {case.id: case for case in suite.cases}, suite.backends.by_name, ""
+        except (InvalidSpecs, UsageError, ValueError) as error:  # options of a forged header may not be split
+            why = f"{part.name}: {one_line(str(error).splitlines()[0])}"
+    installed, known = installed_torch(), rejudge.surroundings_of_record(header.environment)
     for result in ran:
         case = cases.get(result.case_id)
         if case is not None and digest_of(case) == result.digest:
-            backend = suite.backends.by_name[case.backend]
-            if problem := rejudge.contradiction(case, backend, known, result, part.folder, waivers):
-                yield problem
-        elif installed and installed.version == (result.node or header.environment).get("torch"):
+            yield from rejudge.problems(case, backends[case.backend], known, result, part.folder, waivers)
+            continue
+        yield from alterations(part.folder, result)
+        if not why and installed and installed.version == (result.node or header.environment).get("torch"):
             yield f"{result.case_id} is not a case of {result.spec}"
-        else:
-            unjudged.append(f"{result.case_id} is another case with the torch that is installed here")
+        elif (reason := why or f"{result.case_id} is another case with the torch that is installed here") not in unjudged:
+            unjudged.append(reason)
 
 
 def problems(parts: Sequence[Part]) -> list[str]:
@@ -169,9 +159,9 @@ def problems(parts: Sequence[Part]) -> list[str]:
             holder = holders.setdefault(result.case_id, part)
             if holder.run.header.shard != part.run.header.shard:
                 twice.setdefault((holder.name, part.name), []).append(result.case_id)
-    for (first_name, second_name), cases in twice.items():
+    for names, cases in twice.items():
         more = f" and {len(cases) - _SHOWN} more" if len(cases) > _SHOWN else ""
-        wrong.append(f"{', '.join(cases[:_SHOWN])}{more} in both {first_name} and {second_name}")
+        wrong.append(f"{', '.join(cases[:_SHOWN])}{more} in both {names[0]} and {names[1]}")
     # problems of the whole follow from problems of the parts, so they are reported only without those
     if parts and not wrong:
         whole = parts[0].run.header
@@ -189,17 +179,8 @@ Folders: TypeAlias = Mapping[tuple[int, str], str]
 """The folder of a case in the merged run, by the index of its part and its folder there."""
 
 
-def new_folders(parts: Sequence[Part]) -> Folders:
-    """Return a folder in the merged run for each folder of a case or of one of its attempts."""
-    folders: dict[tuple[int, str], str] = {}
-    for index, part in enumerate(parts):
-        for folder in (piece.folder for result in part.run.results for piece in (result, *result.attempts) if piece.folder):
-            folders.setdefault((index, folder), f"cases/{len(folders) + 1:05d}")
-    return folders
-
-
-def join(parts: Sequence[Part], folders: Folders, *, run_id: str, command: tuple[str, ...]) -> tuple[Run, tuple[str, ...]]:
-    """Return the merged run, and a line for each name of ``--require`` that no executed case uses.
+def join(parts: Sequence[Part], *, run_id: str, command: tuple[str, ...]) -> tuple[Run, Folders, tuple[str, ...]]:
+    """Return the merged run, the new folders of its cases and attempts, and a line for each name of ``--require`` that none of it uses.
 
     Spec files are in the order of the header, the cases of each by id. The machine is that of the first part.
     """
@@ -213,13 +194,19 @@ def join(parts: Sequence[Part], folders: Folders, *, run_id: str, command: tuple
         options={name: value for name, value in first.options.items() if name != "shard"},
         merged=tuple(part.run.header.run_id for part in parts),
     )
+    folders: dict[tuple[int, str], str] = {}
 
-    def moved(index: int, result: CaseResult) -> CaseResult:
-        attempts: list[Attempt] = [replace(attempt, folder=folders.get((index, attempt.folder), "")) for attempt in result.attempts]
-        return replace(result, folder=folders.get((index, result.folder), ""), attempts=tuple(attempts))
+    def moved(index: int, piece: _Piece) -> _Piece:
+        if not piece.folder:
+            return piece
+        return replace(piece, folder=folders.setdefault((index, piece.folder), f"cases/{len(folders) + 1:05d}"))
 
+    results = [
+        replace(moved(index, result), attempts=tuple(moved(index, attempt) for attempt in result.attempts))
+        for index, part in enumerate(parts)
+        for result in part.run.results
+    ]
     place = {file: index for index, file in enumerate(first.specs)}
-    results = [moved(index, result) for index, part in enumerate(parts) for result in part.run.results]
     results.sort(key=lambda result: (place.get(result.spec, len(place)), result.spec, _by_number(result.case_id)))
     code, unexercised = header.conclusion(results)
     footers = [part.run.footer for part in parts if part.run.footer is not None]
@@ -228,7 +215,7 @@ def join(parts: Sequence[Part], folders: Folders, *, run_id: str, command: tuple
         seconds=max(footer.seconds for footer in footers),
         exit_code=code,
     )
-    return Run(header=header, results=tuple(results), footer=footer), unexercised
+    return Run(header=header, results=tuple(results), footer=footer), folders, unexercised
 
 
 def _by_number(case_id: str) -> list[tuple[int, str]]:
@@ -243,8 +230,7 @@ def merge(parts: Sequence[Part], options: MergeOptions, open_reporters: OpenRepo
     folder = open_run(options.out)
     try:
         folder.claim_reports(reports)
-        folders = new_folders(parts)
-        run, unexercised = join(parts, folders, run_id=folder.run_id, command=tuple(map(redacted, sys.argv)))
+        run, folders, unexercised = join(parts, run_id=folder.run_id, command=tuple(map(redacted, sys.argv)))
         assert run.footer is not None, "a merged run has ended"
         with closing(open_reporters(options, folder)) as listener:
             listener.on_event(RunStarted(header=run.header, total=len(run.results), is_resumed=False))
@@ -269,7 +255,7 @@ def copy_files(source: Path, target: Path) -> Iterator[str]:
         return
     for folder, below, files in os.walk(source):
         copy = target / Path(folder).relative_to(source)
-        if below and len(Path(folder).relative_to(source).parts) >= _DEEPEST:
+        if below and len(copy.relative_to(target).parts) >= _DEEPEST:
             yield f"{folder}/{below[0]}: it lies too deep"
             below.clear()
         copy.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,15 @@
 """The preparation of a run, before its folder is opened: checked options, selected cases, scheduling options, the header."""
 
+import json
 import os
+import re
 import secrets
 import shlex
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from runner import __version__
 from runner.execute.engine import LocalExecutor
@@ -17,6 +20,7 @@ from runner.language.waivers import load_waivers
 from runner.machine import cache_dirs, output, scratch
 from runner.machine.installed_torch import facts_of_files, installed_torch
 from runner.machine.redaction import environment_variables, redacted, redacted_result, redacted_texts
+from runner.machine.scratch import open_untrusted
 from runner.model.case import Case
 from runner.model.header import RunHeader
 from runner.model.optional import hooks
@@ -27,7 +31,6 @@ from runner.plan.selection import Shard, cases_not_requested, requested, select,
 from runner.plan.worker_plan import digest_of
 from runner.record.journal import digest_of_selection
 from runner.record.run_folder import JOURNAL, LATEST, REPORTS
-from runner.run.earlier_runs import roots_of, seconds_of_run, seconds_of_tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,8 @@ class Prepared:
     workers: int
     scheduling: schedule.SchedulingOptions
     header: RunHeader
+    judged_by: Mapping[str, str]
+    """The digests of the files that decide how cases are judged, besides their specs."""
     make_executor: Callable[[ExecutorSettings], LocalExecutor] | None = None
     """Makes what runs the cases; None for a new ``LocalExecutor``."""
 
@@ -106,11 +111,16 @@ def prepare(options: RunOptions, suite: Suite | None = None, only: Collection[st
             output.note(f"no case is selected: {cases_not_requested(not_requested)}" if not_requested else why)
     waivers = Waivers(files, today=datetime.now(UTC).date())
 
-    seconds = {**seconds_of_tables(roots_of(options.paths)), **seconds_of_run(REPORTS / LATEST, JOURNAL)}
+    seconds = {**seconds_of_tables(roots_of(options.paths)), **seconds_of_run(REPORTS / LATEST / JOURNAL)}
     seed = options.shuffle
     if isinstance(seed, str):
         seed = secrets.randbelow(1 << 32)
         output.note(f"the cases run in a random order, which --shuffle {seed} repeats")
+    judged_by = judging_files(suite, waivers)
+    masked = None
+    if record is not None:
+        judged_by |= {record.file: record.digest}
+        masked = replace(record, waivers=tuple(map(redacted_result, record.waivers)))  # as the results that name them are
     header = RunHeader(
         run_id="",
         started=now(),
@@ -118,7 +128,7 @@ def prepare(options: RunOptions, suite: Suite | None = None, only: Collection[st
         command=tuple(map(redacted, sys.argv)),
         environment=redacted_texts(facts_of_files(installed_torch())),
         variables=environment_variables(os.environ),
-        specs={**suite.digests, **judging_files(suite, waivers)},
+        specs={**suite.digests, **judged_by},
         selected=len(selected),
         shuffle="" if seed is None else str(seed),
         selected_whole=len(whole),
@@ -126,10 +136,8 @@ def prepare(options: RunOptions, suite: Suite | None = None, only: Collection[st
         options=option_texts(options),
         # who names specs or a backend knows which cases are meant
         not_requested=0 if options.paths or options.backend else not_requested,
+        profile=() if masked is None else (masked,),
     )
-    if record is not None:  # its file is one of those that decide how cases are judged
-        masked = replace(record, waivers=tuple(map(redacted_result, record.waivers)))  # as the results that name them are
-        header = replace(header, profile=(masked,), specs={**header.specs, record.file: record.digest})
     return Prepared(
         options=options,
         suite=suite,
@@ -140,6 +148,7 @@ def prepare(options: RunOptions, suite: Suite | None = None, only: Collection[st
         workers=workers,
         scheduling=schedule.SchedulingOptions(seconds=seconds, seed=seed, memory_limit=memory_limit),
         header=header,
+        judged_by=judged_by,
     )
 
 
@@ -168,3 +177,53 @@ def judging_files(suite: Suite, waivers: Waivers) -> dict[str, str]:
 def now() -> str:
     """Return the current time in UTC, as a journal records it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+# -- how long each case took: a hint for the order, and so no error where it is malformed -------------------------------
+
+TABLE = "durations.txt"
+"""Beside specs, for a machine without earlier runs. A line has seconds and the id of a case; ``#`` begins a comment."""
+
+_MOST_BYTES = 1 << 28
+"""Bytes that are read of a journal or a table; the rest is ignored."""
+
+_ROW = re.compile(rb"^([0-9]{1,6}(?:\.[0-9]{1,3})?) ([^\n]+)$", re.MULTILINE)
+
+# JSON escapes a quote within a string as \", so an unescaped quote begins a key. Decoding whole lines is three times slower.
+_CASE = re.compile(rb'^\{"kind": "case", "case_id": ("(?:[^"\\\n]|\\.)*").*?"seconds": ([0-9][0-9.e+-]*)[,}]', re.MULTILINE)
+
+
+def seconds_of_run(journal: Path) -> dict[str, float]:
+    """Return the seconds of each executed case, by id; empty if the journal is missing or cannot be read."""
+    seconds_of: dict[str, float] = {}
+    for case_id, text in _CASE.findall(_beginning(journal)):
+        try:
+            name, seconds = json.loads(case_id), float(text)
+        except ValueError:
+            continue
+        if 0 < seconds < 1e9:  # 0: the case was not executed
+            seconds_of[name] = seconds
+    return seconds_of
+
+
+def seconds_of_tables(folders: Iterable[Path]) -> dict[str, float]:
+    """Return the seconds of the cases in the tables in these folders, by id; empty where there is none that can be read."""
+    rows = [row for folder in folders for row in _ROW.findall(_beginning(folder / TABLE))]
+    return {case_id.decode("utf-8", "replace"): float(seconds) for seconds, case_id in rows}
+
+
+def _beginning(path: Path) -> bytes:
+    try:
+        with open_untrusted(path) as stream:
+            return stream.read(_MOST_BYTES)
+    except OSError:
+        return b""
+
+
+def roots_of(paths: Sequence[Path]) -> list[Path]:
+    """Return the folders where tables of the given specs lie: the folders, those of the files, the shipped specs for paths within them."""
+    shipped = cache_dirs.folder("specs").resolve()
+    roots = [
+        shipped if path.is_relative_to(shipped) else path if path.is_dir() else path.parent for path in (name.resolve() for name in paths)
+    ]
+    return list(dict.fromkeys(roots or [shipped]))

@@ -1,7 +1,8 @@
 """Judges a recorded case again from its recorded files: a line of a journal is accepted if both verdicts are equal."""
 
 import shlex
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -10,8 +11,12 @@ from runner.judge.evidence import read_facts
 from runner.judge.judge import judge
 from runner.judge.waiving import Waivers, apply
 from runner.language.backends import Backend
+from runner.language.expand.cases import surroundings_for
+from runner.language.load import Suite, load_specs, surroundings_of
 from runner.language.read.spec_files import SpecPath
+from runner.machine.capabilities import Machine
 from runner.machine.redaction import MASK, redacted
+from runner.model import devices
 from runner.model.case import Case
 from runner.model.case_facts import Ending
 from runner.model.conditions import Surroundings
@@ -19,26 +24,34 @@ from runner.model.diagnostics import UsageError
 from runner.model.expectation import Status, Verdict
 from runner.model.header import RunHeader
 from runner.model.outcomes import JUDGED_BY_FACTS, Outcome
-from runner.model.results import CaseResult, fold
+from runner.model.results import Attempt, CaseResult, fold
 from runner.plan.selection import without_benches
 from runner.record.case_files import EvidenceAltered, RecordedFiles, alterations
-from runner.run.machines_then import here_of
 
 BY_FACTS = (*JUDGED_BY_FACTS, Outcome.XFAIL, Outcome.XPASS, Outcome.FLAKY)
 """Outcomes that follow from facts, with what waivers and retries make of them."""
 
 
 def problems(case: Case, backend: Backend, known: Surroundings, result: CaseResult, run: Path, waivers: Waivers | None = None) -> list[str]:
-    """Return why a recorded result is not accepted: altered files, or what ``contradiction`` returns."""
-    return list(alterations(run, result)) or list(filter(None, [contradiction(case, backend, known, result, run, waivers)]))
+    """Return why a recorded result is not accepted: altered files, or the case and how its files give another result.
 
-
-def contradiction(case: Case, backend: Backend, known: Surroundings, result: CaseResult, run: Path, waivers: Waivers | None) -> str:
-    """Return the case, and how its recorded files give another result; empty if they do not. Without ``waivers``, none is looked at."""
+    Without ``waivers``, none is looked at.
+    """
+    if altered := list(alterations(run, result)):
+        return altered
     why = disagreement(case, backend, known, result, run)
-    if not why and waivers is not None:
-        why = _not_excused(case, result, here_of(case, backend, result, known), waivers)
-    return f"{case.id}: {why}" if why else ""
+    # what is masked matches no pattern of a waiver
+    if (
+        not why
+        and waivers
+        and result.outcome in (Outcome.XFAIL, Outcome.XPASS)
+        and not any(MASK in part.message for part in result.verdicts)
+    ):
+        outcome, failure_type, _ = fold(result.verdicts, result.target)
+        judged = replace(result, outcome=outcome, failure_type=failure_type, waivers=())
+        excused = apply(judged, case, here_of(case, backend, result, known), replace(waivers, today=date.min))
+        why = "" if excused.outcome is result.outcome else f"{result.outcome.label} is recorded, and no waiver gives this outcome"
+    return [f"{case.id}: {why}"] if why else []
 
 
 def disagreement(case: Case, backend: Backend, known: Surroundings, result: CaseResult, run: Path) -> str:
@@ -83,29 +96,18 @@ def is_too_slow(verdicts: Iterable[Verdict]) -> bool:
 def _difference(case: Case, then: tuple[Verdict, ...], now: tuple[Verdict, ...]) -> str:
     if is_too_slow(now):
         return ""
-    outcomes = [fold(verdicts, case.target)[0] for verdicts in (then, now)]
-    if outcomes[0] is not outcomes[1]:
+    recorded, again = (fold(verdicts, case.target)[0] for verdicts in (then, now))
+    if recorded is not again:
         why = next((f": {verdict.message}" for verdict in now if verdict.status in (Status.FAILED, Status.ERROR)), "")
-        return f"{outcomes[0].label} is recorded, and judging its files again gives {outcomes[1].label}{why}"
+        return f"{recorded.label} is recorded, and judging its files again gives {again.label}{why}"
     if len(then) != len(now):
         return f"{len(then)} verdicts are recorded, and judging its files again gives {len(now)}"
     for old, new in zip(then, now, strict=True):
-        recorded, again = ((part.kind, part.status, part.position.line, part.position.column) for part in (old, new))
-        if recorded != again:
+        places = [(part.kind, part.status, part.position.line, part.position.column) for part in (old, new)]
+        if places[0] != places[1]:
             gives = f"judging its files again gives {new.kind} {new.status.value}: {new.message}"
             return f"{old.position}: {old.kind} {old.status.value} is recorded, and {gives}"
     return ""
-
-
-def _not_excused(case: Case, result: CaseResult, surroundings: Surroundings, waivers: Waivers) -> str:
-    """Return why no waiver makes this an XFAIL or XPASS; empty if one does, expired or not, and for any other outcome."""
-    texts = [verdict.message for verdict in result.verdicts]
-    if result.outcome not in (Outcome.XFAIL, Outcome.XPASS) or any(MASK in text for text in texts):
-        return ""
-    outcome, failure_type, _ = fold(result.verdicts, result.target)
-    judged = replace(result, outcome=outcome, failure_type=failure_type, waivers=())
-    excused = apply(judged, case, surroundings, replace(waivers, today=date.min)).outcome
-    return "" if excused is result.outcome else f"{result.outcome.label} is recorded, and no waiver gives this outcome"
 
 
 def is_text(recorded: str, now: str) -> bool:
@@ -126,6 +128,17 @@ def is_same_text(old: Verdict, new: Verdict) -> bool:
 def files_of(header: RunHeader, option: str) -> list[Path]:
     """Return the files that ``--backends`` or ``--waivers`` named; for a merged run, those of its parts."""
     return [Path(name) for name in shlex.split(header.options.get(option, ""))]
+
+
+def suite_of(header: RunHeader, results: Iterable[CaseResult], backends: Sequence[Path] = ()) -> Suite:
+    """Return the specs of results, with these files of backends, or with those of the run.
+
+    Raise ``UsageError`` where one is missing, or is not the file that the run read.
+    """
+    torch = surroundings_of(header.environment.get("torch"), None)
+    suite = load_specs(specs_of(results), backends or files_of(header, "backends"), torch)
+    require_same(suite.digests, header)
+    return suite
 
 
 def specs_of(results: Iterable[CaseResult]) -> list[SpecPath]:
@@ -149,3 +162,35 @@ def require_same(read: Mapping[str, str], header: RunHeader) -> None:
     if other := sorted(file for file, digest in read.items() if header.specs.get(file) != digest):
         more = f" and {len(other) - 1} more" if len(other) > 1 else ""
         raise UsageError(f"{other[0]}{more}: not the file that the run {header.run_id} read; run it again")
+
+
+# -- the machine that a recorded result came from: that of the node that it names, or that of the run's header ------------
+
+
+def surroundings_of_record(facts: Mapping[str, str]) -> Surroundings:
+    """Return the surroundings that recorded facts of a machine give, for conditions, without a backend."""
+    release = tuple(int(number) for number in facts.get("python", "").split(".") if number.isdecimal())
+    python = release if "python" in facts else sys.version_info[:3]
+    builds = {build.version: facts.get(build.version) for build in devices.builds()}
+    machine = Machine(python=python, torch=facts.get("torch"), release=None, builds=builds, arch=facts.get("arch"))
+    return replace(surroundings_of(machine.torch, machine), python=python)
+
+
+def here_of(case: Case, backend: Backend, part: Attempt, known: Surroundings) -> Surroundings:
+    """Return the surroundings of a case where a result, or an attempt of it, came from; ``known`` are those of the machine of the run."""
+    return surroundings_for(backend, surroundings_of_record(part.node) if part.node else known, case.target)
+
+
+def impossible_on_machine(results: Iterable[CaseResult], environment: Mapping[str, str], device_of: Mapping[str, str]) -> str:
+    """Return which case a machine without a GPU cannot have executed; empty for none. ``device_of`` has the devices of backends by name.
+
+    The machine is the node that a result names, or that of the header with this ``environment``.
+    """
+    for result in results:
+        if (result.node or environment).get("gpus") != "0":
+            continue
+        device = devices.kind_of(device_of.get(result.backend, devices.CPU))
+        # whether there was a device of a vendor's module is not recorded
+        if device in devices.WITHOUT_MODULE and device != devices.CPU and result.folder:
+            return f"{result.case_id!r}: {result.outcome.label} on {device}, and the machine had no GPU"
+    return ""

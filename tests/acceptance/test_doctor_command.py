@@ -13,7 +13,7 @@ import pytest
 from runner.language.read import spec_schema
 from runner.machine.installed_torch import installed_torch
 from runner.model.outcomes import ExitCode
-from runner.run.machine_report import WorkerReport
+from runner.run.pipeline import WorkerReport
 from runner.tools.vendor import ck_generators
 from runner.tools.vendor.commands import doctor
 from runner.tools.vendor.commands.doctor import DoctorOptions

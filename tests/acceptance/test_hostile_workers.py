@@ -20,7 +20,7 @@ from lxml import etree  # type: ignore[import-untyped]  # lxml has no py.typed, 
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
 from runner.record.journal import read_run
-from runner.run.case_results import phases_of
+from runner.run.pipeline import phases_of
 from tests.fakes import ROOT, environment, observation, observed, prestarted, program
 
 pytestmark = pytest.mark.torch
@@ -242,10 +242,9 @@ def test_code_that_is_a_link_too_long_or_rewritten_is_missing_rather_than_read(t
     for piece, content in ((3, b"\xff code"), (5, b"\xff code!"), (6, b"code!")):
         (tmp_path / f"code-0-{piece}.txt").write_bytes(content)
     monkeypatch.setattr(module, "CODE_BYTES", 6)
-    files = module.CaseFiles(tmp_path)
     for piece, why in enumerate([".", ".", ".", None, ".", "larger than", "not the text that the worker wrote"]):
         with pytest.raises(OSError, match=why) if why is not None else nullcontext():
-            assert files.code(0, piece, module.digest(b"\xff code")) == "\udcff code"
+            assert module.code_of_worker(tmp_path, {}, 0, piece, module.digest(b"\xff code")) == "\udcff code"
 
 
 def test_phases_that_are_no_time_are_left_out():

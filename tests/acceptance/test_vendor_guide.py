@@ -14,7 +14,7 @@ from runner.cli.parser import main
 from runner.execute.executor_protocol import Execution, Job
 from runner.model.outcomes import ExitCode
 from runner.record.case_files import digest
-from runner.run.machine_report import WorkerReport
+from runner.run.pipeline import WorkerReport
 from runner.tools.vendor.commands import doctor
 from tests.fakes import ENDED, close_facts, close_leaf, observation, seen, use_executor
 from tests.fences import FILES, ROOT, Fence, fences, write

@@ -17,7 +17,7 @@ from runner.plan import schedule
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
 from runner.report.junit import write_junit
-from runner.run.case_results import benches_of
+from runner.run.pipeline import benches_of
 from tests.fakes import COUNTED, backend, case, observation, observed, seen, step, verdict_of
 from tests.unit.test_junit import HEADER
 from tests.unit.test_junit import result as junit_result

@@ -13,9 +13,8 @@ from runner.model.diagnostics import Position
 from runner.model.header import RunHeader
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult, Policy, WaiverEffect
-from runner.record.journal import JournalError, digest_of_selection, read_run
-from runner.record.journal_writer import JournalWriter
-from runner.run.machines_then import impossible_on_machine
+from runner.record.journal import JournalError, JournalWriter, digest_of_selection, read_run
+from runner.run.rejudge import impossible_on_machine
 from tests import fakes
 from tests.results import as_outcome, footer_of, waiver_of
 
@@ -133,7 +132,7 @@ LIES: list[tuple[Outcome, Change, str]] = [
     (Outcome.PASS, line(1, folder="cases/00002"), "cases/00002 is the folder of"),
     (Outcome.PASS, line(1, evidence={}), "the digest of what it was judged by"),
     (Outcome.PASS, line(1, evidence={"../x": "e" * 64}), "is no file of a case"),
-    (Outcome.PASS, line(1, attachments=["../x"]), "a file that belongs to its report is not in its folder"),
+    (Outcome.PASS, line(1, attachments=["../x"]), "'../x' is no file of a case"),
     (Outcome.PASS, line(1, digest="f" * 64), "its cases are not those that were selected"),
     (Outcome.PASS, line(2, case_id="a/one[backend=cpu,n=1]"), "a second line for the case"),
     (Outcome.PASS, line(0, selected=1), "it holds 2 of its 1 cases"),

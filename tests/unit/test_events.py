@@ -22,7 +22,7 @@ from runner.record.run_folder import RunFolder
 from runner.report import ReportSetup, reporters
 from runner.report.reporters import REPORTERS, Reporter
 from runner.run import controller
-from runner.run.case_results import result_of_unrun
+from runner.run.pipeline import result_of_unrun
 from tests.conftest import GOOD
 from tests.results import as_outcome
 

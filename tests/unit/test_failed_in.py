@@ -105,7 +105,7 @@ def test_shards_of_failed_cases_are_the_whole_selection(executor: FakeExecutor) 
         ("--failed-in nowhere", "no run 'nowhere'"),
         ("--last-failed --failed-in old", "--last-failed with --failed-in old: each selects the failed cases of a run"),
         ("--last-failed --resume old", "--last-failed with --resume: the latest run may be another one than then"),
-        ("--failed-in broken", "--failed-in broken: cannot read broken/run.jsonl: line 1: "),
+        ("--failed-in broken", "broken/run.jsonl:1: "),
         ("--failed-in old --profile inductor-cpu", "--failed-in does not go with it: the profile selects its cases"),
     ],
 )

@@ -15,13 +15,12 @@ from jsonschema import Draft202012Validator
 
 from runner.model.case import CaseId
 from runner.model.case_facts import Timing
-from runner.model.diagnostics import Position, UsageError
+from runner.model.diagnostics import Position
 from runner.model.expectation import Status, Verdict
 from runner.model.header import RunFooter, RunHeader
 from runner.model.outcomes import Outcome
 from runner.model.results import AppliedWaiver, Attempt, CaseResult, WaiverEffect
-from runner.record.journal import JournalError, Run, read_run
-from runner.record.journal_writer import JournalWriter
+from runner.record.journal import JournalError, JournalWriter, Run, read_run
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "schemas" / "journal.schema.json"
@@ -262,17 +261,6 @@ def test_a_run_that_finished_nothing_begins_anew(journal: Path) -> None:
             writer.write_header(HEADER)
         writer.write_case(PASSED)
     assert read_run(journal, checks=False) == Run(header=replace(HEADER, started="2026-10-08T00:00:00Z"), results=(PASSED,), footer=None)
-
-
-def test_a_journal_has_one_writer(journal: Path) -> None:
-    with JournalWriter(journal) as writer:
-        writer.write_header(HEADER)
-        with pytest.raises(UsageError, match="still going on"):
-            JournalWriter(journal)
-    with JournalWriter(journal) as writer:
-        writer.write_case(PASSED)
-        with pytest.raises(UsageError, match="still going on"):
-            JournalWriter(journal)
 
 
 def test_a_case_has_one_line(journal: Path) -> None:

@@ -11,10 +11,9 @@ from runner.model.header import RunFooter, RunHeader
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
 from runner.plan.worker_plan import digest_of
-from runner.record.journal import digest_of_selection
-from runner.record.journal_writer import JournalWriter
+from runner.record.journal import JournalWriter, digest_of_selection
 from runner.record.run_folder import find_run, open_run
-from runner.run.resume import resume_run
+from runner.run.earlier_runs import resume_run
 from tests.fakes import COUNTED, case, step
 from tests.results import as_outcome, footer_of
 
@@ -203,15 +202,15 @@ def test_a_run_that_finished_nothing_but_an_attempt_keeps_it(footer):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"version": "1"}, "begun by version 0, and this is 1"),
+        ({"version": "1"}, "the version of this program is '1' now, '0' then"),
         ({"options": {**HEADER.options, "timeout": "600.0"}}, "--timeout is '600.0' now, '300.0' then"),
         ({"options": {**HEADER.options, "require": "cuda"}}, "--require is 'cuda' now, none then"),
         ({"options": {**HEADER.options, "retries": "2"}}, "--retries is '2' now, none then"),
         ({"options": {**HEADER.options, "timeout-factor": "2.0"}}, "--timeout-factor is '2.0' now, none then"),
         ({"variables": {}}, "$TORCH_LOGS is none now, '+dynamo' then"),
         ({"selected_whole": 3, "selection": "f" * 64}, "2 then, 3 now"),
-        ({"files": {"waivers.yaml": "2" * 64}}, "waivers.yaml is not the file that was read then"),
-        ({"files": {**FILES, "vendor.yaml": "3" * 64}}, "vendor.yaml is not the file"),
+        ({"files": {"waivers.yaml": "2" * 64}}, "the file waivers.yaml is '222222222222' now, '111111111111' then"),
+        ({"files": {**FILES, "vendor.yaml": "3" * 64}}, "the file vendor.yaml is '333333333333' now, none then"),
     ],
 )
 def test_a_run_goes_on_as_it_began(changes, words):

@@ -8,10 +8,10 @@ import pytest
 
 from runner.model.case import CaseId
 from runner.model.results import CaseResult
-from runner.record.journal_writer import JournalWriter
+from runner.record.journal import JournalWriter
 from runner.record.run_folder import JOURNAL
-from runner.run import earlier_runs
-from runner.run.earlier_runs import seconds_of_run
+from runner.run import preparation
+from runner.run.preparation import seconds_of_run
 from tests.unit.test_record import FOOTER, FULL, HEADER
 
 
@@ -30,7 +30,7 @@ def of(case_id: str, seconds: float, **changes: object) -> CaseResult:
 
 def test_ids_and_seconds(tmp_path: Path) -> None:
     folder = recorded(tmp_path, of("a/one[backend=cpu]", 1.25), of("b/two[backend=cpu,x=é]", 1e-05), of('"q\\', 300))
-    assert seconds_of_run(folder, JOURNAL) == {"a/one[backend=cpu]": 1.25, "b/two[backend=cpu,x=é]": 1e-05, '"q\\': 300.0}
+    assert seconds_of_run(folder / JOURNAL) == {"a/one[backend=cpu]": 1.25, "b/two[backend=cpu,x=é]": 1e-05, '"q\\': 300.0}
 
 
 @pytest.mark.parametrize(
@@ -55,25 +55,25 @@ def test_a_line_that_is_broken_says_nothing_and_costs_no_other(line: bytes, tmp_
     folder = recorded(tmp_path, of("a", 2.5))
     with (folder / JOURNAL).open("ab") as stream:
         stream.write(line)
-    assert seconds_of_run(folder, JOURNAL) == {"a": 2.5}
+    assert seconds_of_run(folder / JOURNAL) == {"a": 2.5}
 
 
 def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
     folder = recorded(tmp_path, of("a", 2.5))
     (folder / JOURNAL).rename(folder / "elsewhere")
     (folder / JOURNAL).symlink_to(folder / "elsewhere")
-    assert seconds_of_run(folder, JOURNAL) == {}
+    assert seconds_of_run(folder / JOURNAL) == {}
     (folder / JOURNAL).unlink()
     os.mkfifo(folder / JOURNAL)
-    assert seconds_of_run(folder, JOURNAL) == {}
+    assert seconds_of_run(folder / JOURNAL) == {}
     (folder / JOURNAL).unlink()
     (folder / JOURNAL).mkdir()
-    assert seconds_of_run(folder, JOURNAL) == {}
+    assert seconds_of_run(folder / JOURNAL) == {}
 
 
 def test_a_journal_without_end_is_left_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = recorded(tmp_path, of("a", 2.5), *[of(f"b{number}", 1) for number in range(50)])
-    monkeypatch.setattr(earlier_runs, "_MOST_BYTES", 5000)
-    found = seconds_of_run(folder, JOURNAL)
+    monkeypatch.setattr(preparation, "_MOST_BYTES", 5000)
+    found = seconds_of_run(folder / JOURNAL)
     assert found["a"] == 2.5
     assert len(found) < 10

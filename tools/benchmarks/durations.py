@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from runner.run.earlier_runs import TABLE, seconds_of_run, seconds_of_tables
+from runner.run.preparation import TABLE, seconds_of_run, seconds_of_tables
 
 COMMENT = (
     "Seconds of cases, of runs on machines that are named in docs/guides/isolation-and-speed.md. A run without an earlier one starts the",
@@ -31,7 +31,7 @@ def main(files: list[str]) -> int:
     for journal in map(Path, files):
         if journal in tables:
             continue
-        seconds = seconds_of_run(journal.parent, journal.name)
+        seconds = seconds_of_run(journal)
         if not seconds:
             print(f"{journal}: no duration of a case can be read", file=sys.stderr)
             return 2

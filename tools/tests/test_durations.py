@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from runner.run.earlier_runs import TABLE, seconds_of_tables
+from runner.run.preparation import TABLE, seconds_of_tables
 from tests.fakes import shipped_suite
 from tools.benchmarks.durations import as_table
 

@@ -28,11 +28,9 @@ from runner.model.protocol import Json
 from runner.model.results import CaseResult
 from runner.plan.selection import without_benches
 from runner.record.case_files import OBSERVATION, RecordedFiles
-from runner.record.journal import read_run
-from runner.record.run_folder import JOURNAL, find_run
-from runner.run.auditing import recorded_cases
-from runner.run.machines_then import here_of
-from runner.run.rejudge import files_of
+from runner.record.journal import recorded_run
+from runner.run.auditing import AuditOptions, recorded_cases
+from runner.run.rejudge import files_of, here_of
 from runner.tools.author.commands.waive import KEYS, Separate, smallest_condition
 from runner.vocabulary.expectations.expectation_base import BadExpectation, parse_count
 
@@ -90,11 +88,10 @@ def read_samples(runs: Iterable[str], backend_files: tuple[Path, ...]) -> tuple[
     red: list[Red] = []
     backends = Backends({})
     for name in runs:
-        folder = find_run(name)
-        ran = recorded_cases([name], folder, backend_files)
+        folder, run = recorded_run(name)
+        ran = recorded_cases(name, AuditOptions(backends=backend_files))
         backends = ran.suite.backends
         cases |= {case.id: case for case in ran.suite.cases}
-        run = read_run(folder / JOURNAL)
         files_of_backends = backend_files or tuple(files_of(run.header, "backends"))
         red += [(run.header.run_id, result) for result in run.results if result.outcome.is_failure]
         for case, result in ran.results:

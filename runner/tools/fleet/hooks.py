@@ -5,16 +5,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from runner.execute.executor_protocol import Execution
-from runner.language.expand.cases import surroundings_for
 from runner.machine.capabilities import Machine, Verdict
-from runner.machine.redaction import redacted_result
 from runner.model.case import Availability, Case
 from runner.model.conditions import Surroundings
 from runner.model.results import CaseResult
 from runner.plan import schedule
 from runner.record.run_folder import RunFolder
-from runner.run.case_results import result_of_execution, result_of_unavailable
-from runner.run.pipeline import CaseRunner, write_script
+from runner.run.pipeline import CaseRunner, result_of_execution, result_of_unavailable
 from runner.run.preparation import Prepared
 from runner.tools.fleet import nodes
 from runner.tools.fleet.fleet import Fleet
@@ -88,11 +85,7 @@ class FleetRunner(CaseRunner):
         offer = self._nodes.offers[execution.node]
         mine = offer.case(case)
         assert mine is not None
-        judged = result_of_execution(self._folder.path, self._backends, self._waivers, mine, execution, offer.known, self._repro(mine))
-        result = dataclasses.replace(judged, node=offer.record)
-        surroundings = surroundings_for(self._backends[mine.backend], offer.known, mine.target)
-        write_script(mine, surroundings, offer.machine, result, self._folder.path)
-        return redacted_result(result)
+        return self.result(mine, execution, offer.known, offer.machine, self._repro(mine), offer.record)
 
     def _problem_of_canary(self, case_id: str, execution: Execution) -> str:
         case = self._nodes.canaries.cases[case_id]

@@ -22,7 +22,7 @@ from runner.machine.installed_torch import installed_torch
 from runner.model.diagnostics import UsageError
 from runner.model.options import flag, option
 from runner.model.outcomes import ExitCode
-from runner.run.machine_report import ask_worker
+from runner.run.pipeline import ask_worker
 from runner.tools.fleet.lab import CPU, host_and_port, read_lab, require_ray
 from runner.tools.fleet.link import LABEL, NAME, RESOURCE, as_label
 from runner.tools.fleet.messages import IMAGE

@@ -106,8 +106,16 @@ class Nodes:
         cases = [*different.values(), *self.canaries.cases.values()]
         backends = self._suite.backends.by_name
         self._machines[name] = machine
-        self._jobs[name] = Jobs(self._options, self._scheduling, backends, self._folder, cases, machine, self._recorded)
-        self._jobs[name].cases = self.cases_of_jobs
+        self._jobs[name] = Jobs(
+            options=self._options,
+            memory_limit=self._scheduling.memory_limit,
+            backends=backends,
+            folder=self._folder.path,
+            waiting=cases,
+            recorded=self._recorded,
+            machine=machine,
+            cases=self.cases_of_jobs,
+        )
         jobs = self._jobs[name].for_facts()
         if not jobs:
             raise UsageError("no case and no canary can run there")

@@ -30,7 +30,7 @@ from runner.model.matching.patterns import glob
 from runner.model.options import REFUSED, RunOptions
 from runner.plan.case_ledger import NAME, compare, read_ledger
 from runner.plan.selection import requested, unmatched
-from runner.run.earlier_runs import roots_of
+from runner.run.preparation import roots_of
 from runner.tools.vendor.conformance import LEVELS, wrong_torch
 
 SHIPPED = "shipped"

@@ -35,8 +35,7 @@ from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
 from runner.record.journal import JournalError, Run, digest_of_selection, read_run, totals
 from runner.report import junit
 from runner.run import rejudge
-from runner.run.case_results import phases_of
-from runner.run.machines_then import here_of, impossible_on_machine, surroundings_then
+from runner.run.pipeline import phases_of
 from runner.run.preparation import option_text
 from runner.tools.vendor import archive
 from runner.tools.vendor.archive import ATTESTATION, ENVELOPE, FIXED, JOURNAL, JUNIT, OWN, SHIPPED, BadArchive, name_of, unpacked
@@ -400,7 +399,7 @@ def loaded(header: RunHeader, results: Sequence[CaseResult], place: Path) -> The
     if other:
         raise NotOfTheRun(f"'{other[0]}' decides how the cases are judged, and the run did not read it as it is here")
     day = date.fromisoformat(header.started[:10])
-    return Then(suite=suite, waivers=Waivers(waiver_files, day), known=surroundings_then(header), names=names)
+    return Then(suite=suite, waivers=Waivers(waiver_files, day), known=rejudge.surroundings_of_record(header.environment), names=names)
 
 
 def _file(header: RunHeader, name: str, place: Path) -> Path:
@@ -434,7 +433,7 @@ def _of_cases(run: Run, then: Then, place: Path) -> Iterator[Finding]:
     """Yield how the results contradict the files, the machine, and what judging them again gives."""
     cases = then.cases
     backends = {name: backend.device for name, backend in then.suite.backends.by_name.items()}
-    if problem := impossible_on_machine(run.results, run.header.environment, backends):
+    if problem := rejudge.impossible_on_machine(run.results, run.header.environment, backends):
         yield Finding("machine", problem)
     for result in run.results:
         case = cases.get(result.case_id)
@@ -488,7 +487,7 @@ def _differences(case: Case, old: CaseResult, then: Then, files: RecordedFiles, 
         problem = rejudge.disagreement(case, backend, then.known, old, place)
         yield from [problem] if problem else []
         return
-    surroundings = here_of(case, backend, old, then.known)
+    surroundings = rejudge.here_of(case, backend, old, then.known)
     judged = rejudge.judged_again(case, backend, surroundings, old, files, Path(old.folder))
     if isinstance(judged, str):
         yield judged

@@ -30,10 +30,9 @@ from runner.model.outcomes import WAIVABLE, ExitCode, Outcome
 from runner.model.protocol import Json
 from runner.model.results import CaseResult
 from runner.model.stable_text import LONGEST_PATTERN, pattern_of
-from runner.record.journal import JournalError, read_run
-from runner.record.run_folder import JOURNAL, find_run
+from runner.record.journal import recorded_run
 from runner.report import replace
-from runner.run.machines_then import surroundings_of_record
+from runner.run.rejudge import surroundings_of_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +70,7 @@ def proposals(options: WaiveOptions) -> tuple[list[Draft], list[str]]:
         raise UsageError(f"--until '{one_line(options.until)}' is no date: write year, month and day: 2027-03-01") from error
     by_case: dict[str, list[Seen]] = {}
     for name in options.targets:
-        path = find_run(name) / JOURNAL
-        try:
-            run = read_run(path)
-        except JournalError as error:
-            raise UsageError(f"{path}:{error.line}: {one_line(error.reason)}") from error
-        except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}") from error
+        _, run = recorded_run(name)
         usual = surroundings_of_record(run.header.environment)
         for result in run.results:
             surroundings = surroundings_of_record(result.node) if result.node else usual

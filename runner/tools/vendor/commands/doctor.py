@@ -19,7 +19,7 @@ from runner.model.diagnostics import UsageError
 from runner.model.escaping import one_line
 from runner.model.options import backend_files, flag, paths, profile_option
 from runner.model.outcomes import ExitCode
-from runner.run.machine_report import SHOWN_BYTES, WorkerReport, ask_worker
+from runner.run.pipeline import SHOWN_BYTES, WorkerReport, ask_worker
 from runner.tools.vendor.machine_checks import PROBLEM, WARNING, Finding, Scene, examine, run_program
 from runner.tools.vendor.profiles import Loaded, Prospect, load_profile, load_shipped, prospect_of, prospect_of_cases
 
