@@ -98,10 +98,7 @@ def test_junit_says_what_was_seen(retried):
     assert cases[HOLDS].is_passed
 
 
-OTHERS = pytest.mark.nightly(reason="a flaky case alone, and one beside a failure, are tested by every run of the tests")
-
-
-@pytest.mark.parametrize(("names", "code"), [pytest.param((HOLDS, FAIL), 0, marks=OTHERS), ((HOLDS, FAIL, ALWAYS), 1), ((FAIL,), 0)])
+@pytest.mark.parametrize(("names", "code"), [((HOLDS, FAIL, ALWAYS), 1), ((FAIL,), 0)])
 def test_flaky_passes_where_the_user_lets_it(tmp_path, names, code):
     ran = run(tmp_path, *selected(*names), "--retries", "1", "--flaky", "pass")
     assert (ran.code, ran.results[FAIL].outcome) == (code, Outcome.FLAKY)

@@ -69,28 +69,13 @@ def test_the_watch_sees_torch(program: Program) -> None:
     assert "torch" in json.loads(report.read_text())
 
 
-NIGHTLY = pytest.mark.nightly(
-    reason="each needs a new Python; a run, a list, an explanation and a validation are watched by every run of the tests"
-)
-
-
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        pytest.param("--help", ExitCode.OK, marks=NIGHTLY),
-        pytest.param("--version", ExitCode.OK, marks=NIGHTLY),
-        pytest.param("run --help", ExitCode.OK, marks=NIGHTLY),
-        pytest.param("list good", ExitCode.OK, marks=NIGHTLY),
         ("list --json good", ExitCode.OK),
-        pytest.param("list", ExitCode.OK, marks=NIGHTLY),
         ("explain * good", ExitCode.OK),
-        pytest.param("validate good", ExitCode.OK, marks=NIGHTLY),
-        pytest.param("validate --json good", ExitCode.OK, marks=NIGHTLY),
         ("validate bad broken good", ExitCode.USAGE),
-        pytest.param("list bad", ExitCode.USAGE, marks=NIGHTLY),
-        pytest.param("run bad --out out", ExitCode.USAGE, marks=NIGHTLY),
         ("run good --select nothing --out out", ExitCode.NOTHING),
-        pytest.param("nonsense", ExitCode.USAGE, marks=NIGHTLY),
     ],
 )
 def test_torch_is_not_imported(arguments: str, code: ExitCode, program: Program) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from runner.execute.spawn import environment_for
-from runner.machine import capabilities, child_python
+from runner.machine import child_python
 from runner.machine.installed_torch import installed_torch
-from runner.model.diagnostics import UsageError
 from runner.plan.schedule import Environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,12 +62,6 @@ def test_child_and_its_children_import_nothing_from_the_working_folder(hostile, 
     assert said([sys.executable, "-P", "-c", spawned], hostile, found) == ["0"]
 
 
-def test_neighbours_of_the_package_are_not_importable(tmp_path):
-    found = child_python.variables(clean(), tmp_path)
-    (named,) = found["PYTHONPATH"].split(os.pathsep)
-    assert [path.name for path in Path(named).iterdir()] == ["runner"]
-
-
 def test_another_runner_of_the_user_is_not_the_workers(hostile, tmp_path):
     found = child_python.variables(clean(PYTHONPATH=str(hostile)), tmp_path)
     code = "import runner.model.protocol as p; print(p.__file__)"
@@ -82,9 +75,10 @@ def test_a_relative_entry_means_what_it_meant_to_the_parent(tmp_path, monkeypatc
     assert child_python.folders("sub::/abs") == [str(tmp_path / "sub"), "/abs"]
 
 
-def test_each_child_gets_a_folder_that_no_earlier_one_could_write_into(tmp_path):
+def test_each_child_gets_a_folder_of_its_own_with_this_package_alone(tmp_path):
     first, second = (child_python.variables(clean(), tmp_path)["PYTHONPATH"] for _ in range(2))
-    assert first != second
+    assert first != second, "an earlier child could write into the folder of a later one"
+    assert [path.name for path in Path(second).iterdir()] == ["runner"]
 
 
 @pytest.mark.parametrize("name", ["PYTHONPATH", "PYTHONSAFEPATH"])
@@ -118,18 +112,3 @@ def test_the_program_does_not_inspect_a_torch_that_workers_do_not_import(hostile
     assert mine is not None
     cwd = tmp_path if as_script else hostile
     assert said([sys.executable, *command], cwd, clean(PYTHONPATH=search.format(root=ROOT))) == [str(mine.root)]
-
-
-def test_another_torch_than_the_inspected_one_is_refused(tmp_path):
-    machine = capabilities.inspect_files(installed_torch())
-    facts = {"torch": machine.torch, "gpus": 0, "torch_root": machine.torch_root}
-    assert "torch_root" not in capabilities.with_facts(machine, facts).facts
-    link = tmp_path / "torch"
-    link.symlink_to(str(machine.torch_root))
-    capabilities.with_facts(machine, {**facts, "torch_root": str(link)})
-    for changes in ({"torch_root": "/elsewhere/torch"}, {"torch": "2.12.0"}):
-        with pytest.raises(UsageError) as caught:
-            capabilities.with_facts(machine, facts | changes)
-        assert str(machine.torch_root) in str(caught.value)
-        assert str((facts | changes)["torch_root"]) in str(caught.value)
-        assert "PYTHONPATH" in str(caught.value)

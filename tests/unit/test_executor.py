@@ -1,7 +1,6 @@
 """The seam between a run and what executes its cases: jobs and executions are plain data, and any executor may stand behind it."""
 
 import dataclasses
-import hashlib
 import json
 import os
 import signal
@@ -20,13 +19,12 @@ from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
 from runner.execute.spawn import ProcessStarter, ZygoteProcess
 from runner.machine.scratch import Space
 from runner.model.case_facts import Ending, ServiceReport
-from runner.model.events import Activity
 from runner.model.outcomes import ExitCode
 from runner.plan.schedule import Capacity, Environment, Needs
 from runner.record.journal import read_run
 from runner.tools.author.commands.watch import KeptExecutor
 from tests.conftest import GOOD
-from tests.fakes import ENDED, FACTS, close_facts, close_leaf, observation, seen, use_executor
+from tests.fakes import ENDED, close_facts, close_leaf, observation, seen, use_executor
 
 JOB = Job(
     questions=("torch.cuda.is_available",),
@@ -101,50 +99,6 @@ def test_a_run_makes_jobs_that_hold_no_path_of_its_machine(here: Path, monkeypat
     assert executor.settings is not None
     assert executor.settings.folder == here / "out"
     assert executor.is_closed
-
-
-class Distant:
-    """An executor whose machine shares no folder with the runner: jobs and executions cross as JSON, files are brought to the run."""
-
-    def __init__(self, settings: ExecutorSettings) -> None:
-        self._settings = settings
-        self.activity = Activity()
-        self.warnings = ("the machine is far away",)
-
-    def run(self, jobs: Iterator[Job], capacity: Capacity) -> Iterator[Execution]:
-        for job in jobs:
-            yield crossed(self._there(job.to_json()))
-
-    def _there(self, text: str) -> Execution:
-        job = Job.from_json(text)
-        if job.plan is None:
-            return Execution(job=job, observation=dict(FACTS), ending=ENDED, seconds=1.0, isolation="fork")
-        assert job.plan["id"] == "spec[backend=cpu]"
-        digests = [hashlib.sha256(b"generated").hexdigest()]
-        broken = seen(code=1, code_digests=digests, measured={"0": close_facts(close_leaf(mismatches=2, excess=1.0, max_abs=1.0))})
-        files = {"code-0-0.txt": "generated", "stdout.txt": "printed there"}
-        for name, content in files.items():  # brought back
-            (self._settings.folder / job.folder / name).write_text(content)
-        facts = observation(broken, id="spec[backend=cpu]")
-        return Execution(job=job, observation=facts, ending=ENDED, seconds=3.0, isolation="process", files=tuple(files))
-
-    def again(self, job: Job) -> None: ...
-
-    def cancel_waiting(self) -> int:
-        return 0
-
-    def on_interrupt(self, wake: int, check: object) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def test_another_executor_needs_no_other_stage(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("runner.run.pipeline.LocalExecutor", Distant)
-    assert main(["run", "spec.yaml", "--out", "out"]) == ExitCode.FAILED
-    (result,) = read_run(Path("out/run.jsonl")).results
-    assert result.reason.startswith("close: ")
-    assert (result.isolation, result.seconds, result.code, result.stdout) == ("process", 3.0, ("code-0-0.txt",), "printed there")
-    assert "warning: the machine is far away" in capsys.readouterr().err
 
 
 def test_an_interrupt_cancels_the_jobs_that_wait(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -113,10 +113,8 @@ expect: [{close: {to: eager}}]
 """
 COMMANDS = [
     ["validate", "."],
-    ["list", "."],
     ["list", ".", "--json"],
     ["explain", "*", "."],
-    ["explain", "*", ".", "--json"],
     ["run", "\n::error::no such"],
     ["run", ".", "--select", "\n::error::none", "--out", "out"],
     ["list", "--jobs\n::error::x"],

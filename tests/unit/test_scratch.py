@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from runner.cli.parser import main
 from runner.machine import scratch
-from tests.fakes import ROOT, environment, program
+from runner.model.outcomes import ExitCode
+from tests.fakes import ROOT, environment
 
 
 def forbidden(*_: object, **more: object) -> None:
@@ -61,16 +63,17 @@ def test_noexec_folder_is_refused_and_probe_is_removed(tmp_path: Path, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", ["run", "audit"])
 @pytest.mark.parametrize(("name", "word"), [("with space", "a space"), ("absent", "no such folder")])
-def test_the_folder_is_named_before_anything_runs(command: str, name: str, word: str, tmp_path: Path) -> None:
+def test_the_folder_is_named_before_anything_runs(
+    name: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "with space").mkdir()
-    spec = ROOT / "tests" / "specs" / "judged" / "host-pass.yaml"
-    done = program(command, spec, cwd=tmp_path, env=environment(TMPDIR=str(tmp_path / name)))
-    assert done.returncode == 2
-    assert f"TMPDIR={tmp_path / name}: " in done.stderr
-    assert word in done.stderr
-    assert "name another folder with TMPDIR" in done.stderr
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / name))
+    assert main(["run", str(ROOT / "tests" / "specs" / "judged" / "host-pass.yaml")]) == ExitCode.USAGE
+    said = capsys.readouterr().err
+    assert f"TMPDIR={tmp_path / name}: " in said
+    assert word in said
     assert not (tmp_path / "reports").exists()
 
 
@@ -91,7 +94,9 @@ def test_a_shortage_is_seen_while_cases_run(tmp_path: Path, monkeypatch: pytest.
 
 HOLD = """
 import sys, time
+from runner.cli.parser import main
 from runner.machine import scratch
+from runner.model.outcomes import ExitCode
 one = scratch.make()
 (one.path / "template-1" / "deep").mkdir(parents=True)
 (one.path / "template-1" / "deep" / "file").write_text("x")
