@@ -18,13 +18,10 @@ GIB = 1 << 30
 PROBES: list[tuple[str, str, dict[str, Any], Availability, str]] = [
     ("cuda", "", WITHOUT_TORCH, NO, "torch is not installed"),
     ("cuda", "", {}, NO, "torch 2.13.0+cpu is built without CUDA"),
-    ("cuda", "", ROCM, NO, "torch 2.13.0+cpu is built without CUDA"),
     ("cuda", "", CUDA, UNKNOWN, "whether torch sees an NVIDIA GPU is known only when torch runs"),
     ("cuda", "", {**CUDA, "gpus": 0}, NO, "no NVIDIA GPU is visible"),
     ("cuda", "", {**CUDA, "gpus": 1}, YES, ""),
-    ("rocm", "", WITHOUT_TORCH, NO, "torch is not installed"),
     ("rocm", "", CUDA, NO, "torch 2.13.0+cpu is built without ROCm"),
-    ("rocm", "", {**ROCM, "gpus": 0}, NO, "no AMD GPU is visible"),
     ("rocm", "", {**ROCM, "gpus": 8}, YES, ""),
     ("triton", "", {}, NO, "triton is not installed"),
     ("triton", "", {"found": {"triton": ("/triton",)}}, YES, ""),
@@ -51,14 +48,11 @@ PROBES: list[tuple[str, str, dict[str, Any], Availability, str]] = [
     ("gpu_memory", ">=64GiB", {"gpus": 1, "gpu_memory": 64 * GIB - 1}, NO, "the GPU has 64 GiB, >=64GiB required"),
     ("gpu_memory", ">64GiB", {"gpus": 1, "gpu_memory": 64 * GIB}, NO, "the GPU has 64 GiB, >64GiB required"),
     ("gpu_memory", ">= 0.5 GB", {"gpus": 1, "gpu_memory": 500_000_000}, YES, ""),
-    ("gpu_memory", ">=512MiB", {"gpus": 1, "gpu_memory": 512 << 20}, YES, ""),
     ("arch", "sm_80", {}, UNKNOWN, "the GPU's architecture is known only when torch runs"),
     ("arch", "sm_80", {"gpus": 0}, NO, "no GPU, the architecture sm_80 required"),
     ("arch", "sm_80", {"gpus": 1, "arch": "sm_80"}, YES, ""),
-    ("arch", "sm_80", {"gpus": 1, "arch": "sm_90"}, NO, "the GPU is sm_90, sm_80 required"),
     ("arch", "sm_9", {"gpus": 1, "arch": "sm_90"}, NO, "the GPU is sm_90, sm_9 required"),
     ("arch", ">=sm_80", {"gpus": 1, "arch": "sm_75"}, NO, "the GPU is sm_75, >=sm_80 required"),
-    ("arch", ">=sm_80", {"gpus": 1, "arch": "sm_80"}, YES, ""),
     ("arch", ">=sm_80", {"gpus": 1, "arch": "sm_100"}, YES, ""),
     ("arch", "<sm_90", {"gpus": 1, "arch": "sm_90"}, NO, "the GPU is sm_90, <sm_90 required"),
     ("arch", ">=sm_80", {"gpus": 1, "arch": "gfx942"}, NO, "the GPU is gfx942, >=sm_80 required"),
@@ -88,11 +82,8 @@ PROBES: list[tuple[str, str, dict[str, Any], Availability, str]] = [
         "no_such_package.ask() cannot be called: the module no_such_package is not installed",
     ),
     ("module", "json", {}, YES, ""),
-    ("module", "json.no_such_part", {}, YES, ""),
     ("module", "no_such_package", {}, NO, "the module no_such_package is not installed"),
-    ("module", "no_such_package.inner", {}, NO, "the module no_such_package.inner is not installed"),
     ("xpu", "", {"builds": {"xpu": "20250101"}, "gpus": 1}, YES, ""),
-    ("xpu", "", {}, NO, "torch 2.13.0+cpu is built without XPU"),
     ("device", "npu=json.tool", {}, UNKNOWN, "whether torch sees a device npu is known only when torch runs"),
     ("device", "npu=json.tool", {"answers": {"npu=json.tool": "returned True"}}, YES, ""),
     ("device", "npu=json.tool", {"answers": {"npu=json.tool": "odd"}}, NO, "the device npu of json.tool: odd"),
@@ -106,44 +97,24 @@ def test_probe(name: str, argument: str, machine: dict[str, Any], answer: Availa
     assert CAPABILITIES[name].answer(Machine(**{**MACHINE, **machine}), argument) == (answer, reason)
 
 
-@pytest.mark.parametrize(
-    ("name", "argument", "good"),
-    [
-        *(("python", ">3.11.8", True), ("python", "3.11", False), ("torch", ">=2.12,<2.14", True), ("torch", "", False)),
-        *(("gpus", ">=2", True), ("gpus", "2", False), ("gpus", ">=" + "9" * 5_000, False)),
-        *(
-            ("gpu_memory", ">=64GiB", True),
-            ("gpu_memory", " > 1.5 GB ", True),
-            ("gpu_memory", "64GiB", False),
-            ("gpu_memory", ">=64", False),
-        ),
-        *(("gpu_memory", "<64GiB", False), ("gpu_memory", ">=64TiB", False), ("gpu_memory", ">=64GiB\n", True)),
-        *(
-            ("device", "npu=torch_npu", True),
-            ("device", "npu", False),
-            ("device", "npu=a b", False),
-            ("device", "NPU=a", False),
-            ("device", "npu:0=a", False),
-            ("library", "libtorchbind_test.so", True),
-            ("library", "../lib/libtorch.so", False),
-            ("library", "", False),
-            ("module", "transformers", True),
-            ("module", "a.b_c", True),
-            ("module", "a..b", False),
-            ("module", ".a", False),
-            ("module", "a.", False),
-        ),
-        *(
-            ("arch", "sm_90", True),
-            ("arch", ">= sm_80", True),
-            ("arch", "gfx90a", True),
-            ("arch", "80", False),
-            ("arch", ">=gfx942", False),
-        ),
-        *(("arch", ">=sm_90a", False), ("arch", "sm_90a", True), ("arch", "", False), ("sms", "68", False), ("sms", ">=68", True)),
-        *(("mkldnn", "float16", True), ("mkldnn", "half", False), ("call", "a.b", True), ("call", "a", False), ("call", "a.b()", False)),
-        *(("module", "a b", False), ("module", "1a", False), ("module", "a-b", False), ("module", "", False), ("module", "ä", False)),
-    ],
-)
-def test_arguments(name: str, argument: str, good: bool) -> None:
-    assert (CAPABILITIES[name].check(argument) is None) is good
+ARGUMENTS: dict[str, tuple[list[str], list[str]]] = {
+    "python": ([">3.11.8"], ["3.11"]),
+    "torch": ([">=2.12,<2.14"], [""]),
+    "gpus": ([">=2"], ["2", ">=" + "9" * 5_000]),
+    "gpu_memory": ([">=64GiB", " > 1.5 GB ", ">=64GiB\n"], ["64GiB", ">=64", "<64GiB", ">=64TiB"]),
+    "device": (["npu=torch_npu"], ["npu", "npu=a b", "NPU=a", "npu:0=a"]),
+    "library": (["libtorchbind_test.so"], ["../lib/libtorch.so", ""]),
+    "module": (["transformers", "a.b_c"], ["a..b", ".a", "a.", "a b", "1a", "a-b", "", "ä"]),
+    "arch": (["sm_90", ">= sm_80", "gfx90a", "sm_90a"], ["80", ">=gfx942", ">=sm_90a", ""]),
+    "sms": ([">=68"], ["68"]),
+    "mkldnn": (["float16"], ["half"]),
+    "call": (["a.b"], ["a", "a.b()"]),
+}
+"""Arguments that each takes, and that it refuses."""
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_arguments(name: str) -> None:
+    good, bad = ARGUMENTS[name]
+    assert [CAPABILITIES[name].check(argument) for argument in good] == [None] * len(good)
+    assert all(CAPABILITIES[name].check(argument) for argument in bad)

@@ -3,7 +3,6 @@
 import errno
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,17 +10,15 @@ from typing import Any
 
 import pytest
 
-from runner.cli.parser import main
 from runner.model.case import CaseId
 from runner.model.diagnostics import Position
 from runner.model.events import RunAbandoned, RunEnded
 from runner.model.expectation import Status, Verdict
 from runner.model.header import RunHeader
 from runner.model.options import RunOptions
-from runner.model.outcomes import ExitCode, Outcome
+from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
 from runner.record.case_files import digest
-from runner.record.journal import read_run, totals
 from runner.record.run_folder import RunFolder
 from runner.report import ReportSetup, page
 from runner.report.page import HtmlReporter, chunks, facts_of, pieces_of, script, shown, sources_of, write_page
@@ -63,33 +60,20 @@ def case(name: str = "one", outcome: Outcome = Outcome.FAIL, **changes: Any) -> 
 
 def hostile_case(number: int, outcome: Outcome) -> CaseResult:
     """Return a result with hostile text wherever a spec or a worker chooses the text."""
-    verdict = Verdict(
-        kind="text", status=Status.FAILED, position=replace(AT, file=HOSTILE), expected=HOSTILE, observed=HOSTILE, detail=HOSTILE
-    )
+    words = {"expected": HOSTILE, "observed": HOSTILE, "detail": HOSTILE}
+    verdict = Verdict(kind="text", status=Status.FAILED, position=replace(AT, file=HOSTILE), **words)
     made = case(f"n{number}", outcome, reason=HOSTILE)
-    waivers = tuple(replace(waiver, issue=ADDRESS, reason=HOSTILE, until=HOSTILE) for waiver in made.waivers)
+    texts = dict.fromkeys(("spec", "area", "name", "backend", "repro", "summary", "stdout", "stderr"), HOSTILE)
+    lists = dict.fromkeys(("options", "code", "covers", "tags", "requires", "notes", "attachments"), (HOSTILE,))
     return replace(
         made,
+        **texts,
+        **lists,
         case_id=CaseId(f"{HOSTILE}{number}"),
-        spec=HOSTILE,
-        area=HOSTILE,
-        name=HOSTILE,
-        backend=HOSTILE,
         verdicts=(verdict,),
-        waivers=waivers,
+        waivers=tuple(replace(waiver, issue=ADDRESS, reason=HOSTILE, until=HOSTILE) for waiver in made.waivers),
         folder=f"cases/{HOSTILE}",
         phases={HOSTILE: 1.0},
-        repro=HOSTILE,
-        summary=HOSTILE,
-        options=(HOSTILE,),
-        code=(HOSTILE,),
-        stdout=HOSTILE,
-        stderr=HOSTILE,
-        covers=(HOSTILE,),
-        tags=(HOSTILE,),
-        requires=(HOSTILE,),
-        notes=(HOSTILE,),
-        attachments=(HOSTILE,),
         begun="2026-01-01T00:00:00.500+00:00",
         worker=1,
     )
@@ -295,16 +279,12 @@ def ended(*results: CaseResult) -> RunEnded:
 def test_a_page_that_cannot_be_written_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
-    one = reporter(tmp_path / "run")
-    one.on_event(ended(case()))
+    listener = reporter(tmp_path / "run")
+    listener.on_event(ended(case()))
     assert (tmp_path / "run" / "index.html").exists()
-
-    def fail(*_: object) -> Path:
-        raise error
-
-    monkeypatch.setattr(page, "write_page", fail)
+    monkeypatch.setattr(page, "rendered", lambda *_: (_ for _ in ()).throw(error))
     capsys.readouterr()
-    one.on_event(ended(case()))
+    listener.on_event(ended(case()))
     assert capsys.readouterr().err.startswith("warning: the HTML report was not written: ")
     assert not (tmp_path / "run" / "index.html").exists(), "a page of other results would be believed"
 
@@ -314,27 +294,3 @@ def test_an_altered_run_has_no_page(tmp_path: Path) -> None:
     one.on_event(ended(case()))
     one.on_event(RunAbandoned(header=HEADER, results=(), why="altered"))
     assert not (tmp_path / "run" / "index.html").exists()
-
-
-# -- the command ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]:
-    """Return a function that copies the journal of the recorded run."""
-    monkeypatch.chdir(tmp_path)
-
-    def copy() -> Path:
-        (tmp_path / "run").mkdir()
-        (tmp_path / "run" / "run.jsonl").write_bytes((ROOT / "reports" / "sample" / "run.jsonl").read_bytes())
-        return tmp_path / "run"
-
-    return copy
-
-
-def test_report_writes_the_page_of_a_recorded_run_again(sample: Callable[[], Path], capsys: pytest.CaptureFixture[str]) -> None:
-    run = sample()
-    assert main(["report", "run"]) == ExitCode.OK
-    assert capsys.readouterr().out == "run/index.html\n"
-    index = handed_over(run / "report" / "index.js")
-    assert index["head"]["totals"] == totals(read_run(run / "run.jsonl").results)

@@ -6,32 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli.parser import commands, main, parse
+from runner.cli.parser import EXAMPLES, commands, main, parse
 from runner.model.options import RunOptions
 from runner.model.outcomes import ExitCode
 from runner.run.preparation import option_texts
 from tests.conftest import GOOD
-
-LINES = {
-    "validate": "validate",
-    "list": "list",
-    "run": "run",
-    "explain": "explain a-case",
-    "repro": "repro id --shrink",
-    "audit": "audit",
-    "bless": "bless one --select 'a*'",
-    "lint": "lint --ignore loose-tolerance",
-    "merge": "merge one",
-    "diff": "diff one two",
-    "doctor": "doctor",
-    "report": "report latest --open",
-    "waive": "waive one",
-    "submit": "submit one",
-    "verify": "verify one.tar.zst",
-    "new": "new area one-claim",
-    "schema": "schema",
-    "watch": "watch",
-}
 
 
 def run_options(line: str = "") -> RunOptions:
@@ -41,15 +20,19 @@ def run_options(line: str = "") -> RunOptions:
     return options
 
 
-@pytest.mark.parametrize("command", commands())
-def test_each_command_has_a_frozen_value_of_its_own(command: str) -> None:
-    name, options = parse(LINES[command].split())
-    assert name == command
-    assert type(options) is commands()[command].options
-    first = dataclasses.fields(options)[0].name
+LINES = [line for examples in (EXAMPLES, *(command.examples for command in commands().values())) for line, _ in examples]
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if "--help" not in line])
+def test_an_example_is_a_command_line_whose_options_are_a_frozen_value(line: str) -> None:
+    words = shlex.split(line)
+    name, options = parse(words)
+    assert name == words[0]
+    assert type(options) is commands()[name].options
     with pytest.raises(dataclasses.FrozenInstanceError):
-        setattr(options, first, None)
+        setattr(options, dataclasses.fields(options)[0].name, None)
     hash(options)  # nothing in it can be changed either
+    assert {line.split()[0] for line in LINES} >= commands().keys(), "each command has an example"
 
 
 def test_the_journal_records_what_was_given_as_text() -> None:

@@ -1,5 +1,6 @@
 """Where reports and runs may lie: links, named pipes, folders that are not there, and things that are no folder or no journal."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -90,21 +91,18 @@ time.sleep(600)
 @pytest.fixture
 def live() -> Iterator[Callable[[str], "subprocess.Popen[bytes]"]]:
     """Start a run that writes its report to a path until the test ends."""
-    started: list[subprocess.Popen[bytes]] = []
+    with contextlib.ExitStack() as started:
 
-    def start(path: str) -> "subprocess.Popen[bytes]":
-        variables = {**os.environ, "PYTHONPATH": str(ROOT)}
-        started.append(subprocess.Popen([sys.executable, "-c", HOLD, path], env=variables, stdout=subprocess.PIPE))
-        assert started[-1].stdout is not None
-        started[-1].stdout.readline()
-        return started[-1]
+        def start(path: str) -> "subprocess.Popen[bytes]":
+            variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+            process = subprocess.Popen([sys.executable, "-c", HOLD, path], env=variables, stdout=subprocess.PIPE)
+            started.enter_context(process)
+            started.callback(process.kill)
+            assert process.stdout is not None
+            process.stdout.readline()
+            return process
 
-    yield start
-    for process in started:
-        process.kill()
-        process.wait(timeout=60)
-        assert process.stdout is not None
-        process.stdout.close()
+        yield start
 
 
 @pytest.mark.parametrize("name", ["same.xml", "link.xml", "first/junit.xml", "x" * 250 + ".xml"])
