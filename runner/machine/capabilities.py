@@ -21,7 +21,7 @@ from runner.model import devices
 from runner.model.case import Availability, Case
 from runner.model.conditions import BadRange, VersionRange
 from runner.model.diagnostics import UsageError, one_of
-from runner.model.targets import EXAMPLE, PROPERTIES, TARGETS, TESTED_MINORS, simulated
+from runner.model.targets import EXAMPLE, SIMULATED_TARGETS, TARGETS, TESTED_MINORS, simulated
 
 HOLDS = "returned True"
 """The answer of a predicate that holds."""
@@ -357,7 +357,7 @@ CAPABILITIES: Mapping[str, Capability] = {
         "Inductor generates code for this GPU, simulated, and Triton compiles it",
         _simulated,
         EXAMPLE,
-        _must(PROPERTIES.__contains__, f"is no target that can be simulated: {one_of(PROPERTIES)}"),
+        _must(SIMULATED_TARGETS.__contains__, f"is no target that can be simulated: {one_of(SIMULATED_TARGETS)}"),
     ),
     "call": Capability(
         "a function without arguments, such as a predicate of torch, returns True",

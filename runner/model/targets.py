@@ -1,7 +1,7 @@
 """GPUs that a kernel can be compiled for on a machine that lacks them: one table, with the source of each number.
 
 A target is written as ``hip:gfx942`` or ``cuda:sm_90``. What is checked for a target is never executed: its outcome is OFFLINE_PASS or
-OFFLINE_FAIL, with the level of its evidence. For some Inductor can generate code without the device (``PROPERTIES``): a case calls a
+OFFLINE_FAIL, with the level of its evidence. For some Inductor can generate code without the device (``SIMULATED_TARGETS``): a case calls a
 function of its spec, and what is generated for the target is compiled and not executed.
 """
 
@@ -35,8 +35,6 @@ ALL_STAGES = tuple(dict.fromkeys(stage for stages in STAGES.values() for stage i
 WRAPPER = "wrapper"
 """The Python that Inductor wrote for a simulated target. It is the piece of code after those of the compiler."""
 
-BINARIES = {"hip": "hsaco", "cuda": "cubin"}
-
 DEVICE = "cuda"
 """What torch calls the device of every target in conditions."""
 
@@ -62,8 +60,6 @@ class Target:
     warp_size: int
     shared: int
     """Bytes of shared memory (LDS) that one block may use at most."""
-    source: str
-    """Where ``shared`` and ``warp_size`` were taken from."""
 
     @property
     def backend(self) -> str:
@@ -92,32 +88,31 @@ class Target:
 
 
 _KIB = 1 << 10
-_CDNA3 = "AMD, Instruction Set Architecture CDNA3: wavefronts of 64, 64 KiB of LDS for a workgroup"
-_CDNA4 = "AMD, Instruction Set Architecture CDNA4: wavefronts of 64, 160 KiB of LDS for a workgroup"
-_RDNA = "AMD, Instruction Set Architecture RDNA3 and RDNA4: Triton compiles wavefronts of 32, 64 KiB of LDS for a workgroup"
-_CUDA = "NVIDIA, CUDA C++ Programming Guide, technical specifications per compute capability"
 
-_ALL = (
-    Target(name="hip:gfx90a", vendor="amd", warp_size=64, shared=64 * _KIB, source="AMD, Instruction Set Architecture CDNA2"),
-    Target(name="hip:gfx942", vendor="amd", warp_size=64, shared=64 * _KIB, source=_CDNA3),
-    Target(name="hip:gfx950", vendor="amd", warp_size=64, shared=160 * _KIB, source=_CDNA4),
-    Target(name="hip:gfx1100", vendor="amd", warp_size=32, shared=64 * _KIB, source=_RDNA),
-    Target(name="hip:gfx1201", vendor="amd", warp_size=32, shared=64 * _KIB, source=_RDNA),
-    Target(name="cuda:sm_80", vendor="nvidia", warp_size=32, shared=163 * _KIB, source=_CUDA),
-    Target(
-        name="cuda:sm_90",
-        vendor="nvidia",
-        warp_size=32,
-        shared=227 * _KIB,
-        source="torch.cuda.get_device_properties of an NVIDIA H200: shared_memory_per_block_optin 232448",
-    ),
-    Target(name="cuda:sm_100", vendor="nvidia", warp_size=32, shared=227 * _KIB, source=_CUDA),
-    Target(name="cuda:sm_120", vendor="nvidia", warp_size=32, shared=99 * _KIB, source=_CUDA),
-)
-
-TARGETS: Mapping[str, Target] = {target.name: target for target in _ALL}
+TARGETS: Mapping[str, Target] = {
+    target.name: target
+    for target in (
+        # AMD, Instruction Set Architecture CDNA2, CDNA3 and CDNA4: wavefronts of 64, LDS for a workgroup
+        Target(name="hip:gfx90a", vendor="amd", warp_size=64, shared=64 * _KIB),
+        Target(name="hip:gfx942", vendor="amd", warp_size=64, shared=64 * _KIB),
+        Target(name="hip:gfx950", vendor="amd", warp_size=64, shared=160 * _KIB),
+        # AMD, Instruction Set Architecture RDNA3 and RDNA4; Triton compiles wavefronts of 32
+        Target(name="hip:gfx1100", vendor="amd", warp_size=32, shared=64 * _KIB),
+        Target(name="hip:gfx1201", vendor="amd", warp_size=32, shared=64 * _KIB),
+        # NVIDIA, CUDA C++ Programming Guide, technical specifications per compute capability; sm_90 as an H200 says (232448)
+        Target(name="cuda:sm_80", vendor="nvidia", warp_size=32, shared=163 * _KIB),
+        Target(name="cuda:sm_90", vendor="nvidia", warp_size=32, shared=227 * _KIB),
+        Target(name="cuda:sm_100", vendor="nvidia", warp_size=32, shared=227 * _KIB),
+        Target(name="cuda:sm_120", vendor="nvidia", warp_size=32, shared=99 * _KIB),
+    )
+}
 """The targets of the language, by name."""
 
+SIMULATED_TARGETS = ("hip:gfx942", "hip:gfx950", "cuda:sm_90", "cuda:sm_100")
+"""Those for which Inductor generates code: ``tools/offline/simulated_gpus`` has their properties."""
+
+TESTED_MINORS = ("2.13",)
+"""The releases of torch that the simulation was tried with. It replaces many functions of torch, so that another release is refused."""
 
 EXAMPLE = "hip:gfx942"
 """The target that messages name."""
@@ -132,53 +127,3 @@ def evidence_of(level: str) -> str:
 def simulated(target: str) -> str:
     """Return the name of the simulation of a target, beside that of the compiler for it."""
     return f"{SIMULATED} {target}"
-
-
-TESTED_MINORS = ("2.13",)
-"""The releases of torch that the simulation was tried with. It replaces many functions of torch, so that another release is refused."""
-
-_H200 = "torch.cuda.get_device_properties of an NVIDIA H200 with torch 2.11"
-_MI300X = "DeviceProperties in code that Inductor generated on an MI300X (torch 2.6 to 2.8)"
-_MI350 = "DeviceProperties in code that Inductor generated on an MI350 (torch 2.9 to 2.11)"
-_B200 = "DeviceProperties in code that Inductor generated on a B200 (torch 2.8 to 2.11)"
-_CDNA3 = "AMD, CDNA3 white paper"
-_CDNA4 = "AMD, CDNA4 white paper"
-_CUDA = "NVIDIA, CUDA C++ Programming Guide, technical specifications per compute capability"
-_BLACKWELL = "NVIDIA, Blackwell architecture technical brief"
-
-
-def _from(source: str, **values: int | str) -> dict[str, int | str]:
-    return values
-
-
-PROPERTIES: Mapping[str, Mapping[str, int | str]] = {
-    "hip:gfx942": {
-        **_from(_MI300X, multi_processor_count=304, major=9, regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048),
-        **_from(_MI300X, warp_size=64, gcnArchName="gfx942:sramecc+:xnack-", max_threads_per_block=1024),
-        **_from(_CDNA3, name="AMD Instinct MI300X", minor=4, total_memory=192 << 30, L2_cache_size=4 << 20),
-        **_from(_CDNA3, shared_memory_per_block=64 << 10, shared_memory_per_multiprocessor=64 << 10),
-    },
-    "hip:gfx950": {
-        **_from(_MI350, multi_processor_count=256, major=9, regs_per_multiprocessor=131072, max_threads_per_multi_processor=2048),
-        **_from(_MI350, warp_size=64, gcnArchName="gfx950:sramecc+:xnack-", max_threads_per_block=1024),
-        **_from(_CDNA4, name="AMD Instinct MI355X", minor=5, total_memory=288 << 30, L2_cache_size=4 << 20),
-        **_from(_CDNA4, shared_memory_per_block=160 << 10, shared_memory_per_multiprocessor=160 << 10),
-    },
-    "cuda:sm_90": {
-        **_from(_H200, multi_processor_count=132, major=9, minor=0, regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048),
-        **_from(_H200, warp_size=32, gcnArchName="NVIDIA H200", max_threads_per_block=1024, name="NVIDIA H200"),
-        **_from(_H200, total_memory=150109880320, L2_cache_size=62914560, shared_memory_per_block=49152),
-        **_from(_H200, shared_memory_per_block_optin=232448, shared_memory_per_multiprocessor=233472),
-    },
-    "cuda:sm_100": {
-        **_from(_B200, multi_processor_count=148, major=10, minor=0, regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048),
-        **_from(_B200, warp_size=32, gcnArchName="NVIDIA B200", max_threads_per_block=1024, name="NVIDIA B200"),
-        **_from(_BLACKWELL, total_memory=180 << 30, L2_cache_size=126 << 20),
-        **_from(_CUDA, shared_memory_per_block=48 << 10, shared_memory_per_block_optin=227 << 10),
-        **_from(_CUDA, shared_memory_per_multiprocessor=228 << 10),
-    },
-}
-"""What torch reads of the device, by target. A property that is not here is absent: torch raises where it reads it."""
-
-VERSIONS: Mapping[str, tuple[str, str]] = {"hip": ("hip", "7.2.0"), "cuda": ("cuda", "13.0")}
-"""By the compiler's backend: the attribute of ``torch.version`` that is set, and its value. The other is None."""

@@ -11,7 +11,7 @@ from runner.model.diagnostics import Diagnostic, one_of
 from runner.model.matching.filecheck import ChecksError, Kind, parse
 from runner.model.matching.filecheck.reading import compile_pattern
 from runner.model.matching.time_limit import PatternTooSlow, time_limit
-from runner.model.targets import ALL_STAGES, ISA, PROPERTIES, STAGES, TARGETS, WRAPPER
+from runner.model.targets import ALL_STAGES, ISA, SIMULATED_TARGETS, STAGES, TARGETS, WRAPPER
 from runner.tools.offline.simulated_options import FIXED, REFUSED_MODES, config_refusal
 from runner.vocabulary.steps import TRITON
 
@@ -104,8 +104,8 @@ def _simulated_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         yield document.problem((KEY,), "'targets' without 'triton' and 'function'", hint, key=True, code="target")
         return
     for index, name in enumerate(data[KEY]):
-        if name not in PROPERTIES:
-            hint = f"code is generated for {one_of(PROPERTIES)}"
+        if name not in SIMULATED_TARGETS:
+            hint = f"code is generated for {one_of(SIMULATED_TARGETS)}"
             yield document.problem((KEY, index), f"the properties of '{name}' are not known", hint, code="target")
     for key in _REFUSED:
         if key in data:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runner.model.targets import BINARIES, Target
+from runner.model.targets import Target
 from runner.vocabulary import compiler_output
 from runner.worker.case.source_module import SpecModule
 
@@ -60,7 +60,7 @@ def compiled(kernel: Any, arguments: Mapping[str, Any], target: Target) -> Compi
 
 def taken(compiled_kernel: Any, target: Target, printed: str) -> Compiled:
     """Return the texts and metadata of what Triton made; ``printed`` is the report of the assembler."""
-    binary = compiled_kernel.asm[BINARIES[target.backend]]
+    binary = compiled_kernel.asm[{"hip": "hsaco", "cuda": "cubin"}[target.backend]]
     texts = [compiled_kernel.asm[stage] for stage in target.stages]
     if target.backend == "cuda":
         texts.append(printed)

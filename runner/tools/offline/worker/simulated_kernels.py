@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch._subclasses import FakeTensorMode
 
-from runner.model.targets import DEVICE, PROPERTIES, TARGETS, Level, Target
+from runner.model.targets import DEVICE, TARGETS, Level, Target
+from runner.tools.offline.simulated_gpus import PROPERTIES
 from runner.tools.offline.simulated_options import FIXED, refusals
 from runner.tools.offline.worker import compile_case, kernels
 from runner.tools.offline.worker import simulated_codegen as codegen

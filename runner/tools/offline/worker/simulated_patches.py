@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runner.model.targets import PROPERTIES, VERSIONS, Target
+from runner.model.targets import Target
+from runner.tools.offline.simulated_gpus import PROPERTIES, VERSIONS
 from runner.worker.torch_compat import compiling
 
 
@@ -88,7 +89,7 @@ PATCHES: Sequence[Patch] = (
     Patch(_CUDA, "is_available", _YES, "else Inductor has no GPU"),
     Patch(_CUDA, "device_count", _constant(1), "one device"),
     Patch(_CUDA, "current_device", _constant(0), "the only one"),
-    Patch(_CUDA, "get_device_properties", _PROPERTIES, "the table of model/targets"),
+    Patch(_CUDA, "get_device_properties", _PROPERTIES, "the table of simulated_gpus"),
     Patch(_CUDA, "get_device_capability", _of_properties(lambda table: (table.major, table.minor)), "the table"),
     Patch(_CUDA, "get_device_name", _of_properties(lambda table: table.name), "the table"),
     Patch(_CUDA, "mem_get_info", _of_properties(lambda table: (table.total_memory,) * 2), "the table: all memory is free"),
