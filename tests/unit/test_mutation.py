@@ -2,8 +2,7 @@
 
 import pytest
 
-from runner.model.matching.filecheck import parse, run
-from runner.model.matching.filecheck.mutation import Change, changes
+from runner.model.matching.filecheck import Change, changes, parse, run
 
 TEXT = """def f(x):
     y = convolution_relu(x, _frozen_param0, _frozen_param1)

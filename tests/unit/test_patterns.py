@@ -11,8 +11,8 @@ from types import FrameType
 
 import pytest
 
+from runner.model.matching.filecheck.directives import BadPattern, from_posix
 from runner.model.matching.patterns import check_pattern, search
-from runner.model.matching.posix import BadPattern, from_posix
 from runner.model.matching.time_limit import PatternTooSlow, time_limit
 
 CATASTROPHES = [

@@ -9,7 +9,6 @@ from runner.language.read.matrix import TARGETS as KEY
 from runner.model.conditions import is_template
 from runner.model.diagnostics import Diagnostic, one_of
 from runner.model.matching.filecheck import ChecksError, Kind, parse
-from runner.model.matching.filecheck.reading import compile_pattern
 from runner.model.matching.time_limit import PatternTooSlow, time_limit
 from runner.model.targets import ALL_STAGES, ISA, SIMULATED_TARGETS, STAGES, TARGETS, WRAPPER
 from runner.tools.offline.simulated_options import FIXED, REFUSED_MODES, config_refusal
@@ -73,7 +72,7 @@ def _kernel_problems(anatomy: Anatomy, raw: RawExpectation) -> Iterator[Diagnost
     for name in [name for script in anatomy.scripts.values() if script.tree is not None for name in kernels(script.tree)]:
         try:
             with time_limit(_SECONDS):
-                all_match = all(compile_pattern(directive, {}).search(name) for directive in positive)
+                all_match = all(directive.compiled({}).search(name) for directive in positive)
         except (PatternTooSlow, KeyError):  # a variable of an earlier directive has no text here
             continue
         if all_match:

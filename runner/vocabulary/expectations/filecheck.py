@@ -5,13 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from filecheck.ops import Literal
-
 from runner.model.conditions import Surroundings, holds
 from runner.model.expectation import Judgement, Mutant, StepFacts
-from runner.model.matching.filecheck import CheckFile, ChecksError, Directive, EmptyText, parse, run
+from runner.model.matching.filecheck import Change, CheckFile, ChecksError, Directive, EmptyText, changes, parse, run
 from runner.model.matching.filecheck import Kind as Kinds
-from runner.model.matching.filecheck.mutation import Change, changes
 from runner.model.matching.generated_code import Code, code_of, commented_out, joined, whole
 from runner.model.matching.time_limit import PatternTooSlow
 from runner.model.protocol import Json
@@ -189,4 +186,4 @@ class FileCheck(Kind):
 def _forbidden_words(directive: Directive) -> list[str]:
     """Return the words of the fixed text of a ``CHECK-NOT``; none of other directives."""
     parts = directive.parts if directive.kind is Kinds.NOT else ()
-    return [word for part in parts if isinstance(part, Literal) for word in words_of(part.content)]
+    return [word for part in parts for word in words_of(part.text)]
