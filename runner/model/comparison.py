@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 
 from runner.model.header import RunHeader
 from runner.model.outcomes import Outcome
@@ -77,9 +78,15 @@ class Side:
     name: str
     """As the command line names it."""
     header: RunHeader
-    totals: Mapping[Outcome, int]
-    """How many cases had each outcome."""
+    results: tuple[CaseResult, ...]
     interrupted: bool = False
+    folder: Path | None = None
+    """None where there is the journal alone: then no generated code is compared."""
+
+    @property
+    def totals(self) -> Mapping[Outcome, int]:
+        """How many cases had each outcome."""
+        return Counter(result.outcome for result in self.results)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

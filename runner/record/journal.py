@@ -66,11 +66,6 @@ class Run:
     """The attempts of cases without a result, or with NOT_RUN, in the order in which they ended."""
 
     @property
-    def truncated(self) -> bool:
-        """True when the run did not reach its end."""
-        return self.footer is None
-
-    @property
     def has_come_to_its_end(self) -> bool:
         """True when nothing is left to run: it was neither cut off nor interrupted, and no case lost its nodes."""
         lost = any(result.outcome is Outcome.NOT_RUN and result.failure_type == NODE_LOST for result in self.results)
@@ -80,11 +75,6 @@ class Run:
     def finished(self) -> tuple[CaseResult, ...]:
         """The results that a resumed run keeps."""
         return tuple(result for result in self.results if result.outcome is not Outcome.NOT_RUN)
-
-    @property
-    def has_something(self) -> bool:
-        """Whether a resumed run keeps anything: a result, or an attempt of a case without a result."""
-        return bool(self.finished or self.attempts)
 
 
 def digest_of_selection(digests: Mapping[str, str]) -> str:
@@ -105,30 +95,6 @@ def totals(results: Iterable[CaseResult]) -> dict[str, int]:
 
 _KINDS: Mapping[str, type] = {"header": RunHeader, "attempt": CaseResult, "case": CaseResult, "footer": RunFooter}
 """What the lines hold. An attempt is the result of one attempt of a case that has not ended."""
-
-
-def parse(line: bytes) -> Json:
-    """Return the JSON of a line; raise ``ValueError`` for anything else."""
-    return json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
-
-
-def _refuse_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no JSON number")
-
-
-def record_of(number: int, value: Json) -> tuple[str, Any]:
-    """Return kind and record of a line; raise ``JournalError`` if its kind is unknown, or if it is malformed."""
-    if not isinstance(value, dict):
-        raise JournalError(number, "not an object")
-    kind = value.pop("kind", None)
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise JournalError(number, f"unknown kind {kind!r}")
-    if kind == "header" and (version := value.pop("format", None)) != FORMAT:
-        raise JournalError(number, f"format {version!r}; this program reads {FORMAT}")
-    try:
-        return kind, codec.decode(_KINDS[kind], value, kind)
-    except ValueError as error:
-        raise JournalError(number, str(error)) from error
 
 
 def recorded_run(name: str) -> tuple[Path, Run]:
@@ -198,16 +164,31 @@ def read_run(path: Path, *, checks: bool = True) -> Run:
 
 
 def _records(path: Path) -> Iterator[tuple[int, str, Any]]:
-    """Yield number, kind and record of each line; a torn last line is left out."""
+    """Yield number, kind and record of each line; a torn last line is left out. Raise ``JournalError`` for a malformed line."""
     with open_plain(path) as stream:
         for number, line in enumerate(stream, 1):
             try:
-                value = parse(line)
+                value = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
             except (ValueError, RecursionError) as error:
                 if not line.endswith(b"\n"):
                     return
                 raise JournalError(number, f"not JSON: {error}") from error
-            yield number, *record_of(number, value)
+            if not isinstance(value, dict):
+                raise JournalError(number, "not an object")
+            kind = value.pop("kind", None)
+            if not isinstance(kind, str) or kind not in _KINDS:
+                raise JournalError(number, f"unknown kind {kind!r}")
+            if kind == "header" and (version := value.pop("format", None)) != FORMAT:
+                raise JournalError(number, f"format {version!r}; this program reads {FORMAT}")
+            try:
+                record = codec.decode(_KINDS[kind], value, kind)
+            except ValueError as error:
+                raise JournalError(number, str(error)) from error
+            yield number, kind, record
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON number")
 
 
 def open_plain(path: Path) -> BinaryIO:
@@ -340,20 +321,11 @@ class JournalWriter:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._has_footer = False
-        self._continued: Run | None = None
         # what was written to the file: any other content is an alteration
         self._size = 0
         self._digest = hashlib.sha256()
         self._stream = _open_to_append(path)
-        self._has_header = os.fstat(self._stream.fileno()).st_size > 0
-        if self._has_header:
-            with contextlib.ExitStack() as stack:
-                stack.callback(self.close)
-                self._continued = read_run(path, checks=False)
-                if self._continued.has_come_to_its_end:
-                    raise ValueError(f"{path}: this run has ended")
-                stack.pop_all()
+        self._is_to_continue = os.fstat(self._stream.fileno()).st_size > 0
 
     def __enter__(self) -> Self:
         return self
@@ -363,8 +335,6 @@ class JournalWriter:
 
     def write_header(self, header: RunHeader) -> None:
         """Write the first line. A resumed run without any result or attempt starts its journal again."""
-        if self._has_header and (self._continued is None or self._continued.has_something):
-            raise ValueError("the journal has its header")
         self._write("header", header, format=FORMAT)
 
     def write_case(self, result: CaseResult) -> None:
@@ -379,11 +349,10 @@ class JournalWriter:
         """Verify the journal and write the last line."""
         self.verify()
         self._write("footer", footer)
-        self._has_footer = True
 
     def verify(self) -> None:
         """Raise ``JournalAltered`` if the file was altered. A journal that is to be continued is not checked before the first write."""
-        if self._continued is None and not self._stream.closed:
+        if not self._is_to_continue and not self._stream.closed:
             self._check(content=True)
 
     def set_aside(self) -> None:
@@ -397,21 +366,18 @@ class JournalWriter:
         self._stream.close()
 
     def _write(self, kind: str, record: RunHeader | CaseResult | RunFooter, **extra: Json) -> None:
-        if self._has_footer or (kind != "header" and not self._has_header):
-            raise ValueError("the journal has its footer" if self._has_footer else "the journal has no header yet")
         encoded = codec.encode(record)
         # the id is first, so that ``run.preparation`` can read it without decoding the line
-        named = {"case_id": encoded["case_id"]} if "case_id" in encoded else {}
+        named = {name: encoded[name] for name in ("case_id",) if name in encoded}
         # ASCII, so that lone surrogates and every line separator of Unicode leave one line of valid UTF-8
         line = json.dumps({"kind": kind, **extra, **named, **encoded}, allow_nan=False, ensure_ascii=True)
         with naming(self._path):
-            if self._continued is not None:
+            if self._is_to_continue:
                 self._continue(with_lines=kind != "header")
             self._check()
             self._append(line.encode("ascii") + b"\n")
             if kind in ("header", "footer"):
                 os.fsync(self._stream.fileno())
-        self._has_header = True
 
     def _append(self, data: bytes) -> None:
         rest = memoryview(data)
@@ -429,8 +395,8 @@ class JournalWriter:
             with open_plain(self._path) as lines:
                 for line in lines if with_lines else ():
                     try:
-                        value = parse(line)
-                    except (ValueError, RecursionError):
+                        value = json.loads(line)
+                    except ValueError:
                         break  # torn: the last one
                     if value["kind"] != "footer" and value.get("outcome") != Outcome.NOT_RUN.label:
                         self._append(line if line.endswith(b"\n") else line + b"\n")
@@ -439,7 +405,7 @@ class JournalWriter:
         finally:
             temporary.unlink(missing_ok=True)
         former.close()
-        self._continued = None
+        self._is_to_continue = False
 
     def _check(self, *, content: bool = False) -> None:
         """Raise ``JournalAltered`` if the path names another file, or the size differs; with ``content``, if the content does."""

@@ -69,7 +69,7 @@ class FolderInUse(UsageError):
 
 
 class RunLock:
-    """A lock on a folder, or on one file in it; the constructor locks. Raises ``FolderInUse``, or ``OSError`` without a lock file.
+    """A lock on a folder, or on one file in it; the constructor locks. Raises ``FolderInUse``, or ``UsageError`` without a lock file.
 
     ``name`` is the name of the lock file; ``run`` is written to it for messages of other processes.
     """
@@ -77,7 +77,10 @@ class RunLock:
     def __init__(self, folder: Path, name: str = LOCK, run: str = "") -> None:
         self._path = folder / name
         for attempt in range(_ATTEMPTS):  # ``holder_of`` in another process locks it for a moment
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+            try:
+                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                raise UsageError(f"cannot write to {folder}: {error.strerror}") from error
             holder = _holder(descriptor, fcntl.LOCK_EX)
             if holder is None and self._is_at(descriptor):  # else its holder removed it in between
                 break
@@ -174,8 +177,6 @@ class RunFolder:
                 self.locks.append(RunLock(real.parent, _lock_name(real), str(self.path)))
             except FolderInUse as error:
                 raise UsageError(_in_use(option, path, error.holder)) from error
-            except OSError as error:
-                raise UsageError(f"{option} {path}: cannot write beside it: {error.strerror}") from error
 
 
 def open_run(out: Path | None) -> RunFolder:
@@ -186,7 +187,7 @@ def open_run(out: Path | None) -> RunFolder:
     if os.path.lexists(path) and not path.is_dir():
         raise UsageError(f"--out {out}: this is {'a file' if path.is_file() else special(path)}, and no folder; name another")
     must_be_writable(path)
-    lock = lock_folder(path)
+    lock = RunLock(path)
     with contextlib.suppress(FileNotFoundError):
         if (path / JOURNAL).stat().st_size > 0:  # the journal of a run that never began is empty
             lock.release()
@@ -202,14 +203,6 @@ def open_run(out: Path | None) -> RunFolder:
         except OSError:
             temporary.unlink(missing_ok=True)
     return folder
-
-
-def lock_folder(path: Path) -> RunLock:
-    """Lock the folder of a run; raise ``UsageError`` where another process writes to it, or nothing can be written."""
-    try:
-        return RunLock(path)
-    except OSError as error:
-        raise UsageError(f"cannot write to {path}: {error.strerror}") from error
 
 
 def require_still(name: str, path: Path) -> None:

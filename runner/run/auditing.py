@@ -79,8 +79,7 @@ def recorded_cases(name: str, options: AuditOptions) -> Ran:
         backend = suite.backends.by_name[case.backend]
         for problem in rejudge.problems(case, backend, known, result, folder):
             raise UsageError(f"{folder / JOURNAL}: {problem}; run it again")
-    devices = {name: backend.device for name, backend in suite.backends.by_name.items()}
-    if problem := rejudge.impossible_on_machine(run.results, run.header.environment, devices):
+    if problem := rejudge.impossible_on_machine(run.results, run.header.environment, suite.backends.by_name):
         raise UsageError(f"{folder / JOURNAL}: {problem}")
     return Ran(folder=folder, suite=suite, known=known, results=pairs)
 
@@ -100,7 +99,8 @@ def _run(cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Pat
     cases = [without_benches(case) for case in cases]
     by_id = {case.id: case for case in cases}
     results: list[tuple[Case, CaseResult]] = []
-    with CaseRunner(options, suite, cases, RunFolder(path=folder, run_id="audit"), schedule.workers(options.jobs)) as runner:
+    run_folder = RunFolder(path=folder, run_id="audit")
+    with contextlib.closing(CaseRunner(options, suite, cases, run_folder, schedule.workers(options.jobs))) as runner:
         machine = runner.look_at_machine()
         known = surroundings_of(machine.torch, machine)
         possible = [case for case in cases if not capabilities.availability_of(case, machine).reason]

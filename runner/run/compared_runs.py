@@ -17,9 +17,7 @@ import difflib
 import itertools
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
@@ -32,8 +30,8 @@ from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
 from runner.model.stable_text import pattern_of, stable_lines
 from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
-from runner.record.compatibility import command_differences
-from runner.record.journal import Run, readable, recorded_run
+from runner.record.compatibility import Difference, command_differences
+from runner.record.journal import readable, recorded_run
 from runner.record.run_folder import JOURNAL
 
 _CODE = re.compile(r"code-([0-9]{1,6})-([0-9]{1,6})\.txt")
@@ -79,17 +77,7 @@ _CHANGES: Mapping[tuple[_State, _State], Change] = {
 """The table above; every other pair is the same."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedRun:
-    """A run and its name on the command line."""
-
-    name: str
-    run: Run
-    folder: Path | None = None
-    """None where there is the journal alone: then no generated code is compared."""
-
-
-def read_placed(name: str) -> NamedRun:
+def read_placed(name: str) -> Side:
     """Read a run that has ended; raise ``UsageError`` for one that is truncated, altered, or still written."""
     if os.path.isfile(name):
         journal = Path(name).absolute()
@@ -100,40 +88,30 @@ def read_placed(name: str) -> NamedRun:
     if run.footer is None:
         raise UsageError(f"{name}: the run was cut off: its journal has no footer; resume it with 'run ... --resume {name}'")
     has_files = journal.name == JOURNAL and (journal.parent / "cases").is_dir()
-    return NamedRun(name=name, run=run, folder=journal.parent if has_files else None)
+    folder_of_files = journal.parent if has_files else None
+    return Side(name=name, header=run.header, results=run.results, interrupted=run.footer.interrupted, folder=folder_of_files)
 
 
-def compare(before: NamedRun, after: NamedRun) -> Comparison:
+def compare(before: Side, after: Side) -> Comparison:
     """Return what changed from the first run to the second; raise ``UsageError`` for recorded files that were altered."""
-    first, second = ({str(result.case_id): result for result in side.run.results} for side in (before, after))
-    pairs: dict[str, tuple[CaseResult | None, CaseResult | None]]
-    pairs = {case_id: (first.get(case_id), result) for case_id, result in second.items()}
-    pairs |= {case_id: (result, None) for case_id, result in first.items() if case_id not in second}
-    headers = before.run.header, after.run.header
+    first, second = ({str(result.case_id): result for result in side.results} for side in (before, after))
+    pairs: list[tuple[CaseResult | None, CaseResult | None]] = [(first.get(case_id), result) for case_id, result in second.items()]
+    pairs += [(result, None) for case_id, result in first.items() if case_id not in second]
     changes = []
-    for then, now in pairs.values():
+    for then, now in pairs:
         change, problem, code = change_of(then, now), "", {}
         if then is not None and now is not None:
-            problem = _other_case(then, now, headers)
+            problem = _other_case(then, now, before.header, after.header)
             if (problem or change in _WITH_CODE) and then.evidence and now.evidence:
                 code = dict(_code(before, then, after, now))
-        remarks = (*_remarks(change, then, now, headers[1]), *([problem] if problem else []))
+        remarks = (*_remarks(change, then, now, after.header), *([problem] if problem else []))
         changes.append(CaseChange(change=change, before=then, after=now, spec_changed=bool(problem), remarks=remarks, code=code))
-    sides = [
-        Side(
-            name=side.name,
-            header=side.run.header,
-            totals=Counter(result.outcome for result in side.run.results),
-            interrupted=side.run.footer is not None and side.run.footer.interrupted,
-        )
-        for side in (before, after)
-    ]
     return Comparison(
-        before=sides[0],
-        after=sides[1],
+        before=before,
+        after=after,
         changes=tuple(changes),
-        differences=tuple(differences(*headers)),
-        both=sum(then is not None and now is not None and _State.IDLE not in (_state(then), _state(now)) for then, now in pairs.values()),
+        differences=tuple(differences(before.header, after.header)),
+        both=sum(then is not None and now is not None and _State.IDLE not in (_state(then), _state(now)) for then, now in pairs),
     )
 
 
@@ -184,12 +162,11 @@ def _remarks(change: Change, before: CaseResult | None, after: CaseResult | None
         yield f"evidence {after.level}, was {before.level}"
 
 
-def _other_case(before: CaseResult, after: CaseResult, headers: tuple[RunHeader, RunHeader]) -> str:
+def _other_case(before: CaseResult, after: CaseResult, first: RunHeader, second: RunHeader) -> str:
     """Return why two results are not of the same case; empty if they are."""
     if before.digest == after.digest or not (before.digest and after.digest):
         return ""
-    then, now = headers[0].specs.get(before.spec), headers[1].specs.get(after.spec)
-    if before.spec == after.spec and then == now and then is not None:
+    if before.spec == after.spec and first.specs.get(before.spec, "-") == second.specs.get(after.spec):
         return f"{after.spec} is the same file, and expands to another case: its defaults, backend, torch or this program differ"
     return f"the spec changed: {after.spec}" + ("" if before.spec == after.spec else f", was {before.spec}")
 
@@ -205,16 +182,15 @@ def differences(before: RunHeader, after: RunHeader) -> Iterator[str]:
         then, now = before.environment.get(name, "none"), after.environment.get(name, "none")
         if then != now:
             yield f"{name}: {then}, then {now}"
-    for difference in command_differences(before, after):
+    shards = [Difference("--shard", before.shard, after.shard)] if before.shard != after.shard else []
+    for difference in (*command_differences(before, after), *shards):
         yield f"{difference.what}: {difference.first or 'not given'}, then {difference.second or 'not given'}"
-    if before.shard != after.shard:
-        yield f"--shard: {before.shard or 'not given'}, then {after.shard or 'not given'}"
 
 
 # -- generated code and graphs ----------------------------------------------------------------------------------------
 
 
-def _code(before: NamedRun, then: CaseResult, after: NamedRun, now: CaseResult) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _code(before: Side, then: CaseResult, after: Side, now: CaseResult) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the name of each text that differs but for addresses, paths and names of cached files, and the lines of a unified diff."""
     if before.folder is None or after.folder is None:
         return

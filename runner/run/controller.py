@@ -165,7 +165,7 @@ class Controller:
                 recorded=recorded,
                 make_executor=prepared.make_executor,
             )
-        with runner:
+        with closing(runner):
             runner.on_interrupt(self._interrupts, lambda text: self._emit(Note(text=text)), self._emit)
             machine = runner.look_at_machine()
             known = surroundings_of(machine.torch, machine)

@@ -21,7 +21,7 @@ from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
 from runner.record.compatibility import differences, machine_differences
 from runner.record.journal import Run, readable, recorded_run
-from runner.record.run_folder import JOURNAL, RunFolder, find_run, last_run_of, lock_folder
+from runner.record.run_folder import JOURNAL, RunFolder, RunLock, find_run, last_run_of
 from runner.run import rejudge
 
 # -- the cases that failed ------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def resume_run(name: str, now: RunHeader, digests: Mapping[str, str], files: Map
     if out is not None and out.absolute() != path:
         raise UsageError(f"--resume {name} --out {out}: a resumed run stays in its folder; remove --out")
     with contextlib.ExitStack() as stack:
-        lock = lock_folder(path)
+        lock = RunLock(path)
         stack.callback(lock.release)
         if not (path / JOURNAL).stat().st_size:
             hint = f"write the same command with --out {shown_path(path)} in place of --resume"
@@ -102,7 +102,9 @@ def resume_run(name: str, now: RunHeader, digests: Mapping[str, str], files: Map
             raise UsageError(f"--resume {name}: {problem}; begin a new run, or resume with the command of that run")
         stack.pop_all()
     begun = RunFolder(path=path, run_id=run.header.run_id, locks=[lock])
-    return replace(begun, header=run.header, finished=run.finished, attempts=run.attempts) if run.has_something else begun
+    if not run.finished and not run.attempts:
+        return begun
+    return replace(begun, header=run.header, finished=run.finished, attempts=run.attempts)
 
 
 def _why_another(run: Run, now: RunHeader, digests: Mapping[str, str], files: Mapping[str, str]) -> str:

@@ -82,10 +82,10 @@ def read_parts(names: Sequence[str]) -> tuple[list[Part], list[str]]:
     wrong += problems(parts)
     unjudged: list[str] = []
     if not wrong:
-        devices = {name: backend.device for name, backend in load_backends().by_name.items()}
+        backends = load_backends().by_name
         for part in parts:
-            found = rejudge.impossible_on_machine(part.run.results, part.run.header.environment, devices)
-            reasons = [found] if found else _judged_otherwise(part, unjudged)
+            impossible = rejudge.impossible_on_machine(part.run.results, part.run.header.environment, backends)
+            reasons = [impossible] if impossible else _judged_otherwise(part, unjudged)
             wrong += [f"{part.folder / JOURNAL}: {problem}; run it again" for problem in reasons]
     if unjudged and not wrong:
         more = f", and {len(unjudged) - 1} more reasons" if len(unjudged) > 1 else ""

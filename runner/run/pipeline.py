@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from runner.execute.engine import LocalExecutor
 from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
@@ -85,11 +84,13 @@ class Jobs:
     def for_facts(self) -> list[Job]:
         """Return the jobs that report the facts of the machine, and those of each target that a case names. Empty where no case can run."""
         questions = capabilities.questions_of([*self.waiting, *self.recorded])
+        seconds = _FACTS_SECONDS * self.options.timeout_factor
         jobs: dict[str, Job] = {}
         for environment in self._environments.values():
             compiler = environment.compiler
             name = FACTS if compiler is None else f"{FACTS} {compiler}"
-            job = job_for_facts(name, environment, _FACTS_SECONDS * self.options.timeout_factor, questions if compiler is None else ())
+            asked = questions if compiler is None else ()
+            job = Job(name=name, plan=None, questions=asked, folder="", environment=environment, timeout=seconds)
             jobs.setdefault(name, job)
         return list(jobs.values())
 
@@ -112,18 +113,13 @@ class Jobs:
         )
 
 
-def job_for_facts(name: str, environment: Environment, timeout: float, questions: Sequence[str]) -> Job:
-    """Return a job that reports the facts of the machine."""
-    return Job(name=name, plan=None, questions=tuple(questions), folder="", environment=environment, timeout=timeout)
-
-
 def exclusive(job: Job) -> Job:
     """Return a job that runs alone: no other job runs or warms up beside it."""
     return replace(job, needs=replace(job.needs, exclusive=True))
 
 
 class CaseRunner:
-    """Runs cases in an executor; a context manager that closes it."""
+    """Runs cases in an executor, until it is closed."""
 
     checks_machine = True
     """Whether a resumed run compares its one machine with that of its header; a fleet compares each node."""
@@ -173,10 +169,8 @@ class CaseRunner:
         )
         self._executor = (make_executor or LocalExecutor)(settings)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def close(self) -> None:
+        """End the executor."""
         self._executor.close()
 
     @property
@@ -450,8 +444,6 @@ def benches_of(folder: Path, facts: Facts) -> tuple[tuple[Timing, ...], tuple[st
 
 # -- the facts of this machine alone, for ``doctor`` and for a node that joins a lab -----------------------------------
 
-_ALONE_SECONDS = 300.0
-
 SHOWN_BYTES = 600
 """How much of what a failed process printed is shown: the end has the exception."""
 
@@ -468,7 +460,7 @@ class WorkerReport:
 def ask_worker(machine: Machine, questions: Sequence[str] = ()) -> WorkerReport:
     """Let a worker report the facts of the machine, as the first job of a run does. A worker that dies is the answer too."""
     settings = ExecutorSettings(folder=Path(), workers=1, threads=1, torch_root=machine.torch_root)
-    job = job_for_facts(FACTS, Environment(), _ALONE_SECONDS, questions)
+    job = Job(name=FACTS, plan=None, questions=tuple(questions), folder="", environment=Environment(), timeout=300.0)
     with contextlib.closing(LocalExecutor(settings)) as executor:
         execution = next(iter(executor.run([job], schedule.capacity(1, machine))))
     facts = execution.observation

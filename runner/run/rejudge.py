@@ -181,15 +181,15 @@ def here_of(case: Case, backend: Backend, part: Attempt, known: Surroundings) ->
     return surroundings_for(backend, surroundings_of_record(part.node) if part.node else known, case.target)
 
 
-def impossible_on_machine(results: Iterable[CaseResult], environment: Mapping[str, str], device_of: Mapping[str, str]) -> str:
-    """Return which case a machine without a GPU cannot have executed; empty for none. ``device_of`` has the devices of backends by name.
+def impossible_on_machine(results: Iterable[CaseResult], environment: Mapping[str, str], backends: Mapping[str, Backend]) -> str:
+    """Return which case a machine without a GPU cannot have executed; empty for none.
 
     The machine is the node that a result names, or that of the header with this ``environment``.
     """
     for result in results:
         if (result.node or environment).get("gpus") != "0":
             continue
-        device = devices.kind_of(device_of.get(result.backend, devices.CPU))
+        device = devices.kind_of(backends[result.backend].device if result.backend in backends else devices.CPU)
         # whether there was a device of a vendor's module is not recorded
         if device in devices.WITHOUT_MODULE and device != devices.CPU and result.folder:
             return f"{result.case_id!r}: {result.outcome.label} on {device}, and the machine had no GPU"

@@ -233,7 +233,7 @@ def test_a_killed_run_that_is_gone_on_with_gives_the_report_of_an_unbroken_one(s
     run.process.kill()
     run.process.wait(timeout=60)
     waited(lambda: not list(processes_with(run.mark, run.folder)), seconds=10)
-    assert run.run.truncated
+    assert run.run.footer is None
     assert run.outcomes == {name: UNBROKEN[name] for name in IDS[:3]}
     assert junit(run.out) == [("run", "truncated")]
     done = resumed(run.out, spec, "--jobs", "2")
@@ -287,7 +287,7 @@ def test_a_disk_that_fills_while_a_run_goes_on_ends_it_and_says_so(start, small,
     (told,) = [line for line in stderr.splitlines() if line.startswith("torch-conformance: ")]
     assert re.fullmatch(rf"torch-conformance: cannot write {re.escape(str(run.out))}/\S+: No space left on device", told)
     assert "bug" not in stderr
-    assert run.run.truncated
+    assert run.run.footer is None
     assert junit(run.out) == [("run", "truncated")]
     (small / "ballast").unlink()
     done = resumed(run.out, spec, "--jobs", "2")
@@ -330,5 +330,5 @@ def test_a_reader_that_leaves_changes_nothing(start, spec):
     run.go.touch()
     assert run.process.wait(timeout=60) == 1
     assert run.outcomes == UNBROKEN
-    assert not run.run.truncated
+    assert run.run.footer is not None
     assert [name for name, _ in junit(run.out)] == IDS

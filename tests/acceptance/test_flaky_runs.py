@@ -165,7 +165,7 @@ def test_a_killed_run_goes_on_with_its_attempts(killed):
     before = read_run(killed / "out" / "run.jsonl")
     done = called("run", SPECS, "--resume", killed / "out", *SLOW, env=marks(killed))
     ran = Ran(killed / "out", done.returncode, done.stdout, done.stderr)
-    assert not ran.run.truncated
+    assert ran.run.footer is not None
     assert {name: result.outcome for name, result in ran.results.items()} == {
         ALWAYS: Outcome.FAIL,
         HOLDS: Outcome.PASS,
@@ -187,7 +187,7 @@ def test_a_case_that_had_all_its_attempts_when_the_run_was_killed_gets_its_resul
     resumed = Ran(tmp_path / "out", done.returncode, done.stdout, done.stderr)
     assert len(missing) == 2
     assert resumed.results == retried.results
-    assert (resumed.code, resumed.run.truncated) == (1, False)
+    assert (resumed.code, resumed.run.footer is None) == (1, False)
     assert "  attempt " not in resumed.stderr
 
 
@@ -199,4 +199,4 @@ def test_an_interrupted_run_says_what_had_failed(tmp_path):
     assert [attempt.outcome for attempt in ran.results[ALWAYS].attempts] == [Outcome.FAIL]
     assert [len(made) for made in ran.run.attempts.values()] == [1]
     assert ran.results[HANG].outcome is Outcome.NOT_RUN
-    assert not ran.run.truncated
+    assert ran.run.footer is not None

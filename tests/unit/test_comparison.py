@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from runner.model.comparison import CaseChange, Change, Comparison
+from runner.model.comparison import CaseChange, Change, Comparison, Side
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
 from runner.model.stable_text import stable_lines
-from runner.run.compared_runs import NamedRun, change_of, compare
+from runner.run.compared_runs import change_of, compare
 from tests.recorded import recorded, run_of
 
 P, F, X, U, N = Outcome.PASS, Outcome.FAIL, Outcome.XFAIL, Outcome.UNAVAILABLE, Outcome.NOT_RUN
@@ -85,7 +85,8 @@ def test_what_is_not_executed_is_never_fixed_nor_passed(then: Outcome | None, no
 def compared(before: Sequence[CaseResult], after: Sequence[CaseResult], **changes: Any) -> Comparison:
     first = run_of(*before, **changes.pop("first", {}))
     second = run_of(*after, run_id="run-2", **changes.pop("second", {}))
-    return compare(NamedRun(name="a", run=first), NamedRun(name="b", run=second))
+    sides = [Side(name=name, header=run.header, results=run.results) for name, run in (("a", first), ("b", second))]
+    return compare(*sides)
 
 
 def only(found: Comparison) -> CaseChange:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from runner.language.backends import load_backends
 from runner.model.case import CaseId
 from runner.model.diagnostics import Position
 from runner.model.header import RunHeader
@@ -186,17 +187,20 @@ def test_a_missing_capability_that_is_required_is_an_error_without_verdicts(jour
         read_run(written(journal.with_name("other"), replace(required, reason="no GPU")))
 
 
+BACKENDS = load_backends().by_name
+
+
 def test_what_a_machine_cannot_have_executed_is_seen() -> None:
     other = replace(case(1), backend="cuda")
-    assert impossible_on_machine([case(1)], {"gpus": "0"}, {"cpu": "cpu", "cuda": "cuda"}) == ""
-    assert impossible_on_machine([other], {"gpus": "1"}, {"cuda": "cuda"}) == ""
-    assert "PASS on cuda, and the machine had no GPU" in impossible_on_machine([other], {"gpus": "0"}, {"cuda": "cuda"})
+    assert impossible_on_machine([case(1)], {"gpus": "0"}, BACKENDS) == ""
+    assert impossible_on_machine([other], {"gpus": "1"}, BACKENDS) == ""
+    assert "PASS on cuda, and the machine had no GPU" in impossible_on_machine([other], {"gpus": "0"}, BACKENDS)
 
 
 def test_what_a_node_cannot_have_executed_is_seen_whatever_the_header_says() -> None:
     one, none = (replace(case(1), backend="cuda", node={"name": "a", "gpus": gpus}) for gpus in ("1", "0"))
-    assert impossible_on_machine([one], {"gpus": "0"}, {"cuda": "cuda"}) == ""
-    assert "PASS on cuda, and the machine had no GPU" in impossible_on_machine([one, none], {"gpus": "1"}, {"cuda": "cuda"})
+    assert impossible_on_machine([one], {"gpus": "0"}, BACKENDS) == ""
+    assert "PASS on cuda, and the machine had no GPU" in impossible_on_machine([one, none], {"gpus": "1"}, BACKENDS)
 
 
 def test_the_journal_of_a_run_that_goes_on_is_sealed(journal: Path) -> None:

@@ -75,10 +75,7 @@ class Runner:
     def verdict_of(self, case: Case, machine: Machine) -> Verdict:
         return capabilities.availability_of(case, machine)
 
-    def __enter__(self) -> "Runner":
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         pass
 
     def on_interrupt(self, interrupts: object, say: Callable[[str], None], show: Callable[[Activity], None]) -> None:

@@ -432,8 +432,7 @@ def stolen(results: Sequence[CaseResult]) -> Iterator[str]:
 def _of_cases(run: Run, then: Then, place: Path) -> Iterator[Finding]:
     """Yield how the results contradict the files, the machine, and what judging them again gives."""
     cases = then.cases
-    backends = {name: backend.device for name, backend in then.suite.backends.by_name.items()}
-    if problem := rejudge.impossible_on_machine(run.results, run.header.environment, backends):
+    if problem := rejudge.impossible_on_machine(run.results, run.header.environment, then.suite.backends.by_name):
         yield Finding("machine", problem)
     for result in run.results:
         case = cases.get(result.case_id)

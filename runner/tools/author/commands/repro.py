@@ -229,7 +229,7 @@ class Trials:
         if key not in self._runners:
             folder = RunFolder(path=self._folder / f"runs-{len(self._runners)}", run_id="shrink")
             runner = CaseRunner(self._options, self._suite, [case], folder, 1)
-            self._stack.enter_context(runner)
+            self._stack.callback(runner.close)
             self._runners[key] = (runner, runner.look_at_machine())
         return self._runners[key]
 
