@@ -10,8 +10,8 @@ from runner.model.diagnostics import UsageError
 from runner.model.outcomes import ExitCode
 from runner.tools.author.commands import new
 from runner.tools.author.commands.new import NewOptions
-from runner.tools.author.translator.from_python import Draft, draft, problems_of
-from runner.tools.author.translator.translation import PythonFile
+from runner.tools.author.from_python import Draft, draft, problems_of
+from runner.tools.author.python_tests import PythonFile
 
 HEAD = """\
 import itertools

@@ -9,8 +9,8 @@ from runner.machine import output
 from runner.model.diagnostics import UsageError, did_you_mean, one_line, one_of, shown_path
 from runner.model.options import argument, flag, option
 from runner.model.outcomes import ExitCode
-from runner.tools.author.translator.from_python import draft, spec_name
-from runner.tools.author.translator.translation import PythonFile, Test
+from runner.tools.author.from_python import draft, spec_name
+from runner.tools.author.python_tests import PythonFile, Test
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

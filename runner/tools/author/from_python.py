@@ -9,18 +9,8 @@ from typing import Any
 
 from runner.language.flow import block, flow
 from runner.model.diagnostics import Diagnostic, errors
-from runner.tools.author.translator.statements import Reader
-from runner.tools.author.translator.translation import (
-    DTYPES,
-    NotCarried,
-    PythonFile,
-    Remark,
-    Result,
-    Test,
-    Translation,
-    free_names,
-    read_decorator,
-)
+from runner.tools.author.python_tests import DTYPES, NotCarried, PythonFile, Test, bound_names, free_names
+from runner.tools.author.translation import Remark, Result, Translation
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +29,9 @@ class Draft:
 
 def draft(file: PythonFile, test: Test) -> Draft:
     """Return the spec of a test, with a comment for each line that it does not have."""
-    translation, text = Translation(file=file, test=test), ""
+    translation, text = Translation(file, test), ""
     try:
-        _read(translation)
+        translation.read_test()
         text = _text(translation)
         if problems := problems_of(text, spec_name(test.name)):
             line = test.function.lineno
@@ -58,40 +48,6 @@ def spec_name(test: str) -> str:
     """Return the name of a spec's file, in field words."""
     words = re.sub(r"[^a-z0-9]+", "-", test.rpartition("::")[2].lower().removeprefix("test")).strip("-")
     return words or "test"
-
-
-def _read(translation: Translation) -> None:
-    """Read the options of the file, the decorators, the set-up and the body of the test."""
-    test, reader = translation.test, Reader(translation)
-    for argument in test.function.args.args:
-        if argument.arg in ("device", "device_type"):
-            translation.parameter(argument.arg, "params.device", "device")
-            translation.devices.add("any")
-    # what the file and the set-up of the class set for all tests
-    reader.read([part for part in reader.file.body if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Attribute)])
-    for name in ("setUpClass", "setUp"):
-        method = reader.file.method(test.owner, name)
-        reader.read(method.body if method is not None else [])
-    decorators = [*(test.owner.decorator_list if test.owner else ()), *test.function.decorator_list]
-    for decorator in reversed(decorators):
-        try:
-            options = reader.options_of(decorator)
-            if options is None:
-                read_decorator(translation, decorator)
-            for section, values in (options or {}).items():
-                translation.base_options.setdefault(section, {}).update(values)
-        except NotCarried as error:
-            translation.lose(decorator, str(error))
-    reader.read(test.function.body)
-    known = {argument.arg for argument in test.function.args.args} - {"self"} - translation.names.keys()
-    if known:
-        raise NotCarried(f"the parameter '{sorted(known)[0]}' without values")
-    if not any(step.kind == "call" for step in translation.steps):
-        raise NotCarried("no call of a compiled function was understood")
-    if not any(step.expects for step in translation.steps):
-        if translation.lost:
-            raise NotCarried("none of its assertions was understood")
-        translation.steps[-1].expects.append({"runs": {}})
 
 
 def problems_of(text: str, name: str) -> list[Diagnostic]:
@@ -127,16 +83,11 @@ def _text(translation: Translation) -> str:
     backends: list[str] = [name for name in ("cpu", "cuda", "rocm") if name in kinds - translation.dropped]
     if not backends:
         raise NotCarried("no backend of the runner is left after the test's skips")
-    options = {section: dict(values) for section, values in translation.base_options.items()}
+    options = {section: dict(values) for section, values in translation.options.items()}
     for section, values in (translation.call_options or {}).items():
         options.setdefault(section, {}).update(values)
-    setup = translation.needed_setup()
-    # the Python that the spec needs: definitions of the file, then what the test prepares
     makers = [ast.parse(f"def make_{key}():\n    return {key}").body[0] for key, function in functions.items() if function is None]
-    used = [*setup, *filter(None, functions.values())]
-    names = {name for node in used for name in free_names(node)} | translation.needed
-    statements = [*translation.file.definitions_of(names - translation.values.keys()), *setup, *makers]
-    prelude = [ast.unparse(statement) for statement in statements]
+    prelude = [ast.unparse(statement) for statement in [*translation.prelude(), *makers]]
     words = spec_name(test.name).replace("-", " ")
     texts = {key: {"module": f"make_{key}"} if function is None else f"{ast.unparse(function)}\n" for key, function in functions.items()}
     spec = {
@@ -172,15 +123,14 @@ def _input(translation: Translation, node: ast.expr | Result) -> Any:
             raise NotCarried("an argument that YAML does not have")
         return {"value": None} if node.value is None else node.value
     assert isinstance(node, ast.Name)
-    value = translation.values.get(node.id)
-    if value is not None and isinstance(value.node, ast.expr):
-        # unless other Python of the prelude or a second call uses it, or changes it
-        nodes = [*translation.needed_setup(), *filter(None, translation.functions.values())]
-        is_used = any(value.name in free_names(other) for other in nodes)
-        names = [part.id for step in translation.steps for part in step.arguments if isinstance(part, ast.Name)]
-        is_shared = is_used or translation.changes.get(value.name, 0) > value.position or names.count(value.name) > 1
-        if not is_shared and (described := _described(translation, value.node)) is not None:
-            return described
+    value, position = translation.values.get(node.id, (None, 0))
+    # unless other Python of the prelude, a second call or a statement behind it uses it, or changes it
+    nodes = [*translation.prelude(), *filter(None, translation.functions.values())]
+    used = [part.id for step in translation.steps for part in step.arguments if isinstance(part, ast.Name)]
+    is_shared = any(node.id in free_names(other) for other in nodes) or used.count(node.id) > 1
+    is_changed = any(not bound_names(statement) and node.id in free_names(statement) for statement in translation.setup[position:])
+    if isinstance(value, ast.expr) and not is_shared and not is_changed and (described := _described(translation, value)) is not None:
+        return described
     translation.needed.add(node.id)
     return {"ref": node.id}
 
@@ -192,7 +142,7 @@ def _described(translation: Translation, node: ast.expr) -> dict[str, Any] | Non
     if not isinstance(node, ast.Call) or kind not in ("rand", "randn", "zeros", "ones"):
         return None
     try:
-        shape = [translation.yaml(argument, is_prelude=True) for argument in node.args]
+        shape = [translation.yaml(argument) for argument in node.args]
         shape = shape[0] if len(shape) == 1 and isinstance(shape[0], list) else shape
         for word in node.keywords:
             name, path = getattr(word.value, "id", ""), translation.file.dotted(word.value)
@@ -201,7 +151,7 @@ def _described(translation: Translation, node: ast.expr) -> dict[str, Any] | Non
             elif word.arg == "dtype" and path.startswith("torch.") and path.removeprefix("torch.") in DTYPES:
                 words["dtype"] = DTYPES[path.removeprefix("torch.")]
             elif word.arg == "requires_grad":
-                words["requires_grad"] = bool(translation.literal(word.value, is_prelude=True))
+                words["requires_grad"] = bool(translation.literal(word.value))
             elif word.arg != "device" or (
                 translation.templates.get(name) != "device" and ast.unparse(word.value) not in ("params.device", "'cpu'")
             ):
