@@ -1,4 +1,4 @@
-"""The generated pages of the documentation: ``python -m tools.generate_docs`` writes them below ``docs``.
+"""The generated pages of the documentation, and schemas: ``python -m tools.generate_docs`` writes them below ``docs`` and ``schemas``.
 
 - The reference: the prose is ``docs/reference/PAGE.in.md``. Directives (HTML comments on lines of their own) are replaced by the contents
   of the schemas and of the tables in the code.
@@ -22,6 +22,7 @@ from runner.language.read import spec_schema
 from runner.machine.capabilities import CAPABILITIES
 from runner.model.case import Case
 from runner.tools.author.lint_rules import RULES, Rule
+from tools import generate_schemas
 from tools.faults import corpus
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,7 +43,11 @@ def generated(cases: Iterable[Case]) -> dict[str, str]:
 
 
 def main() -> None:
-    """Write the pages."""
+    """Write the schemas, then the pages that show them."""
+    for name, text in generate_schemas.written().items():
+        (generate_schemas.SCHEMAS / name).write_text(text, "utf-8")
+    spec_schema.load.cache_clear()
+    spec_schema.resolved.cache_clear()
     for name, text in generated(load([]).cases).items():
         path = DOCS / name
         path.parent.mkdir(exist_ok=True)

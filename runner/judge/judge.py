@@ -38,7 +38,7 @@ from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult, fold, result_of
 from runner.plan.worker_plan import expects_raise, python_of
 
-_OWN_EXCEPTIONS = ("runner.vocabulary.steps.step_session.NotCarriedOut", "runner.worker.process.seal.Broken")
+_OWN_EXCEPTIONS = ("runner.vocabulary.steps.step_base.NotCarriedOut", "runner.worker.process.seal.Broken")
 """Exceptions that the worker itself raises: their text needs neither type nor traceback."""
 
 

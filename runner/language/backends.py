@@ -18,7 +18,7 @@ from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, one_of,
 from runner.model.matching.filecheck import CheckFile, ChecksError
 from runner.model.matching.filecheck import parse as parse_checks
 from runner.model.matching.patterns import check_pattern
-from runner.vocabulary.expectations.expectation_base import BadExpectation, Count, parse_count
+from runner.vocabulary.expectations.expectation_base import BadExpectation, Range, parse_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Serves:
 class Proof:
     """The evidence that a backend ran."""
 
-    graphs: Count | None = None
+    graphs: Range | None = None
     code: CheckFile | None = None
     choices: Choices | None = None
     serves: tuple[Serves, ...] = ()

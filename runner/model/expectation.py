@@ -99,7 +99,7 @@ class Mutant:
     """
 
     name: str
-    """One of the kind's ``mutations``."""
+    """What was changed."""
     facts: StepFacts | None
     leaf: str = ""
     """The leaf of the judgement that must change, as ``Judgement.leaf``."""
@@ -114,12 +114,19 @@ class Mutant:
 
 
 class Expectation:
-    """A kind of expectation; by itself one names no value, and claims nothing about dynamo. What measures stands beside the class."""
+    """A kind of expectation; by itself one names no value, and claims nothing about dynamo."""
 
     __slots__ = ()
     kind: ClassVar[str]
-    mutations: ClassVar[tuple[str, ...]]
-    """The names of its mutants: what a spec may give a reason for."""
+    measure: ClassVar[Any] = None
+    """Measures in the worker, of the arguments of ``measurement`` and a function that returns a named value; where ``calls_again``, of the
+    arguments and ``Again``. None for facts that every step has."""
+    calls_again: ClassVar[bool] = False
+    """Whether ``measure`` calls the function of the step again, after the last step."""
+    needs_result: ClassVar[bool] = True
+    """Whether nothing is measured where the step raised."""
+    is_portable: ClassVar[bool] = False
+    """Whether another backend of dynamo can show its failure too. Counters and generated code are inductor's own."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -36,7 +36,6 @@ def mutants(kind: str, body: Any, **facts: Any) -> dict[str, str]:
     assert {judgement.status for judgement in check.judge(known, HERE)} <= {Status.HELD, Status.NOT_APPLICABLE}
     found = {}
     for mutant in check.mutants(known, HERE):
-        assert mutant.name in check.mutations
         name = " ".join(filter(None, [mutant.leaf, mutant.name, mutant.where]))
         assert name not in found
         found[name] = mutant.why_not or _fate(check, mutant)
@@ -138,12 +137,9 @@ def test_every_kind_is_tried() -> None:
 
 @pytest.mark.parametrize("kind", HELD)
 def test_every_kind_has_mutants_and_fails_under_each(kind: str) -> None:
-    made = EXPECTATIONS[kind]
-    assert made.mutations, f"{made.__module__}: mutations"
-    assert len(set(made.mutations)) == len(made.mutations)
     body, facts = HELD[kind]
     found = mutants(kind, body, **facts)
-    assert "killed" in found.values(), f"{made.__module__}: mutants"
+    assert "killed" in found.values()
     assert "survived" not in found.values()
 
 

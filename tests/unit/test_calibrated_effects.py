@@ -221,7 +221,7 @@ expect: [{close: {to: eager}}]
 
 
 def test_what_is_changed_beside_a_tensor_in_float64_has_no_second_rule() -> None:
-    from runner.vocabulary.expectations.calibrated_measure import Sample, changed_elements, scale_of
+    from runner.vocabulary.expectations.calibrated import Sample, changed_elements, scale_of
 
     for dtype, count in ((torch.float32, 1), (torch.float64, None), (torch.float16, 1), (torch.complex64, 1)):
         eager = torch.ones(16, dtype=dtype)

@@ -9,7 +9,7 @@ import pytest
 
 from runner.model.expectation import Status, StepFacts
 from runner.model.protocol import decode, dumps, encode, loads
-from runner.vocabulary.expectations import EXPECTATIONS, close_measure
+from runner.vocabulary.expectations import EXPECTATIONS, close
 from tests.fakes import HERE, import_torch, observation, observed, seen
 from tests.sessions import prepared
 
@@ -229,8 +229,7 @@ def test_where_there_is_none(start: Callable[..., Case], function: str, why: str
 
 @pytest.mark.parametrize("beyond", [65504.0, 65513.4, 65530.0])
 def test_a_result_at_the_greatest_number_of_its_dtype_has_a_reference(beyond: float) -> None:
-    from runner.vocabulary.expectations.calibrated import problems
-    from runner.vocabulary.expectations.calibrated_measure import Sample, compare, scale_of
+    from runner.vocabulary.expectations.calibrated import Sample, compare, problems, scale_of
 
     eager, reference = torch.full((64,), 2.0).half(), torch.full((64,), 2.0).double()
     eager[3], reference[3] = 65504.0, beyond
@@ -247,8 +246,7 @@ def test_a_result_at_the_greatest_number_of_its_dtype_has_a_reference(beyond: fl
     ("value", "is_right"), [("float64's", True), (2.0, True), (2.0 + 2.0**-6, True), (2.5, False), (-math.inf, False), ("another", False)]
 )
 def test_a_single_number_that_is_finite_by_rounding_may_be_what_float64_has(beyond: float, value: float | str, is_right: bool) -> None:
-    from runner.vocabulary.expectations.calibrated import problems
-    from runner.vocabulary.expectations.calibrated_measure import Sample, compare, scale_of
+    from runner.vocabulary.expectations.calibrated import Sample, compare, problems, scale_of
 
     eager, reference = torch.full((64,), 2.0).bfloat16(), torch.full((64,), 2.0).double()
     reference[3] = beyond
@@ -263,7 +261,7 @@ def test_a_single_number_that_is_finite_by_rounding_may_be_what_float64_has(beyo
 
 @pytest.mark.parametrize(("numel", "count"), [(7, 1), (64, 2), (256, 5)])
 def test_many_numbers_that_are_finite_in_eager_alone_are_of_another_function(numel: int, count: int) -> None:
-    from runner.vocabulary.expectations.calibrated_measure import NoReference, Sample, scale_of
+    from runner.vocabulary.expectations.calibrated import NoReference, Sample, scale_of
 
     eager, reference = torch.full((numel,), 2.0).bfloat16(), torch.full((numel,), 2.0).double()
     reference[:count] = math.nan
@@ -273,8 +271,7 @@ def test_many_numbers_that_are_finite_in_eager_alone_are_of_another_function(num
 
 @pytest.mark.parametrize(("shape", "is_right"), [((40, 5), True), ((25, 8), False)])
 def test_a_slice_of_few_elements_is_no_group(shape: tuple[int, int], is_right: bool) -> None:
-    from runner.vocabulary.expectations.calibrated import problems
-    from runner.vocabulary.expectations.calibrated_measure import Sample, compare, scale_of
+    from runner.vocabulary.expectations.calibrated import Sample, compare, problems, scale_of
 
     generator = torch.Generator().manual_seed(3)
     unit, reference = 2.0**-7, 1 + torch.rand(shape, generator=generator, dtype=torch.float64) / 2
@@ -364,11 +361,11 @@ def test_zeros_of_two_signs_differ_where_exactness_is_claimed(start: Callable[..
 def test_eager_that_is_wrong_on_its_device_alone_is_named(on_cpu: float, words: str) -> None:
     right, eager = torch.linspace(0.1, 1, 64), torch.linspace(0.1, 1, 64) * 2
     arguments = {"of": "output", "to": "eager", "rtol": None, "atol": None, "equal_nan": True, "judge": "calibrated"}
-    facts: Any = close_measure.measure(arguments, {"output": eager, "eager": eager}.__getitem__)
+    facts: Any = close.measure(arguments, {"output": eager, "eager": eager}.__getitem__)
     facts["leaves"][0].update(device="npu", reference_device="npu")
-    runs = close_measure.Answers(
+    runs = close.Answers(
         eager, right.double(), [(eager, right.double(), 0.0)], (), [eager], otherwise=lambda way: right * (on_cpu or 1 // 0)
     )
-    close_measure.add_reference(close_measure.Comparison(facts, arguments, {"of": eager, "to": eager}, {}), lambda answer: runs)
+    close.add_reference(close.Comparison(facts, arguments, {"of": eager, "to": eager}, {}), lambda answer: runs)
     judgement = EXPECTATIONS["close"].parse({"to": "eager"}).problem(facts["leaves"][0])
     assert words in judgement.observed if words else judgement is None

@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from runner.model.expectation import Judgement, Status
-from runner.vocabulary.expectations import EXPECTATIONS, REPEATED
+from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.additional_calls import _spread
 from runner.vocabulary.expectations.expectation_base import BadExpectation
-from runner.vocabulary.expectations.measures import REPEATS
 from tests.fakes import ELSEWHERE, HERE, close_facts, close_leaf, judged
 
 DONE = {"done": True, "tensors": 1, "eager_calls": 0}
@@ -154,7 +153,3 @@ def test_claims_that_mean_nothing(kind: str, body: Any, words: str) -> None:
 @pytest.mark.parametrize(("count", "most", "found"), [(3, 5, [0, 1, 2]), (7, 2, [0, 6]), (10, 4, [0, 3, 6, 9]), (5, 1, [0])])
 def test_which_candidates_are_tried(count: int, most: int, found: list[int]) -> None:
     assert _spread(count, most) == found
-
-
-def test_the_checks_know_each_kind_that_calls_again() -> None:
-    assert set(REPEATED) == set(REPEATS)

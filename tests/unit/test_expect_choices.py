@@ -108,7 +108,6 @@ def test_every_mutant_is_refused(body: Any):
     mutants = [mutant for mutant in expectation.mutants(given, HERE) if mutant.facts is not None]
     assert mutants
     for mutant in mutants:
-        assert mutant.name in expectation.mutations
         (changed,) = [one for one in expectation.judge(mutant.facts, HERE) if one.leaf == mutant.leaf]
         assert changed.status is FAILED
 

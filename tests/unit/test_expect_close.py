@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from runner.model.expectation import Status
-from runner.vocabulary.expectations.close import DEFAULTS, Close, contradiction, default_tolerance
+from runner.vocabulary.expectations.close import Close, contradiction
+from runner.vocabulary.expectations.comparing import DEFAULTS, default_tolerance
 from runner.vocabulary.expectations.expectation_base import BadExpectation
 from tests.fakes import ELSEWHERE, close_facts, close_leaf, expected, judged, observation, seen, step, verdict_of
 from tests.fakes import case as make_case

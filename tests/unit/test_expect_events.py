@@ -11,7 +11,7 @@ from runner.model.expectation import Status
 from runner.model.matching import filecheck, patterns
 from runner.vocabulary.expectations.expectation_base import BadExpectation
 from runner.vocabulary.expectations.filecheck import FileCheck
-from runner.vocabulary.expectations.raises import Raises
+from runner.vocabulary.expectations.texts import Raises
 from tests.fakes import ELSEWHERE, judged
 
 
@@ -91,7 +91,7 @@ def test_no_exception_fails():
 
 
 def test_a_pattern_that_takes_for_ever_is_an_error(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("runner.vocabulary.expectations.raises.search", partial(patterns.search, seconds=0.2))
+    monkeypatch.setattr("runner.vocabulary.expectations.texts.search", partial(patterns.search, seconds=0.2))
     (judgement,) = judged("raises", {"type": "KeyError", "match": "(a+)+$"}, raised=raised(message="a" * 40 + "b"))
     assert (judgement.status, judgement.observed) == (Status.ERROR, "pattern too slow")
 

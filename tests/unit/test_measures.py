@@ -12,9 +12,8 @@ from runner.language.waivers import Signature
 from runner.model.expectation import Status, StepFacts
 from runner.model.protocol import decode, dumps, encode, loads
 from runner.tools.author.commands.waive import signature_of
-from runner.vocabulary.expectations import EXPECTATIONS, close_measure
-from runner.vocabulary.expectations.close import default_tolerance
-from runner.vocabulary.expectations.measures import MEASURES
+from runner.vocabulary.expectations import EXPECTATIONS, comparing
+from runner.vocabulary.expectations.comparing import default_tolerance
 from tests.fakes import HERE, import_torch
 
 pytestmark = pytest.mark.torch
@@ -31,7 +30,7 @@ def judged(kind: str, body: Any, **values: Any) -> Any:
     """Measure as the worker does, send it over the pipe, judge it as the runner does."""
     check = EXPECTATIONS[kind].parse(body)
     arguments = decode(loads(dumps(encode(check.measurement()))))
-    measured = decode(loads(dumps(encode(MEASURES[kind](arguments, values.__getitem__)))))
+    measured = decode(loads(dumps(encode(EXPECTATIONS[kind].measure(arguments, values.__getitem__)))))
     (judgement,) = check.judge(StepFacts(measured=measured), HERE)
     return judgement
 
@@ -142,7 +141,7 @@ def test_the_worst_element_is_named_by_its_index_in_any_layout(torch, layout):
     index = tuple(size - 1 for size in actual.shape)
     actual[index] += 10
     actual[(0,) * actual.ndim] += 5
-    facts = close_measure.differences(actual, reference, rtol=0.0, atol=1.0)
+    facts = comparing.differences(actual, reference, rtol=0.0, atol=1.0)
     assert tuple(facts["worst_index"]) == index
     assert facts["worst_value"] == float(actual[index])
     assert facts["worst_reference"] == float(reference[index])
@@ -151,7 +150,7 @@ def test_the_worst_element_is_named_by_its_index_in_any_layout(torch, layout):
 
 
 def test_the_worst_is_what_exceeds_the_tolerance_most_not_what_differs_most(torch):
-    facts = close_measure.differences(torch.tensor([1000.0, 1.0]), torch.tensor([1010.0, 2.0]), rtol=0.01, atol=0.0)
+    facts = comparing.differences(torch.tensor([1000.0, 1.0]), torch.tensor([1010.0, 2.0]), rtol=0.01, atol=0.0)
     assert facts["worst_index"] == [1]
     assert facts["max_abs"] == 10.0
 
@@ -160,13 +159,13 @@ def test_nan_equals_nan_unless_it_is_said_otherwise(torch):
     nan = torch.tensor([NAN])
     assert close(nan, nan.clone()).status is Status.HELD
     assert "first in 1: with equal_nan: false these differ" in close(nan, nan.clone(), equal_nan=False).observed
-    assert close_measure.differences(nan, nan.clone(), rtol=0.0, atol=0.0)["nan_mismatches"] == 0
+    assert comparing.differences(nan, nan.clone(), rtol=0.0, atol=0.0)["nan_mismatches"] == 0
 
 
 def test_infinities_and_nan_are_counted_apart_from_differences(torch):
     a = torch.tensor([INF, 1.0, INF, NAN, -INF, NAN, 2.0, INF])
     b = torch.tensor([1.0, -INF, -INF, NAN, -INF, 1.0, 5.0, NAN])
-    facts = close_measure.differences(a, b, rtol=0.5, atol=0.25)
+    facts = comparing.differences(a, b, rtol=0.5, atol=0.25)
     assert (facts["inf_mismatches"], facts["nan_mismatches"], facts["mismatches"]) == (3, 2, 1)
     assert (facts["worst_index"], facts["excess"], facts["max_abs"]) == ([6], 0.5, 3.0)
     assert close(a, b).observed.startswith("output has NaN in 2 of 8 elements, first in 2, at other places; output has inf in 3")
@@ -177,23 +176,23 @@ def test_infinities_and_nan_are_counted_apart_from_differences(torch):
 
 
 def test_what_differs_by_the_tolerance_itself_is_no_mismatch(torch):
-    facts = close_measure.differences(torch.tensor([1.5, 1.75]), torch.tensor([1.0, 1.0]), rtol=0.0, atol=0.5)
+    facts = comparing.differences(torch.tensor([1.5, 1.75]), torch.tensor([1.0, 1.0]), rtol=0.0, atol=0.5)
     assert (facts["mismatches"], facts["excess"]) == (1, 0.75)
 
 
 def test_a_scalar_has_an_empty_index(torch):
-    facts = close_measure.differences(torch.tensor(1.0), torch.tensor(2.0), rtol=0.0, atol=0.0)
+    facts = comparing.differences(torch.tensor(1.0), torch.tensor(2.0), rtol=0.0, atol=0.0)
     assert (facts["worst_index"], facts["excess"], facts["mismatches"]) == ([], 1.0, 1)
 
 
 @pytest.mark.parametrize("place", [0, 6, 7, 8, 13, 14, 19])
 def test_chunks_are_seen_as_one(torch, monkeypatch, place):
-    monkeypatch.setattr(close_measure, "_CHUNK", 7)
+    monkeypatch.setattr(comparing, "_CHUNK", 7)
     a, b = torch.zeros(4, 5), torch.zeros(4, 5)
     a.view(-1)[place] = 3.0
     a.view(-1)[(place + 7) % 20] = 1.0
     a[3, 4] = NAN if place != 19 else 3.0
-    facts = close_measure.differences(a, b, rtol=0.0, atol=0.5)
+    facts = comparing.differences(a, b, rtol=0.0, atol=0.5)
     assert facts["worst_index"] == [place // 5, place % 5]
     assert (facts["excess"], facts["worst_value"]) == (3.0, 3.0)
     assert facts["nan_mismatches"] == (place != 19)
@@ -204,7 +203,7 @@ def test_chunks_are_seen_as_one(torch, monkeypatch, place):
     ("a", "b", "distance"), [(2**63 - 1, -(2**63), 2.0**64), (2**53 + 1, 2**53, 1.0), (-1, 1, 2.0), (-(2**40), 3, 2.0**40 + 3), (5, 5, 0.0)]
 )
 def test_integers_are_subtracted_as_such(torch, a, b, distance):
-    facts = close_measure.differences(torch.tensor([a]), torch.tensor([b]), rtol=0.0, atol=0.0)
+    facts = comparing.differences(torch.tensor([a]), torch.tensor([b]), rtol=0.0, atol=0.0)
     assert facts["max_abs"] == distance
 
 
@@ -285,7 +284,7 @@ def test_words_that_nothing_emits(torch):
     known = ["sqrt", "extern_kernels", "triton_poi_fused_add_native_layer_norm_", "_frozen_param", "cpp_fused"]
     whole = ("sqrrXtt", "extern_kernXles", "triton_poi_fused_ad_native_layer_nrXom", "_frozen_paXrm", "convolutXoin")
     misspelt = [word.replace("X", "") for word in whole]  # this file, too, is a loaded module
-    assert MEASURES["filecheck"]({"words": [*known, *misspelt]}, {}.__getitem__) == {"unknown": misspelt}
+    assert EXPECTATIONS["filecheck"].measure({"words": [*known, *misspelt]}, {}.__getitem__) == {"unknown": misspelt}
 
 
 # -- equality -------------------------------------------------------------------------------------------------------
@@ -359,7 +358,7 @@ def test_what_differs_in_form_could_not_have_failed(torch):
         ({"k": (1, "a")}, {"k": [1, 2]}, None, "str against number"),
     ]
     for left, other, right, form in rows:
-        measured = MEASURES["differs"]({"pairs": {"a": other}}, {"a": left, "b": right}.__getitem__)
+        measured = EXPECTATIONS["differs"].measure({"pairs": {"a": other}}, {"a": left, "b": right}.__getitem__)
         mutants = EXPECTATIONS["differs"].parse({"a": other}).mutants(StepFacts(measured=measured), HERE)
         assert [one.where for one in mutants if one.name == "any value of its form"] == ([f"a: {form}"] if form else []), (left, other)
 

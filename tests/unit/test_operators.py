@@ -18,8 +18,8 @@ from runner.model.outcomes import Outcome
 from runner.plan.selection import is_of_operator
 from runner.plan.worker_plan import digest_of, make_plan, seed_of
 from runner.vocabulary.expectations.close import Close
-from runner.vocabulary.expectations.sample_results import FORM, EachSample
 from runner.vocabulary.steps import is_partial
+from runner.vocabulary.steps.samples import FORM, EachSample
 from tests.fakes import HERE, case, close_facts, close_leaf, expected, observation, seen, step, verdict_of
 
 LoadSuite = Callable[..., Suite]

@@ -113,10 +113,10 @@ def test_the_function_is_called_when_the_case_has_ended(start: Start) -> None:
         "prelude: |\n  seen = []\nfunction: |\n  def fn(x):\n      seen.append(1)\n      return x * 2\n"
         "inputs: [{rand: [3]}]\nexpect: [{close: {to: eager}}]"
     )
-    from runner.vocabulary.expectations import close_measure
+    from runner.vocabulary.expectations import close
 
     arguments = {"of": "output", "to": "eager", "rtol": None, "atol": None, "equal_nan": True}
-    facts = close_measure.measure(arguments, session.names.value)
+    facts = close.measure(arguments, session.names.value)
     calls = len(session.scope.named("seen"))
     session.additional.compare_other_inputs(facts, arguments, session.names.value)
     assert len(session.scope.named("seen")) == calls

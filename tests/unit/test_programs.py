@@ -9,7 +9,7 @@ import pytest
 
 from runner.vocabulary.expectations.texts import MOST
 from runner.vocabulary.steps import actions
-from runner.vocabulary.steps.step_session import NotCarriedOut
+from runner.vocabulary.steps.step_base import NotCarriedOut
 
 
 @pytest.fixture

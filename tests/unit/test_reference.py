@@ -10,7 +10,7 @@ from runner.language.read import spec_schema
 from runner.model.outcomes import ExitCode, Outcome
 from tests.fakes import shipped_suite
 from tests.fences import ROOT, is_generated
-from tools import generate_docs
+from tools import generate_docs, generate_schemas
 
 REFERENCE = ROOT / "docs" / "reference"
 
@@ -25,6 +25,11 @@ def test_committed_pages_are_fresh_and_the_others_are_not_committed(pages: dict[
         assert (ROOT / "docs" / name).read_text("utf-8") == pages[name], f"{name}: run python -m tools.generate_docs"
     assert {name for name in pages if not is_generated(ROOT / "docs" / name)} == set(generate_docs.COMMITTED)
     assert len(pages) > 15
+
+
+def test_committed_schemas_are_fresh() -> None:
+    for name, text in generate_schemas.written().items():
+        assert (ROOT / "schemas" / name).read_text("utf-8") == text, f"{name}: run python -m tools.generate_docs"
 
 
 def test_the_pages_of_outcomes_name_every_outcome_and_exit_code() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from runner.model.expectation import Status, StepFacts
 from runner.model.protocol import decode, dumps, encode, loads
-from runner.vocabulary.expectations import sample_results as expectation
 from runner.vocabulary.expectations.close import Close
-from runner.vocabulary.expectations.sample_results import FORM, EachSample
+from runner.vocabulary.steps import samples as expectation
+from runner.vocabulary.steps.samples import FORM, EachSample
 from tests.fakes import HERE, import_torch, observation, observed, seen
 from tests.sessions import prepared
 
@@ -51,7 +51,7 @@ def judge(tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch) -> 
         check = EachSample(check=Close.parse(body or {"to": "eager"}), rule=rule)
         wanted = check.measurement()
         assert wanted is not None
-        facts: Any = expectation.measure(wanted, lambda name: done)
+        facts: Any = expectation.measure_samples(wanted, lambda name: done)
         session.output = done
         session.additional.of_measurement({"kind": expectation.KIND, "arguments": wanted}, facts)
         session.additional.run()

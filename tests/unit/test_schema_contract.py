@@ -1,10 +1,5 @@
-"""The schemas own the shape, code owns the meaning: here each table in code is held against its schema.
+"""The schemas themselves: each is one, with known keywords, references that lead somewhere and examples that fit."""
 
-A failure names the file to edit. Tables of the worker, which imports torch, are read by ``ast``.
-"""
-
-import ast
-import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +9,6 @@ from jsonschema import Draft202012Validator
 
 from runner.language.read import spec_schema
 from runner.tools.author.commands import schema as published_names
-from runner.vocabulary.expectations import EXPECTATIONS
-from runner.vocabulary.steps import SAMPLES, STEPS, TRITON
-from runner.vocabulary.steps.step_base import StepKind
 from tests.json_schemas import validator_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,58 +98,3 @@ def test_what_has_keys_of_its_own_takes_no_others() -> None:
         if "properties" in node and not within and not place.endswith("/exclude/items"):
             closed = node.get("additionalProperties", True) is not True
             assert closed, f'edit {place}: add "additionalProperties": false'
-
-
-# -- expectations ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("word", EXPECTATIONS)
-def test_the_fields_of_an_expectation_are_the_keys_of_its_schema(word: str) -> None:
-    fields = {field.name.removesuffix("_eager") for field in dataclasses.fields(EXPECTATIONS[word])}  # as is a word of Python
-    node = definition("expectations", word)
-    shape = spec_schema.resolved("expectations", f"$defs/{word}")
-    shape = shape if "properties" in shape else shape.get("then", {})
-    where = f"schemas/expectations.schema.json ({word}) against {EXPECTATIONS[word].__module__}"
-    if "additionalProperties" not in shape or "$ref" in node or shape["additionalProperties"] is not False:
-        assert len(fields) == 1, f"{where}: a body without keys of its own is one field"
-    else:
-        assert fields == set(shape["properties"]), where
-
-
-# -- steps and inputs -----------------------------------------------------------------------------------------------
-
-
-WRITTEN = [word for word in STEPS if word not in (SAMPLES, TRITON)]
-"""The steps that specs write below steps; a source and the key triton make the others."""
-
-
-@pytest.mark.parametrize("word", WRITTEN)
-def test_the_fields_of_a_step_are_the_keys_of_its_schema(word: str) -> None:
-    kind, shape = STEPS[word], definition("steps", word)
-    assert kind.kind == word, f"edit kind in {kind.__module__}"
-    fields = {field.name.rstrip("_") for field in dataclasses.fields(kind)}
-    where = f"schemas/steps.schema.json ({word}) against {kind.__module__}"
-    of_a_case = {"entry"} if kind.traits.python else set()
-    assert fields - of_a_case == (set(shape["properties"]) if "properties" in shape else {"items"}), where
-    without_default = {field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING}
-    assert without_default == (set(shape.get("required", [])) if "properties" in shape else {"items"}), where
-    assert ("as" in shape.get("properties", {})) is kind.traits.has_result, where
-    assert ("context" in shape.get("properties", {})) is kind.traits.enters_context, where
-    assert kind.runs is not StepKind.runs, f"{kind.__module__} has no run"
-    for example in shape["examples"]:
-        assert isinstance(kind.parse(example), kind), where
-
-
-# -- tables of the worker, by ast -----------------------------------------------------------------------------------
-
-
-def table(file: str, name: str) -> list[str]:
-    """Return the keys of a literal map, or the words of a literal list, at the top of a module."""
-    for node in ast.parse((ROOT / file).read_text("utf-8")).body:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
-            value: Any = node.value  # type: ignore[union-attr]
-            if isinstance(value, ast.Dict):
-                return [ast.literal_eval(key) for key in value.keys if key is not None]
-            return list(ast.literal_eval(value))
-    pytest.fail(f"{file} has no table {name}: edit it, or this test")

@@ -18,8 +18,8 @@ from runner.model.results import CaseResult
 from runner.model.targets import SIMULATED, TARGETS
 from runner.tools.offline.simulated_options import refusals
 from runner.tools.offline.worker import simulated_codegen, simulated_kernels
-from runner.vocabulary.compiler_output import NotReported, of_compiler, with_amount
 from runner.vocabulary.expectations import EXPECTATIONS
+from runner.vocabulary.expectations.compiled_kernels import NotReported, of_compiler, with_amount
 from tests.fakes import HERE, backend, observation, seen, verdict_of
 
 AMD, NVIDIA = TARGETS["hip:gfx942"], TARGETS["cuda:sm_90"]

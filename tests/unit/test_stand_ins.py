@@ -7,7 +7,7 @@ import pytest
 
 from runner.judge.mutants import Fate
 from runner.model.expectation import Status, StepFacts
-from runner.vocabulary.expectations import EXPECTATIONS, close_measure
+from runner.vocabulary.expectations import EXPECTATIONS, close, comparing
 from runner.vocabulary.expectations.close import NAMES
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from runner.vocabulary.expectations.stand_ins import EQUAL, measure_other_inputs, measure_stand_ins
@@ -22,7 +22,7 @@ NO_OTHER = "no other inputs here"
 
 def measured(reference: Any, other: Any = NO_OTHER, *, rtol: float = 1.3e-6, atol: float = 1e-5) -> dict[str, str]:
     """Return what each stand-in comes to: ``far``, ``near``, or why there is none."""
-    against = functools.partial(close_measure.differences, rtol=rtol, atol=atol)
+    against = functools.partial(comparing.differences, rtol=rtol, atol=atol)
     found = measure_stand_ins(reference, rtol=rtol, atol=atol, against=against)
     found["other inputs"] = measure_other_inputs(reference, other, against)
     assert list(found) == list(NAMES)
@@ -40,7 +40,7 @@ FAR = dict.fromkeys(NAMES, "far")
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "complex64"])
 def test_numbers(dtype: str) -> None:
     reference = torch.tensor([[1.0, 2.0], [3.0, -4.0]], dtype=getattr(torch, dtype))
-    rtol, atol = close_measure.default_tolerance(dtype)
+    rtol, atol = comparing.default_tolerance(dtype)
     assert measured(reference, reference + 1, rtol=rtol, atol=atol) == FAR
 
 
@@ -101,7 +101,7 @@ def test_a_large_tensor_is_measured_in_a_part_and_wholly_where_that_says_nothing
 
     def against(stand_in: Any, reference: Any) -> Any:
         sizes.append(reference.numel())
-        return close_measure.differences(stand_in, reference, rtol=0, atol=0)
+        return comparing.differences(stand_in, reference, rtol=0, atol=0)
 
     measure_stand_ins(torch.rand(1000, 1000), rtol=0, atol=0, against=against)
     assert max(sizes) <= 1 << 17
@@ -120,9 +120,9 @@ OTHER = "the answer to other inputs"
 
 def facts(values: dict[str, Any], **arguments: Any) -> Any:
     check = EXPECTATIONS["close"].parse({"to": "eager", "atol": 1e-5, "rtol": 1.3e-6, **arguments})
-    measured_facts = close_measure.measure(check.measurement(), values.__getitem__)
-    if close_measure.has_other_inputs(check.measurement()):
-        close_measure.add_other_inputs(measured_facts, check.measurement(), values[check.to], lambda: values[OTHER])
+    measured_facts = close.measure(check.measurement(), values.__getitem__)
+    if close.has_other_inputs(check.measurement()):
+        close.add_other_inputs(measured_facts, check.measurement(), values[check.to], lambda: values[OTHER])
     known = StepFacts(measured=measured_facts)
     assert [one.status for one in check.judge(known, HERE)] == [Status.HELD]
     return {

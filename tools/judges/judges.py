@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from runner.vocabulary.expectations.calibrated import problems, quantiles_of
-from runner.vocabulary.expectations.calibrated_measure import (
+from runner.vocabulary.expectations.calibrated import (
     Sample,
     Scale,
     bounds_of,
@@ -16,7 +15,9 @@ from runner.vocabulary.expectations.calibrated_measure import (
     errors_of,
     fine_runs_of,
     nudged,
+    problems,
     quantiles_in,
+    quantiles_of,
     runs_of,
     scale_of,
     units_of,

@@ -15,7 +15,7 @@ from runner.model.conditions import is_template
 from runner.model.diagnostics import Diagnostic, nearest, one_of, unknown_word
 from runner.model.problem_texts import span
 from runner.model.targets import AXIS
-from runner.vocabulary.expectations.raises import is_general
+from runner.vocabulary.expectations.texts import is_general
 from runner.vocabulary.inputs import INPUTS, OF_CALLS, REPEAT, kind_of, times
 from runner.vocabulary.steps.step_base import COMPILED, ONLY
 

@@ -16,7 +16,7 @@ from runner.language.read.anatomy import Anatomy, RawExpectation, RawStep
 from runner.language.read.document import DataPath, Document
 from runner.model import conditions
 from runner.model.diagnostics import Diagnostic, one_of, unknown_word
-from runner.vocabulary.expectations import EXPECTATIONS, REPEATED
+from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT, BadExpectation, is_reference, is_unlisted
 from runner.vocabulary.steps import SAMPLES, STEPS
 from runner.vocabulary.steps.step_base import COMPILED, Around, BackendOfSpec
@@ -256,7 +256,7 @@ def _event_problems(anatomy: Anatomy, step: RawStep, expectation: RawExpectation
     code = "reference-within-a-value"
     if expectation.kind == "exit" and not step.traits.has_exit:
         yield document.diagnostic(path, "step-without-child", key=True, kind=step.kind, kinds=_kinds_with("has_exit"))
-    if expectation.kind in REPEATED and not step.traits.can_be_called_again and step.traits.has_result:
+    if EXPECTATIONS[expectation.kind].calls_again and not step.traits.can_be_called_again and step.traits.has_result:
         kinds = _kinds_with("can_be_called_again")
         yield document.diagnostic(path, "step-called-once", key=True, kind=step.kind, expectation=expectation.kind, kinds=kinds)
     if expectation.kind == "dead":

@@ -11,7 +11,7 @@ from runner.language.read.anatomy import SOURCE, Anatomy
 from runner.model.case import Case, CaseId, Expected, Step
 from runner.model.conditions import Surroundings
 from runner.model.devices import is_accelerator, kind_of
-from runner.vocabulary.expectations.sample_results import EachSample
+from runner.vocabulary.steps.samples import EachSample
 
 TABLES = Path(__file__).parents[1] / "data"
 _PREFIX = "operators-"

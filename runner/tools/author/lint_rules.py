@@ -19,7 +19,8 @@ from runner.model.case import Case, Expected
 from runner.model.conditions import VersionRange, as_list, is_conditional
 from runner.model.diagnostics import Position
 from runner.model.targets import STAGES_OF_VENDOR, TARGETS, WRAPPER
-from runner.vocabulary.expectations.close import DEFAULTS, Close, Judge, default_tolerance
+from runner.vocabulary.expectations.close import Close, Judge
+from runner.vocabulary.expectations.comparing import DEFAULTS, default_tolerance
 
 Problem: TypeAlias = tuple[Position, str, str]
 """What a rule finds: its place, a message, a hint."""

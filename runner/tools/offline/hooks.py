@@ -13,8 +13,8 @@ from runner.model.expectation import Status, Verdict
 from runner.model.results import PROOF, CaseResult
 from runner.model.targets import TARGETS, Level, evidence_of
 from runner.tools.offline.target_checks import target_problems
-from runner.vocabulary import compiler_output
-from runner.vocabulary.expectations.choices import Choices
+from runner.vocabulary.expectations import compiled_kernels
+from runner.vocabulary.expectations.counters import Choices
 from runner.vocabulary.steps import parsed
 from runner.vocabulary.steps.triton import Triton
 
@@ -35,14 +35,14 @@ def _problems(case: Case, known: CarriedOut) -> Iterator[str]:
     """Yield why the texts of a step are not those of its kernels: of a kernel of the spec, or of each kernel in generated code."""
     target, code, step = TARGETS[case.target], known.facts.code, parsed(known.step)
     if isinstance(step, Triton):
-        yield from compiler_output.problems_of_texts(target, [step.kernel_name], code)
+        yield from compiled_kernels.problems_of_texts(target, [step.kernel_name], code)
         return
-    kernels = compiler_output.generated_kernels(code[-1]) if code else []
+    kernels = compiled_kernels.generated_kernels(code[-1]) if code else []
     if not kernels:
         yield "Inductor generated no kernel of Triton: what is left are calls of ATen, which are not compiled"
         return
-    yield from compiler_output.problems_of_texts(target, kernels, code)
-    there = set(compiler_output.kernels_of(code[target.stages.index(target.isa)], target.isa))
+    yield from compiled_kernels.problems_of_texts(target, kernels, code)
+    there = set(compiled_kernels.kernels_of(code[target.stages.index(target.isa)], target.isa))
     yield from (f"the wrapper defines no kernel '{name}'" for name in sorted(there - set(kernels)))
 
 
@@ -57,7 +57,7 @@ def with_level(case: Case, passed: CaseResult) -> CaseResult:
 def _level(expected: Expected) -> Level:
     check = expected.check
     is_compiled = not isinstance(check, Choices) or check.compiled is not None or check.failed is not None
-    return compiler_output.level_of(expected.kind, getattr(check, "stage", None), is_compiled=is_compiled)
+    return compiled_kernels.level_of(expected.kind, getattr(check, "stage", None), is_compiled=is_compiled)
 
 
 def _held(expected: Expected, result: CaseResult) -> bool:

@@ -49,7 +49,7 @@ def target_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
 
 def _kernel_problems(anatomy: Anatomy, raw: RawExpectation) -> Iterator[Diagnostic]:
     """Yield why an expectation cannot be judged of a kernel that is compiled for targets."""
-    from runner.vocabulary.compiler_output import LEVELS
+    from runner.vocabulary.expectations.compiled_kernels import LEVELS
     from runner.vocabulary.steps.triton import kernels
 
     document, stage = anatomy.document, stage_of(raw)
@@ -95,7 +95,7 @@ _COUNTED = ("compiled", "failed", "rendered", "tuned")
 
 def _simulated_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield the problems of a spec whose code Inductor generates for targets."""
-    from runner.vocabulary.compiler_output import OF_SIMULATED
+    from runner.vocabulary.expectations.compiled_kernels import OF_SIMULATED
 
     document, data = anatomy.document, anatomy.data
     if not anatomy.functions:

@@ -1,4 +1,4 @@
-"""The table of all expectations; ARCHITECTURE.md says what a new one touches. That of measurements, for the worker, is in ``measures``."""
+"""The table of all expectations; ARCHITECTURE.md says what a new one touches."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ _CLASSES: Mapping[str, str] = {
     "counter": "counters:Counter",
     "metric": "counters:Metric",
     "filecheck": "filecheck:FileCheck",
-    "raises": "raises:Raises",
+    "raises": "texts:Raises",
     "equals": "values:Equals",
     "differs": "values:Differs",
     "strides": "values:Strides",
@@ -31,13 +31,18 @@ _CLASSES: Mapping[str, str] = {
     "batch_invariant": "additional_calls:BatchInvariant",
     "poisoned": "additional_calls:Poisoned",
     "candidates": "additional_calls:Candidates",
-    "choices": "choices:Choices",
+    "choices": "counters:Choices",
     "resources": "compiled_kernels:Resources",
     "metadata": "compiled_kernels:Metadata",
 }
 """The module and the class of each expectation, by its key in a spec."""
 
-EXPECTATIONS: Mapping[str, type[Expectation]] = OnDemand({kind: f"{__name__}.{place}" for kind, place in _CLASSES.items()})
+_PLACES = {kind: f"{__name__}.{place}" for kind, place in _CLASSES.items()}
 
-REPEATED = ("deterministic", "batch_invariant", "poisoned", "candidates")
-"""Kinds whose measurement calls the function of the step again."""
+EXPECTATIONS: Mapping[str, type[Expectation]] = OnDemand(_PLACES)
+
+OF_SAMPLES = "samples"
+"""The expectation of a spec with a ``source``, which no spec writes: another one holds for each sample of an operator."""
+
+MEASURED = OnDemand({**_PLACES, OF_SAMPLES: "runner.vocabulary.steps.samples:EachSample"})
+"""The same with that one: all that a worker measures."""

@@ -2,18 +2,19 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 from runner.model.conditions import Surroundings
 from runner.model.expectation import Judgement, Mutant, Status, StepFacts
 from runner.model.protocol import Json
-from runner.vocabulary.expectations.close import Close
-from runner.vocabulary.expectations.close_measure import structure
+from runner.vocabulary.expectations.close import TOLERANCES, Close
+from runner.vocabulary.expectations.comparing import structure
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT, BadExpectation, Conditional
 from runner.vocabulary.expectations.values import leaf_difference
+from runner.vocabulary.forms import Form, Keywords, Number, whole
 
 
 class CannotRepeat(Exception):
@@ -64,10 +65,6 @@ class Again(Protocol):
         The context has the names of the candidates of each autotuning, the chosen one first; it is complete after ``run``.
         """
         ...
-
-
-Repeat = Callable[[Mapping[str, Any], Again], Json]
-"""Makes the additional calls and returns the facts."""
 
 
 @contextlib.contextmanager
@@ -123,6 +120,13 @@ class Repeated(Conditional):
     """What is expected of more calls of the step's function."""
 
     __slots__ = ()
+    calls_again: ClassVar[bool] = True
+    remark: ClassVar[str] = (
+        "The additional calls run after the last step of the case: counters, spies and caches of the steps do not see them. They begin from"
+        " the arguments, parameters, buffers and random generators of the step's own call. The step is a call, or a backward of the last"
+        " call, whose gradients are then compared."
+    )
+    """What the description of each kind ends with."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -158,13 +162,24 @@ class Repeated(Conditional):
 _ANOTHER_ANSWER: list[Json] = [{"path": "", "why": "1 of 1 elements"}]
 
 
+def repeat_deterministic(arguments: Mapping[str, Any], again: Again) -> Json:
+    """Call the function again, from the same state, and compare each result with the step's result."""
+    runs = [differing_bits(again.run(), again.result) for _ in range(arguments["runs"])]
+    return {"runs": runs, "tensors": tensors_of(again.result)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deterministic(Repeated):
-    """``deterministic: {runs: 5}``."""
+    """More calls of the compiled function on the same inputs give the same bits as the step's result (NaN equals NaN).
+
+    ``deterministic: {runs: 5}``
+    """
 
     kind: ClassVar[str] = "deterministic"
-    mutations: ClassVar[tuple[str, ...]] = ("other bits", "fewer runs")
-    runs: int = 3
+    measure = staticmethod(repeat_deterministic)
+    is_portable: ClassVar[bool] = True
+    runs: Annotated[int, whole(1, 1000)] = 3
+    """How often it is called again; 3 when absent. For example ``5``."""
 
     def measurement(self) -> Mapping[str, Json] | None:
         """The worker calls the function this often."""
@@ -191,59 +206,6 @@ class Deterministic(Repeated):
         runs = facts.measured["runs"]
         yield Mutant(name="other bits", facts=facts.with_measured(runs=[*runs[:-1], _ANOTHER_ANSWER]))
         yield Mutant(name="fewer runs", facts=facts.with_measured(runs=runs[:-1]))
-
-
-def repeat_deterministic(arguments: Mapping[str, Any], again: Again) -> Json:
-    """Call the function again, from the same state, and compare each result with the step's result."""
-    runs = [differing_bits(again.run(), again.result) for _ in range(arguments["runs"])]
-    return {"runs": runs, "tensors": tensors_of(again.result)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchInvariant(Repeated):
-    """``batch_invariant: {dim: 0, inputs: [0], sizes: [1, 4]}``."""
-
-    kind: ClassVar[str] = "batch_invariant"
-    mutations: ClassVar[tuple[str, ...]] = ("other bits", "fewer parts")
-    dim: int = 0
-    inputs: tuple[int, ...] = (0,)
-    sizes: tuple[int, ...] = (1,)
-
-    @classmethod
-    def parse(cls, body: Any) -> "BatchInvariant":
-        """Read the arguments; raise ``BadExpectation`` for a list with an entry twice."""
-        for word in ("inputs", "sizes"):
-            entries = body.get(word, [])
-            if isinstance(entries, list) and len(set(map(str, entries))) != len(entries):
-                raise BadExpectation(f"{word} has an entry twice", "write each number once", path=(word,))
-        lists = {word: tuple(body[word]) for word in ("inputs", "sizes") if word in body}
-        return cls(**{**body, **lists})
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """The worker calls the function with the first and the last elements of the batch."""
-        return {"dim": self.dim, "inputs": list(self.inputs), "sizes": list(self.sizes)}
-
-    @property
-    def expected(self) -> str:
-        """What is expected, in words."""
-        return f"the same bits for parts of the batch (dim {self.dim}, sizes {', '.join(map(str, self.sizes))})"
-
-    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Judgement:
-        """Judge every part of the batch."""
-        parts, batch = facts.measured["parts"], facts.measured["batch"]
-        for part in parts:
-            for first in part["differences"]:
-                where = f"elements {part['start']} to {part['start'] + part['size'] - 1} of {batch}"
-                return Judgement.failed(expected=self.expected, observed=f"{where}: {OUTPUT}{first['path']}: {first['why']}")
-        if [part["size"] for part in parts] != [size for size in self.sizes for _ in range(2)]:
-            return Judgement.error(f"{len(parts)} parts of the batch were tried", expected=self.expected)
-        return Judgement.passed(expected=self.expected, observed=f"the same bits for {len(parts)} parts of a batch of {batch}")
-
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
-        """A difference in the last part, and a part that is missing."""
-        parts = facts.measured["parts"]
-        yield Mutant(name="other bits", facts=facts.with_measured(parts=[*parts[:-1], {**parts[-1], "differences": _ANOTHER_ANSWER}]))
-        yield Mutant(name="fewer parts", facts=facts.with_measured(parts=parts[:-1]))
 
 
 def repeat_batch_invariant(arguments: Mapping[str, Any], again: Again) -> Json:
@@ -286,13 +248,89 @@ def repeat_batch_invariant(arguments: Mapping[str, Any], again: Again) -> Json:
     return {"batch": batch, "parts": parts, "tensors": tensors_of(again.result)}
 
 
+_NUMBERS = Form({"type": "array", "minItems": 1, "uniqueItems": True})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchInvariant(Repeated):
+    """The result for a part of the batch equals that part of the step's result, bit for bit.
+
+    The compiled function is called with the first and with the last elements of the batch, for each size, in memory of their own. This is a
+    call with other sizes: the function is compiled again, unless it was compiled for dynamic sizes; so the claim is that no kernel's order
+    of summation depends on the size of the batch.
+
+    ``batch_invariant: {dim: 0}``
+    ``batch_invariant: {inputs: [0, 1, 2], sizes: [1, 4]}``
+    """
+
+    kind: ClassVar[str] = "batch_invariant"
+    measure = staticmethod(repeat_batch_invariant)
+    dim: Annotated[int, whole(0, 63)] = 0
+    """The dimension of the batch, in the inputs and in every tensor of the result; 0 when absent. For example ``0``."""
+    inputs: Annotated[tuple[int, ...], _NUMBERS, Form({"items": whole(0, 1000)})] = (0,)
+    """The positions of the arguments that have the batch; [0] when absent. The others are passed whole. For example ``[0, 1, 2]``."""
+    sizes: Annotated[tuple[int, ...], _NUMBERS, Form({"items": whole(1)})] = (1,)
+    """The sizes of the parts; [1] when absent. For example ``[1, 4]``."""
+
+    @classmethod
+    def parse(cls, body: Any) -> "BatchInvariant":
+        """Read the arguments; raise ``BadExpectation`` for a list with an entry twice."""
+        for word in ("inputs", "sizes"):
+            entries = body.get(word, [])
+            if isinstance(entries, list) and len(set(map(str, entries))) != len(entries):
+                raise BadExpectation(f"{word} has an entry twice", "write each number once", path=(word,))
+        lists = {word: tuple(body[word]) for word in ("inputs", "sizes") if word in body}
+        return cls(**{**body, **lists})
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker calls the function with the first and the last elements of the batch."""
+        return {"dim": self.dim, "inputs": list(self.inputs), "sizes": list(self.sizes)}
+
+    @property
+    def expected(self) -> str:
+        """What is expected, in words."""
+        return f"the same bits for parts of the batch (dim {self.dim}, sizes {', '.join(map(str, self.sizes))})"
+
+    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Judgement:
+        """Judge every part of the batch."""
+        parts, batch = facts.measured["parts"], facts.measured["batch"]
+        for part in parts:
+            for first in part["differences"]:
+                where = f"elements {part['start']} to {part['start'] + part['size'] - 1} of {batch}"
+                return Judgement.failed(expected=self.expected, observed=f"{where}: {OUTPUT}{first['path']}: {first['why']}")
+        if [part["size"] for part in parts] != [size for size in self.sizes for _ in range(2)]:
+            return Judgement.error(f"{len(parts)} parts of the batch were tried", expected=self.expected)
+        return Judgement.passed(expected=self.expected, observed=f"the same bits for {len(parts)} parts of a batch of {batch}")
+
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+        """A difference in the last part, and a part that is missing."""
+        parts = facts.measured["parts"]
+        yield Mutant(name="other bits", facts=facts.with_measured(parts=[*parts[:-1], {**parts[-1], "differences": _ANOTHER_ANSWER}]))
+        yield Mutant(name="fewer parts", facts=facts.with_measured(parts=parts[:-1]))
+
+
+def repeat_poisoned(arguments: Mapping[str, Any], again: Again) -> Json:
+    """Call the function again while fresh memory is poisoned."""
+    with again.poisoned() as poison:
+        result = again.run()
+    facts: dict[str, Json] = {"allocations": poison.allocations, "bytes": poison.bytes}
+    return {**facts, "differences": differing_bits(result, again.result), "tensors": tensors_of(again.result)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poisoned(Repeated):
-    """``poisoned: true``, or ``poisoned: {when: {...}}``."""
+    """The result has the same bits when each buffer that the generated code allocates is filled with bytes 255 first: NaN for every float.
+
+    A kernel that leaves an element unwritten, or reads one before it is written, then shows. Memory that operators of ATen allocate
+    themselves is not reached, nor that of cpp_wrapper; a case in which nothing could be poisoned is an ERROR.
+
+    ``poisoned: true``
+    ``poisoned: {when: {device: cpu}}``
+    """
 
     kind: ClassVar[str] = "poisoned"
-    is_recorded: ClassVar[bool] = True
-    mutations: ClassVar[tuple[str, ...]] = ("other bits", "no memory was poisoned")
+    form: ClassVar[Keywords] = {"type": ["boolean", "object"]}
+    measure = staticmethod(repeat_poisoned)
 
     @classmethod
     def parse(cls, body: Any) -> "Poisoned":
@@ -322,28 +360,56 @@ class Poisoned(Repeated):
         yield Mutant(name="no memory was poisoned", facts=facts.with_measured(allocations=0))
 
 
-def repeat_poisoned(arguments: Mapping[str, Any], again: Again) -> Json:
-    """Call the function again while fresh memory is poisoned."""
-    with again.poisoned() as poison:
-        result = again.run()
-    facts: dict[str, Json] = {"allocations": poison.allocations, "bytes": poison.bytes}
-    return {**facts, "differences": differing_bits(result, again.result), "tensors": tensors_of(again.result)}
-
-
-_SHOWN = 5
-"""The maximum number of candidates that a verdict names."""
+def repeat_candidates(arguments: Mapping[str, Any], again: Again) -> Json:
+    """Compile and call the function once for each candidate, and compare the result with eager's."""
+    tried: list[dict[str, Any]] = []
+    numbers, seen = [0], 0
+    while len(tried) < len(numbers):
+        number, result, raised = numbers[len(tried)], None, ""
+        with again.with_candidate(number) as sites:
+            try:
+                result = again.run()
+            except Exception as error:  # torch may raise anything while it compiles a candidate, and autotuning drops the candidate then
+                raised = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"[:200]
+        if not tried:
+            seen = max(map(len, sites), default=0)
+            if not seen:
+                break
+            numbers = _spread(seen, arguments["at_most"])
+        candidate: dict[str, Any] = {"number": number, "chosen": [names[0] for names in sites]}
+        if raised:
+            candidate["raised"] = raised
+        elif sites:
+            with comparing():
+                candidate["measured"] = again.close(arguments["close"], result)
+        tried.append(candidate)
+    return {"seen": seen, "tried": tried, "tensors": tensors_of(again.result)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates(Repeated):
-    """``candidates: {at_most: 4, min: 2, atol: 1e-2, rtol: 1e-2}``."""
+    """Each candidate of autotuning computes what eager computes, also one that loses.
+
+    It does by eager's own error against a float64 reference, as close does, or within atol and rtol. The function is compiled and called
+    once for each candidate, with caches off; every autotuning of the function may then choose only this one. A candidate that cannot be
+    compiled is named and not judged, because autotuning drops it.
+
+    ``candidates: {at_most: 4}``
+    ``candidates: {at_most: 4, atol: 0.01, rtol: 0.01}``
+    """
 
     kind: ClassVar[str] = "candidates"
-    mutations: ClassVar[tuple[str, ...]] = ("another answer", "no candidate ran")
-    at_most: int = 16
-    min: int = 2
-    atol: float | None = None
-    rtol: float | None = None
+    form: ClassVar[Keywords] = TOLERANCES
+    measure = staticmethod(repeat_candidates)
+    at_most: Annotated[int, whole(1, 1000)] = 16
+    """How many candidates are tried; 16 when absent. Of more, as many are tried, evenly spread, with the first and the last; the verdict
+    says so. For example ``4``."""
+    min: Annotated[int, whole(1, 1000)] = 2
+    """How many candidates must run; 2 when absent. For example ``2``."""
+    atol: Number | None = None
+    """Absolute tolerance. Stated together with rtol."""
+    rtol: Number | None = None
+    """Relative tolerance. Stated together with atol."""
 
     @classmethod
     def parse(cls, body: Any) -> "Candidates":
@@ -401,6 +467,10 @@ class Candidates(Repeated):
         yield Mutant(name="no candidate ran", facts=facts.with_measured(tried=raised))
 
 
+_SHOWN = 5
+"""The maximum number of candidates that a verdict names."""
+
+
 def _name(candidate: Mapping[str, Any]) -> str:
     return " and ".join(candidate["chosen"]) or "(none)"
 
@@ -408,32 +478,6 @@ def _name(candidate: Mapping[str, Any]) -> str:
 def _shown(names: list[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more if names else "none"
-
-
-def repeat_candidates(arguments: Mapping[str, Any], again: Again) -> Json:
-    """Compile and call the function once for each candidate, and compare the result with eager's."""
-    tried: list[dict[str, Any]] = []
-    numbers, seen = [0], 0
-    while len(tried) < len(numbers):
-        number, result, raised = numbers[len(tried)], None, ""
-        with again.with_candidate(number) as sites:
-            try:
-                result = again.run()
-            except Exception as error:  # torch may raise anything while it compiles a candidate, and autotuning drops the candidate then
-                raised = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"[:200]
-        if not tried:
-            seen = max(map(len, sites), default=0)
-            if not seen:
-                break
-            numbers = _spread(seen, arguments["at_most"])
-        candidate: dict[str, Any] = {"number": number, "chosen": [names[0] for names in sites]}
-        if raised:
-            candidate["raised"] = raised
-        elif sites:
-            with comparing():
-                candidate["measured"] = again.close(arguments["close"], result)
-        tried.append(candidate)
-    return {"seen": seen, "tried": tried, "tensors": tensors_of(again.result)}
 
 
 def _spread(count: int, most: int) -> list[int]:

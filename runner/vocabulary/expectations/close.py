@@ -1,20 +1,25 @@
-"""``close``: every tensor of a value is close to its reference. Pure, without torch: ``close_measure`` measures in the worker.
+"""``close``: every tensor of a value is close to its reference.
 
 The judge needs no tensors: |a - b| <= atol + rtol * |b| for all elements is the same as max(|a - b| - rtol * |b|) <= atol. The worker
 sends that maximum in float64, with the values at its position. The other judges have other facts.
 """
 
+import contextlib
+import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from runner.model.conditions import Surroundings
 from runner.model.expectation import Judgement, Mutant, StepFacts, WrongValue
 from runner.model.protocol import Json
 from runner.vocabulary.expectations import calibrated
-from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT, BadExpectation, Conditional
+from runner.vocabulary.expectations.comparing import bits, default_tolerance, describe_leaf, differences, leaves_of, structure, unnested
+from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT, BadExpectation, ConditionalOnCode
+from runner.vocabulary.expectations.stand_ins import Comparer, judged_stand_ins, measure_other_inputs, measure_stand_ins
+from runner.vocabulary.forms import Boolean, Form, Keywords, Number, ValueName
 
 NAMES = ("zeros", "negated", "rows swapped", "one element off", "NaN", "other inputs")
 """The names of the stand-ins in a spec."""
@@ -25,20 +30,7 @@ MORE_NAMES = ("one element zero", "lower precision", "sign of zero")
 _MOST_REASONS = 5
 """The maximum number of reasons why there is no float64 reference that a verdict names."""
 
-DEFAULTS: dict[str, tuple[float, float]] = {
-    "float64": (1e-7, 1e-7),
-    "float32": (1.3e-6, 1e-5),
-    "float16": (1e-3, 1e-5),
-    "bfloat16": (1.6e-2, 1e-5),
-    "complex128": (1e-7, 1e-7),
-    "complex64": (1.3e-6, 1e-5),
-}
-
-
-def default_tolerance(*dtypes: str) -> tuple[float, float]:
-    """Return the largest (rtol, atol) of the dtypes; (0, 0) for exact dtypes."""
-    pairs = [DEFAULTS.get(dtype, (0.0, 0.0)) for dtype in dtypes]
-    return max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
+TOLERANCES = Form({"dependentRequired": {"atol": ["rtol"], "rtol": ["atol"]}})
 
 
 class Judge(Enum):
@@ -56,20 +48,134 @@ def is_eager(name: str) -> bool:
     return name.partition(".")[0] == EAGER
 
 
+def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+    """Measure in the worker. ``value`` returns a named value; tensors may be on any device and have any dtype."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    ours, theirs = value(arguments["of"]), value(arguments["to"])
+    kinds: tuple[list[str], list[str]] = [], []
+    leaves, form = pytree.tree_flatten_with_path(unnested(ours, kinds[0]))
+    reference_leaves, reference_form = pytree.tree_flatten_with_path(unnested(theirs, kinds[1]))
+    facts: dict[str, Any] = {
+        "structure": structure(form, ", ".join(kinds[0])),
+        "reference_structure": structure(reference_form, ", ".join(kinds[1])),
+        "leaves": [],
+    }
+    if len(leaves) == len(reference_leaves):
+        for (path, leaf), (_, reference) in zip(leaves, reference_leaves, strict=True):
+            if leaf is None and reference is None:
+                continue
+            described = {"path": pytree.keystr(path), **describe_leaf(leaf, reference, arguments)}
+            if is_eager(arguments["to"]) and not arguments.get("strides"):
+                described.update(strides=_strides(leaf), reference_strides=_strides(reference))
+            facts["leaves"].append(described)
+            if "excess" not in described:
+                continue
+            comparer = _by_bits(reference, arguments)
+            if comparer is None:
+                against, rtol, atol = _against(described, arguments), described["rtol"], described["atol"]
+                described["stand_ins"] = measure_stand_ins(reference, rtol=rtol, atol=atol, against=against)
+            else:
+                described.update(comparer(leaf))
+                bounds = torch.zeros(reference.shape, dtype=torch.float64)
+                described["stand_ins"] = judged_stand_ins(reference, bounds, comparer, exact=True)
+            if not has_other_inputs(arguments):
+                described["stand_ins"]["other inputs"] = {"why_not": "only eager has a value for other inputs"}
+    return facts
+
+
+def _strides(value: Any) -> list[int] | None:
+    """Return the strides of a strided tensor in elements, 0 for dimensions of size 1, which have none that matters; else None."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not value.numel():
+        return None
+    return [0 if size == 1 else stride for size, stride in zip(value.shape, value.stride(), strict=True)]
+
+
+def has_other_inputs(arguments: Mapping[str, Any]) -> bool:
+    """Whether the stand-in "other inputs" applies: the output, or a part of it, is compared with the same part of eager."""
+    (first, part), (other, same_part) = (name.partition(".")[::2] for name in (arguments["of"], arguments["to"]))
+    return (first, other) == (OUTPUT, EAGER) and part == same_part
+
+
+def needs_reference(arguments: Mapping[str, Any]) -> bool:
+    """Whether a measurement needs a float64 reference."""
+    return arguments.get("judge") == Judge.CALIBRATED.value
+
+
+def add_other_inputs(
+    facts: dict[str, Any],
+    arguments: Mapping[str, Any],
+    reference: Any,
+    answer: Callable[[], Any],
+    comparers: Mapping[int, Comparer] | None = None,
+) -> None:
+    """Add the stand-in "other inputs" to the result of ``measure``.
+
+    ``reference`` is the eager value of the comparison, ``answer`` returns its value for other inputs. It is called after the case ends,
+    because the case must not see another call of its function. ``comparers`` has those of leaves with a float64 reference, by identity.
+    """
+    import torch
+
+    references = leaves_of(reference)
+    try:
+        others = [leaf if isinstance(leaf, torch.Tensor) else "other inputs give no tensor here" for leaf in leaves_of(answer())]
+        if len(others) != len(references):
+            others = ["other inputs give another structure"] * len(references)
+    except Exception as error:  # a spec's code may raise anything for unexpected inputs
+        others = [f"{type(error).__name__}: {error}"[:300]] * len(references)
+    for leaf, right, other in zip(facts["leaves"], references, others, strict=False):
+        if "stand_ins" in leaf:
+            comparer = (comparers or {}).get(id(leaf)) or _by_bits(right, arguments)
+            leaf["stand_ins"]["other inputs"] = measure_other_inputs(right, other, _against(leaf, arguments), comparer)
+
+
+def _against(leaf: Mapping[str, Any], arguments: Mapping[str, Any]) -> Callable[[Any, Any], Mapping[str, Any]]:
+    return functools.partial(differences, rtol=leaf["rtol"], atol=leaf["atol"], equal_nan=arguments["equal_nan"])
+
+
+def _by_bits(reference: Any, arguments: Mapping[str, Any]) -> Comparer | None:
+    """Return what compares a tensor with its reference by bits; None for other judges."""
+    return (lambda other: {"bits": bits(other, reference)}) if arguments.get("judge") == Judge.EXACT.value else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Close(Conditional):
-    """``close: {to: eager}``, ``close: {to: eager, atol: 1e-2, rtol: 1e-2}``, ``close: {to: first, exact: true}``."""
+class Close(ConditionalOnCode):
+    """Every tensor of a value is close to its counterpart: same structure, shape and dtype.
+
+    To eager without further words: the error against a float64 reference is at most twice eager's own (by element and by quantile), with a
+    floor of some units in the last place; where there is no float64 reference, the dtype's tolerance judges, and the verdict says why. To
+    another value, or with atol and rtol: NaN and infinities in the same places, and |a - b| <= atol + rtol * |b|, measured in float64. The
+    eager reference runs before the compiled call, with compilation off, on copies of modules and arguments. Globals of the spec's Python
+    that the reference changed (plain values, lists, dicts, sets, tensors) are set back before the compiled call. What a call changes
+    (arguments, parameters, buffers) is compared as well.
+
+    ``close: {to: eager}``
+    ``close: {to: eager, atol: 0.01, rtol: 0.01}``
+    ``close: {to: eager, exact: true}``
+    """
 
     kind: ClassVar[str] = "close"
-    mutations: ClassVar[tuple[str, ...]] = (*NAMES, *MORE_NAMES, "another value")
-    of: str = OUTPUT
-    to: str = EAGER
-    atol: float | None = None
-    rtol: float | None = None
-    exact: bool = False
-    equal_nan: bool = True
-    strides: str | None = None
-    """``any`` where the layout may be another than eager's; else a result has eager's strides."""
+    form: ClassVar[Keywords] = TOLERANCES
+    measure = staticmethod(measure)
+    is_portable: ClassVar[bool] = True
+    of: ValueName = OUTPUT
+    """The value; the step's own result when absent."""
+    to: Annotated[ValueName, Form({"allOf": [{"$ref": "names.schema.json#/$defs/compared"}]})] = EAGER
+    """eager (the function run without compiling, first, on its own copies) or the name of a value."""
+    atol: Number | None = None
+    """Absolute tolerance. Stated together with rtol."""
+    rtol: Number | None = None
+    """Relative tolerance. Stated together with atol."""
+    exact: Annotated[bool, Form({"const": True})] = False
+    """Every element has the same bits; the sign of zero matters, the payload of NaN does not. Without atol, rtol and equal_nan."""
+    equal_nan: Boolean = True
+    """NaN equals NaN in the same place; true when absent."""
+    strides: Literal["any"] | None = None
+    """Tensors may have other strides than eager's. When absent they have the same; dimensions of size 1 and empty tensors have none that
+    count. For example ``any``."""
 
     @classmethod
     def parse(cls, body: Any) -> "Close":
@@ -346,3 +452,176 @@ def told(leaves: Sequence[Mapping[str, Any]]) -> str:
         reasons = "; ".join([*why[:_MOST_REASONS], *more])
         parts.append(f"{others} values within tolerance" + (f" (no float64 reference: {reasons})" if why else ""))
     return ", ".join(parts)
+
+
+# -- the float64 reference, which the worker adds after the case ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The runs of eager after the case."""
+
+    again: Any
+    """Eager's answer to the same inputs."""
+    reference: Any
+    """The float64 reference for the same inputs."""
+    pairs: Sequence[tuple[Any, Any, float]]
+    """Answers of eager with their references, for the same and for nudged inputs, and the resolution of nudged ones."""
+    through: Sequence[str] = ()
+    """For each leaf of the answer the narrowest format that eager rounded its values to on their way; empty where there is none."""
+    jittered: Sequence[Any] = ()
+    """Answers of eager to the same inputs with other roundings; empty where it refused."""
+    amplitude: float = 1.0
+    """How many units these roundings move a number by, at most."""
+    fine: Callable[[], Sequence[Any]] | None = None
+    """Makes the same with fine roundings: of one unit, but of operators that add. None where the two sides began with other numbers."""
+    otherwise: Callable[[str], Any] | None = None
+    """Makes the call of eager "on the CPU" or "without TF32"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A comparison whose facts are completed."""
+
+    facts: dict[str, Any]
+    arguments: Mapping[str, Any]
+    values: Mapping[str, Any]
+    """The compared values, by the words ``of`` and ``to``."""
+    comparers: dict[int, Comparer]
+    """Filled with what compares other tensors in the same way, by the identity of a leaf's facts."""
+    with_stand_ins: bool = True
+    """Whether stand-ins are measured, and a histogram of right answers is sent."""
+    unwritten: Sequence[Any] = ()
+    before: Sequence[Any] = ()
+    """For each leaf a mask of the elements that eager left as they were before, or None; empty for a result."""
+
+
+def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> None:
+    """Add the facts to each leaf of two tensors, or ``why_not``; ``answers`` makes the runs for what eager returned."""
+    leaves = comparison.facts["leaves"]
+    try:
+        eager_runs = answers(comparison.values["to"])
+        own = {word: leaves_of(value) for word, value in comparison.values.items()}
+        again, reference = leaves_of(eager_runs.again), leaves_of(eager_runs.reference)
+        pairs = [(leaves_of(answer), leaves_of(right), step) for answer, right, step in eager_runs.pairs]
+        jittered = [leaves_of(answer) for answer in eager_runs.jittered]
+        everything = [*own.values(), again, reference, *jittered, *(part for answer, right, _ in pairs for part in (answer, right))]
+        are_alike = all(len(parts) == len(leaves) for parts in everything)
+        why_not = "" if are_alike else "another run of eager gives another structure"
+    except Exception as error:  # code of a spec may raise anything when it is called again
+        why_not = _why(error)
+    if why_not:
+        for leaf in leaves:
+            leaf["calibrated"] = {"why_not": why_not}
+        return
+    for index, leaf in enumerate(leaves):
+        if leaf["type"] == leaf["reference_type"] == "float" and not leaf["equal"]:
+            ours, theirs = (own[word][index] for word in ("of", "to"))
+            movement = max((abs(answer[index] - theirs) for answer in jittered), default=0.0) / eager_runs.amplitude
+            leaf.update({"distance": abs(ours - theirs), "movement": movement} if math.isfinite(abs(ours - theirs) + movement) else {})
+        if leaf["type"] != "tensor" or leaf["reference_type"] != "tensor" or leaf["shape"] != leaf["reference_shape"]:
+            continue
+        try:
+            samples = [calibrated.Sample(answer[index], right[index], step) for answer, right, step in pairs]
+            through = eager_runs.through[index] if eager_runs.through else ""
+            moved = [answer[index] for answer in jittered]
+            amplitude = eager_runs.amplitude
+            is_suspect = eager_runs.fine is not None and _is_suspect(own["of"][index], own["to"][index], reference[index])
+            finely = [leaves_of(answer)[index] for answer in eager_runs.fine()] if is_suspect and eager_runs.fine is not None else []
+            judged = functools.partial(_scale, leaf, own["to"][index], again[index], reference[index], samples, through, amplitude, finely)
+            scale, is_wrong = judged(moved), False
+            if scale.unexplained and leaf["reference_device"] not in ("cpu", "meta") and eager_runs.otherwise is not None:
+                with contextlib.suppress(Exception):  # a function may need its device
+                    if leaf["reference_device"] == "cuda" and calibrated.is_explained(
+                        leaves_of(eager_runs.otherwise("without TF32"))[index], reference[index], moved, amplitude
+                    ):
+                        scale = judged([])  # the settings allow TF32; jittered inputs have no such error
+                    else:
+                        is_wrong = calibrated.is_explained(
+                            leaves_of(eager_runs.otherwise("on the CPU"))[index], reference[index], moved, amplitude
+                        )
+            _add(comparison, leaf, own["of"][index], scale)
+            if is_wrong:
+                leaf["calibrated"]["is_wrong"] = True
+            if comparison.unwritten and comparison.unwritten[index] is not None:
+                before = comparison.before[index] if comparison.before else None
+                changed = calibrated.changed_elements(own["of"][index], scale, comparison.unwritten[index], before)
+                leaf["calibrated"].update({"unwritten": changed} if changed else {})
+            if comparison.before and comparison.before[index] is not None:
+                leaf.pop("change", None)
+                moved_by_one = (
+                    scale.nudge * (scale.form.nudges / calibrated.ROUNDINGS) if scale.form is calibrated.FORMATS["float64"] else None
+                )
+                change = calibrated.other_change(own["of"][index], own["to"][index], comparison.before[index], scale.precise, moved_by_one)
+                leaf.update({"change": change} if change else {})
+        except Exception as error:  # an operation that this leaf's dtype or layout lacks: the other leaves are judged
+            leaf["calibrated"] = {"why_not": _why(error)}
+
+
+def _is_suspect(answer: Any, eager: Any, reference: Any) -> bool:
+    """Whether the median of an answer is so far from eager or float64 that runs with fine roundings decide on it."""
+    form = calibrated.format_of(str(eager.dtype).removeprefix("torch."))
+    if (
+        form is None
+        or not form.nudges
+        or eager.numel() < calibrated.LEAST_OF_SLICE
+        or answer.shape != eager.shape
+        or answer.dtype != eager.dtype
+    ):
+        return False
+    ours, right = calibrated.wide(answer), calibrated.wide(reference).to(answer.device)
+    units = calibrated.units_of(right, form)
+    return any(
+        calibrated.quantiles_in(calibrated.errors_of(ours, other) / units, (0.5,))[0] > calibrated.MEDIAN_FLOOR
+        for other in (right, calibrated.wide(eager).to(answer.device))
+    )
+
+
+def _why(error: Exception) -> str:
+    return str(error) if isinstance(error, calibrated.NoReference) else f"{type(error).__name__}: {error}"[:200]
+
+
+def _scale(
+    leaf: Mapping[str, Any],
+    eager: Any,
+    again: Any,
+    right: Any,
+    samples: Sequence[calibrated.Sample],
+    through: str,
+    amplitude: float,
+    fine: Sequence[Any],
+    moved: Sequence[Any],
+) -> calibrated.Scale:
+    if leaf["dtype"] != leaf["reference_dtype"]:
+        raise calibrated.NoReference("the dtypes differ")
+    everything = [again, right, *moved, *fine, *(part for sample in samples for part in (sample.answer, sample.reference))]
+    if any(getattr(part, "shape", None) != eager.shape for part in everything):
+        raise calibrated.NoReference("another run of eager gives another shape")
+    if not (eager.is_floating_point() or eager.is_complex()):
+        raise calibrated.NoReference(f"values of dtype {leaf['dtype']} are exact")
+    if any(part.element_size() != (16 if part.is_complex() else 8) for part in [right, *(sample.reference for sample in samples)]):
+        raise calibrated.NoReference("the function computes in a narrower dtype than float64 itself")
+    rtol, atol = default_tolerance(leaf["dtype"])
+    apart = differences(again, eager, rtol=rtol, atol=atol)
+    if apart["nan_mismatches"] or apart["inf_mismatches"] or (apart["mismatches"] and not calibrated.is_reordered([eager, again], right)):
+        raise calibrated.NoReference("a second run of eager gives another answer")
+    return calibrated.scale_of(samples, eager, right, through, moved, amplitude, fine)
+
+
+def _add(comparison: Comparison, leaf: dict[str, Any], actual: Any, scale: calibrated.Scale) -> None:
+    right = scale.eager.reshape(actual.shape).to(actual.dtype)
+    equal_nan = comparison.arguments["equal_nan"]
+
+    def comparer(tensor: Any) -> dict[str, Json]:
+        mismatches = differences(tensor, right, rtol=leaf["rtol"], atol=leaf["atol"], equal_nan=equal_nan)
+        facts: dict[str, Json] = {name: mismatches[name] for name in ("nan_mismatches", "inf_mismatches", "excess")}
+        return {**facts, "calibrated": calibrated.compare(tensor, scale, equal_nan=equal_nan, histogram=False)}
+
+    leaf["calibrated"] = calibrated.compare(actual, scale, equal_nan=equal_nan)
+    if not comparison.with_stand_ins:
+        if not leaf["calibrated"]["outside"]:
+            leaf["calibrated"].pop("histogram", None)
+        return
+    bounds = calibrated.bounds_of(scale).reshape(actual.shape)
+    leaf["stand_ins"] = {**leaf.get("stand_ins", {}), **judged_stand_ins(right, bounds, comparer)}
+    comparison.comparers[id(leaf)] = comparer

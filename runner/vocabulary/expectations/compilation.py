@@ -2,43 +2,28 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from runner.model.conditions import Surroundings
 from runner.model.expectation import Judgement, Mutant, Status, StepFacts
 from runner.model.protocol import Json
 from runner.vocabulary.expectations.expectation_base import (
     AT_LEAST_ONE,
-    COUNT_MUTATIONS,
     BadExpectation,
     Conditional,
     Counts,
     allows_zero,
     check_count,
+    check_counts,
     count_mutants,
     judge_count,
 )
-from runner.vocabulary.expectations.filecheck import ALL, COMMENTED_OUT, TRIVIAL, WHOLE, FileCheck
-from runner.vocabulary.expectations.texts import (
-    TEXT_MUTATIONS,
-    check_guards,
-    check_specific,
-    check_specific_pattern,
-    check_text,
-    judge_text,
-    parts_of,
-    text_mutants,
-)
+from runner.vocabulary.expectations.filecheck import ALL, CHOICE, COMMENTED_OUT, TRIVIAL, WHOLE, FileCheck
+from runner.vocabulary.expectations.texts import check_guards, check_searched, check_specific, judge_text, parts_of, text_mutants
+from runner.vocabulary.forms import Count, CountsByName, Form, Keywords, Pattern, Texts, some_of
 
 COMPILATION = "<compilation>."
 """The beginning of the name of what was recorded of the compiles of a step; no value of a spec can have this name."""
-
-
-def check_counts(body: Mapping[str, Any], *keys: str) -> None:
-    """Check the counts at some keys; raise ``BadExpectation``."""
-    for key in keys:
-        if key in body:
-            check_count(body[key], key)
 
 
 def judge_checks(checks: FileCheck, text: str, surroundings: Surroundings) -> Judgement:
@@ -56,29 +41,43 @@ def checks_mutants(checks: FileCheck, text: str, surroundings: Surroundings, cha
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Events(Conditional):
-    """What is expected of events of a step that have a reason: ``{count: 1, reason: {contains: TEXT}}``. A kind of them is a subclass."""
+class Reason:
+    """What torch says of each of them.
 
-    is_recorded: ClassVar[bool] = True
+    ``reason: {contains: size mismatch at index 0}``
+    """
+
+    form: ClassVar[Keywords] = some_of("contains", "matches")
+    contains: Texts | None = None
+    """Parts of it, in any order."""
+    matches: Pattern | None = None
+    """A regular expression, searched in it. For example ``size mismatch at index [01]``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Events(Conditional):
+    """What is expected of events of a step that have a reason."""
+
+    form: ClassVar[Keywords] = some_of("count", "reason")
+    needs_result: ClassVar[bool] = False
     what: ClassVar[str]
     """The events, in words."""
-    mutations: ClassVar[tuple[str, ...]] = (*COUNT_MUTATIONS, *TEXT_MUTATIONS)
-    count: Any = None
-    reason: Mapping[str, Any] | None = None
+    count: Count = None
+    """How many; at least 1 when absent."""
+    reason: Annotated[Mapping[str, Any], Form({"$ref": "#/$defs/reason"})] | None = None
+    """What each of them has as its reason."""
 
     @classmethod
     def check(cls, body: Any) -> None:
         """Refuse a wrong count or pattern, and a reason where none may occur."""
-        count, reason = body.get("count"), body.get("reason")
-        if count is not None:
-            check_count(count, "count")
-        if reason is not None:
+        check_counts(body, "count")
+        if "reason" in body:
             try:
-                check_text(reason)
-                check_specific(reason)
+                check_searched(body["reason"].get("matches"), "matches")
+                check_specific(body["reason"])
             except BadExpectation as error:
                 raise BadExpectation(str(error), error.hint, path=("reason", *error.path)) from error
-            if count == 0:
+            if body.get("count") == 0:
                 raise BadExpectation(f"a reason of 0 {cls.what}", "expect at least 1, or remove the reason", path=("reason",))
 
     def why_hollow(self, measured: Any) -> str:
@@ -90,17 +89,19 @@ class Events(Conditional):
         if not facts.measured["recorded"]:
             return [Judgement.error("the backend of the case compiles nothing", expected=f"the {self.what} of the step")]
         events = facts.measured["events"]
-        shown = [f"{event['frame']}: {_cut(event['reason'])}" for event in events[:_MOST]]
+        reasons = [event["reason"] for event in events[:_MOST]]
+        reasons = [reason if len(reason) <= _LONGEST else f"{reason[: _LONGEST - 3]}..." for reason in reasons]
+        shown = [f"{event['frame']}: {reason}" for event, reason in zip(events, reasons, strict=False)]
         more = [f"and {len(events) - _MOST} more"] if len(events) > _MOST else []
         required = AT_LEAST_ONE if self.count is None else self.count
-        counted = judge_count(required, facts.measured["count"], surroundings, leaf="count", absent="")
+        counted = judge_count(required, facts.measured["count"], surroundings, leaf="count")
         expected = f"{self.what}: {counted.expected.removeprefix('count ')}"
         judged = [replace(counted, expected=expected, detail="\n".join([*shown, *more]))]
         if self.reason is not None:
             contains, pattern = parts_of(self.reason.get("contains")), self.reason.get("matches")
-            reasons = (judge_text(event["reason"], contains, pattern, what=f"a reason in {event['frame']}") for event in events)
             of_reason = Judgement.failed(expected=f"{self.what} with a reason", observed="there were none")
-            for of_reason in reasons:
+            for event in events:
+                of_reason = judge_text(event["reason"], contains, pattern, what=f"a reason in {event['frame']}")
                 if of_reason.status is not Status.HELD:
                     break
             judged.append(replace(of_reason, leaf="reason"))
@@ -123,35 +124,40 @@ class Events(Conditional):
                 yield replace(mutant, leaf="reason", where=f"{event['frame']}: {mutant.where}")
 
 
-def _cut(reason: str) -> str:
-    return reason if len(reason) <= _LONGEST else f"{reason[: _LONGEST - 3]}..."
-
-
 _MOST, _LONGEST = 10, 1_000
 """Events in a detail, and characters of a reason: torch's own reasons end with a link."""
 
 
-_OF_CHECKS = tuple(name for name in FileCheck.mutations if name not in (COMMENTED_OUT, *TEXT_MUTATIONS))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guards(Conditional):
-    """``guards: {contains: "L['x'].size()[0]", checks: "CHECK-NOT: DUPLICATE"}``."""
+    r"""Guards of the frames of the case's own functions that Dynamo compiled in the step.
+
+    Each is a line 'TYPE: CODE', as TORCH_LOGS=guards shows it, without the line of the user's code behind it. Number and text differ
+    between versions of torch.
+
+    ``guards: {contains: "LAMBDA_GUARD: 2 <= L['x'].size()[0]"}``
+    ``guards: {count: {min: 1}, checks: "CHECK: TENSOR_MATCH\nCHECK-NOT: DUPLICATE_INPUT\n"}``
+    """
 
     kind: ClassVar[str] = "guards"
-    is_recorded: ClassVar[bool] = True
-    mutations: ClassVar[tuple[str, ...]] = (*COUNT_MUTATIONS, *TEXT_MUTATIONS, *_OF_CHECKS)
-    count: Any = None
-    contains: str | list[str] | None = None
-    matches: str | None = None
-    checks: FileCheck | None = None
+    form: ClassVar[Keywords] = some_of("count", "contains", "matches", "checks")
+    measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}guards"))
+    needs_result: ClassVar[bool] = False
+    count: Count = None
+    """How many guards."""
+    contains: Texts | None = None
+    """Parts of their text, in any order."""
+    matches: Pattern | None = None
+    """A regular expression, searched in their text. For example ``"TENSOR_MATCH: check_tensor.L..x... .*size=.None"``."""
+    checks: Annotated[FileCheck, Form({"type": "string"})] | None = None
+    r"""LLVM FileCheck directives on their text. For example ``"CHECK: L['x'].size()[0]\n"``."""
 
     @classmethod
     def parse(cls, body: Any) -> Self:
         """Read count, parts, pattern and directives; raise ``BadExpectation``."""
         check_counts(body, "count")
-        check_text(body)
-        check_specific_pattern(body, "matches")
+        check_searched(body.get("matches"), "matches")
+        check_specific({"matches": body.get("matches")})
         # a guard is no program: a mark of a comment in it is a part of it
         checks = FileCheck.parse({"checks": body["checks"], "text": WHOLE}) if "checks" in body else None
         check_guards(body, checks.checks if checks else None)
@@ -165,7 +171,7 @@ class Guards(Conditional):
             return [Judgement.error(why, expected=what)]
         if facts.measured["problem"]:
             return [Judgement.error(facts.measured["problem"], expected=what)]
-        judged = [] if self.count is None else [judge_count(self.count, count, surroundings, leaf="count", absent="")]
+        judged = [] if self.count is None else [judge_count(self.count, count, surroundings, leaf="count")]
         if self.contains is None and self.matches is None and self.checks is None:
             return judged
         if len(texts) < count:
@@ -185,10 +191,8 @@ class Guards(Conditional):
                 self.count, observed, surroundings, lambda number: facts.with_measured(count=int(number)), leaf="count", trivial=_GUARDS
             )
         text, put = "\n".join(facts.measured["texts"]), lambda text: facts.with_measured(texts=[text], count=1)
-        for mutant in text_mutants(text, parts_of(self.contains), None, put):
-            yield replace(mutant, leaf="contains")
-        for mutant in text_mutants(text, (), self.matches, put):
-            yield replace(mutant, leaf="matches")
+        yield from (replace(mutant, leaf="contains") for mutant in text_mutants(text, parts_of(self.contains), None, put))
+        yield from (replace(mutant, leaf="matches") for mutant in text_mutants(text, (), self.matches, put))
         if self.checks is not None:
             mutants = checks_mutants(self.checks, text, surroundings, put)
             yield from (mutant for mutant in mutants if mutant.name != COMMENTED_OUT)
@@ -202,11 +206,16 @@ _AGAIN = (
 )
 
 
-class Recompiles(Events):
-    """``recompiles: {count: 1, reason: {contains: size mismatch at index 0}}``."""
+class Recompiles(_Events):
+    """How often Dynamo compiled frames of the case's own functions again in the step, because the guards of their compiled code failed.
+
+    ``recompiles: {count: 1, reason: {contains: size mismatch at index 0}}``
+    ``recompiles: {count: 0}``
+    """
 
     __slots__ = ()
     kind: ClassVar[str] = "recompiles"
+    measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}recompiles"))
     what: ClassVar[str] = "recompiles"
 
     def why_hollow(self, measured: Any) -> str:
@@ -218,11 +227,19 @@ class Recompiles(Events):
         return f"no code that dynamo had compiled ran in the step, {_AGAIN}"
 
 
-class GraphBreaks(Events):
-    """``graph_breaks: {count: 1, reason: {contains: User-inserted graph break}}``."""
+class GraphBreaks(_Events):
+    """Graph breaks in frames of the case's own functions that Dynamo compiled in the step, as torch._dynamo.explain counts them.
+
+    Frames that it left to Python because it cannot continue after the break count too. Count 0 of a step in which Dynamo traced no frame is
+    an ERROR.
+
+    ``graph_breaks: {count: 1, reason: {contains: User-inserted graph break}}``
+    ``graph_breaks: {count: 0}``
+    """
 
     __slots__ = ()
     kind: ClassVar[str] = "graph_breaks"
+    measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}graph_breaks"))
     what: ClassVar[str] = "graph breaks"
 
     @property
@@ -240,17 +257,41 @@ class GraphBreaks(Events):
 Graph = Mapping[str, Any]
 
 
+def measure_graph(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+    """Measure in the worker: the graphs of the stage, and the operators that torch does not have."""
+    recording, stage = value(f"{COMPILATION}graph"), arguments["stage"]
+    unknown: list[Json] = [name for name in arguments["ops"] if not recording["is_known"](name)]
+    return {"available": recording["is_available"](stage), "graphs": recording["stages"].get(stage, []), "unknown": unknown}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphOfStage(Conditional):
-    """``graph: {stage: post_grad, ops: {aten.mm.default: 1}, checks: "CHECK: aten.mm"}``."""
+    """Graphs that were made in the step while the case's own functions were compiled, after the passes of a stage.
+
+    A step in which no graph of the stage was made, as after a cache hit, is an ERROR.
+
+    ``graph: {stage: post_grad, ops: {aten.mm.default: 1}}``
+    ``graph: {stage: dynamo, count: 2, index: 0, checks: "CHECK: torch.sin"}``
+    """
 
     kind: ClassVar[str] = "graph"
-    mutations: ClassVar[tuple[str, ...]] = (*COUNT_MUTATIONS, *FileCheck.mutations)
-    stage: str
-    index: int | str | None = None
-    count: Any = None
-    ops: Mapping[str, Any] = field(default_factory=dict)
-    checks: FileCheck | None = None
+    form: ClassVar[Keywords] = some_of("count", "ops", "checks")
+    measure = staticmethod(measure_graph)
+    needs_result: ClassVar[bool] = False
+    stage: Literal["dynamo", "pre_grad", "joint", "post_grad"]
+    """dynamo: what Dynamo gives to the backend; pre_grad: before AOTAutograd; joint: forward and backward in one graph, or the forward
+    alone where nothing needs a gradient; post_grad: what Inductor lowers."""
+    index: Annotated[int | str, CHOICE, Form({"title": "choice of graph"})] | None = None
+    """Which of several graphs ops and checks are about: its index in the order of compilation, or all. The only one when absent.
+    For example ``all``, ``0``."""
+    count: Count = None
+    """How many graphs of this stage were made in the step."""
+    ops: CountsByName = field(default_factory=dict)
+    """How many nodes call each operator, in graphs within the graph too. A name without an overload counts all of its overloads; a name
+    that torch does not have is an ERROR. For example ``{aten.mm.default: 1, aten.relu: 0}``."""
+    checks: Annotated[FileCheck, Form({"type": "string"})] | None = None
+    r"""LLVM FileCheck directives on the graph as torch prints it, with shapes, strides and devices, without comments.
+    For example ``"CHECK: torch.ops.aten.mm.default\nCHECK-NOT: torch.ops.aten.t.default\n"``."""
 
     @classmethod
     def parse(cls, body: Any) -> "GraphOfStage":
@@ -276,7 +317,7 @@ class GraphOfStage(Conditional):
         if not graphs:
             why = "no graph of the case's function was made at this stage: it was compiled before, served from a cache, or not compiled"
             return [Judgement.error(why, expected=what)]
-        judged = [] if self.count is None else [judge_count(self.count, len(graphs), surroundings, leaf="count", absent="")]
+        judged = [] if self.count is None else [judge_count(self.count, len(graphs), surroundings, leaf="count")]
         if not self.ops and not self.checks:
             return judged
         chosen = self._choose(graphs)
@@ -294,9 +335,7 @@ class GraphOfStage(Conditional):
             elif why := _of_another_level(self.stage, name, chosen):
                 judged.append(Judgement.error(why, expected=leaf, leaf=leaf))
             else:
-                judged.append(
-                    replace(judge_count(count, _count_of_nodes(chosen, name), surroundings, leaf=leaf, absent=""), detail=operators)
-                )
+                judged.append(replace(judge_count(count, _count_of_nodes(chosen, name), surroundings, leaf=leaf), detail=operators))
         if self.checks is not None:
             if any(graph["cut"] for graph in chosen):
                 why = "the graph is too large: its text was cut off"
@@ -381,41 +420,48 @@ def _graph_text(graphs: Sequence[Graph]) -> str:
     return texts[0] if len(texts) == 1 else "\n".join(texts)  # join would remove the mark of a text without comments
 
 
-def measure_graph(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
-    """Measure in the worker: the graphs of the stage, and the operators that torch does not have."""
-    recording, stage = value(f"{COMPILATION}graph"), arguments["stage"]
-    unknown: list[Json] = [name for name in arguments["ops"] if not recording["is_known"](name)]
-    return {"available": recording["is_available"](stage), "graphs": recording["stages"].get(stage, []), "unknown": unknown}
-
-
 KINDS = ("fused", "extern", "user")
 """The kinds of kernel calls; ``launched`` is their sum."""
 
-COUNTS = ("launched", *KINDS, "compiled")
+_COUNTS = ("launched", *KINDS, "compiled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels(Conditional, Counts):
-    """``kernels: {launched: 1, compiled: 1}``, or by kind: ``kernels: {fused: 1, extern: 0}``."""
+    """Kernel calls of the step, and kernels compiled in it, of the case's own functions, counted while the generated wrapper runs.
+
+    What cannot be counted is an ERROR: a wrapper in C++, a replayed CUDA graph, a package that was compiled ahead of time.
+
+    ``kernels: {launched: 1, compiled: 1}``
+    ``kernels: {fused: 1, extern: {max: 1}}``
+    """
 
     kind: ClassVar[str] = "kernels"
-    is_recorded: ClassVar[bool] = True
+    form: ClassVar[Keywords] = some_of("launched", *KINDS, "compiled")
+    measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}kernels"))
+    needs_result: ClassVar[bool] = False
     of_trivial_function: ClassVar[Mapping[str, int]] = {"launched": 1, "compiled": 1}
-    launched: Any = None
-    fused: Any = None
-    extern: Any = None
-    user: Any = None
-    compiled: Any = None
+    launched: Count = None
+    """All kernel calls: fused, extern and user together."""
+    fused: Count = None
+    """Calls of kernels that Inductor generated, templates included."""
+    extern: Count = None
+    """Calls of operators and of library kernels: extern_kernels.mm, torch.ops.aten.sort, copy_. Views do not count."""
+    user: Count = None
+    """Calls of Triton kernels that the spec's own Python defines."""
+    compiled: Count = None
+    """Distinct kernels that Inductor generated in the step. A graph that is served from a cache has none; neither has the second call of a
+    compiled function."""
 
     @classmethod
     def check(cls, body: Any) -> None:
         """Check the counts."""
-        check_counts(body, *COUNTS)
+        check_counts(body, *_COUNTS)
 
     @property
     def by_leaf(self) -> Mapping[str, Any]:
         """The counts that are expected."""
-        return {key: getattr(self, key) for key in COUNTS if getattr(self, key) is not None}
+        return {key: getattr(self, key) for key in _COUNTS if getattr(self, key) is not None}
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge each count on its own. What could not be counted is an ERROR."""

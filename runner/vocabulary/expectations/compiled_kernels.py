@@ -1,25 +1,173 @@
-"""What a compiled kernel of an offline target says of itself: ``resources`` and ``metadata``."""
+"""What a compiler wrote for a target, read without running anything, and what is expected of it: ``resources`` and ``metadata``."""
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from runner.model.conditions import Surroundings, choose
 from runner.model.expectation import Judgement, Mutant, StepFacts
+from runner.model.matching.generated_code import Code
 from runner.model.protocol import Json
-from runner.model.targets import TARGETS
-from runner.vocabulary.compiler_output import KERNEL, RESOURCES, NotReported, of_compiler, with_amount
-from runner.vocabulary.expectations.compilation import check_counts
+from runner.model.targets import ISA, STAGES, STAGES_OF_VENDOR, TARGETS, WRAPPER, Level, Target
 from runner.vocabulary.expectations.expectation_base import (
-    COUNT_MUTATIONS,
     BadExpectation,
     Conditional,
     Kind,
+    check_counts,
     count_mutants,
     judge_count,
     text_of,
 )
 from runner.vocabulary.expectations.values import changed, same
+from runner.vocabulary.forms import TEMPLATE, Count, Form, Keywords, common
+
+LEVELS: Mapping[str, Level] = {
+    "filecheck": Level.COMPILED,
+    "resources": Level.COMPILED,
+    "metadata": Level.COMPILED,
+    "runs": Level.COMPILED,
+    "raises": Level.COMPILED,
+}
+"""The level of each kind of expectation. Other kinds need a device."""
+
+OF_SIMULATED: Mapping[str, Level] = {**LEVELS, "choices": Level.COMPILED}
+"""The same for code that Inductor generates for a simulated target."""
+
+
+KERNEL = "<kernel>"
+"""The name of what the compiler recorded of a kernel; no value of a spec can have this name."""
+
+
+def level_of(kind: str, stage: str | None = None, *, is_compiled: bool = True) -> Level:
+    """Return the level of an expectation; ``stage`` is what a ``filecheck`` reads. Candidates that are only counted are text."""
+    if stage == WRAPPER or not is_compiled:
+        return Level.RENDERED
+    return Level.INSTRUCTIONS if stage in ISA.values() else OF_SIMULATED[kind]
+
+
+# -- the texts of the stages ----------------------------------------------------------------------------------------
+
+_COMMENTS = {"ttir": "//", "ttgir": "//", "llir": ";", "amdgcn": ";", "ptx": "//"}
+"""How a comment begins, by stage; it ends with its line."""
+
+_STRING = r'"(?:[^"\\\n]|\\.)*"'
+
+
+def code_of_stage(text: str, stage: str) -> Code:
+    """Return the text of a stage without comments, and without lines that are empty then."""
+    mark = _COMMENTS[stage]
+    token = re.compile(rf"{_STRING}|{re.escape(mark)}[^\n]*")
+    stripped = token.sub(lambda match: "" if match[0].startswith(mark) else match[0], text.replace("\r\n", "\n"))
+    kept = [(number, line.rstrip()) for number, line in enumerate(stripped.split("\n"), start=1) if line.strip()]
+    return Code("\n".join(line for _, line in kept), tuple(number for number, _ in kept), text.count("\n") + 1)
+
+
+def commented_out_stage(text: str, stage: str) -> str:
+    """Return a stage with every line commented out."""
+    return "".join(f"{_COMMENTS[stage]} {line}" for line in text.splitlines(keepends=True))
+
+
+def problems_of_texts(target: Target, kernels: Sequence[str], texts: Sequence[str]) -> Iterator[str]:
+    """Yield why the texts of the stages are not those of these kernels for a target."""
+    if len(texts) < len(target.stages) or not all(text.strip() for text in texts):
+        yield f"{sum(bool(text.strip()) for text in texts)} texts, where {', '.join(target.stages)} are made"
+        return
+    by_stage = dict(zip(target.stages, texts, strict=False))
+    module = f"{target.backend}:{target.compiler_arch}"
+    if set(modules := _MODULE.findall(by_stage["ttgir"])) != {module}:
+        said = ", ".join(sorted(set(modules) - {module})) or "nothing"
+        yield f'ttgir does not say ttg.target = "{module}" alone: it says {said}'
+    isa = code_of_stage(by_stage[target.isa], target.isa).text
+    named = set(_NAMED[target.isa].findall(isa))
+    if not named or not all(_is_for(target, name) for name in named):
+        yield f"{target.isa} is for {', '.join(sorted(name for name in named if not _is_for(target, name))) or 'no target'}"
+    there = kernels_of(isa, target.isa)
+    yield from (f"{target.isa} has no kernel '{kernel}'" for kernel in kernels if kernel not in there)
+    if len(modules) != len(set(there)):
+        yield f"ttgir has {len(modules)} modules, {target.isa} has {len(set(there))} kernels"
+
+
+_MODULE = re.compile(r'\bttg\.target = "([^"\n]*)"')
+
+_NAMED = {
+    "amdgcn": re.compile(r'^\s*\.amdgcn_target\s+"amdgcn-amd-amdhsa--([\w:+-]+)"', re.MULTILINE),
+    "ptx": re.compile(r"^\.target\s+(\w+)", re.MULTILINE),
+}
+_ENTRIES = {
+    "amdgcn": re.compile(r"^\s*\.amdhsa_kernel\s+(\w+)", re.MULTILINE),
+    "ptx": re.compile(r"^(?:\.visible\s+)?\.entry\s+(\w+)", re.MULTILINE),
+}
+
+
+def _is_for(target: Target, named: str) -> bool:
+    """Whether a named architecture is the target's. NVIDIA's names have a letter for features of that one architecture: ``sm_90a``."""
+    return named == target.arch or (target.backend == "cuda" and re.fullmatch(rf"{re.escape(target.arch)}[af]?", named) is not None)
+
+
+def generated_kernels(wrapper: str) -> list[str]:
+    """Return the names of the kernels of Triton that the text of generated wrappers defines, each once."""
+    return list(dict.fromkeys(_GENERATED.findall(wrapper)))
+
+
+_GENERATED = re.compile(r"^\w+ = async_compile\.triton\('(\w+)',", re.MULTILINE)
+
+
+def kernels_of(isa: str, stage: str) -> list[str]:
+    """Return the names of the kernels."""
+    return _ENTRIES[stage].findall(isa)
+
+
+# -- registers, spills and stack ------------------------------------------------------------------------------------
+
+_AMD = {
+    "registers": (r"^\s*\.vgpr_count:\s+(\d+)$",),
+    "spills": (r"^\s*\.vgpr_spill_count:\s+(\d+)$", r"^\s*\.sgpr_spill_count:\s+(\d+)$"),
+    "stack": (r"^\s*\.private_segment_fixed_size:\s+(\d+)$",),
+}
+_NVIDIA = {
+    "registers": (r"\bUsed (\d+) registers\b",),
+    "spills": (r"\b(\d+) bytes spill stores\b", r"\b(\d+) bytes spill loads\b"),
+    "stack": (r"\b(\d+) bytes stack frame\b",),
+}
+
+
+class NotReported(ValueError):
+    """The compiler reported no such quantity, or not once for each kernel."""
+
+
+def of_compiler(name: str, vendor: str, texts: Sequence[str]) -> int:
+    """Return registers, spills or stack of the kernel in the texts that has most of it; raise ``NotReported``."""
+    found = _reported(name, vendor, texts)[2]
+    return max(map(sum, zip(*([int(match[1]) for match in matches] for matches in found), strict=True)))
+
+
+def with_amount(name: str, vendor: str, texts: Sequence[str], number: int) -> tuple[str, ...]:
+    """Return the texts with another amount for each kernel."""
+    place, report, found = _reported(name, vendor, texts)
+    changes = ((match.span(1), amount) for matches, amount in zip(found, (number, 0), strict=False) for match in matches)
+    for (start, end), amount in sorted(changes, reverse=True):
+        report = f"{report[:start]}{amount}{report[end:]}"
+    return (*texts[:place], report, *texts[place + 1 :])
+
+
+def _reported(name: str, vendor: str, texts: Sequence[str]) -> tuple[int, str, list[list[re.Match[str]]]]:
+    """Return which text has the report, the report, and the places of the amounts, of each pattern one for each kernel."""
+    # amdgcn is the last stage of AMD; for NVIDIA the report of ptxas follows the stages
+    place = len(STAGES["hip"]) - 1 if vendor == "amd" else len(STAGES["cuda"])
+    if len(texts) <= place:
+        raise NotReported("the compiler's report is missing")
+    stages = STAGES_OF_VENDOR[vendor]
+    kernels = max(1, len(kernels_of(texts[len(stages) - 1], stages[-1])))
+    found = [list(re.finditer(pattern, texts[place], re.MULTILINE)) for pattern in (_AMD if vendor == "amd" else _NVIDIA)[name]]
+    for matches in found:
+        if len(matches) != kernels:
+            of = "" if kernels == 1 else f", for {kernels} kernels"
+            raise NotReported(f"the compiler reported it {len(matches)} times{of}")
+    return place, texts[place], found
+
+
+# -- the expectations -----------------------------------------------------------------------------------------------------
 
 
 def measure_resources(arguments: Mapping[str, Json], value: Callable[[str], Any]) -> Json:
@@ -29,37 +177,69 @@ def measure_resources(arguments: Mapping[str, Json], value: Callable[[str], Any]
     return {"shared": max(shared.values()) if isinstance(shared, dict) and shared else shared}
 
 
-NOT_REPORTED = "not reported"
 TARGET = "target"
 """A bound of ``shared``: what one block of the target may use."""
+
+_SHARED = Form(
+    {
+        "title": "shared memory",
+        "type": ["integer", "string", "object"],
+        **TEMPLATE,
+        "if": {"type": "object"},
+        "then": {
+            "title": "range of shared memory",
+            "description": "A closed range.",
+            "type": "object",
+            "minProperties": 1,
+            "properties": {
+                "min": {**common("integer"), "description": "The least that holds."},
+                "max": {
+                    "description": "The most that holds: a number, or target.",
+                    "type": ["integer", "string"],
+                    "pattern": f"^{TARGET}$|{TEMPLATE['pattern']}",
+                    "examples": [TARGET],
+                },
+            },
+            "additionalProperties": False,
+        },
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources(Conditional):
-    """``resources: {registers: {max: 64}, spills: 0, shared: {max: target}}``."""
+    """Registers, spills, stack and shared memory of a kernel that is compiled for a target, as its compiler reports them.
+
+    Of code that Inductor generates, the most of any kernel.
+
+    ``resources: {registers: {max: 128}, spills: 0, shared: {max: target}}``
+    """
 
     kind: ClassVar[str] = "resources"
-    is_recorded: ClassVar[bool] = True
-    mutations: ClassVar[tuple[str, ...]] = (*COUNT_MUTATIONS, NOT_REPORTED)
-    registers: Any = None
-    spills: Any = None
-    stack: Any = None
-    shared: Any = None
+    form: ClassVar[Keywords] = {"minProperties": 1}
+    measure = staticmethod(measure_resources)
+    registers: Count = None
+    """Vector registers of a thread, as the compiler counts them."""
+    spills: Count = None
+    """What did not fit into registers: registers for AMD, bytes of stores and loads for NVIDIA."""
+    stack: Count = None
+    """Bytes of memory of a thread for its stack."""
+    shared: Annotated[Any, _SHARED] = None
+    """Bytes of shared memory (LDS) of a block; {max: target} is what a block of the target may use.
+    For example ``{max: target}``, ``{max: 65536}``, ``0``."""
 
     @classmethod
     def check(cls, body: Any) -> None:
         """Check the counts."""
         if isinstance(shared := body.get("shared"), dict) and shared.get("max") == TARGET and "min" in shared:
             raise BadExpectation("{max: target} beside min", "write {max: target} alone", path=("shared", "min"))
-        named = [name for name in RESOURCES if name in body]
-        if not named:
-            raise BadExpectation("no resource is named", f"name one of {', '.join(RESOURCES)}")
-        checked = {name: {"max": 1} if body[name] == {"max": TARGET} else body[name] for name in named}
-        check_counts(checked, *named)
+        if not body.keys() & set(_RESOURCES):
+            raise BadExpectation("no resource is named", f"name one of {', '.join(_RESOURCES)}")
+        check_counts({name: {"max": 1} if count == {"max": TARGET} else count for name, count in body.items()}, *_RESOURCES)
 
     def _bounds(self, surroundings: Surroundings) -> Iterator[tuple[str, Any]]:
         """Yield each count with its name, and with the bound of the target as a number."""
-        for name in RESOURCES:
+        for name in _RESOURCES:
             count = getattr(self, name)
             if count == {"max": TARGET}:
                 most = next(
@@ -91,7 +271,7 @@ class Resources(Conditional):
                 return replace(facts, code=with_amount(name, surroundings.vendor or "", facts.code, int(number)))
 
             yield from count_mutants(count, _amount(name, facts, surroundings), surroundings, with_number, leaf=name, is_budget=True)
-            yield Mutant(name=NOT_REPORTED, facts=nothing, leaf=name)
+            yield Mutant(name="not reported", facts=nothing, leaf=name)
 
 
 def _amount(name: str, facts: StepFacts, surroundings: Surroundings) -> int:
@@ -103,21 +283,25 @@ def _amount(name: str, facts: StepFacts, surroundings: Surroundings) -> int:
     return shared
 
 
-def measure_metadata(arguments: Mapping[str, Json], value: Callable[[str], Any]) -> Json:
-    """Return what the compiler recorded of the kernel, as plain values by name."""
-    return dict(value(KERNEL))
-
-
-CHANGED, ABSENT = "another value", "absent"
+_RESOURCES = ("registers", "spills", "stack", "shared")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata(Kind):
-    """``metadata: {num_warps: 4, matrix_instr_nonkdim: [{when: {vendor: amd}, value: 16}]}``."""
+    """What Triton recorded of a kernel that is compiled for a target, by name: the options that reached the compiler, shared memory.
+
+    Of code that Inductor generates, each kernel must have the value. A value, or a list of values under conditions.
+
+    ``metadata: {num_warps: 4, matrix_instr_nonkdim: [{when: {vendor: amd}, value: 16}]}``
+    """
 
     kind: ClassVar[str] = "metadata"
-    is_recorded: ClassVar[bool] = True
-    mutations: ClassVar[tuple[str, ...]] = (CHANGED, ABSENT)
+    form: ClassVar[Keywords] = {
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": {"description": "The value, or a list of {when, value}.", "examples": [4]},
+    }
+    measure = staticmethod(lambda arguments, value: dict(value(KERNEL)))
     values: Mapping[str, Any]
 
     @classmethod
@@ -145,6 +329,6 @@ class Metadata(Kind):
         """Each value on its own: another one, and none."""
         for name in self.values:
             if choose(self.values[name], surroundings)[0] and name in facts.measured:
-                yield Mutant(name=CHANGED, facts=facts.with_measured(**{name: changed(facts.measured[name])}), leaf=name)
+                yield Mutant(name="another value", facts=facts.with_measured(**{name: changed(facts.measured[name])}), leaf=name)
                 rest = {key: value for key, value in facts.measured.items() if key != name}
-                yield Mutant(name=ABSENT, facts=replace(facts, measured=rest), leaf=name)
+                yield Mutant(name="absent", facts=replace(facts, measured=rest), leaf=name)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 from runner.model.conditions import Surroundings, choose
 from runner.model.expectation import Expectation, Judgement, Mutant, Status, StepFacts
 from runner.model.protocol import Json
+from runner.vocabulary.forms import Keywords, ValueName, When, WhenJudged
 
 OUTPUT = "output"
 """The name of a step's result."""
@@ -32,11 +33,14 @@ class BadExpectation(Exception):
 
 
 class Kind(Expectation):
-    """What the kinds of expectation of the language share. By itself one judges facts that every step has."""
+    """What the kinds of expectation of the language share. By itself one judges facts that every step has.
+
+    The schema is made of the classes (``tools/generate_schemas``): of their docstrings, fields, the docstrings below these, and ``form``.
+    """
 
     __slots__ = ()
-    is_recorded: ClassVar[bool] = False
-    """Whether the worker sends what it judges only when it is asked for, and there is nothing to choose."""
+    form: ClassVar[Keywords] = {}
+    """What the schema says of the body beside its keys; with ``type`` or ``$ref`` the body is no map of keys."""
 
     @classmethod
     def check(cls, body: Any) -> None:
@@ -50,7 +54,7 @@ class Kind(Expectation):
 
     def measurement(self) -> Mapping[str, Json] | None:
         """What the worker is asked to measure; None for facts that every step has."""
-        return {} if self.is_recorded else None
+        return None if self.measure is None else {}
 
     def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge the facts where ``when`` holds, if there is one, and where what the worker was asked for was measured."""
@@ -69,14 +73,24 @@ class Kind(Expectation):
 class Conditional(Kind):
     """A kind with ``when``."""
 
-    when: Mapping[str, Any] | None = None
+    when: When = None
+    """Where the expectation applies; everywhere when absent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfValue(Conditional):
+class ConditionalOnCode(Conditional):
+    """A kind whose ``when`` may speak of the generated code."""
+
+    when: WhenJudged = None
+    """Where the expectation applies; everywhere when absent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfValue(ConditionalOnCode):
     """What is expected of one named value."""
 
-    of: str = OUTPUT
+    of: ValueName = OUTPUT
+    """The value; the step's own result when absent."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -93,32 +107,37 @@ def is_reference(value: Any) -> bool:
     return isinstance(value, dict) and set(value) == {"ref"}
 
 
-def is_unlisted(count: Any) -> bool:
-    """Whether the spec marks the counter with ``unlisted: true``: its name is in no table."""
-    if isinstance(count, list):
-        return any(is_unlisted(entry.get("value")) for entry in count)
-    return isinstance(count, dict) and count.get("unlisted") is True
-
-
-def allows_zero(count: Any) -> bool:
-    """Whether an untouched counter passes."""
-    if isinstance(count, list):
-        return any(allows_zero(entry["value"]) for entry in count)
-    if isinstance(count, dict):
-        if "any" in count:
-            return 0 in count["any"]
-        return (count.get("value") if "value" in count else count.get("min")) in (None, 0)
-    return bool(count == 0)
-
-
 def text_of(value: Any) -> str:
     """Return a value as text, cut to one line."""
     shown = value if isinstance(value, str) else repr(value)
     return shown if len(shown) <= 200 else shown[:200] + "..."
 
 
+# -- counts -----------------------------------------------------------------------------------------------------------
+
+
+def counts_in(body: Any) -> list[Any]:
+    """Return the counts of a list with conditions, or the one that stands alone."""
+    return [entry.get("value") for entry in body] if isinstance(body, list) else [body]
+
+
+def is_unlisted(body: Any) -> bool:
+    """Whether the spec marks the counter with ``unlisted: true``: its name is in no table."""
+    return any(isinstance(count, dict) and count.get("unlisted") is True for count in counts_in(body))
+
+
+def allows_zero(body: Any) -> bool:
+    """Whether an untouched counter passes."""
+    return any(
+        (0 in count["any"] if "any" in count else count.get("value", count.get("min")) in (None, 0))
+        if isinstance(count, dict)
+        else count == 0
+        for count in counts_in(body)
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Count:
+class Range:
     """A closed range of numbers; ``least == most`` for an exact one. None means no bound."""
 
     least: float | None
@@ -142,12 +161,13 @@ class Count:
         return (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
 
 
-def parse_count(body: Any) -> Count:
+def parse_count(body: Any) -> Range:
     """Read a number or a range; raise ``BadExpectation`` for a range with no number or all numbers."""
     words = body if isinstance(body, dict) else {"value": body}
     for number in [*(words.get(word) for word in ("value", "min", "max")), *words.get("any", [])]:
         if number is not None and number < 0:
             raise BadExpectation(f"{number} is less than 0, and counts are not negative", "write 0 or more")
+    least, most = words.get("min"), words.get("max")
     if "any" in words:
         others = [word for word in ("value", "min", "max") if word in words]
         if others:
@@ -157,54 +177,55 @@ def parse_count(body: Any) -> Count:
             raise BadExpectation("any with one number", f"write {numbers[0]}")
         if len(numbers) >= _RANGE and numbers[_RANGE - 1] <= _RANGE + (numbers[0] > 0):
             raise BadExpectation("any of so many small numbers could hardly fail", "write the numbers that are right, or a range")
-        return Count(least=numbers[0], most=numbers[-1], among=numbers)
+        return Range(least=numbers[0], most=numbers[-1], among=numbers)
     if "value" in words:
-        if "min" in words or "max" in words:
+        if least is not None or most is not None:
             raise BadExpectation("value together with min or max", "use one of them")
-        return Count(least=words["value"], most=words["value"])
-    least, most = words.get("min"), words.get("max")
+        return Range(least=words["value"], most=words["value"])
     if least is None and most is None:
         raise BadExpectation("a range without min and max", "write {min: 1}, {max: 3} or a number")
     if least is not None and most is not None and least > most:
         raise BadExpectation(f"the range from {least} to {most} is empty", "min must not be greater than max")
     if most is None and least is not None and least <= 0:
         raise BadExpectation(f"{{min: {least}}} is true for every count", "write {min: 1}")
-    return Count(least=least, most=most)
+    return Range(least=least, most=most)
 
-
-AT_LEAST_ONE = {"min": 1}
-"""The count of what is expected without a count."""
 
 _RANGE = 4
 """So many numbers from 0 or 1, of which one may be left out, are a range."""
 
+AT_LEAST_ONE = {"min": 1}
+"""The count of what is expected without a count."""
+
 
 def check_count(body: Any, *path: str | int) -> None:
     """Check a count with its conditions, which stands at a path; raise ``BadExpectation``."""
-    entries = [((index, "value"), entry["value"]) for index, entry in enumerate(body)] if isinstance(body, list) else [((), body)]
-    for within, value in entries:
+    for index, value in enumerate(counts_in(body)):
         try:
             parse_count(value)
         except BadExpectation as error:
+            within = (index, "value") if isinstance(body, list) else ()
             raise BadExpectation(str(error), error.hint, path=(*path, *within)) from error
 
 
-def judge_count(body: Any, observed: float | None, surroundings: Surroundings, *, leaf: str, absent: str) -> Judgement:
+def check_counts(body: Mapping[str, Any], *keys: str) -> None:
+    """Check the counts at some keys; raise ``BadExpectation``."""
+    for key in keys:
+        if key in body:
+            check_count(body[key], key)
+
+
+def judge_count(body: Any, observed: float | None, surroundings: Surroundings, *, leaf: str = "", absent: str = "") -> Judgement:
     """Judge one count. ``absent`` is the error text for a missing observation."""
     applies, value = choose(body, surroundings)
     if not applies:
         return Judgement.not_applicable(leaf)
     required = parse_count(value)
+    expected = f"{leaf} {required}".strip()
     if observed is None:
-        return Judgement.error(absent, expected=f"{leaf} {required}".strip(), leaf=leaf)
-    judged = Judgement.of(required.holds(observed), expected=f"{leaf} {required}".strip(), observed=str(observed), leaf=leaf)
+        return Judgement.error(absent, expected=expected, leaf=leaf)
+    judged = Judgement.of(required.holds(observed), expected=expected, observed=str(observed), leaf=leaf)
     return replace(judged, is_absence=observed == 0)
-
-
-FAR_MORE = "far more than observed"
-OF_ANY_FUNCTION = "as many as a trivial function has"
-COUNT_MUTATIONS = ("one more", "one less", "just below its least", "just above its most", "none of its numbers", FAR_MORE, OF_ANY_FUNCTION)
-"""The mutants of a count."""
 
 
 def count_mutants(
@@ -240,10 +261,9 @@ def count_mutants(
             numbers.append(("just below its least", 0 if 0 < required.least < 1 else required.least - 1))
         if required.most is not None:
             numbers.append(("just above its most", required.most + 1))
-        if required.most is not None:
-            numbers.append((FAR_MORE, 2 * observed + (_MOST_BUDGET if is_budget else 9)))
-        if required.most is None and trivial is not None:
-            numbers.append((OF_ANY_FUNCTION, trivial))
+            numbers.append(("far more than observed", 2 * observed + (_MOST_BUDGET if is_budget else 9)))
+        elif trivial is not None:
+            numbers.append(("as many as a trivial function has", trivial))
     for name, number in numbers:
         if number < 0:
             yield Mutant.not_applicable(name, "counts are not negative", leaf=leaf, where=where)
@@ -259,7 +279,6 @@ class Counts(Kind):
     """What is expected of some numbers, each of which is a leaf."""
 
     __slots__ = ()
-    mutations: ClassVar[tuple[str, ...]] = COUNT_MUTATIONS
     of_trivial_function: ClassVar[Mapping[str, int]] = {}
     """Numbers, by leaf, that every function has."""
     absent: ClassVar[str] = ""
@@ -286,21 +305,18 @@ class Counts(Kind):
             for name, count in counters.items()
             if count and name.endswith("_bypass")
         ]
-        judged = [
-            judge_count(count, self.number(facts, leaf), surroundings, leaf=leaf, absent=self.absent)
-            for leaf, count in self.by_leaf.items()
-        ]
-        return [
-            replace(one, observed=f"{one.observed} ({', '.join(bypasses)})")
-            if bypasses and one.status is Status.FAILED and "cache" in f"{self.kind} {one.leaf}" and not one.leaf.endswith("_bypass")
-            else one
-            for one in judged
-        ]
+        judged = []
+        for leaf, count in self.by_leaf.items():
+            judgement = judge_count(count, self.number(facts, leaf), surroundings, leaf=leaf, absent=self.absent)
+            is_of_cache = "cache" in f"{self.kind} {leaf}" and not leaf.endswith("_bypass")
+            if bypasses and is_of_cache and judgement.status is Status.FAILED:
+                judgement = replace(judgement, observed=f"{judgement.observed} ({', '.join(bypasses)})")
+            judged.append(judgement)
+        return judged
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Each number on its own, with another one."""
         for leaf, count in self.by_leaf.items():
-            put = functools.partial(self.with_number, facts, leaf)
-            yield from count_mutants(
-                count, self.number(facts, leaf), surroundings, put, leaf=leaf, trivial=self.of_trivial_function.get(leaf)
-            )
+            changed = functools.partial(self.with_number, facts, leaf)
+            trivial = self.of_trivial_function.get(leaf)
+            yield from count_mutants(count, self.number(facts, leaf), surroundings, changed, leaf=leaf, trivial=trivial)

@@ -1,9 +1,16 @@
 """``filecheck``: LLVM FileCheck directives on the generated code of a step, or on one stage of a kernel that was compiled for a target."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+import functools
+import itertools
+import json
+import linecache
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
 
 from runner.model.conditions import Surroundings, holds
 from runner.model.expectation import Judgement, Mutant, StepFacts
@@ -13,13 +20,16 @@ from runner.model.matching.generated_code import Code, code_of, commented_out, j
 from runner.model.matching.time_limit import PatternTooSlow
 from runner.model.protocol import Json
 from runner.model.targets import STAGES_OF_VENDOR, WRAPPER
-from runner.vocabulary import compiler_output
-from runner.vocabulary.expectations.emitted import trivial_code, words_of
+from runner.vocabulary.expectations.compiled_kernels import code_of_stage, commented_out_stage
 from runner.vocabulary.expectations.expectation_base import BadExpectation, Kind
 from runner.vocabulary.expectations.texts import check_specific_checks
+from runner.vocabulary.forms import Form, Keywords, WhenJudged
 
 ALL = "all"
 """A value of ``code``: all pieces."""
+
+CHOICE = Form({"type": ["integer", "string"], "minimum": 0, "pattern": "^all$"})
+"""The form of a choice: an index, or all."""
 
 WHOLE = "whole"
 """A value of ``text``: with comments and boilerplate."""
@@ -27,8 +37,6 @@ WHOLE = "whole"
 COMMENTED_OUT = "all code commented out"
 
 TRIVIAL = "the code of a trivial function"
-
-ANY_CODE = "any code"
 
 IN_THE_REST = (
     "the directives match the whole text: the match of this one is in a comment or in boilerplate, which is not code"
@@ -40,6 +48,13 @@ _INDEX = {WRAPPER: -1, **{stage: index for stages in STAGES_OF_VENDOR.values() f
 """The piece of code of each stage. The wrapper is the last."""
 
 
+@functools.cache
+def trivial_code() -> Mapping[str, list[str]]:
+    """Return the code of two trivial functions by device, or by vendor and stage, and two graphs by stage (``tools/trivial_code.py``)."""
+    known: Mapping[str, list[str]] = json.loads(Path(__file__).with_name("trivial_code.json").read_text(encoding="utf-8"))
+    return known
+
+
 class _CodeOnly(str):
     """Text from which comments and boilerplate are already removed."""
 
@@ -48,16 +63,28 @@ class _CodeOnly(str):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileCheck(Kind):
-    """``filecheck: {code: 0, checks: "CHECK: conv"}``, or the directives alone."""
+    r"""LLVM FileCheck directives on the code that the step generated.
+
+    ``filecheck: "CHECK: .run("``
+    ``filecheck: {code: 0, checks: "CHECK: conv\nCHECK-NOT: batch_norm\n"}``
+    """
 
     kind: ClassVar[str] = "filecheck"
-    mutations: ClassVar[tuple[str, ...]] = (*(change.value for change in Change), COMMENTED_OUT, TRIVIAL, ANY_CODE)
-    checks: CheckFile
-    code: int | str | None = None
-    text: str = "code"
-    stage: str | None = None
-    """A text that the compiler of a target makes; not applicable where it makes no such text."""
-    when: Mapping[str, Any] | None = None
+    form: ClassVar[Keywords] = {"type": ["string", "object"]}
+    measure = staticmethod(lambda arguments, value: {"unknown": unknown(arguments["words"])})
+    needs_result: ClassVar[bool] = False
+    checks: Annotated[CheckFile, Form({"type": "string"})]
+    r"""The directives, one a line. For example ``"CHECK: conv\nCHECK-NOT: batch_norm\n"``."""
+    code: Annotated[int | str, CHOICE, Form({"title": "choice of code"})] | None = None
+    """Which piece of generated code: its index, or all. The only one when absent. For example ``all``, ``0``."""
+    text: Annotated[Literal["code", "whole"], Form({"title": "text"})] = "code"
+    """code: without comments, docstrings, imports and the lines that every generated file has. whole: with them. code when absent.
+    For example ``whole``."""
+    stage: Annotated[Literal["ttir", "ttgir", "llir", "amdgcn", "ptx", "wrapper"], Form({"title": "stage"})] | None = None
+    """Which text of a kernel that is compiled for a target; comments are not part of it. It does not apply to targets whose compiler makes
+    no such text. Of code that Inductor generates, the texts of all kernels; wrapper is the Python that it wrote. For example ``amdgcn``."""
+    when: WhenJudged = None
+    """Where the expectation applies; everywhere when absent."""
 
     @classmethod
     def parse(cls, body: Any) -> "FileCheck":
@@ -68,14 +95,10 @@ class FileCheck(Kind):
             checks = parse(options["checks"])
         except ChecksError as error:
             raise BadExpectation(error.message, error.hint, path=path, line=error.line, column=error.column) from error
-        try:
-            check_specific_checks(checks)
-        except BadExpectation as error:
-            raise BadExpectation(str(error), error.hint, path=path) from error
-        stage = options.get("stage")
-        if stage is not None and "code" in options:
+        check_specific_checks(checks, *path)
+        if "stage" in options and "code" in options:
             raise BadExpectation("stage together with code", "a stage is one text: remove code", path=("code",))
-        return cls(checks=checks, code=options.get("code"), text=options.get("text", "code"), stage=stage, when=options.get("when"))
+        return cls(**{**options, "checks": checks})
 
     def measurement(self) -> Mapping[str, Json] | None:
         """The worker says which of the forbidden words nothing emits. Instructions are words of compilers that it cannot read."""
@@ -84,7 +107,7 @@ class FileCheck(Kind):
 
     def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Match the directives against the selected code."""
-        if not self._applies(surroundings):
+        if not self.applies(surroundings):
             return [Judgement.not_applicable()]
         try:
             chosen = self._choose(facts.code, self.text)
@@ -107,7 +130,8 @@ class FileCheck(Kind):
         detail = [outcome.excerpt, f"possible match: {outcome.possible}" if outcome.possible else ""]
         return [Judgement.of(outcome.passed, expected=expected, observed=observed, detail="\n".join(filter(None, detail)))]
 
-    def _applies(self, surroundings: Surroundings) -> bool:
+    def applies(self, surroundings: Surroundings) -> bool:
+        """Where ``when`` holds, and where the compiler of the target makes such a text."""
         if self.stage is not None and self.stage not in (WRAPPER, *STAGES_OF_VENDOR.get(surroundings.vendor or "", ())):
             return False
         return holds(self.when, surroundings)
@@ -115,7 +139,7 @@ class FileCheck(Kind):
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Each directive on its own: its match removed, or its forbidden line inserted; then all code commented out."""
         chosen = self._choose(facts.code, self.text)
-        if isinstance(chosen, Judgement) or not self._applies(surroundings):
+        if isinstance(chosen, Judgement):
             return
         for change in changes(self.checks, chosen.text):
             where = f"line {change.directive.line}: {change.directive}"
@@ -129,9 +153,9 @@ class FileCheck(Kind):
             never = [word for word in _forbidden_words(directive) if word in (facts.measured or {}).get("unknown", ())]
             if never := [word for word in never if not any(word in piece for piece in facts.code)]:
                 where = f"line {directive.line}: {directive}: neither torch nor the spec nor a loaded package has the word {never[0]}"
-                yield Mutant(name=ANY_CODE, facts=facts, where=where)
+                yield Mutant(name="any code", facts=facts, where=where)
         is_python = self.stage in (None, WRAPPER)
-        code = [commented_out(piece) if is_python else compiler_output.commented_out(piece, str(self.stage)) for piece in facts.code]
+        code = [commented_out(piece) if is_python else commented_out_stage(piece, str(self.stage)) for piece in facts.code]
         yield Mutant(name=COMMENTED_OUT, facts=replace(facts, code=tuple(code)))
         kind = surroundings.device if is_python else f"{surroundings.vendor} {self.stage}"
         yield from self.trivial_mutants(kind, lambda text: replace(facts, code=self._with(facts.code, text)))
@@ -180,10 +204,56 @@ class FileCheck(Kind):
     def _read(self, piece: str, text: str) -> Code:
         if text == WHOLE or isinstance(piece, _CodeOnly):
             return whole(piece)
-        return code_of(piece) if self.stage in (None, WRAPPER) else compiler_output.code_of_stage(piece, self.stage)
+        return code_of(piece) if self.stage in (None, WRAPPER) else code_of_stage(piece, self.stage)
 
 
 def _forbidden_words(directive: Directive) -> list[str]:
-    """Return the words of the fixed text of a ``CHECK-NOT``; none of other directives."""
+    """Return the words of the fixed text of a ``CHECK-NOT`` that say something; none of other directives."""
     parts = directive.parts if directive.kind is Kinds.NOT else ()
-    return [word for part in parts for word in words_of(part.text)]
+    return [word for part in parts for word in re.findall(r"[A-Za-z_]+", part.text) if len(word.strip("_")) >= 3]
+
+
+# -- words that no generated code can have: a CHECK-NOT of one holds whatever the code is -----------------------------------
+
+
+def unknown(words: Sequence[str]) -> list[str]:
+    """Return the words that are no part of torch's code generators, of the spec's Python, of an operator's name, or of a loaded package.
+
+    Names of kernels are composed, so that a word with underscores is known where the name of an operator has each of its parts.
+    """
+    rest = set(words)
+    for text in _texts():
+        rest = {word for word in rest if word not in text}
+        if not rest:
+            return []
+    operators = _operators()
+    return [word for word in words if word in rest and ("_" not in word or not all(part in operators for part in word.split("_")))]
+
+
+def _operators() -> str:
+    """Return the names of torch's operators, and the code of trivial functions, which has what else the names of kernels are made of."""
+    declared = (_packages() / "torchgen" / "packaged" / "ATen" / "native" / "native_functions.yaml").read_text("utf-8")
+    return "\n".join([*re.findall(r"^- func: (\w+)", declared, re.MULTILINE), *itertools.chain(*trivial_code().values())])
+
+
+def _packages() -> Path:
+    return Path(str(sys.modules["torch"].__file__)).parents[1]
+
+
+def _texts() -> Iterator[str]:
+    """Yield the texts that are read before most words are found first."""
+    for known in list(linecache.cache.values()):
+        yield "".join(known[2]) if len(known) > 2 else ""
+    yield _operators()
+    generators = _packages() / "torch" / "_inductor"
+    suffixes = (".py", ".jinja", ".h", ".cpp")
+    files = {path: None for path in (generators / "codegen", generators) for path in path.rglob("*") if path.suffix in suffixes}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and file.endswith(".py") and name.partition(".")[0] not in ("runner", "__main__", "__mp_main__"):
+            files.setdefault(Path(file))
+    for path in files:
+        try:
+            yield path.read_text("utf-8", "replace")
+        except OSError:
+            continue

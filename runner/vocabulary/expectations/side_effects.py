@@ -16,7 +16,7 @@ from runner.model.case_facts import Effects
 from runner.model.conditions import Surroundings, holds, without_code
 from runner.model.expectation import Judgement
 from runner.model.protocol import Json
-from runner.vocabulary.expectations.calibrated_measure import LEAST_CHANGE, MOST_NOISE, MOST_OTHER
+from runner.vocabulary.expectations.calibrated import LEAST_CHANGE, MOST_NOISE, MOST_OTHER
 from runner.vocabulary.expectations.close import Close, is_eager, told
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from runner.vocabulary.steps import parsed

@@ -1,39 +1,39 @@
-"""Texts: ``text`` of a value, ``log`` of torch, ``exit`` of a child, and patterns that any text matches, which are refused."""
+"""Texts: ``text`` of a value, ``log`` of torch, ``exit`` of a child, ``raises``, and patterns that any text matches, which are refused."""
 
 import builtins
+import functools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from runner.model.conditions import Surroundings, choose, holds
+from runner.model.case_facts import Cause
+from runner.model.conditions import Surroundings, choose
 from runner.model.expectation import Judgement, Mutant, Status, StepFacts
-from runner.model.matching.filecheck import CheckFile, Kind
-from runner.model.matching.patterns import ANYTHING, are_general, check_pattern, finds, is_general, is_general_pattern, search
+from runner.model.matching.filecheck import CheckFile
+from runner.model.matching.filecheck import Kind as Directives
+from runner.model.matching.patterns import ANYTHING, are_general, check_pattern, finds, is_general_pattern, search
+from runner.model.matching.patterns import is_general as is_general_text
 from runner.model.matching.time_limit import PatternTooSlow
 from runner.model.protocol import Json
 from runner.vocabulary.expectations.expectation_base import (
-    COUNT_MUTATIONS,
+    EAGER,
+    OUTPUT,
     BadExpectation,
     Conditional,
-    OfValue,
+    ConditionalOnCode,
     check_count,
     count_mutants,
+    counts_in,
     parse_count,
+    text_of,
 )
+from runner.vocabulary.forms import Count, Exception_, Form, Integer, Keywords, Pattern, Texts, ValueName, one_of_keys, some_of
 
 MOST = 1_000_000
 """The maximum length of a text from the worker, in characters, counted from the end."""
 
-
-TEXT_MUTATIONS = ("its part removed", "its match removed")
-"""The mutants of a text."""
-
-ANY_TEXT = "every character, each alone"
-"""The mutant of a text that has what stands in almost every text."""
-
-LACKED = "a lacked part added"
-"""The mutant of a text that must lack parts."""
+_CUT = "the text is longer than what is kept of it, so its beginning is not known"
 
 
 def parts_of(body: str | list[str] | None) -> tuple[str, ...]:
@@ -41,12 +41,7 @@ def parts_of(body: str | list[str] | None) -> tuple[str, ...]:
     return () if body is None else (body,) if isinstance(body, str) else tuple(body)
 
 
-def check_text(body: Any) -> None:
-    """Check the pattern; raise ``BadExpectation``."""
-    check_searched(body.get("matches"), ("matches",), "match at least one character")
-
-
-def check_searched(pattern: str | None, path: tuple[str, ...], hint: str) -> None:
+def check_searched(pattern: str | None, *path: str, hint: str = "match at least one character") -> None:
     """Check a pattern, if there is one; raise ``BadExpectation`` for no pattern, and with a hint for one that matches every text."""
     if pattern is None:
         return
@@ -56,47 +51,24 @@ def check_searched(pattern: str | None, path: tuple[str, ...], hint: str) -> Non
         raise BadExpectation("the pattern matches an empty text, so it matches every text", hint, path=path)
 
 
-def check_lacked(body: Any) -> None:
-    """Check that a text can have the parts that it must have without one that it must lack; raise ``BadExpectation``."""
-    for part in parts_of(body.get("lacks")):
-        if any(part in contained for contained in parts_of(body.get("contains"))):
-            raise BadExpectation(f"no text contains what it must and lacks {part!r}", "remove one of the two", path=("lacks",))
-
-
-def check_times(body: Any) -> None:
-    """Check how often the parts must be in a text; raise ``BadExpectation``."""
-    count = body.get("count")
-    if count is None:
-        return
-    if "contains" not in body:
-        raise BadExpectation("count without contains", "write contains: TEXT beside it", path=("count",))
-    check_count(count, "count")
-    for value in [entry["value"] for entry in count] if isinstance(count, list) else [count]:
-        required = parse_count(value)
-        if required.most == 0:
-            raise BadExpectation("0 times is no part of a text that contains it", "write lacks: TEXT", path=("count",))
-        if required.least == 1 and required.most is None:
-            raise BadExpectation("{min: 1} is true for every text that contains it", "remove count", path=("count",))
-
-
 def judge_text(text: str, contains: tuple[str, ...], pattern: str | None, *, what: str, lacks: tuple[str, ...] = ()) -> Judgement:
     """Judge a text. The judgement shows the first part that is missing, or that is there although it must not be."""
     for part in lacks:
         if part in text:
             at = text.index(part)
-            return Judgement.failed(expected=f"{what} without {part!r}", observed=_shown(text[max(at - 60, 0) :]), detail=text[-4000:])
+            return Judgement.failed(expected=f"{what} without {part!r}", observed=_excerpt(text[max(at - 60, 0) :]), detail=text[-4000:])
     for part in contains:
         if part not in text:
-            return Judgement.failed(expected=f"{what} with {part!r}", observed=_shown(text), detail=text[-4000:])
+            return Judgement.failed(expected=f"{what} with {part!r}", observed=_excerpt(text), detail=text[-4000:])
     expected = f"{what} with " + " and ".join([*map(repr, contains), *([f"a match of /{pattern}/"] if pattern else [])])
     expected += "".join(f", without {part!r}" for part in lacks)
     if lacks and _may_be_cut(text):
-        return Judgement.error("the text is longer than what is kept of it, so its beginning is not known", expected=expected)
+        return Judgement.error(_CUT, expected=expected)
     try:
         matches = pattern is None or search(pattern, text) is not None
     except PatternTooSlow:
         return Judgement.error("pattern too slow", expected=expected)
-    return Judgement.of(matches, expected=expected, observed=_shown(text), detail="" if matches else text[-4000:])
+    return Judgement.of(matches, expected=expected, observed=_excerpt(text), detail="" if matches else text[-4000:])
 
 
 def text_mutants(text: str, contains: tuple[str, ...], pattern: str | None, changed: Callable[[str], StepFacts]) -> Iterator[Mutant]:
@@ -115,77 +87,36 @@ def text_mutants(text: str, contains: tuple[str, ...], pattern: str | None, chan
     yield Mutant.not_applicable("its match removed", "more than 100 matches", where=f"/{pattern}/")
 
 
-def _judge_measured(check: "Text | Log", facts: StepFacts, surroundings: Surroundings, what: str) -> Judgement:
-    """Judge the text that was measured; where all else holds, how often each part is in it. Occurrences do not overlap."""
-    text, parts = facts.measured["text"], parts_of(check.contains)
-    judged = judge_text(text, parts, check.matches, what=what, lacks=parts_of(check.lacks))
-    applies, value = choose(check.count, surroundings)
-    if check.count is None or not applies or judged.status is not Status.HELD:
-        return judged
-    required = parse_count(value)
-    expected = f"{judged.expected}, as often as {required}"
-    for part in parts:
-        number = text.count(part)
-        too_many = required.most is not None and number > required.most
-        if _may_be_cut(text) and not too_many:
-            return Judgement.error("the text is longer than what is kept of it, so its beginning is not known", expected=expected)
-        if not required.holds(number):
-            return Judgement.failed(expected=expected, observed=f"{part!r} {number} times", detail=text[-4000:])
-    return replace(judged, expected=expected)
-
-
-def _mutants_of_measured(check: "Text | Log", facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
-    """The text without the expected parts and matches, with parts as often as they must not be, and with what it must lack."""
-    if not holds(check.when, surroundings):
-        return
-    text, parts = facts.measured["text"], parts_of(check.contains)
-    yield from text_mutants(text, parts, check.matches, lambda other: facts.with_measured(text=other))
-    if (parts or check.matches) and not check.lacks and check.count is None:
-        yield Mutant(name=ANY_TEXT, facts=facts.with_measured(text=ANYTHING[0]))
-    for part in parts if check.count is not None else ():
-
-        def so_often(number: float, part: str = part) -> StepFacts:
-            return facts.with_measured(text="\n".join([text.replace(part, ""), *[part] * int(number)]))
-
-        yield from count_mutants(check.count, text.count(part), surroundings, so_often, where=repr(part))
-    for part in parts_of(check.lacks):
-        yield Mutant(name=LACKED, facts=facts.with_measured(text=text + part), where=repr(part))
-
-
 def _may_be_cut(text: str) -> bool:
     """Whether a text is as long as what is kept: counted in characters or bytes, of which a first one may be half."""
     return len(text.encode("utf-8", "surrogatepass")) > MOST - 8
 
 
-def _shown(text: str) -> str:
+def _excerpt(text: str) -> str:
     line = " ".join(text.split())
     return f"{len(text)} characters: {line[:160]}{'...' if len(line) > 160 else ''}" if text else "an empty text"
 
 
-_LONGER = "name more of what is expected: at least two letters or digits beside each other"
+# -- what is in almost every text ---------------------------------------------------------------------------------------
+
 _NARROWER = "name a word that only the expected text has"
 
 
-def check_specific(body: Any, *keys: str) -> None:
-    """Check that parts and pattern are in no text by chance; raise ``BadExpectation``. ``keys`` are those of parts."""
-    for key in keys or ("contains",):
-        for place, part in _placed(body, key):
-            if is_general(part):
-                raise BadExpectation(f"almost every text contains {part!r}: this cannot fail", _LONGER, path=place)
-    check_specific_pattern(body, "matches")
-
-
-def check_specific_pattern(body: Any, key: str) -> None:
-    """Check that a pattern matches no text by chance; raise ``BadExpectation``."""
-    pattern = body.get(key)
+def check_specific(body: Any, key: str = "contains") -> None:
+    """Check that the parts at a key, and the pattern, are in no text by chance; raise ``BadExpectation``."""
+    for place, part in _placed(body, key):
+        if is_general_text(part):
+            hint = "name more of what is expected: at least two letters or digits beside each other"
+            raise BadExpectation(f"almost every text contains {part!r}: this cannot fail", hint, path=place)
+    pattern = body.get("matches")
     if pattern is not None and is_general_pattern(pattern):
-        raise BadExpectation(f"almost every text matches /{pattern}/: this cannot fail", _NARROWER, path=(key,))
+        raise BadExpectation(f"almost every text matches /{pattern}/: this cannot fail", _NARROWER, path=("matches",))
 
 
-def check_specific_checks(checks: CheckFile) -> None:
+def check_specific_checks(checks: CheckFile, *path: str) -> None:
     """Check that directives do not pass on any text; raise ``BadExpectation``."""
     if are_general(checks):
-        raise BadExpectation("the directives pass on almost every text: they cannot fail", _NARROWER)
+        raise BadExpectation("the directives pass on almost every text: they cannot fail", _NARROWER, path=path)
 
 
 def _placed(body: Any, key: str) -> list[tuple[tuple[str | int, ...], str]]:
@@ -193,8 +124,6 @@ def _placed(body: Any, key: str) -> list[tuple[tuple[str | int, ...], str]]:
     parts = body.get(key)
     return [((key, index) if isinstance(parts, list) else (key,), part) for index, part in enumerate(parts_of(parts))]
 
-
-# -- guards ---------------------------------------------------------------------------------------------------------
 
 EVERY_FRAME = """\
 LAMBDA_GUARD: torch._functorch.aot_autograd.utils.top_saved_tensors_hooks ids == None
@@ -223,66 +152,137 @@ DICT_CONTAINS: not ___dict_contains('forward', G['gauge'].__dict__)
 """Guards of functions that a spec does not mean."""
 
 _KINDS = tuple(line.partition(":")[0] for line in OTHER_FRAMES.splitlines())
-_HINT = "name a guard by its kind and its source, as in TENSOR_MATCH: check_tensor(L['x']"
 
 
 def check_guards(body: Any, checks: CheckFile | None) -> None:
     """Refuse parts, patterns and directives of any guards, with ``BadExpectation``. A kind that not every frame has may be named alone."""
+    hint = "name a guard by its kind and its source, as in TENSOR_MATCH: check_tensor(L['x']"
+
+    def refuse(what: str, path: tuple[str | int, ...], is_in: Callable[[str], bool], *names: str) -> None:
+        if is_in(EVERY_FRAME):
+            raise BadExpectation(f"{what} is in the guards of every function: this cannot fail", hint, path=path)
+        names_kind = any(re.search(rf"(?<!\w){kind}(?!\w)", name) for kind in _KINDS for name in names)
+        if not names_kind and is_in(EVERY_FRAME + OTHER_FRAMES):
+            raise BadExpectation(f"{what} is in the guards of most functions", hint, path=path)
+
     for place, part in _placed(body, "contains"):
-        if is_general(part):
-            raise BadExpectation(f"{part!r} is in the guards of every function: this cannot fail", _HINT, path=place)
-        _refuse(repr(part), place, lambda text, part=part: part in text, names_kind=_names_kind(part))
+        refuse(repr(part), place, functools.partial(lambda part, text: is_general_text(part) or part in text, part), part)
     if (pattern := body.get("matches")) is not None:
-        _refuse(f"a match of /{pattern}/", ("matches",), lambda text: finds(pattern, [text]), names_kind=_names_kind(pattern))
+        refuse(f"a match of /{pattern}/", ("matches",), lambda text: finds(pattern, [text]), pattern)
     if checks is not None:
-        named = any(_names_kind(directive.pattern) for directive in checks if directive.kind is not Kind.NOT)
-        _refuse("what the directives match", ("checks",), lambda text: are_general(checks, [text]), names_kind=named)
+        patterns = [directive.pattern for directive in checks if directive.kind is not Directives.NOT]
+        refuse("what the directives match", ("checks",), lambda text: are_general(checks, [text]), *patterns)
 
 
-def _refuse(what: str, path: tuple[str | int, ...], is_in: Any, *, names_kind: bool) -> None:
-    if is_in(EVERY_FRAME):
-        raise BadExpectation(f"{what} is in the guards of every function: this cannot fail", _HINT, path=path)
-    if not names_kind and is_in(EVERY_FRAME + OTHER_FRAMES):
-        raise BadExpectation(f"{what} is in the guards of most functions", _HINT, path=path)
-
-
-def _names_kind(text: str) -> bool:
-    return any(re.search(rf"(?<!\w){kind}(?!\w)", text) for kind in _KINDS)
+# -- text and log -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Text(OfValue):
-    """``text: {of: command, contains: ["nvcc ", "-Wx"], lacks: -Wy}``."""
+class _OfText(ConditionalOnCode):
+    """What is expected of a text."""
 
-    kind: ClassVar[str] = "text"
-    mutations: ClassVar[tuple[str, ...]] = (*TEXT_MUTATIONS, *COUNT_MUTATIONS, ANY_TEXT, LACKED)
-    contains: str | list[str] | None = None
-    count: Any = None
-    matches: str | None = None
-    lacks: str | list[str] | None = None
+    form: ClassVar[Keywords] = some_of("contains", "matches")
+    contains: Texts | None = None
+    """Parts of it, in any order."""
+    count: Count = None
+    """How often each part of contains is in it, without overlaps; at least once when absent."""
+    matches: Pattern | None = None
+    """A regular expression, searched in it. For example ``planted (crash|hang)``."""
+    lacks: Texts | None = None
+    """Parts of which none is in it. Needs contains or matches beside it: an empty text lacks everything."""
 
     @classmethod
     def check(cls, body: Any) -> None:
-        """Check parts and pattern."""
-        check_text(body)
-        check_lacked(body)
-        check_times(body)
+        """Check the pattern; that a text can have what it must without what it must lack; and how often the parts must be in it."""
+        check_searched(body.get("matches"), "matches")
+        for part in parts_of(body.get("lacks")):
+            if any(part in contained for contained in parts_of(body.get("contains"))):
+                raise BadExpectation(f"no text contains what it must and lacks {part!r}", "remove one of the two", path=("lacks",))
+        if "count" not in body:
+            return
+        if "contains" not in body:
+            raise BadExpectation("count without contains", "write contains: TEXT beside it", path=("count",))
+        check_count(body["count"], "count")
+        for required in map(parse_count, counts_in(body["count"])):
+            if required.most == 0:
+                raise BadExpectation("0 times is no part of a text that contains it", "write lacks: TEXT", path=("count",))
+            if required.least == 1 and required.most is None:
+                raise BadExpectation("{min: 1} is true for every text that contains it", "remove count", path=("count",))
+
+    @property
+    def what(self) -> str:
+        """The text, in words."""
+        raise NotImplementedError
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
-        """Judge the text; a value of another type is a failure."""
-        if facts.measured["text"] is None:
-            return [Judgement.failed(expected=f"{self.of} is a text", observed=facts.measured["type"])]
-        return [_judge_measured(self, facts, surroundings, self.of)]
+        """Judge the text; where all else holds, how often each part is in it. Occurrences do not overlap."""
+        text, parts = facts.measured["text"], parts_of(self.contains)
+        if text is None:
+            return [Judgement.failed(expected=f"{self.what} is a text", observed=facts.measured["type"])]
+        judged = judge_text(text, parts, self.matches, what=self.what, lacks=parts_of(self.lacks))
+        applies, value = choose(self.count, surroundings)
+        if self.count is None or not applies or judged.status is not Status.HELD:
+            return [judged]
+        required = parse_count(value)
+        expected = f"{judged.expected}, as often as {required}"
+        for part in parts:
+            number = text.count(part)
+            too_many = required.most is not None and number > required.most
+            if _may_be_cut(text) and not too_many:
+                return [Judgement.error(_CUT, expected=expected)]
+            if not required.holds(number):
+                return [Judgement.failed(expected=expected, observed=f"{part!r} {number} times", detail=text[-4000:])]
+        return [replace(judged, expected=expected)]
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """The text without the expected parts and matches, with parts as often as they must not be, and with what it must lack."""
-        yield from _mutants_of_measured(self, facts, surroundings)
+        text, parts = facts.measured["text"], parts_of(self.contains)
+        yield from text_mutants(text, parts, self.matches, lambda other: facts.with_measured(text=other))
+        if (parts or self.matches) and not self.lacks and self.count is None:
+            yield Mutant(name="every character, each alone", facts=facts.with_measured(text=ANYTHING[0]))
+        for part in parts if self.count is not None else ():
+
+            def so_often(number: float, part: str = part) -> StepFacts:
+                return facts.with_measured(text="\n".join([text.replace(part, ""), *[part] * int(number)]))
+
+            yield from count_mutants(self.count, text.count(part), surroundings, so_often, where=repr(part))
+        for part in parts_of(self.lacks):
+            yield Mutant(name="a lacked part added", facts=facts.with_measured(text=text + part), where=repr(part))
 
 
 def measure_text(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
     """Measure in the worker: the text, or null for a value of another type; and the type."""
     named_value = value(arguments["of"])
     return {"text": named_value[-MOST:] if isinstance(named_value, str) else None, "type": f"a {type(named_value).__name__}"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text(_OfText):
+    """What a text value contains.
+
+    ``text: {of: command, contains: ["nvcc ", "-Wx"]}``
+    ``text: {of: printed, contains: GB/s, count: 1}``
+    """
+
+    kind: ClassVar[str] = "text"
+    measure = staticmethod(measure_text)
+    is_portable: ClassVar[bool] = True
+    of: ValueName = OUTPUT
+    """The value; the step's result when absent."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of the value."""
+        return (self.of,)
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker sends the text of the value."""
+        return {"of": self.of}
+
+    @property
+    def what(self) -> str:
+        """The name of the value."""
+        return self.of
 
 
 STDERR = "<stderr>"
@@ -304,43 +304,35 @@ I0101 00:00:00.000000 1000 torch/_inductor/compile_fx.py:1000] [0/0] Step 3: tor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Log(Conditional):
-    """``log: {contains: planted crash}``."""
+class Log(_OfText):
+    """What the case and its children wrote to standard error during the step.
+
+    ``log: {contains: planted crash}``
+    ``log: {contains: hit config.recompile_limit, count: 1}``
+    """
 
     kind: ClassVar[str] = "log"
-    is_recorded: ClassVar[bool] = True
-    mutations: ClassVar[tuple[str, ...]] = (*TEXT_MUTATIONS, *COUNT_MUTATIONS, ANY_TEXT, LACKED)
-    contains: str | list[str] | None = None
-    count: Any = None
-    matches: str | None = None
-    lacks: str | list[str] | None = None
+    measure = staticmethod(lambda arguments, value: {"text": value(STDERR)})
+    needs_result: ClassVar[bool] = False
 
     @classmethod
     def check(cls, body: Any) -> None:
-        """Check parts and pattern, which must be in no text by chance."""
-        check_text(body)
+        """Check also that parts and pattern are in no text by chance, and not in what torch logs of any function."""
+        _OfText.check(body)
         check_specific(body)
         for place, part in _placed(body, "contains"):
             if part in _EVERY_LOG:
                 raise BadExpectation(f"torch logs {part!r} of every function: this cannot fail", _NARROWER, path=place)
         if (pattern := body.get("matches")) is not None and finds(pattern, [_EVERY_LOG]):
             raise BadExpectation(f"torch logs a match of /{pattern}/ of every function: this cannot fail", _NARROWER, path=("matches",))
-        check_lacked(body)
-        check_times(body)
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
-        """Judge the text."""
-        return [_judge_measured(self, facts, surroundings, "standard error")]
-
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
-        """The text without the expected parts and matches, with parts as often as they must not be, and with what it must lack."""
-        yield from _mutants_of_measured(self, facts, surroundings)
+    @property
+    def what(self) -> str:
+        """The stream."""
+        return "standard error"
 
 
-def measure_log(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
-    """Measure in the worker: the end of the step's standard error."""
-    return {"text": value(STDERR)}
-
+# -- exit ---------------------------------------------------------------------------------------------------------------
 
 _OF_EVERY_FAILURE = (
     "process spawnprocess-1: traceback (most recent call last):\n"
@@ -354,30 +346,34 @@ _OF_EVERY_FAILURE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exit(Conditional):
-    """``exit: {code: 0}`` or ``exit: {nonzero: true, stderr: "planted in the choice"}``."""
+class Exit(ConditionalOnCode):
+    """How a spawned child ended. A non-zero exit needs a text that it printed, because an import error also ends a child.
+
+    ``exit: {code: 0}``
+    ``exit: {nonzero: true, stderr: planted in the choice}``
+    ``exit: {code: 0, stdout: ready}``
+    """
 
     kind: ClassVar[str] = "exit"
-    mutations: ClassVar[tuple[str, ...]] = ("another code", "its part removed")
-    code: int | None = None
-    nonzero: bool = False
-    stderr: str | list[str] | None = None
-    stdout: str | list[str] | None = None
+    form: ClassVar[Keywords] = one_of_keys("code", "nonzero")
+    code: Integer | None = None
+    """The exit code; a negative one is a signal's."""
+    nonzero: Annotated[bool, Form({"const": True})] = False
+    """Any code but 0."""
+    stderr: Texts | None = None
+    """A text in its standard error."""
+    stdout: Texts | None = None
+    """A text in its standard output; of a program only."""
 
     @classmethod
     def check(cls, body: Any) -> None:
         """Check the texts. A non-zero code needs one, because a child that fails to start has a non-zero code too."""
-        if body.get("code") != 0 and not body.keys() & {"stderr", "stdout"}:
+        is_failure, printed = body.get("code") != 0, parts_of(body.get("stderr"))
+        if is_failure and not body.keys() & {"stderr", "stdout"}:
             hint = "add stderr: a text that only this failure prints; a child that fails to start has a non-zero code too"
             raise BadExpectation("a non-zero exit code without 'stderr'", hint)
         check_specific(body, "stderr")
-        printed = parts_of(body.get("stderr"))
-        if (
-            body.get("code") != 0
-            and printed
-            and "stdout" not in body
-            and all(part.strip().lower() in _OF_EVERY_FAILURE for part in printed)
-        ):
+        if is_failure and printed and "stdout" not in body and all(part.strip().lower() in _OF_EVERY_FAILURE for part in printed):
             hint = "name words that only this failure prints: a child that cannot import something prints a traceback too"
             raise BadExpectation(f"{' and '.join(map(repr, printed))} is what any failure prints: this cannot fail", hint, path=("stderr",))
 
@@ -400,16 +396,198 @@ class Exit(Conditional):
         return judged or [Judgement.passed(expected=expected, observed=f"exit code {code}")]
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
-        """Another code, and standard error without its text."""
-        child = facts.exit
-        if child is None or not holds(self.when, surroundings):
+        """Another code, and each stream without its text."""
+        if (child := facts.exit) is None:
             return
         another = replace(facts, exit=replace(child, code=0 if self.nonzero else child.code + 1))
         yield Mutant(name="another code", facts=another, leaf="stdout" if self.stderr is None and self.stdout is not None else "")
-        if self.stderr is not None:
-            yield from text_mutants(
-                child.stderr, parts_of(self.stderr), None, lambda text: replace(facts, exit=replace(child, stderr=text))
+        for stream, leaf in (("stderr", ""), ("stdout", "stdout")):
+            if getattr(self, stream) is not None and (text := getattr(child, stream)) is not None:
+
+                def changed(text: str, stream: str = stream) -> StepFacts:
+                    texts: dict[str, Any] = {stream: text}
+                    return replace(facts, exit=replace(child, **texts))
+
+                for mutant in text_mutants(text, parts_of(getattr(self, stream)), None, changed):
+                    yield replace(mutant, leaf=leaf)
+
+
+# -- raises -------------------------------------------------------------------------------------------------------------
+
+_ANOTHER = "another.Error"
+_ANOTHER_TEXT = "RuntimeError: an error was raised while torch ran: something else went wrong, it failed with an exception"
+_OF_A_TYPO = {
+    "builtins.AttributeError": "'thing' object has no attribute 'other'; module 'thing' has no attribute 'other'",
+    "builtins.NameError": "name 'other' is not defined",
+    "builtins.ImportError": "cannot import name 'other' from 'thing' (unknown location)",
+    "builtins.ModuleNotFoundError": "No module named 'other'",
+}
+"""What an exception of a type says where a name is misspelt."""
+_OF_ALMOST_ALL = ("torch._dynamo.exc.TorchDynamoException", "torch._dynamo.exc.TorchRuntimeError")
+"""Types that Dynamo raises for failures of many causes, a misspelt name among them."""
+_EVERY_EXCEPTION = ("builtins.Exception", "builtins.BaseException", "builtins.object")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedCause:
+    """An exception in the chain below the raised one: its __cause__, or else its __context__ (also below 'from None'), and so on down.
+
+    ``cause: {type: ZeroDivisionError, match: by zero}``
+    """
+
+    form: ClassVar[Keywords] = {}
+    type: Exception_
+    """The exception's dotted path, or the name of a builtin. For example ``torch._dynamo.exc.BackendCompilerFailed``."""
+    match: Pattern | None = None
+    """A regular expression, searched in the text of this exception. For example ``by zero``."""
+
+    def __str__(self) -> str:
+        return _in_words(self.type, self.match)
+
+    def is_in(self, causes: Iterable[Cause]) -> bool:
+        """Whether one of the causes has the type and the text; raise ``PatternTooSlow``."""
+        return any(
+            _is_type(self.type, cause.ancestors) and (self.match is None or search(self.match, cause.message) is not None)
+            for cause in causes
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raises(Conditional):
+    """The step raised this exception: the type or a subclass, with the pattern in its text, and with the cause in the chain below it.
+
+    ``raises: {as: eager}``
+    ``raises: {type: RuntimeError, match: after Dynamo Freezing}``
+    ``raises: {type: torch._dynamo.exc.BackendCompilerFailed, cause: {type: ZeroDivisionError, match: by zero}}``
+    """
+
+    kind: ClassVar[str] = "raises"
+    form: ClassVar[Keywords] = some_of("type", "as")
+    measure = staticmethod(lambda arguments, value: {"eager": value(RAISED)})
+    needs_result: ClassVar[bool] = False
+    is_portable: ClassVar[bool] = True
+    type: Exception_ | None = None
+    """The exception's dotted path, or the name of a builtin. For example ``torch._dynamo.exc.BackendCompilerFailed``."""
+    match: Pattern | None = None
+    """A regular expression, searched in the text. For example ``after Dynamo Freezing``."""
+    cause: Annotated[WantedCause, Form({"$ref": "#/$defs/cause"})] | None = None
+    as_eager: Annotated[bool, Form({"enum": [EAGER]})] = False
+    """The exception is eager's: the same type, no other one, and the same text, or with match both texts have the pattern.
+    For example ``eager``."""
+    before: Literal["backend"] | None = None
+    """backend: Dynamo raises it while it traces the function, before the backend gets a graph, as eager would. Then no graph is the proof
+    of the step, and a backend that got one is a failure. For example ``backend``."""
+
+    @property
+    def claims_refusal(self) -> bool:
+        """Where the spec says so, or eager raises the same."""
+        return self.before is not None or self.as_eager
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Eager, where its exception is compared."""
+        return (EAGER,) if self.as_eager else ()
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker sends eager's exception where it is compared."""
+        return {"as": EAGER} if self.as_eager else None
+
+    @classmethod
+    def parse(cls, body: Any) -> Self:
+        """Read type and pattern."""
+        for described, *path in ((body, "match"), (body.get("cause", {}), "cause", "match")):
+            check_searched(described.get("match"), *path, hint="match at least one character, or leave the pattern out")
+        if "as" in body and "type" in body:
+            raise BadExpectation("type together with as", "as: eager asks for eager's type; use one of them", path=("type",))
+        cause = WantedCause(**body["cause"]) if "cause" in body else None
+        return cls(**{**{key: value for key, value in body.items() if key != "as"}, "cause": cause, "as_eager": "as" in body})
+
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+        """Judge the type (a subclass passes), then the text, then the chain of causes."""
+        eager = facts.measured["eager"] if self.as_eager else None
+        if self.as_eager and eager is None:
+            return [Judgement.failed(expected="what eager raises", observed="eager raised no exception")]
+        type_ = self.type if eager is None else eager["type"]
+        expected = _in_words(str(type_), self.match) + (", as eager" if eager else "") + (f", caused by {self.cause}" if self.cause else "")
+        expected += f", before the {self.before} gets a graph" if self.before else ""
+        if facts.raised is None:
+            return [Judgement.failed(expected=expected, observed="no exception")]
+        observed = f"{facts.raised.type}: {facts.raised.message.strip().splitlines()[0] if facts.raised.message.strip() else ''}"
+        if facts.raised.type != type_ if eager else not _is_type(str(type_), facts.raised.ancestors):
+            return [Judgement.failed(expected=expected, observed=observed, detail=facts.raised.traceback)]
+        try:
+            if eager and self.match is None and facts.raised.message != eager["message"]:
+                return [
+                    Judgement.failed(
+                        expected=f"{expected}: {text_of(eager['message'])}", observed=f"{type_}: {text_of(facts.raised.message)}"
+                    )
+                ]
+            if eager and self.match is not None and search(self.match, eager["message"]) is None:
+                return [Judgement.failed(expected=expected, observed=f"eager raised {type_}: {text_of(eager['message'])}")]
+            if self.match is not None and search(self.match, facts.raised.message) is None:
+                return [Judgement.failed(expected=expected, observed=observed, detail=facts.raised.message)]
+            if self.before and (why := _why_not_before(facts)):
+                return [Judgement.failed(expected=expected, observed=f"{observed}: {why}", detail=facts.raised.traceback)]
+            if self.cause is None or self.cause.is_in(facts.raised.causes):
+                return [Judgement.passed(expected=expected, observed=observed)]
+        except PatternTooSlow:
+            return [Judgement.error("pattern too slow", expected=expected)]
+        chain = "; caused by ".join(f"{cause.type}: {cause.message}" for cause in facts.raised.causes)
+        return [
+            Judgement.failed(
+                expected=expected, observed=f"{observed}; caused by {text_of(chain or 'nothing')}", detail=facts.raised.traceback
             )
-        if self.stdout is not None and child.stdout is not None:
-            printed = text_mutants(child.stdout, parts_of(self.stdout), None, lambda text: replace(facts, exit=replace(child, stdout=text)))
-            yield from (replace(mutant, leaf="stdout") for mutant in printed)
+        ]
+
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+        """No exception, one of an unrelated type, another text if the text is expected, and likewise for the cause."""
+        if facts.raised is None:
+            return
+        yield Mutant(name="none raised", facts=replace(facts, raised=None))
+        other = replace(facts.raised, type=_ANOTHER, ancestors=(_ANOTHER, *_EVERY_EXCEPTION))
+        yield Mutant(name="another type", facts=replace(facts, raised=other))
+        if self.match is not None or self.as_eager:
+            text = _OF_A_TYPO.get(facts.raised.type, _ANOTHER_TEXT)
+            yield Mutant(name="another text", facts=replace(facts, raised=replace(facts.raised, message=text)))
+        if self.before and facts.dynamo is not None:
+            yield Mutant(name="after the backend", facts=replace(facts, dynamo=replace(facts.dynamo, graphs=1)))
+        if self.cause is None:
+            return
+        yield Mutant(name="no cause", facts=replace(facts, raised=replace(facts.raised, causes=())))
+        changes: dict[str, dict[str, Any]] = {"another cause": {"type": _ANOTHER, "ancestors": (_ANOTHER, *_EVERY_EXCEPTION)}}
+        if self.cause.match is not None:
+            changes["another text of the cause"] = {"message": _ANOTHER_TEXT}
+        for name, change in changes.items():
+            causes = tuple(replace(cause, **change) for cause in facts.raised.causes)
+            yield Mutant(name=name, facts=replace(facts, raised=replace(facts.raised, causes=causes)))
+
+
+RAISED = "<raised by eager>"
+"""The name of the exception of the eager side, which no spec can write."""
+
+
+def _why_not_before(facts: StepFacts) -> str:
+    """Return why a step does not show that dynamo raised before the backend got a graph; empty where it does."""
+    if facts.dynamo is None:
+        return "what dynamo did was not recorded"
+    if facts.dynamo.graphs:
+        return f"the backend had got {facts.dynamo.graphs} graphs of the function"
+    return "" if facts.dynamo.frames else "dynamo traced no function of the case: the call was eager"
+
+
+def is_general(body: Any) -> bool:
+    """Whether almost any failure fits: the type is a base class of all exceptions, or a wide one and no ``match`` is specific."""
+    name, patterns = body.get("type", "").removeprefix("builtins."), [body.get("match"), (body.get("cause") or {}).get("match")]
+    is_specific = any(
+        pattern and (check_pattern(pattern) or search(pattern, "") or not is_general_pattern(pattern)) for pattern in patterns
+    )
+    is_wide = (isinstance(getattr(builtins, name, None), type) or name in _OF_ALMOST_ALL) and not is_specific
+    return is_wide or f"builtins.{name}" in _EVERY_EXCEPTION
+
+
+def _in_words(type_: str, pattern: str | None) -> str:
+    return type_ + (f" with text matching /{pattern}/" if pattern else "")
+
+
+def _is_type(type_name: str, ancestors: tuple[str, ...]) -> bool:
+    return (type_name if "." in type_name else f"builtins.{type_name}") in ancestors

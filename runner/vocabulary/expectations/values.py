@@ -3,125 +3,43 @@
 import enum
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from runner.model.conditions import Surroundings
 from runner.model.expectation import Judgement, Mutant, Status, StepFacts
 from runner.model.protocol import Json, decode, encode
+from runner.vocabulary.expectations.comparing import bits, has_equality
 from runner.vocabulary.expectations.expectation_base import OUTPUT, BadExpectation, Kind, OfValue, is_reference, text_of
-from runner.vocabulary.expectations.parts import has_equality
-
-_CHANGED = "changed"
-_MADE_EQUAL = "made equal"
-_ANY_OF_FORM = "any value of its form"
+from runner.vocabulary.forms import TEMPLATE, Form, Keywords, MemoryFormat, ValueName, common, some_of, whole
 
 
 def _others(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield names and values of small changes of a value."""
     match value:
         case bool():
-            yield _CHANGED, not value
+            yield "changed", not value
         case int() | float() if value - 1 < value < value + 1:
             yield "one more", value + 1
             yield "one less", value - 1
         case str():
-            yield _CHANGED, f"{value}?"
+            yield "changed", f"{value}?"
         case list():
             yield "an element more", [*value, None]
             if value:
                 yield "an element less", value[:-1]
-                yield _CHANGED, [changed(value[0]), *value[1:]]
+                yield "changed", [changed(value[0]), *value[1:]]
         case dict() if value:
             first = next(iter(value))
             yield "an element less", {key: item for key, item in value.items() if key != first}
-            yield _CHANGED, {**value, first: changed(value[first])}
+            yield "changed", {**value, first: changed(value[first])}
         case _:
             # None, NaN, and numbers so large that adding 1 changes nothing
-            yield _CHANGED, "changed"
+            yield "changed", "changed"
 
 
 def changed(value: Any) -> Any:
     """Return another value of the same type, where there is one."""
     return next(other for _, other in _others(value))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pairs(Kind):
-    """Named values with the values to compare. The two kinds differ in the expected result."""
-
-    expects_equal: ClassVar[bool]
-    pairs: Mapping[str, Any]
-
-    @classmethod
-    def parse(cls, body: Any) -> Self:
-        """Read the pairs; raise ``BadExpectation`` for a value that is compared with itself."""
-        for name, other in body.items():
-            if is_reference(other) and other["ref"] == name:
-                raise BadExpectation(f"'{name}' is compared with itself", "name the result of another step", path=(name,))
-        return cls(pairs=dict(body))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names on both sides."""
-        return (*self.pairs, *(str(other["ref"]) for other in self.pairs.values() if is_reference(other)))
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """The worker sends plain values; it compares two named values itself."""
-        return {"pairs": encode(dict(self.pairs))}
-
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
-        """Judge each pair."""
-        judgements = []
-        for name, other in self.pairs.items():
-            literal = f"the value of {other['ref']}" if is_reference(other) else text_of(other)
-            expected = f"{name} {'equal to' if self.expects_equal else 'different from'} {literal}"
-            fact = facts.measured.get(name)
-            if fact is None:
-                judgements.append(Judgement.error("nothing was measured", expected=expected, leaf=name))
-            elif is_reference(other) and not fact["comparable"]:
-                why = f"the two cannot be compared: {fact['why']}"
-                judgements.append(Judgement.error(why, expected=expected, leaf=name))
-            else:
-                if is_reference(other):
-                    equal, observed = fact["equal"], "equal" if fact["equal"] else f"different: {fact['why']}"
-                else:
-                    value = decode(fact["value"])
-                    equal, observed = same(value, other), text_of(value)
-                judgements.append(Judgement.of(equal is self.expects_equal, expected=expected, observed=observed, leaf=name))
-        return judgements
-
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
-        """Each pair on its own: changed if equality is expected, made equal if a difference is."""
-        for name, other in self.pairs.items():
-            fact = facts.measured[name]
-            if is_reference(other):
-                changed = {**fact, "equal": not self.expects_equal, "why": "changed"}
-                yield Mutant(name=_CHANGED if self.expects_equal else _MADE_EQUAL, facts=facts.with_measured(**{name: changed}), leaf=name)
-            elif self.expects_equal:
-                for mutation, value in _others(decode(fact["value"])):
-                    yield Mutant(name=mutation, facts=facts.with_measured(**{name: {"value": encode(value)}}), leaf=name)
-            else:
-                yield Mutant(name=_MADE_EQUAL, facts=facts.with_measured(**{name: {"value": encode(other)}}), leaf=name)
-            if not self.expects_equal and fact.get("form"):
-                yield Mutant(name=_ANY_OF_FORM, facts=facts, leaf=name, where=f"{name}: {fact['form']}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Equals(_Pairs):
-    """``equals: {padded: [32768, 2048, 1]}`` or ``equals: {first: {ref: second}}``."""
-
-    kind: ClassVar[str] = "equals"
-    mutations: ClassVar[tuple[str, ...]] = ("one more", "one less", "changed", "an element more", "an element less")
-    expects_equal: ClassVar[bool] = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Differs(_Pairs):
-    """``differs: {first: {ref: second}}``."""
-
-    kind: ClassVar[str] = "differs"
-    mutations: ClassVar[tuple[str, ...]] = (_MADE_EQUAL, _ANY_OF_FORM)
-    expects_equal: ClassVar[bool] = False
 
 
 def same(value: Any, expected: Any) -> bool:
@@ -223,37 +141,144 @@ def leaf_difference(leaf: Any, other: Any) -> str:
     for fact in ("shape", "dtype", "device"):
         if getattr(leaf, fact) != getattr(other, fact):
             return f"{fact} {getattr(leaf, fact)} against {getattr(other, fact)}"
-    parts, other_parts = _parts(leaf), _parts(other)
-    equal = (_bits(parts) == _bits(other_parts)) | (parts.isnan() & other_parts.isnan())
-    count = int((~equal).any(dim=-1).sum())
+    count = bits(leaf, other)["differing"]
     return f"{count} of {leaf.numel()} elements" if count else ""
 
 
-def _parts(tensor: Any) -> Any:
-    """Return a tensor with one more dimension: the real and the imaginary part, or the element alone."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pairs(Kind):
+    """Named values with the values to compare. The two kinds differ in the expected result."""
+
+    form: ClassVar[Keywords] = {"type": "object", "minProperties": 1, "propertyNames": common("value_name"), "additionalProperties": True}
+    measure = staticmethod(measure_equality)
+    is_portable: ClassVar[bool] = True
+    expects_equal: ClassVar[bool]
+    pairs: Mapping[str, Any]
+
+    @classmethod
+    def parse(cls, body: Any) -> Self:
+        """Read the pairs; raise ``BadExpectation`` for a value that is compared with itself."""
+        for name, other in body.items():
+            if is_reference(other) and other["ref"] == name:
+                raise BadExpectation(f"'{name}' is compared with itself", "name the result of another step", path=(name,))
+        return cls(pairs=dict(body))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names on both sides."""
+        return (*self.pairs, *(str(other["ref"]) for other in self.pairs.values() if is_reference(other)))
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker sends plain values; it compares two named values itself."""
+        return {"pairs": encode(dict(self.pairs))}
+
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+        """Judge each pair."""
+        judgements = []
+        for name, other in self.pairs.items():
+            literal = f"the value of {other['ref']}" if is_reference(other) else text_of(other)
+            expected = f"{name} {'equal to' if self.expects_equal else 'different from'} {literal}"
+            fact = facts.measured.get(name)
+            if fact is None:
+                judgements.append(Judgement.error("nothing was measured", expected=expected, leaf=name))
+            elif is_reference(other) and not fact["comparable"]:
+                why = f"the two cannot be compared: {fact['why']}"
+                judgements.append(Judgement.error(why, expected=expected, leaf=name))
+            else:
+                if is_reference(other):
+                    equal, observed = fact["equal"], "equal" if fact["equal"] else f"different: {fact['why']}"
+                else:
+                    value = decode(fact["value"])
+                    equal, observed = same(value, other), text_of(value)
+                judgements.append(Judgement.of(equal is self.expects_equal, expected=expected, observed=observed, leaf=name))
+        return judgements
+
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+        """Each pair on its own: changed if equality is expected, made equal if a difference is."""
+        for name, other in self.pairs.items():
+            fact = facts.measured[name]
+            if is_reference(other):
+                changed = {**fact, "equal": not self.expects_equal, "why": "changed"}
+                mutation = "changed" if self.expects_equal else "made equal"
+                yield Mutant(name=mutation, facts=facts.with_measured(**{name: changed}), leaf=name)
+            elif self.expects_equal:
+                for mutation, value in _others(decode(fact["value"])):
+                    yield Mutant(name=mutation, facts=facts.with_measured(**{name: {"value": encode(value)}}), leaf=name)
+            else:
+                yield Mutant(name="made equal", facts=facts.with_measured(**{name: {"value": encode(other)}}), leaf=name)
+            if not self.expects_equal and fact.get("form"):
+                yield Mutant(name="any value of its form", facts=facts, leaf=name, where=f"{name}: {fact['form']}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equals(_Pairs):
+    """Named values equal the given value or another named value, exactly; tensors bit for bit.
+
+    ``equals: {padded: [32768, 2048, 1]}``
+    ``equals: {first: {ref: second}}``
+    """
+
+    kind: ClassVar[str] = "equals"
+    expects_equal: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differs(_Pairs):
+    """Named values differ from the given value or from another named value of the same type, length and shape.
+
+    What has another form differs whatever the code does, and is an ERROR unless `weak` says why it may.
+
+    ``differs: {first: {ref: second}}``
+    """
+
+    kind: ClassVar[str] = "differs"
+    expects_equal: ClassVar[bool] = False
+
+
+def measure_strides(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+    """Measure in the worker: shape, strides and formats of every tensor of the value."""
     import torch
+    from torch.utils import _pytree as pytree
 
-    plain = tensor.detach().resolve_conj().resolve_neg()
-    return torch.view_as_real(plain) if plain.is_complex() else plain.unsqueeze(-1)
+    by_rank = {4: ["channels_last"], 5: ["channels_last_3d"]}
+    strides: dict[str, Json] = {}
+    for key, name in (("tensors", arguments["of"]), ("others", arguments.get("to"))):
+        tensors: list[Json] = []
+        for leaf in pytree.tree_leaves(None if name is None else value(name)):
+            if isinstance(leaf, torch.Tensor):
+                names = ["contiguous_format", *by_rank.get(leaf.ndim, [])]
+                formats: list[Json] = [name for name in names if leaf.is_contiguous(memory_format=getattr(torch, name))]
+                tensors.append({"shape": list(leaf.shape), "strides": list(leaf.stride()), "formats": formats})
+        if name is not None:
+            strides[key] = tensors
+    return strides
 
 
-def _bits(tensor: Any) -> Any:
-    import torch
-
-    return tensor.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()])
+_CONTIGUOUS = Form({"type": ["boolean", "string"], "if": {"type": "string"}, "then": {"title": "memory format", **MemoryFormat}})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strides(OfValue):
-    """``strides: {output: [0, 1], contiguous: true}``."""
+    """The strides of tensors, in elements, or their memory format.
+
+    ``strides: {output: [0, 1], contiguous: true}``
+    ``strides: {equals: [2048, 1]}``
+    ``strides: {to: eager}``
+    """
 
     kind: ClassVar[str] = "strides"
-    mutations: ClassVar[tuple[str, ...]] = ("another stride", "another layout")
-    output: int | list[int] | None = None
-    equals: list[int] | None = None
-    contiguous: bool | str | None = None
-    to: str | None = None
-    """The value whose tensors have the strides."""
+    form: ClassVar[Keywords] = some_of("equals", "to", "contiguous")
+    measure = staticmethod(measure_strides)
+    is_portable: ClassVar[bool] = True
+    output: Annotated[int | list[int], Form({"type": ["integer", "array"], "minimum": 0, "items": whole(0), "minItems": 1})] | None = None
+    """Indices of its tensors; all when absent. For example ``[0, 1]``."""
+    equals: Annotated[list[int], Form({"type": ["array", "string"], **TEMPLATE, "items": common("integer")})] | None = None
+    """The strides of each. For example ``[2048, 1]``."""
+    to: ValueName | None = None
+    """eager, a part of it, or a named value: its tensors have the same strides. A dimension of one element has none.
+    For example ``eager``."""
+    contiguous: Annotated[bool | str, _CONTIGUOUS] | None = None
+    """Whether each is contiguous, or the memory format in which it is contiguous. For example ``true``, ``channels_last``."""
 
     @classmethod
     def check(cls, body: Any) -> None:
@@ -328,36 +353,37 @@ def _steps(tensor: Mapping[str, Any]) -> list[tuple[int, int]]:
 _FORMATS = ("contiguous_format", "channels_last", "channels_last_3d")
 
 
-def measure_strides(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
-    """Measure in the worker: shape, strides and formats of every tensor of the value."""
-    import torch
-    from torch.utils import _pytree as pytree
-
-    by_rank = {4: ["channels_last"], 5: ["channels_last_3d"]}
-    strides: dict[str, Json] = {}
-    for key, name in (("tensors", arguments["of"]), ("others", arguments.get("to"))):
-        tensors: list[Json] = []
-        for leaf in pytree.tree_leaves(None if name is None else value(name)):
-            if isinstance(leaf, torch.Tensor):
-                names = ["contiguous_format", *by_rank.get(leaf.ndim, [])]
-                formats: list[Json] = [name for name in names if leaf.is_contiguous(memory_format=getattr(torch, name))]
-                tensors.append({"shape": list(leaf.shape), "strides": list(leaf.stride()), "formats": formats})
-        if name is not None:
-            strides[key] = tensors
-    return strides
-
-
 WEAK = "<weak>"
 """The name of the worker's weak references; they are keyed by the names of the expectations."""
 
 
+def measure_dead(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+    """Measure in the worker, for each name: whether the object existed, its type, and whether it is alive."""
+    import gc
+
+    gc.collect()
+    weak = value(WEAK)
+    return {name: weak[name].state() for name in arguments["objects"]}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dead(Kind):
-    """``dead: [function.weight]``. It names no value, because the step must not hold them: they are looked up once, as the case begins."""
+    """Objects that were alive when the case began and that have been freed: attributes of the function, of inputs, of values of let.
+
+    ``dead: [function.weight]``
+    """
 
     kind: ClassVar[str] = "dead"
-    mutations: ClassVar[tuple[str, ...]] = ("still alive",)
+    form: ClassVar[Keywords] = {
+        "type": "array",
+        "minItems": 1,
+        "uniqueItems": True,
+        "items": {"type": "string", "pattern": r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)+$"},
+    }
+    measure = staticmethod(measure_dead)
+    needs_result: ClassVar[bool] = False
     objects: tuple[str, ...]
+    """No names of values, because the step must not hold them: they are looked up once, as the case begins."""
 
     @classmethod
     def parse(cls, body: Any) -> "Dead":
@@ -386,12 +412,3 @@ class Dead(Kind):
         for name in self.objects:
             alive = {**facts.measured, name: {**facts.measured[name], "alive": True}}
             yield Mutant(name="still alive", facts=replace(facts, measured=alive), leaf=name)
-
-
-def measure_dead(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
-    """Measure in the worker, for each name: whether the object existed, its type, and whether it is alive."""
-    import gc
-
-    gc.collect()
-    weak = value(WEAK)
-    return {name: weak[name].state() for name in arguments["objects"]}

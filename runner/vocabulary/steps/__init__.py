@@ -9,8 +9,8 @@ from runner.vocabulary.steps.step_base import StepKind, Traits
 _CLASSES: Mapping[str, str] = {
     "call": "call:Call",
     "aot": "call:Aot",
-    "backward": "gradients:Backward",
-    "optimizer": "gradients:Optimizer",
+    "backward": "call:Backward",
+    "optimizer": "call:Optimizer",
     "reset": "actions:Reset",
     "clear_counters": "actions:ClearCounters",
     "delete_modules": "actions:DeleteModules",

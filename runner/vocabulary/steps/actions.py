@@ -5,22 +5,31 @@ import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from runner.model.diagnostics import Diagnostic, one_of
 from runner.model.protocol import Json
 from runner.vocabulary.expectations.texts import MOST
-from runner.vocabulary.steps.step_base import COMPILED, Around, Callee, StepKind, Traits
-from runner.vocabulary.steps.step_session import NotCarriedOut, Session, callable_of, needed, values_of
-
-GENERATORS = "rng"
-"""The word that sets the random generators to the case's seed again; the other words are caches of torch."""
+from runner.vocabulary.forms import TEMPLATE, Arguments, Callable_, Form, KeywordArguments, Keywords, Name, among, one_of_keys
+from runner.vocabulary.steps.step_base import (
+    COMPILED,
+    Around,
+    Callee,
+    NotCarriedOut,
+    Session,
+    StepKind,
+    Traits,
+    WithResult,
+    callable_of,
+    needed,
+    values_of,
+)
 
 
 def run_reset(session: Session, arguments: "Reset") -> None:
     """Reset in the order of the words."""
     for word in arguments.items:
-        if word == GENERATORS:
+        if word == "rng":
             session.reseed()
         else:
             session.torch_state.RESETS[word]()
@@ -28,9 +37,27 @@ def run_reset(session: Session, arguments: "Reset") -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset(StepKind):
-    """``reset: [dynamo, inductor]``."""
+    """Reset state: caches of torch, or the random generators.
+
+    The words are dynamo (torch._dynamo.reset), inductor (its caches in memory), aot_autograd and fx_graph (these caches on disk), code
+    (loaded modules and their files), rng (the random generators, to the seed of the case).
+
+    ``reset: [dynamo, inductor]``
+    """
 
     kind: ClassVar[str] = "reset"
+    form: ClassVar[Keywords] = {
+        "type": ["array", "string"],
+        **TEMPLATE,
+        "minItems": 1,
+        "uniqueItems": True,
+        "items": {
+            "title": "reset",
+            "type": "string",
+            **among("dynamo", "inductor", "aot_autograd", "fx_graph", "code", "rng"),
+            "examples": ["dynamo"],
+        },
+    }
     runs = staticmethod(run_reset)
     items: list[str]
 
@@ -53,11 +80,15 @@ def run_clear_counters(session: Session, arguments: "ClearCounters") -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearCounters(StepKind):
-    """``clear_counters: {only: metrics}``."""
+    """Set counters and metrics to zero.
+
+    ``clear_counters: {}``
+    """
 
     kind: ClassVar[str] = "clear_counters"
     runs = staticmethod(run_clear_counters)
-    only: str | None = None
+    only: Literal["counters", "metrics"] | None = None
+    """Only one of the two."""
 
     @property
     def clears_counters(self) -> bool:
@@ -73,7 +104,10 @@ def run_delete_modules(session: Session, arguments: "DeleteModules") -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteModules(StepKind):
-    """``delete_modules: {}``."""
+    """Delete the files of the generated modules, so that a later cache hit must write them again.
+
+    ``delete_modules: {}``
+    """
 
     kind: ClassVar[str] = "delete_modules"
     runs = staticmethod(run_delete_modules)
@@ -88,7 +122,10 @@ def run_fresh_cache(session: Session, arguments: "FreshCache") -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshCache(StepKind):
-    """``fresh_cache: {}``."""
+    """Continue with an empty Inductor cache folder.
+
+    ``fresh_cache: {}``
+    """
 
     kind: ClassVar[str] = "fresh_cache"
     runs = staticmethod(run_fresh_cache)
@@ -103,21 +140,36 @@ def run_api(session: Session, arguments: "Api") -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Api(StepKind):
-    """``api: {call: NAME, args: [...], kwargs: {...}, as: NAME}``."""
+class _OfCallable(StepKind):
+    """A kind that calls a function by name."""
 
-    kind: ClassVar[str] = "api"
-    traits: ClassVar[Traits] = Traits(has_result=True, claims=True)
-    runs = staticmethod(run_api)
-    call: Json
-    args: Json = None
-    kwargs: Json = None
-    as_: str | None = None
+    call: Callable_ = None
+    """What to call."""
+    args: Arguments = None
+    """Arguments: inputs of every kind, at any depth; {value: ...} for a map that is only data. For example ``[1, 2]``."""
+    kwargs: KeywordArguments = None
+    """Keyword arguments, likewise. For example ``{dim: 0}``."""
 
     @property
     def callees(self) -> Iterator[Callee]:
         """The function."""
-        yield Callee(call=self.call, args=self.args, kwargs=self.kwargs)
+        if self.call is not None:
+            yield Callee(call=self.call, args=self.args, kwargs=self.kwargs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api(_OfCallable):
+    """Call a library function, or one of the prelude.
+
+    ``api: {call: torch._inductor.codecache.FxGraphCache.clear}``
+    """
+
+    kind: ClassVar[str] = "api"
+    traits: ClassVar[Traits] = Traits(has_result=True, claims=True)
+    form: ClassVar[Keywords] = {"required": ["call"]}
+    runs = staticmethod(run_api)
+    as_: Name | None = None
+    """A name for the result."""
 
 
 def run_script(session: Session, arguments: "Script") -> None:
@@ -130,15 +182,18 @@ def run_script(session: Session, arguments: "Script") -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Script(StepKind):
-    """``script: {code: PYTHON, as: NAME}``. In a case ``code`` is a block, and ``entry`` the name of its def."""
+class Script(WithResult):
+    r"""Python that drives torch: one def, whose parameters are named values. What it returns is the result of the step.
+
+    ``script: {code: "def run(compiled, inputs):\n    return compiled(*inputs)\n", as: again}``
+    """
 
     kind: ClassVar[str] = "script"
     traits: ClassVar[Traits] = Traits(has_result=True, claims=True, needs_own_graphs=True, python="code")
     runs = staticmethod(run_script)
-    code: Json
-    entry: str = ""
-    as_: str | None = None
+    code: Annotated[Json, Form({"type": "string", "minLength": 1})]
+    r"""The def. For example ``"def run(compiled, inputs):\n    return [compiled(*inputs) for _ in range(3)]\n"``."""
+    entry: Annotated[str, None] = ""  # in a case ``code`` is a block, and this is the name of its def
 
     @property
     def names(self) -> Iterator[str]:
@@ -234,23 +289,28 @@ def run_spawn(session: Session, arguments: "Spawn") -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spawn(StepKind):
-    """``spawn: {call: NAME, args: [...], kwargs: {...}}`` or ``spawn: {program: python, argv: [...]}``."""
+class Spawn(_OfCallable):
+    """A child process, which the step waits for: a call in a child that multiprocessing spawns, or a program with its arguments.
+
+    The arguments of a call are pickled; the prelude can be imported in the child. The step needs an exit expectation.
+
+    ``spawn: {call: time_choice, args: [{ref: choice}]}``
+    ``spawn: {program: python, argv: ["-c", "import torch; print(torch.__version__)"]}``
+    """
 
     kind: ClassVar[str] = "spawn"
     traits: ClassVar[Traits] = Traits(has_exit=True, children=1)
+    form: ClassVar[Keywords] = {
+        **one_of_keys("call", "program"),
+        "dependentRequired": {"args": ["call"], "kwargs": ["call"], "argv": ["program"]},
+    }
     runs = staticmethod(run_spawn)
-    call: Json = None
-    args: Json = None
-    kwargs: Json = None
-    program: str | None = None
-    argv: Json = None
-
-    @property
-    def callees(self) -> Iterator[Callee]:
-        """The function that the child calls."""
-        if self.call is not None:
-            yield Callee(call=self.call, args=self.args, kwargs=self.kwargs)
+    program: Literal["python", "torchrun", "cxx", "cmake", "nvcc", "hipcc"] | None = None
+    """A program to run, in the folder of the case and without standard input. python is the Python of the worker, torchrun its
+    torch.distributed.run, cxx the C++ compiler c++; all but the first two are found on PATH."""
+    argv: Annotated[Json, Form({"type": "array", "items": {"type": ["string", "number", "object"]}})] = None
+    """The arguments of the program: texts, numbers, {ref: NAME} for a value that is one.
+    For example ``["-m", "torch.utils.collect_env"]``, ``["-c", "print('ready')"]``."""
 
     def name_problems(self, around: Around) -> Iterator[Diagnostic]:
         """Yield a missing ``exit`` expectation."""

@@ -4,13 +4,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from runner.model.diagnostics import Diagnostic, unknown
 from runner.model.protocol import MAX_ATTACHMENT, Json
-from runner.vocabulary.steps.gradients import LOSSES, SUM, forget_gradients, gradient_leaves, make_optimizer, parameters_of
-from runner.vocabulary.steps.step_base import Around, Callee, DataPath, Inputs, StepKind, Traits
-from runner.vocabulary.steps.step_session import Session, needed
+from runner.vocabulary.forms import Boolean, Contexts, Form, Inputs, common, whole
+from runner.vocabulary.steps.call import LOSSES, SUM, forget_gradients, gradient_leaves, make_optimizer, parameters_of
+from runner.vocabulary.steps.step_base import Around, Callee, DataPath, Session, StepKind, Traits, needed
 
 WARM_UP = 3
 """Warm-up rounds: the first compiles, and the next records CUDA graphs."""
@@ -134,9 +134,46 @@ def _trace(session: Session, subjects: list[Subject], name: str) -> tuple[list[s
     return [name], []
 
 
+_FUNCTIONS = Form(
+    {
+        "type": ["array", "object"],
+        "title": "functions",
+        "minItems": 1,
+        "uniqueItems": True,
+        "items": common("name"),
+        "minProperties": 1,
+        "propertyNames": {"pattern": "^[A-Za-z][A-Za-z0-9_]*$"},
+        "additionalProperties": {"$ref": "inputs.schema.json#/$defs/list"},
+    }
+)
+
+_OPTIMIZER = Form(
+    {
+        "title": "optimizer",
+        "type": "object",
+        "properties": {
+            "call": {
+                **common("callable"),
+                "description": "The optimizer's class, or a function that makes one: called with the parameters.",
+            },
+            "kwargs": {"description": "Its keyword arguments: inputs of every kind.", "type": "object", "examples": [{"lr": 0.01}]},
+        },
+        "additionalProperties": False,
+        "required": ["call"],
+    }
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench(StepKind):
-    """``bench: {functions: [...], repeat: 10, eager: true, trace: true}``."""
+    """Measure the time of functions in turn, on the device, after all expectations were measured.
+
+    It runs under `run --bench` only; otherwise the step is left out, and the report says so. Times are reported and never judged. A bench
+    has no result and no expectations, and it must be the last step.
+
+    ``bench: {eager: true}``
+    ``bench: {functions: [narrow, wide], backward: true, repeat: 20, trace: true}``
+    """
 
     kind: ClassVar[str] = "bench"
     traits: ClassVar[Traits] = Traits(
@@ -148,14 +185,23 @@ class Bench(StepKind):
         why_once="bench itself repeats what it times",
     )
     runs = staticmethod(run)
-    functions: list[str] | dict[str, Inputs] | None = None
+    functions: Annotated[list[str] | dict[str, list[Json]], _FUNCTIONS] | None = None
+    """Names of functions, or a map from names to the arguments of each; all functions when absent.
+    For example ``[narrow, wide]``, ``{narrow: [{rand: [8, 30522]}], wide: [{rand: [8, 30528]}]}``."""
     inputs: Inputs | None = None
-    context: list[Json] | None = None
-    backward: bool = False
-    optimizer: dict[str, Json] | None = None
-    repeat: int | None = None
-    eager: bool = False
-    trace: bool = False
+    """Arguments for this step, instead of the spec's inputs."""
+    context: Contexts | None = None
+    """Contexts of each call, instead of the spec's."""
+    backward: Boolean = False
+    """Whether the sum of the result is run backward each time."""
+    optimizer: Annotated[dict[str, Json], _OPTIMIZER] | None = None
+    """With backward: an optimizer that takes a step each time. For example ``{call: torch.optim.Adam, kwargs: {lr: 0.01}}``."""
+    repeat: Annotated[int, whole(1, 1000)] | None = None
+    """How often each is measured, after three rounds that do not count; 10 when absent. For example ``10``."""
+    eager: Boolean = False
+    """Whether each function is measured in eager mode too."""
+    trace: Boolean = False
+    """Whether three more rounds are traced: a chrome trace in the case's folder, of at most 8 MiB."""
 
     @property
     def input_lists(self) -> Iterator[tuple[DataPath, Inputs]]:

@@ -1,16 +1,21 @@
-"""What every kind of step is: its arguments, its traits, and what its checks may look at."""
+"""What every kind of step is: its arguments, its traits, what its checks may look at, and what it shares with the worker that runs it."""
 
 import ast
+import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import Diagnostic
 from runner.model.protocol import Json
+from runner.vocabulary.forms import Boolean, Keywords, Name
 
-if TYPE_CHECKING:
-    from runner.vocabulary.steps.step_session import Session
+Session = Any
+"""A case in the worker, which runs the steps: ``worker/case/case_session.py`` defines it. Vocabulary imports nothing of the worker."""
+
+Side = Any
+"""One of the two sides of a case, compiled or eager: ``worker/case/sides.py`` defines it."""
 
 COMPILED = "compiled"
 """The name of the compiled function in a script."""
@@ -117,16 +122,17 @@ class Callee:
 class StepKind:
     """A kind of step. An instance holds the arguments of one step, as the spec has them or with their templates evaluated.
 
-    The fields of a kind are the keys of its schema; ``as_`` is ``as``. ``runs`` is the module's function ``run``: it runs in the
-    worker and imports torch within.
+    The schema is made of the classes (``tools/generate_schemas``): of their docstrings, fields, the docstrings below these, and ``form``.
     """
 
     kind: ClassVar[str]
     traits: ClassVar[Traits] = Traits()
+    form: ClassVar[Keywords] = {}
+    """What the schema says of the arguments beside their keys; with ``type`` they are no map of keys."""
 
     @staticmethod
-    def runs(session: "Session", arguments: Any, /) -> None:
-        """Run a step; the arguments are an instance of the kind. Each kind overrides it."""
+    def runs(session: Session, arguments: Any, /) -> None:
+        """Run a step in the worker; the arguments are an instance of the kind. Each kind overrides it."""
         raise NotImplementedError
 
     @classmethod
@@ -197,6 +203,24 @@ _FIELDS: Mapping[str, str] = {"as": "as_"}
 """Keys that are Python keywords."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithResult(StepKind):
+    """A kind with a result."""
+
+    as_: Name | None = None
+    """A name for the result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared(WithResult):
+    """A kind whose side effects are compared with those of eager."""
+
+    side_effects: Boolean | None = None
+    """Whether arguments, parameters, buffers, attributes of modules, .grad, version counters, random generators, modes of torch and aliases
+    after the step are compared with those of eager. By default they are, when an expectation compares with eager; false where a difference
+    is intended."""
+
+
 def referenced(value: Json) -> Iterator[str]:
     """Yield the names of values, ``{ref: NAME}``, in an argument or an option."""
     if isinstance(value, Mapping):
@@ -207,3 +231,32 @@ def referenced(value: Json) -> Iterator[str]:
     elif isinstance(value, list):
         for item in value:
             yield from referenced(item)
+
+
+# -- in the worker ------------------------------------------------------------------------------------------------------
+
+
+class NotCarriedOut(Exception):
+    """The preparation of a step failed: its arguments, or the eager reference. The case is an ERROR."""
+
+
+@contextlib.contextmanager
+def needed(what: str) -> Iterator[None]:
+    """Convert an exception to ``NotCarriedOut``: it comes from the preparation, not from compiled code."""
+    try:
+        yield
+    except Exception as error:  # code of a spec may raise anything: the case is an ERROR
+        raise NotCarriedOut(f"{what} raised {type(error).__name__}: {error}") from error
+
+
+def values_of(session: Session, args: Json, kwargs: Json) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of a call, made like inputs."""
+    with needed("the arguments"):
+        return session.value([] if args is None else args), session.value({} if kwargs is None else kwargs)
+
+
+def callable_of(session: Session, call: Json) -> Callable[..., Any]:
+    """Return the function that a step calls by name."""
+    with needed("the name of what is called"):
+        function: Callable[..., Any] = session.scope.callable(call)
+        return function

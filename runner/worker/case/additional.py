@@ -15,15 +15,14 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from runner.vocabulary.expectations import close_measure, sample_results
+from runner.vocabulary.expectations import MEASURED, OF_SAMPLES, close
 from runner.vocabulary.expectations.additional_calls import CannotRepeat, Poison
-from runner.vocabulary.expectations.calibrated_measure import NoReference, fine_runs_of, nudged, runs_of
-from runner.vocabulary.expectations.close import Close, Judge
-from runner.vocabulary.expectations.close_measure import Answers, Comparison, add_reference, leaves_of
+from runner.vocabulary.expectations.calibrated import NoReference, fine_runs_of, nudged, runs_of
+from runner.vocabulary.expectations.close import Answers, Close, Comparison, Judge, add_reference
+from runner.vocabulary.expectations.comparing import leaves_of
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
-from runner.vocabulary.expectations.measures import REPEATS
 from runner.vocabulary.expectations.stand_ins import Comparer
-from runner.vocabulary.steps.gradients import Differentiate, differentiation, gradient_leaves, gradients_of
+from runner.vocabulary.steps.call import Differentiate, differentiation, gradient_leaves, gradients_of
 from runner.vocabulary.steps.samples import Done
 from runner.worker.case import copies
 from runner.worker.case.copies import bytes_of
@@ -46,6 +45,9 @@ from runner.worker.torch_compat.numerics import (
     to_float32,
     to_float64,
 )
+
+KINDS: Mapping[str, Any] = {kind: MEASURED[kind] for kind in MEASURED}
+"""The classes of all expectations: a table that the seal watches."""
 
 MOST_BYTES = 64 << 20
 """The maximum size of modules and arguments of one copy, in bytes."""
@@ -303,7 +305,7 @@ class RepeatableCall:
         """Return the facts of ``close`` for a result of the function and eager's."""
         reference = self.reference
         facts = close_without_stand_ins(arguments, {OUTPUT: result, EAGER: reference}.__getitem__)
-        if close_measure.needs_reference(arguments):
+        if close.needs_reference(arguments):
             comparison = Comparison(facts, arguments, {"of": result, "to": reference}, {}, with_stand_ins=False)
             with torch.no_grad():
                 add_reference(comparison, self.eager_runs.answers)
@@ -320,7 +322,7 @@ class RepeatableCall:
 
 def close_without_stand_ins(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
     """Return the facts of ``close`` for two named values, without what other inputs and other kernels would have given."""
-    facts: dict[str, Any] = close_measure.measure(arguments, value)
+    facts: dict[str, Any] = close.measure(arguments, value)
     for leaf in facts["leaves"]:
         leaf.pop("stand_ins", None)
     return facts
@@ -358,10 +360,10 @@ class AdditionalCalls:
         self._comparers: dict[int, Comparer] = {}
         """What compares stand-ins with the reference of a leaf, by the identity of the leaf's facts."""
         measures = [request for step in self._plan["steps"] for request in step["measure"]]
-        self._repeats = any(request["kind"] in REPEATS for request in measures)
+        self._repeats = any(KINDS[request["kind"]].calls_again for request in measures)
         arguments = [request["arguments"] for request in measures if request["kind"] in ("close", "candidates")]
         calibrates = any(step["effects"]["rtol"] is None for step in self._plan["steps"] if step.get("effects") is not None)
-        if any(close_measure.needs_reference(body.get("close", body)) for body in arguments) or calibrates:
+        if any(close.needs_reference(body.get("close", body)) for body in arguments) or calibrates:
             session.reference.copied = self._copied
         observes = any(self._plan["body"].get(word) for word in ("spies", "handlers", "dead"))
         self._why_observed = "the case observes calls (spies, handlers, dead, log): it would observe an additional one"
@@ -382,9 +384,9 @@ class AdditionalCalls:
         value, arguments = self._session.names.value, request["arguments"]
         if request["kind"] == "close":
             self.calibrate(facts, arguments)
-            if close_measure.has_other_inputs(arguments):
+            if close.has_other_inputs(arguments):
                 self._compare_other_inputs(facts, arguments, value(arguments["to"]))
-        elif request["kind"] == sample_results.KIND and close_measure.needs_reference(arguments):
+        elif request["kind"] == OF_SAMPLES and close.needs_reference(arguments):
             self._calibrate_samples(facts, arguments, value("output"))
 
     # -- references in float64 --------------------------------------------------------------------------------------
@@ -415,7 +417,7 @@ class AdditionalCalls:
 
     def calibrate(self, facts: dict[str, Any], arguments: Mapping[str, Any], *, with_stand_ins: bool = True) -> None:
         """Add the measurements that need a float64 reference; they complete the facts of ``close``."""
-        if not close_measure.needs_reference(arguments):
+        if not close.needs_reference(arguments):
             return
         values = {word: copies.frozen(copies.measured(self._session.names.value(arguments[word]))) for word in ("of", "to")}
         runs = self._eager_runs(arguments["to"].partition(".")[2])
@@ -473,9 +475,9 @@ class AdditionalCalls:
         try:
             result = self._with_other_inputs(arguments["to"].partition(".")[2])
         except Exception as error:  # copying modules and arguments of a spec may raise anything
-            close_measure.add_other_inputs(facts, arguments, reference, functools.partial(_raise, error))
+            close.add_other_inputs(facts, arguments, reference, functools.partial(_raise, error))
         else:
-            add = functools.partial(close_measure.add_other_inputs, facts, arguments, reference, result, self._comparers)
+            add = functools.partial(close.add_other_inputs, facts, arguments, reference, result, self._comparers)
             self._entries.append(Entry(add, calls_eager_alone=False))
 
     def _with_other_inputs(self, part: str) -> Callable[[], Any]:
@@ -558,7 +560,7 @@ class AdditionalCalls:
         @torch.enable_grad()  # type: ignore[untyped-decorator]  # mypy does not follow torch
         def complete() -> None:
             try:
-                facts.update(REPEATS[request["kind"]](request["arguments"], again))
+                facts.update(KINDS[request["kind"]].measure(request["arguments"], again))
                 facts.update(done=True, eager_calls=again.eager_calls)
             except CannotRepeat as error:
                 facts["why_not"] = str(error)

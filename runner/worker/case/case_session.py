@@ -15,14 +15,12 @@ from torch.utils import _pytree as pytree
 from runner.vocabulary.expectations.close import is_eager
 from runner.vocabulary.expectations.compilation import COMPILATION
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
-from runner.vocabulary.expectations.measures import ALWAYS_MEASURED, MEASURES, REPEATS
-from runner.vocabulary.expectations.raises import RAISED
-from runner.vocabulary.expectations.texts import MOST, STDERR
+from runner.vocabulary.expectations.texts import MOST, RAISED, STDERR
 from runner.vocabulary.expectations.values import WEAK
 from runner.vocabulary.steps.call import Calling
-from runner.vocabulary.steps.step_session import needed
+from runner.vocabulary.steps.step_base import needed
 from runner.worker.case import copies, spies, state
-from runner.worker.case.additional import AdditionalCalls, close_without_stand_ins
+from runner.worker.case.additional import KINDS, AdditionalCalls, close_without_stand_ins
 from runner.worker.case.compiler_hooks import Witness
 from runner.worker.case.effects import StepEffects
 from runner.worker.case.scope import STEPS, Enter, Scope, follow
@@ -292,15 +290,15 @@ class Session:
         unmeasured: dict[str, str] = {}
         for request in step["measure"]:
             key, kind, value = str(request["index"]), request["kind"], self.names.values()
-            if raised is not None and kind not in ALWAYS_MEASURED:
+            if raised is not None and KINDS[kind].needs_result:
                 unmeasured[key] = "the step raised"
                 continue
             try:
                 with torch.no_grad(), compiling.reference_stance():
-                    if kind in REPEATS:
+                    if KINDS[kind].calls_again:
                         measured[key] = self.additional.repeat(request, step, own_calls, value)
                         continue
-                    measured[key] = MEASURES[kind](request["arguments"], value)
+                    measured[key] = KINDS[kind].measure(request["arguments"], value)
                 self.additional.of_measurement(request, measured[key])
             except Exception as error:  # comparing values of a spec may raise anything
                 unmeasured[key] = f"{type(error).__name__}: {error}"

@@ -23,7 +23,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from runner.vocabulary.expectations.parts import attributes_of, is_keyless, items_of, opened
+from runner.vocabulary.expectations.comparing import attributes_of, is_keyless, items_of, opened
 from runner.worker.case.source_module import PREFIX
 from runner.worker.case.state import OF_TORCH
 from runner.worker.torch_compat import compiling

@@ -10,12 +10,10 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils.weak import WeakIdKeyDictionary
 
-from runner.vocabulary.expectations.calibrated_measure import other_change
-from runner.vocabulary.expectations.close_measure import dense, describe_leaf
-from runner.vocabulary.expectations.parts import attributes_of, opened
-from runner.vocabulary.steps.gradients import gradient_leaves
-from runner.vocabulary.steps.step_base import referenced
-from runner.vocabulary.steps.step_session import needed
+from runner.vocabulary.expectations.calibrated import other_change
+from runner.vocabulary.expectations.comparing import attributes_of, dense, describe_leaf, opened
+from runner.vocabulary.steps.call import gradient_leaves
+from runner.vocabulary.steps.step_base import needed, referenced
 from runner.worker.case import state
 from runner.worker.case.copies import FUNCTION, GRAD, Absent, Form, Leaves, changeable, extent, frozen, plain, storage_of, tensor_version
 from runner.worker.case.scope import resolved

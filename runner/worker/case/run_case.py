@@ -9,8 +9,7 @@ from typing import Any
 
 from runner.model import protocol
 from runner.model.devices import VendorDevice, kind_of
-from runner.vocabulary.steps.step_base import referenced
-from runner.vocabulary.steps.step_session import NotCarriedOut
+from runner.vocabulary.steps.step_base import NotCarriedOut, referenced
 from runner.worker.case import compiler_hooks
 from runner.worker.case.case_session import Session, prepare
 from runner.worker.case.scope import STEPS, resolved

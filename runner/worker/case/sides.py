@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
-from runner.vocabulary.steps.gradients import Differentiate, differentiable, gradient_leaves, gradients_of
-from runner.vocabulary.steps.step_session import NotCarriedOut, needed
+from runner.vocabulary.steps.call import Differentiate, differentiable, gradient_leaves, gradients_of
+from runner.vocabulary.steps.step_base import NotCarriedOut, needed
 from runner.worker.case import compiler_hooks, copies, spies
 from runner.worker.case.compiler_hooks import Seen, Witness
 from runner.worker.case.scope import Enter, Scope, follow, resolved

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.model import protocol
-from runner.vocabulary.steps.step_session import NotCarriedOut
+from runner.vocabulary.steps.step_base import NotCarriedOut
 from runner.worker.process.seal import Broken
 
 _MAX_TRACEBACK = 20_000

@@ -42,6 +42,7 @@ from runner.record.run_folder import RunFolder
 from runner.run.pipeline import CaseRunner
 from runner.tools.author.case_document import Document, reduced_document_of, text_of
 from runner.tools.author.shrink_edits import PASSES, Edit, Pass, applied
+from runner.vocabulary.expectations import EXPECTATIONS
 
 Attempt = Callable[[Document], bool]
 """Whether a document fails as the first one did."""
@@ -252,8 +253,8 @@ class Trials:
 
 # -- the stage --------------------------------------------------------------------------------------------------------
 
-COMPARED = frozenset({"close", "equals", "differs", "strides", "raised", "raises", "deterministic", "text", "side-effects"})
-"""Kinds of failure that another backend of dynamo can show too. Counters and generated code are inductor's own."""
+PORTABLE = {"raised", "side-effects", *(kind for kind in EXPECTATIONS if EXPECTATIONS[kind].is_portable)}
+"""Kinds of failure that another backend of dynamo can show too."""
 
 _DRIVER = '''"""Bisects a script: exit 0 is good. Each run is a fork of this process, which has imported torch."""
 import json, os, runpy, sys
@@ -384,8 +385,9 @@ def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: S
             script.write_text(text, encoding="utf-8")
             if search.ended != "interrupted":
                 kinds = {kind for kind, _, _ in signature.verdicts} - {"proof"}
-                if not kinds or not kinds <= COMPARED:
-                    other = ", ".join(sorted(kinds - COMPARED)) or signature.outcome.label
+                others = [kind for kind in sorted(kinds) if kind not in PORTABLE]
+                if others or not kinds:
+                    other = ", ".join(others) or signature.outcome.label
                     stage = f"not looked for: {other} is not what other stages can show"
                 else:
                     say("looking for the stage that breaks, with torch's bisector")

@@ -8,8 +8,8 @@ from typing import Any
 from runner.model.targets import TARGETS, Level
 from runner.tools.offline.worker import kernels
 from runner.tools.offline.worker.kernels import Compiled
-from runner.vocabulary.compiler_output import KERNEL
-from runner.vocabulary.expectations.measures import MEASURES
+from runner.vocabulary.expectations import MEASURED
+from runner.vocabulary.expectations.compiled_kernels import KERNEL
 from runner.worker.case.source_module import SpecModule
 from runner.worker.process.channel import Channel, Phases, exception, keep_code
 from runner.worker.process.seal import Seal
@@ -68,7 +68,7 @@ def facts_of_step(
         **keep_code(plan["folder"], index, texts),
         # what expectations measure of a kernel
         "measured": {
-            str(request["index"]): MEASURES[request["kind"]](request["arguments"], values.__getitem__)
+            str(request["index"]): MEASURED[request["kind"]].measure(request["arguments"], values.__getitem__)
             for request in (step["measure"] if compiled else ())
         },
         "unmeasured": {} if compiled else {str(request["index"]): why for request in step["measure"]},

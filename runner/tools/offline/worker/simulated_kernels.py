@@ -18,7 +18,7 @@ from runner.tools.offline.worker import compile_case, kernels
 from runner.tools.offline.worker import simulated_codegen as codegen
 from runner.tools.offline.worker.kernels import Compiled, taken
 from runner.tools.offline.worker.simulated_codegen import Graph, Recording, Source
-from runner.vocabulary import compiler_output
+from runner.vocabulary.expectations import compiled_kernels
 from runner.worker.case.case_session import Params
 from runner.worker.case.scope import STEPS, Scope, resolved
 from runner.worker.case.source_module import SpecModule
@@ -207,12 +207,12 @@ def canary_problems(target: Target) -> Iterator[str]:
         yield f"canary '{CANARIES[1]}': no kernel was generated for a sum"
         return
     names = [source.name for graph in graphs for source in codegen.sources(graph.wrapper)]
-    yield from (f"canary '{CANARIES[1]}': {problem}" for problem in compiler_output.problems_of_texts(target, names, compilation.texts))
+    yield from (f"canary '{CANARIES[1]}': {problem}" for problem in compiled_kernels.problems_of_texts(target, names, compilation.texts))
     instructions = []
     for dtype in ("bfloat16", "float16"):
         product = compiled(lowered(lambda x, y: (x @ y,), [(256, 128), (128, 256)], dtype, _ONE_TEMPLATE), target)
         text = product.texts[target.stages.index(target.isa)] if product else ""
-        instructions.append(compiler_output.code_of_stage(text, target.isa).text)
+        instructions.append(compiled_kernels.code_of_stage(text, target.isa).text)
     yield from kernels.problems_of_products(target, *instructions)
 
 
