@@ -5,10 +5,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from runner.execute.executor_protocol import with_paths
 from runner.language.expand.cases import surroundings_for
 from runner.language.load import load
 from runner.model.protocol import decode
-from runner.plan.worker_plan import make_plan, with_paths
+from runner.plan.worker_plan import make_plan
 from tests.fakes import HERE, shipped
 
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
+from runner.execute.executor_protocol import Execution, ExecutorSettings, Job, with_paths
 from runner.execute.memory import MemoryWatch
 from runner.execute.room import Lease, Queue, Room
 from runner.execute.spawn import Orphans, ProcessStarter, ZygoteProcess
@@ -35,7 +35,6 @@ from runner.model import devices
 from runner.model.events import Activity, RunningCase
 from runner.model.protocol import TARGET
 from runner.plan.schedule import Capacity, Environment
-from runner.plan.worker_plan import with_paths
 
 if TYPE_CHECKING:
     from runner.execute.redis_service import Services

@@ -2,7 +2,7 @@
 
 Jobs and executions can be written as JSON and read back, so they can be sent to another machine (``fleet``). They contain no closure and no
 absolute path: a job's ``folder`` is relative to the folder of the run, and its plan is data; the executor adds the paths of its own machine
-(``worker_plan.with_paths``).
+(``with_paths``).
 """
 
 import json
@@ -136,3 +136,11 @@ class ExecutorSettings:
     """How many environments may have a zygote with jobs: each zygote uses a core while it starts, and some 300 MB."""
     torch_root: str | None = None
     """The torch that the runner inspected: on the runner's machine, workers must import this one."""
+
+
+def with_paths(plan: Mapping[str, Json], folder: Path, cache: Path, torch_root: str | None = None) -> dict[str, Json]:
+    """Return a plan with the paths of the worker's machine: folders for the artifacts of the case, and for the worker's scratch files.
+
+    The worker must import torch from ``torch_root``; with None any torch is accepted.
+    """
+    return {**plan, "folder": str(folder), "cache": str(cache), "torch_root": torch_root}

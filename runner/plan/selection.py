@@ -8,7 +8,7 @@ alone. So ``run`` of the shipped specs, and ``--select '*'``, leave it out.
 import difflib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -49,13 +49,10 @@ class Shard:
 
     def holds(self, case: Case) -> bool:
         """Whether the case belongs to this shard. Only its id decides, so adding other cases does not change its shard."""
-        return _number(case) % self.count == self.index - 1
+        import hashlib  # loads OpenSSL: not for commands that do not shard
 
-
-def _number(case: Case) -> int:
-    import hashlib  # loads OpenSSL: not for commands that do not shard
-
-    return int.from_bytes(hashlib.sha256(case.id.encode("utf-8", "surrogatepass")).digest()[:8], "big")
+        number = int.from_bytes(hashlib.sha256(case.id.encode("utf-8", "surrogatepass")).digest()[:8], "big")
+        return number % self.count == self.index - 1
 
 
 def unmatched(globs: Sequence[str], cases: Sequence[Case]) -> list[str]:
@@ -141,34 +138,21 @@ def requested(
     if not any(case.on_request for case in cases):
         return list(cases)
     specs = {case.spec: case.on_request for case in read}
-    named = {spec for path in paths for spec in _named_by(path, specs)}
-    tagged = frozenset(tags)
-    patterns = [pattern for text in globs if (pattern := glob(text)) and _matches_them_alone(pattern.fullmatch, read)]
+    files = {spec: Path(spec).resolve() for spec in specs}
+    named: set[str] = set()
+    for path in map(Path.resolve, paths):
+        below = [spec for spec, file in files.items() if file == path or path in file.parents]
+        named.update(below if all(specs[spec] for spec in below) else ())
+    usual = [case.id for case in read if not case.on_request]
+    patterns = [pattern for pattern in map(glob, globs) if not any(map(pattern.fullmatch, usual))]
     return [
         case
         for case in cases
         if not case.on_request
         or case.spec in named
-        or not tagged.isdisjoint(case.tags)
+        or not set(tags).isdisjoint(case.tags)
         or any(pattern.fullmatch(case.id) for pattern in patterns)
     ]
-
-
-def _named_by(path: Path, specs: dict[str, bool]) -> list[str]:
-    """Return the specs on request at a path, where it leads to no other spec."""
-    whole = path.resolve()
-    below = [spec for spec in specs if (file := Path(spec).resolve()) == whole or whole in file.parents]
-    return below if all(specs[spec] for spec in below) else []
-
-
-def _matches_them_alone(matches: Callable[[str], object], read: Sequence[Case]) -> bool:
-    return not any(matches(case.id) for case in read if not case.on_request)
-
-
-def cases_not_requested(count: int) -> str:
-    """Return in words how many cases on request were not selected."""
-    cases = "1 case on request was" if count == 1 else f"{count} cases on request were"
-    return f"{cases} not selected (name their file or folder, or use --tag or --select)"
 
 
 def check_names(names: Sequence[str], backends: Backends) -> None:

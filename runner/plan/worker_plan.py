@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from pathlib import Path
 from typing import Any
 
 from runner.language.read.templates import as_text, resolve_facts
@@ -103,8 +102,8 @@ def needs_eager(case: Case) -> bool:
 def make_plan(case: Case, surroundings: Surroundings, facts: Mapping[str, object]) -> dict[str, Any]:
     """Return the plan as JSON data; raise ``templates.TemplateError`` for a fact that this machine does not have.
 
-    The plan has no path that a worker opens: ``with_paths`` adds the paths of the worker's machine. The ``file`` of a Python block is
-    only its name in tracebacks.
+    The plan has no path that a worker opens: the executor adds those of the worker's machine (``executor_protocol.with_paths``). The
+    ``file`` of a Python block is only its name in tracebacks.
     """
     plan = {
         "format": 1,
@@ -125,20 +124,6 @@ def make_plan(case: Case, surroundings: Surroundings, facts: Mapping[str, object
         **({"target": case.target} if case.target else {}),
     }
     return dict(encode(plan))
-
-
-def with_paths(plan: Mapping[str, object], folder: Path, cache: Path, torch_root: str | None = None) -> dict[str, Any]:
-    """Return a plan with the paths of the worker's machine.
-
-    ``folder`` is for the artifacts of the case, ``cache`` for the worker's scratch files.
-    The worker must import torch from ``torch_root``; with None any torch is accepted.
-    """
-    return {
-        **plan,
-        "folder": str(folder),
-        "cache": str(cache),
-        "torch_root": torch_root,
-    }
 
 
 def _plan_step(case: Case, step: Step, surroundings: Surroundings, facts: Mapping[str, object]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from runner.model.optional import hooks
 from runner.model.options import RunOptions
 from runner.model.results import Policy
 from runner.plan import schedule, selection
-from runner.plan.selection import Shard, cases_not_requested, requested, select, taken, unmatched, why_nothing_selected, without_benches
+from runner.plan.selection import Shard, requested, select, taken, unmatched, why_nothing_selected, without_benches
 from runner.plan.worker_plan import digest_of
 from runner.record.journal import digest_of_selection
 from runner.record.run_folder import JOURNAL, LATEST, REPORTS
@@ -108,7 +108,10 @@ def prepare(options: RunOptions, suite: Suite | None = None, only: Collection[st
             )
             if failed is not None and not whole:
                 why = failed.why_none
-            output.note(f"no case is selected: {cases_not_requested(not_requested)}" if not_requested else why)
+            if not_requested:
+                left = "1 case on request was" if not_requested == 1 else f"{not_requested} cases on request were"
+                why = f"no case is selected: {left} not selected (name their file or folder, or use --tag or --select)"
+            output.note(why)
     waivers = Waivers(files, today=datetime.now(UTC).date())
 
     seconds = {**seconds_of_tables(roots_of(options.paths)), **seconds_of_run(REPORTS / LATEST / JOURNAL)}

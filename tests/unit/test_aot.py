@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from runner.execute.executor_protocol import with_paths
 from runner.language.expand.cases import surroundings_for
 from runner.language.load import load
 from runner.model.protocol import decode
-from runner.plan.worker_plan import make_plan, with_paths
+from runner.plan.worker_plan import make_plan
 from tests.fakes import HERE, import_torch, shipped
 
 # what torch warns of while it exports is not ours

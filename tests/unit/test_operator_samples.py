@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from runner.execute.executor_protocol import with_paths
 from runner.language.expand import operators as tables
 from runner.language.expand.cases import surroundings_for
 from runner.language.load import load
 from runner.machine.installed_torch import installed_torch
 from runner.model.expectation import Status, StepFacts
 from runner.model.protocol import decode, dumps, encode, loads
-from runner.plan.worker_plan import make_plan, with_paths
+from runner.plan.worker_plan import make_plan
 from tests.fakes import HERE, import_torch, observation, observed, seen, shipped
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]

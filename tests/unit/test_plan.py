@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from runner.execute.executor_protocol import with_paths
 from runner.language.expand.cases import surroundings_for
 from runner.language.load import load, surroundings_of
 from runner.language.read.templates import Deferred, TemplateError, parse
 from runner.model.case import Case
 from runner.model.protocol import decode
-from runner.plan.worker_plan import digest_of, expects_raise, make_plan, seed_of, with_paths
+from runner.plan.worker_plan import digest_of, expects_raise, make_plan, seed_of
 from tests.fakes import ELSEWHERE, HERE, ROOT, case, expected, shipped, step
 
 SPEC = """
