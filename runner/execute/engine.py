@@ -215,7 +215,7 @@ class LocalExecutor:
             starting=min(starting) - self._start_seconds if starting else None,
             warming=min(warming) - self._start_seconds if warming and not busy else None,
             running=tuple(
-                RunningCase(name=case.job.name, since=case.begun, phase=case.inbox.phase if worker.pid is not None else "")
+                RunningCase(name=case.job.name, since=case.begun, phase=case.phase if worker.pid is not None else "")
                 for worker in busy
                 if (case := worker.running) is not None
             ),
@@ -258,7 +258,7 @@ class LocalExecutor:
     def _finished(self, worker: Worker, room: Room) -> Execution:
         """Return the execution of a worker's case, which is over, with what lies in its folder; release its lease and its cache."""
         assert worker.running is not None
-        self._unwatch(worker.running.inbox.descriptor)
+        self._unwatch(worker.running.descriptor)
         execution = worker.finish()
         job = execution.job
         if execution.warmup.problem:
@@ -294,7 +294,7 @@ class LocalExecutor:
             gpus = _pins(job, room, room.leases[job.name])
             worker = self._idle_for(job, gpus) or self._start_worker(job.environment, gpus, is_new=job.new_process)
             running = worker.give(job, *self._prepare(job))
-            self._selector.register(running.inbox.descriptor, selectors.EVENT_READ, functools.partial(self._on_pipe, worker))
+            self._selector.register(running.descriptor, selectors.EVENT_READ, functools.partial(self._on_pipe, worker))
         for (key, gpus), environment in self._missing.items():
             of_place = (worker for worker in self._workers.values() if worker.key == key and worker.gpus == gpus)
             if all(worker.is_warm or worker.is_retired for worker in of_place):
@@ -411,10 +411,10 @@ class LocalExecutor:
     def _on_pipe(self, worker: Worker) -> None:
         if (running := worker.running) is None:
             return
-        running.inbox.read()
-        if running.inbox.is_at_end or running.inbox.is_flooded:
-            self._unwatch(running.inbox.descriptor)
-        if running.inbox.is_flooded:
+        running.read()
+        if running.is_at_end or running.is_flooded:
+            self._unwatch(running.descriptor)
+        if running.is_flooded:
             worker.kill()
 
     def _on_control(self, worker: Worker) -> None:
@@ -459,7 +459,7 @@ class LocalExecutor:
         """Return how long to sleep: until the next deadline, or shortly if a process has just ended."""
         now = time.monotonic()
         running = [worker.running for worker in self._workers.values() if worker.running]
-        if any(worker.has_ended for worker in self._workers.values()) or any(case.killed_at or case.inbox.answered_at for case in running):
+        if any(worker.has_ended for worker in self._workers.values()) or any(case.killed_at or case.answered_at for case in running):
             return _SHORT_SECONDS
         deadlines = [case.deadline for case in running]
         deadlines += [zygote.warm_until for zygote in self._zygotes.values() if not zygote.is_ready]
@@ -510,8 +510,8 @@ class LocalExecutor:
                 worker.abandon(round(since, 1))
             elif since > grace.stack:
                 worker.kill()
-        elif running.inbox.answered_at is not None:
-            if now > running.inbox.answered_at + grace.exit:
+        elif running.answered_at is not None:
+            if now > running.answered_at + grace.exit:
                 running.overstayed = True
                 worker.kill()
         elif now > running.deadline:
@@ -546,7 +546,7 @@ class LocalExecutor:
     def _put_back(self, worker: Worker) -> None:
         """Remove a worker that was never forked; its job waits again."""
         if worker.running is not None:
-            self._unwatch(worker.running.inbox.descriptor)
+            self._unwatch(worker.running.descriptor)
             self._returned.append(worker.running.job)
         self._forget(worker)
 

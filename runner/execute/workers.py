@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,13 +38,17 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _CUT = "the worker's last message was cut off"
 
 
-class Inbox:
-    """The runner's end of a case's pipe. Its messages are untrusted."""
+class Running:
+    """A case from the moment its worker has it, with the runner's end of its pipe, whose messages are untrusted."""
 
-    def __init__(self, descriptor: int, word: str) -> None:
+    def __init__(self, job: Job, descriptor: int, word: str, outputs: Sequence[int] = ()) -> None:
         os.set_blocking(descriptor, False)
-        self._word = word
+        self.job = job
         self.descriptor = descriptor
+        self.outputs = outputs
+        """The files that it prints into."""
+        self._word = word
+        self.begun = self.deadline = 0.0
         self.phase = "import"
         self.step: int | None = None
         """The step that it began last, from 0."""
@@ -57,8 +62,21 @@ class Inbox:
         """Whether the stream has ended. The descriptor stays open, so that its number is not reused while the engine watches it."""
         self.rest = bytearray()
         """The begin of a message whose end has not come."""
-        self._is_closed = False
         self._received = 0
+        self._is_closed = False
+        self.timed_out = False
+        self.killed_at: float | None = None
+        self.overstayed = False
+        """Whether it was killed because it did not end after its answer."""
+        self.stack_from = 0
+        """Where in its standard error its stack begins, once its worker was asked for it."""
+        self.is_cut = False
+        """Whether some of what it printed is lost."""
+
+    def restart_clock(self) -> None:
+        """Start its deadline now: when its worker has it, and again when the worker's process exists."""
+        self.begun = time.monotonic()
+        self.deadline = self.begun + self.job.timeout
 
     def read(self) -> bool:
         """Read available data; return whether there was any. At the end of the stream ``is_at_end`` is set."""
@@ -93,11 +111,12 @@ class Inbox:
             pass
 
     def close(self) -> None:
-        """Close the pipe, which the engine no longer watches."""
+        """Close the descriptors, which the engine no longer watches."""
         self.is_at_end = True
         if not self._is_closed:
             self._is_closed = True
-            os.close(self.descriptor)
+            for descriptor in (self.descriptor, *self.outputs):
+                os.close(descriptor)
 
     def _take(self, line: bytes) -> None:
         try:
@@ -120,38 +139,6 @@ class Inbox:
             else:
                 self.answered_at = time.monotonic()
                 self.observation = message["observation"]
-
-
-@dataclass
-class Running:
-    """A case from the moment its worker has it."""
-
-    job: Job
-    inbox: Inbox
-    outputs: tuple[int, ...]
-    """The files that it prints into."""
-    begun: float = 0.0
-    deadline: float = 0.0
-    timed_out: bool = False
-    killed_at: float | None = None
-    stack_from: int = 0
-    """Where in its standard error its stack begins, once its worker was asked for it."""
-    is_cut: bool = False
-    """Whether some of what it printed is lost."""
-    overstayed: bool = False
-    """Whether it was killed because it did not end after its answer."""
-
-    def restart_clock(self) -> None:
-        """Start its deadline now: when its worker has it, and again when the worker's process exists."""
-        self.begun = time.monotonic()
-        self.deadline = self.begun + self.job.timeout
-
-    def close(self) -> None:
-        """Close the descriptors."""
-        self.inbox.close()
-        for descriptor in self.outputs:
-            os.close(descriptor)
-        self.outputs = ()
 
 
 @dataclass
@@ -215,7 +202,7 @@ class Worker:
         read, write = os.pipe()
         word = secrets.token_hex(16)
         outputs = tuple(os.open(folder / name, _OUTPUT_FLAGS, 0o644) for name in OUTPUTS)
-        self.running = Running(job, Inbox(read, word), outputs)
+        self.running = Running(job, read, word, outputs)
         self.running.restart_clock()
         message = json.dumps({"plan": plan, "word": word, "gpus": self.gpus}).encode()
         with contextlib.suppress(OSError):
@@ -286,9 +273,8 @@ class Worker:
         """Return the execution of its case, which is over."""
         running = self.running
         assert running is not None
-        inbox = running.inbox
         # its children, which may hold the pipe, have been killed already
-        inbox.drain()
+        running.drain()
         for descriptor in running.outputs:
             running.is_cut |= cut(descriptor)
         running.close()
@@ -299,21 +285,20 @@ class Worker:
             status = signal.SIGKILL if running.killed_at is not None else 0
         if running.overstayed and status == signal.SIGKILL:
             status = 0  # it had answered, and we killed it
-        signaled = os.WIFSIGNALED(status)
-
+        code = os.waitstatus_to_exitcode(status)
         overstayed = "its worker had answered and did not end, so it was killed" if running.overstayed else ""
         left_over = "; ".join(filter(None, [overstayed, self.left_over]))
         lost = f"it printed more than {MOST >> 20} MiB, of which the first are lost" if running.is_cut else ""
         seconds = time.monotonic() - running.begun
         return Execution(
             job=running.job,
-            observation=inbox.observation,
+            observation=running.observation,
             ending=Ending(
-                exit_code=None if signaled else os.waitstatus_to_exitcode(status),
-                signal=os.WTERMSIG(status) if signaled else None,
+                exit_code=code if code >= 0 else None,
+                signal=-code if code < 0 else None,
                 timed_out=running.timed_out,
-                phase=inbox.phase,
-                step=inbox.step,
+                phase=running.phase,
+                step=running.step,
             ),
             seconds=seconds,
             begun=time.time() - seconds,
@@ -321,9 +306,9 @@ class Worker:
             isolation=self.isolation,
             worker=self.number,
             stack_from=0 if running.is_cut else running.stack_from,  # the offset is invalid after the file was cut
-            note=self.note or left_over or (_CUT if inbox.rest else lost),
+            note=self.note or left_over or (_CUT if running.rest else lost),
             # without an answer, the process died; an incomplete message does not matter
-            problem=inbox.problem or (_CUT if inbox.rest and inbox.answered_at is not None else ""),
+            problem=running.problem or (_CUT if running.rest and running.answered_at is not None else ""),
             left_over=left_over,
         )
 

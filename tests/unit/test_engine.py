@@ -5,7 +5,6 @@ import json
 import os
 import re
 import select
-import signal
 import socket
 import subprocess
 import sys
@@ -19,7 +18,6 @@ import pytest
 
 from runner.execute.engine import Grace, LocalExecutor
 from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
-from runner.execute.spawn import ZygoteProcess
 from runner.execute.workers import Worker
 from runner.plan.schedule import Capacity, Environment, Needs
 from runner.worker.process import zygote
@@ -173,21 +171,6 @@ def test_a_killed_worker_whose_end_is_not_reported_does_not_hold_up_the_run(tmp_
     assert done.ending.timed_out
     assert re.fullmatch(r"its process \d+ was not reported to have ended 0\.\d s after it was killed", done.note)
     assert done.left_over == done.note
-
-
-def test_a_stopped_zygote_continues():
-    with subprocess.Popen(["sleep", "600"]) as sleeper:
-        asleep = ZygoteProcess.__new__(ZygoteProcess)
-        asleep.process = sleeper
-        for _ in range(2):
-            asleep.wake()
-            os.kill(sleeper.pid, signal.SIGSTOP)
-            os.waitid(os.P_PID, sleeper.pid, os.WSTOPPED | os.WNOWAIT)
-            asleep.wake()
-            assert Path(f"/proc/{sleeper.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T"
-        sleeper.kill()
-        sleeper.wait(timeout=60)
-        asleep.wake()
 
 
 # -- workers that answer and do not end -------------------------------------------------------------------------------

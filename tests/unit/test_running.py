@@ -9,13 +9,14 @@ import pytest
 
 from runner.execute import workers
 from runner.execute.executor_protocol import Job
-from runner.execute.workers import Inbox, Worker
+from runner.execute.workers import Running, Worker
 from runner.model.protocol import dumps
 from runner.plan.schedule import Environment
 
 # -- the pipe ---------------------------------------------------------------------------------------------------------
 
 WORD = "only the worker knows it"
+JOB = Job(name="a", plan={}, folder="", environment=Environment(), timeout=9)
 
 
 class Pipe:
@@ -23,9 +24,9 @@ class Pipe:
 
     def __init__(self) -> None:
         read, self.end = os.pipe()
-        self.inbox = Inbox(read, WORD)
+        self.inbox = Running(JOB, read, WORD)
 
-    def send(self, *data: bytes) -> Inbox:
+    def send(self, *data: bytes) -> Running:
         for one in data:
             os.write(self.end, one)
             self.inbox.read()
@@ -128,7 +129,7 @@ def test_a_pipe_at_its_end_keeps_its_number_until_it_is_closed_once(pipe: Pipe) 
 def test_what_our_own_code_would_not_say_makes_it_odd_and_ends_nothing(tmp_path: Path, data: bytes) -> None:
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     worker = Worker(number=1, key="", control=mine, isolation="fork")
-    worker.give(Job(name="a", plan={}, folder="", environment=Environment(), timeout=9), "plan.json", tmp_path)
+    worker.give(JOB, "plan.json", tmp_path)
     with theirs:
         theirs.send(data)
         assert worker.listen()
