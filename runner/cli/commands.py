@@ -125,7 +125,7 @@ class DiffOptions:
 
 def diff(options: DiffOptions) -> ExitCode:
     """Compare two recorded runs; exit 1 for a change of ``--fail-on``, 4 where nothing could be compared."""
-    from runner.model.comparison import FAIL_ON
+    from runner.record.comparison import FAIL_ON
     from runner.record.run_folder import require_free_reports
     from runner.report import replace
     from runner.report.comparison_report import document_of, lines_of, page_of

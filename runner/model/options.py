@@ -8,6 +8,7 @@ text is no option. No other room sees argparse.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -64,59 +65,29 @@ def argument(metavar: str, help: str, reads: Reads = str, nargs: str | None = No
     return field(default=default, metadata={"metavar": metavar, "help": help, "type": reads, "positional": True, **many})
 
 
-def paths() -> Any:
-    """Return the field of the files and folders of specs."""
-    return argument("PATH", "spec files or folders (default: of conformance.yaml, else ./specs, else the shipped specs)", Path, "*")
-
-
-def backend_files() -> Any:
-    """Return the field of files with further backends."""
-    return several("FILE", "file with additional backends", Path)
-
-
-def waiver_files() -> Any:
-    """Return the field of files with further waivers."""
-    return several("FILE", "file with additional waivers", Path)
-
-
-def backends_chosen() -> Any:
-    """Return the field of the backends whose cases are selected."""
-    return several("NAME", "select the cases of this backend")
-
-
-def globs() -> Any:
-    """Return the field of the globs that select ids."""
-    return several("GLOB", "select the ids that match; * and ? are special")
-
-
-def tags() -> Any:
-    """Return the field of the tags that select specs."""
-    return several("NAME", "select the cases whose spec has this tag, also those on request; with !NAME, those whose spec does not have it")
-
-
-def shard_option() -> Any:
-    """Return the field of a part of the cases."""
-    return option("I/N", "select the I-th of N parts, by a hash of the id")
+# options that several commands have: each call makes a field of its own
+paths = partial(argument, "PATH", "spec files or folders (default: of conformance.yaml, else ./specs, else the shipped specs)", Path, "*")
+backend_files = partial(several, "FILE", "file with additional backends", Path)
+waiver_files = partial(several, "FILE", "file with additional waivers", Path)
+backends_chosen = partial(several, "NAME", "select the cases of this backend")
+globs = partial(several, "GLOB", "select the ids that match; * and ? are special")
+tags = partial(
+    several, "NAME", "select the cases whose spec has this tag, also those on request; with !NAME, those whose spec does not have it"
+)
+shard_option = partial(option, "I/N", "select the I-th of N parts, by a hash of the id")
+flavour_option = partial(
+    one_of,
+    JUNIT_FLAVOURS,
+    "default: with file and line of each case; strict: valid against the schema of Jenkins' xunit plugin, which knows neither",
+)
+github_option = partial(
+    one_of, ("auto", "on", "off"), "annotations and a job summary for GitHub Actions (default: auto, on where GITHUB_ACTIONS is true)"
+)
 
 
 def profile_option(does: str) -> Any:
     """Return the field of a profile; ``does`` says what the command does with it."""
     return option("NAME|FILE", f"{does}: the name of a shipped profile, or a file")
-
-
-def flavour_option() -> Any:
-    """Return the field of the flavour of JUnit."""
-    return one_of(
-        JUNIT_FLAVOURS,
-        "default: with file and line of each case; strict: valid against the schema of Jenkins' xunit plugin, which knows neither",
-    )
-
-
-def github_option() -> Any:
-    """Return the field of what GitHub Actions reads."""
-    return one_of(
-        ("auto", "on", "off"), "annotations and a job summary for GitHub Actions (default: auto, on where GITHUB_ACTIONS is true)"
-    )
 
 
 # -- how a value is read --------------------------------------------------------------------------------------------
@@ -244,21 +215,15 @@ class RunOptions(ExecutionOptions):
         return self.flaky == "pass"
 
 
-_SELECTS = "the profile selects its cases"
-_DECIDES = "the profile says what must be executed"
-_AGAIN = "a case of a profile runs once"
+_NOT_WITH_PROFILE = {
+    "the profile selects its cases": ("paths", "backend", "select", "tag", "last_failed", "failed_in"),
+    "the profile says what must be executed": ("require", "min_executed"),
+    "a case of a profile runs once": ("retries", "flaky"),
+}
+_DEFAULTS = {field.name: field.default for field in fields(RunOptions)}
 
 REFUSED: Mapping[str, tuple[object, str]] = {
-    "paths": ((), _SELECTS),
-    "backend": ((), _SELECTS),
-    "select": ((), _SELECTS),
-    "tag": ((), _SELECTS),
-    "last_failed": (False, _SELECTS),
-    "failed_in": (None, _SELECTS),
-    "require": ((), _DECIDES),
-    "min_executed": (1, _DECIDES),
-    "retries": (0, _AGAIN),
-    "flaky": ("fail", _AGAIN),
+    name: (_DEFAULTS[name], reason) for reason, names in _NOT_WITH_PROFILE.items() for name in names
 }
 """Options of ``run`` that do not go with ``--profile``: the default of each, and the reason."""
 

@@ -6,9 +6,9 @@ The page is one file, without a script and without a request to any host. Everyt
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from runner.model.comparison import SPEC_CHANGED, CaseChange, Change, Comparison, Side
 from runner.model.escaping import one_line, plain
 from runner.model.results import CaseResult
+from runner.record.comparison import SPEC_CHANGED, CaseChange, Change, Comparison, Side
 from runner.report.page import rendered
 from runner.report.terminal import shown_id
 

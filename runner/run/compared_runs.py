@@ -23,13 +23,13 @@ from pathlib import Path
 
 from runner.judge.evidence import NoObservation, recorded_facts
 from runner.judge.waiving import failures_of
-from runner.model.comparison import CaseChange, Change, Comparison, Side
 from runner.model.diagnostics import UsageError
 from runner.model.header import RunHeader
+from runner.model.matching.patterns import pattern_of, stable_lines
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
-from runner.model.stable_text import pattern_of, stable_lines
 from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
+from runner.record.comparison import CaseChange, Change, Comparison, Side
 from runner.record.compatibility import Difference, command_differences
 from runner.record.journal import readable, recorded_run
 from runner.record.run_folder import JOURNAL

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from runner.model.comparison import CaseChange, Change, Comparison, Side
+from runner.model.matching.patterns import stable_lines
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
-from runner.model.stable_text import stable_lines
+from runner.record.comparison import CaseChange, Change, Comparison, Side
 from runner.run.compared_runs import change_of, compare
 from tests.recorded import recorded, run_of
 

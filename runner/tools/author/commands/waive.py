@@ -24,12 +24,11 @@ from runner.language.waivers import Signature
 from runner.machine import output
 from runner.model.conditions import Surroundings, holds
 from runner.model.diagnostics import UsageError, one_line
-from runner.model.matching.patterns import glob, is_unspecific
+from runner.model.matching.patterns import LONGEST_PATTERN, glob, is_unspecific, pattern_of
 from runner.model.options import argument, option
 from runner.model.outcomes import WAIVABLE, ExitCode, Outcome
 from runner.model.protocol import Json
 from runner.model.results import CaseResult
-from runner.model.stable_text import LONGEST_PATTERN, pattern_of
 from runner.record.journal import recorded_run
 from runner.report import replace
 from runner.run.rejudge import surroundings_of_record
