@@ -221,22 +221,21 @@ def _proof(document: Document, name: str, problems: list[Diagnostic]) -> Proof:
             problems.append(document.diagnostic((name,), "no-proof", key=True, name=name))
         return Proof()
     proof = body["proof"]
-    choices, code = proof.get("choices"), None
+    choices, code, graphs = proof.get("choices", {}), None, None
     for key in ("match", "class"):
-        if choices and (reason := check_pattern(choices[key]) if key in choices else None):
+        if key in choices and (reason := check_pattern(choices[key])):
             problems.append(document.diagnostic((*path, "choices", key), "bad-pattern", reason=reason))
             return Proof()
+    place: DataPath = path
     try:
         graphs = parse_count(proof["graphs"]) if "graphs" in proof else None
-    except BadExpectation as error:
-        problems.append(document.problem((*path, *error.path), str(error), error.hint, code="expectation"))
-        return Proof()
-    try:
+        place = (*path, "code")
         if "code" in proof:
             check_specific_checks(code := parse_checks(proof["code"]))
     except (BadExpectation, ChecksError) as error:
+        place = (*place, *error.path) if isinstance(error, BadExpectation) and place == path else place
         message = error.message if isinstance(error, ChecksError) else str(error)
-        problems.append(document.problem((*path, "code"), message, error.hint, code="expectation"))
+        problems.append(document.problem(place, message, error.hint, code="expectation"))
         return Proof()
     return Proof(
         graphs=graphs,

@@ -25,9 +25,6 @@ from runner.model.diagnostics import Diagnostic, InvalidSpecs, errors
 from runner.model.targets import BACKEND, SIMULATED
 from runner.vocabulary.steps import TRITON
 
-_AS_IT_IS: Mapping[Path, bytes] = {}
-"""Every spec is read from its file."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
@@ -65,7 +62,7 @@ def inspect(paths: Sequence[Path], backend_files: Sequence[Path] = ()) -> "Inspe
 
 
 def load_specs(
-    specs: Sequence[SpecPath], backend_files: Sequence[Path], known: Surroundings | None, texts: Mapping[Path, bytes] = _AS_IT_IS
+    specs: Sequence[SpecPath], backend_files: Sequence[Path], known: Surroundings | None, texts: Mapping[Path, bytes] | None = None
 ) -> Suite:
     """Like ``load``, for files with known areas; ``texts`` are as for ``inspect_specs``."""
     return inspect_specs(specs, backend_files, known, texts=texts).valid().suite
@@ -93,7 +90,7 @@ def inspect_specs(
     known: Surroundings | None = None,
     problems: Sequence[Diagnostic] = (),
     *,
-    texts: Mapping[Path, bytes] = _AS_IT_IS,
+    texts: Mapping[Path, bytes] | None = None,
     torch: InstalledTorch | None = None,
 ) -> Inspection:
     """Read all files, then check the meaning of those whose form is right, and of which every file that they use has the right form.
@@ -109,7 +106,7 @@ def inspect_specs(
             problems.append(refused)
             continue
         try:
-            document = read_partly(spec.path, content=texts.get(spec.path))
+            document = read_partly(spec.path, content=(texts or {}).get(spec.path))
         except InvalidSpecs as error:
             problems.extend(error.diagnostics)
             continue

@@ -187,8 +187,6 @@ TEXTS: Mapping[str, Sequence[str]] = {
         "leave $name out of the spec, or exclude the $origin: exclude: [{backend: $backend, reason: ...}]",
     ),
     "nul-character": ("a NUL character in $name", "no environment variable can hold one"),
-    "large-seed": ("the seed $seed is out of range", "at most 9223372036854775807"),
-    "timeout-without-end": ("the timeout is $value", "write a number of seconds"),
     "options-beside-mode": ("'options' beside 'mode': torch.compile accepts only one of them", "use config"),
     "address-beside-services": ("'$name' beside 'services'", "remove it: the runner sets the address of the case's server"),
     "no-service": (
@@ -446,3 +444,29 @@ TEMPLATE_PARTS: Mapping[str, str] = {
     "Dict": "a map",
 }
 """What templates do not allow, by the node of Python's syntax."""
+
+KINDS: Mapping[str, tuple[str, str]] = {
+    "spec": ("a spec", "a spec is a map with the keys summary, backends, function, inputs and expect"),
+    "defaults": ("a file of defaults", "defaults are a map with keys such as config, tags, context and prelude"),
+    "backends": (
+        "a file of backends",
+        "backends are a map by name: NAME: {summary: TEXT, device: cuda, proof: {graphs: {min: 1}}}",
+    ),
+    "waivers": (
+        "a waiver file",
+        "write waivers: [{cases: GLOB, failure: {type: counter, match: TEXT}, reason: TEXT, issue: LINK or ID, until: 2027-03-01}]",
+    ),
+    "profile": (
+        "a profile",
+        "a profile is a map with the keys profile, version, summary, torch and levels: {P0: {required: [{cases: GLOB, backend: NAME}]}}",
+    ),
+    "conformance": (
+        "a file of settings",
+        "settings are a map with the keys paths, backends, waivers and profile: {paths: [specs], waivers: [waivers.yaml]}",
+    ),
+    "lab": (
+        "the file of a lab",
+        "a lab is a map with the keys lab and nodes: {NAME: {count: 1, vendor: nvidia, torch: 2.13.0+cu130}}",
+    ),
+}
+"""The kinds of files by their schemas: the kind with its article, and how such a file looks."""

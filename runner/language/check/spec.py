@@ -1,6 +1,5 @@
 """Checks of a spec. Every problem has a position, and no problem stops the other checks."""
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -20,7 +19,7 @@ from runner.language.check.steps import named_value_problems, references, spy_pr
 from runner.language.names.tables import NameTables
 from runner.language.read import matrix, python_source, templates
 from runner.language.read.anatomy import KEYS_OF_SOURCE, SOURCE, Anatomy, stage_of
-from runner.language.read.document import DataPath, Document
+from runner.language.read.document import DataPath, Document, walk
 from runner.language.read.matrix import REPEAT, TARGETS
 from runner.language.read.python_source import PARAMS
 from runner.machine.capabilities import CAPABILITIES
@@ -128,8 +127,6 @@ def clashing_keys(anatomy: Anatomy) -> Iterator[Diagnostic]:
 def _value_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield the problems of values with the right type and no meaning, and of services: the runner sets their addresses."""
     document, data = anatomy.document, anatomy.data
-    if not math.isfinite(data.get("timeout", 0)):
-        yield document.diagnostic(("timeout",), "timeout-without-end", value=str(data["timeout"]))
     if data.get("compile", {}).get("mode") is not None and "options" in data["compile"]:
         yield document.diagnostic(("compile", "options"), "options-beside-mode", key=True)
     for layer in (*anatomy.defaults, document):
@@ -145,14 +142,11 @@ def _value_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
 
 
 def process_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
-    """Yield the problems of ``env`` and ``torch`` of a spec or a backend: values that no process or random generator accepts."""
+    """Yield the problems of ``env`` and ``torch`` of a spec or a backend: values that no process accepts."""
     data = document.value(path)
     for name, value in data.get("env", {}).items():
         if isinstance(value, str) and "\0" in value:
             yield document.diagnostic((*path, "env", name), "nul-character", name=name)
-    seed = data.get("torch", {}).get("seed", 0)
-    if isinstance(seed, int) and seed >= 1 << 63:
-        yield document.diagnostic((*path, "torch", "seed"), "large-seed", seed=str(seed))
 
 
 def requirement_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
@@ -230,15 +224,7 @@ def _kind(device: str) -> str:
 
 
 def _find_conditions(value: object, path: DataPath) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if key == "when" and isinstance(item, dict):
-                yield (*path, key), item
-            else:
-                yield from _find_conditions(item, (*path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _find_conditions(item, (*path, index))
+    return ((place, item) for place, item in walk(value, path) if place[-1:] == ("when",) and isinstance(item, dict))
 
 
 # -- source -----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from runner.language.check.functions import arity_problems, misplaced_keys, prel
 from runner.language.names.scan import CONFIG_FILES
 from runner.language.read import python_source, templates
 from runner.language.read.anatomy import Anatomy, RawExpectation, RawStep
-from runner.language.read.document import DataPath, Document
+from runner.language.read.document import DataPath, Document, walk
 from runner.model import conditions
 from runner.model.diagnostics import Diagnostic, one_of, unknown_word
 from runner.vocabulary.expectations import EXPECTATIONS
@@ -104,16 +104,9 @@ def scope_of(anatomy: Anatomy) -> Scope:
 
 def references(value: object, path: DataPath) -> Iterator[tuple[DataPath, str]]:
     """Yield the path and name of every ``{ref: NAME}``; what stands below ``value`` is data."""
-    if isinstance(value, Mapping):
-        if set(value) == {"ref"}:
-            yield (*path, "ref"), value["ref"]
-            return
-        for key, item in value.items():
-            if key != "value":
-                yield from references(item, (*path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from references(item, (*path, index))
+    for place, item in walk(value, path):
+        if isinstance(item, dict) and set(item) == {"ref"} and "value" not in place[len(path) :]:
+            yield (*place, "ref"), item["ref"]
 
 
 SPY_KEYS: Mapping[str, tuple[str, ...]] = {

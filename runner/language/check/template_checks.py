@@ -12,7 +12,7 @@ from runner.language.names.scan import CONFIG_FILES
 from runner.language.names.tables import NameTables
 from runner.language.read import matrix, spec_schema, templates
 from runner.language.read.anatomy import Anatomy, with_data
-from runner.language.read.document import DataPath, Document
+from runner.language.read.document import DataPath, Document, mapped
 from runner.model import conditions
 from runner.model.diagnostics import Diagnostic, unknown_word
 from runner.vocabulary.steps import TRITON
@@ -153,11 +153,7 @@ _INERT = "{\N{WORD JOINER}{"
 
 def _inert(value: object) -> object:
     """Return a value in which nothing looks like a template: text that a template gave is text, also to the schema."""
-    if isinstance(value, str):
-        return value.replace("{{", _INERT)
-    if isinstance(value, dict):
-        return {key: _inert(item) for key, item in value.items()}
-    return [_inert(item) for item in value] if isinstance(value, list) else value
+    return mapped(value, lambda leaf: leaf.replace("{{", _INERT) if isinstance(leaf, str) else leaf)
 
 
 def as_first_case(anatomy: Anatomy, backends: Backends) -> Anatomy | None:

@@ -334,15 +334,13 @@ _UNKNOWN = "?"
 
 def allowed_values(annotation: ast.expr | None, default: ast.expr | None) -> Allowed:
     """Return the allowed values of an option, from its annotation and its default."""
-    of_default = _kind_of(default)
-    words = [*_annotated(annotation), *of_default] if annotation is not None else of_default
+    of_annotation, of_default = _annotated(annotation) if annotation is not None else [], _kind_of(default)
+    words = [*of_annotation, *of_default]
     if not words or _UNKNOWN in words or (annotation is None and "null" in words):
         return ()
     literals = [text for text in words if text not in KINDS]
-    kinds = [kind for kind in KINDS if kind in words]
-    if literals and annotation is not None:
-        # the default is one of the literals and does not allow its whole kind
-        kinds = [kind for kind in KINDS if kind in _annotated(annotation)]
+    # beside literals, the default is one of them and does not allow its whole kind
+    kinds = [kind for kind in KINDS if kind in (of_annotation if literals and annotation is not None else words)]
     return (*sorted(set(literals)), *kinds)
 
 
@@ -352,16 +350,20 @@ def _annotated(annotation: ast.expr | None) -> list[str]:
             return ["null"]
         case ast.Constant(value=str(text)):
             return _annotated(ast.parse(text, mode="eval").body)
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return [_NAMES.get(name, _UNKNOWN)]
         case ast.BinOp(op=ast.BitOr(), left=left, right=right):
             return [*_annotated(left), *_annotated(right)]
-        case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name), slice=inner):
+        case (
+            ast.Subscript(value=ast.Name(id="Optional" | "Union" | "ClassVar" | "Final" as name), slice=inner)
+            | ast.Subscript(value=ast.Attribute(attr="Optional" | "Union" | "ClassVar" | "Final" as name), slice=inner)
+        ):
             parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
-            if name in ("Optional", "Union", "ClassVar", "Final"):
-                return [word for part in parts for word in _annotated(part)] + (["null"] if name == "Optional" else [])
-            if name == "Literal":
-                return [json.dumps(part.value) if isinstance(part, ast.Constant) else _UNKNOWN for part in parts]
+            return [word for part in parts for word in _annotated(part)] + (["null"] if name == "Optional" else [])
+        case ast.Subscript(value=ast.Name(id="Literal") | ast.Attribute(attr="Literal"), slice=inner):
+            parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+            return [json.dumps(part.value) if isinstance(part, ast.Constant) else _UNKNOWN for part in parts]
+        case ast.Subscript(value=outer):
+            return _annotated(outer)
+        case ast.Name(id=name) | ast.Attribute(attr=name):
             return [_NAMES.get(name, _UNKNOWN)]
     return [_UNKNOWN]
 
@@ -369,15 +371,15 @@ def _annotated(annotation: ast.expr | None) -> list[str]:
 def _kind_of(value: ast.expr | None) -> list[str]:
     """Return the kind of a default if its expression shows it, else nothing."""
     match value:
-        case ast.Constant(value=None):
-            return ["null"]
-        case ast.Constant(value=bool()) | ast.Compare() | ast.UnaryOp(op=ast.Not()) | ast.Call(func=ast.Name(id="bool")):
+        case ast.Constant(value=constant) if type(constant) in _OF_TYPES:
+            return [_OF_TYPES[type(constant)]]
+        case ast.Call(func=ast.Name(id="bool" | "int" | "float" as name)):
+            return [name]
+        case ast.Compare() | ast.UnaryOp(op=ast.Not()):
             return ["bool"]
-        case ast.Constant(value=int()) | ast.Call(func=ast.Name(id="int")) | ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int())):
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int())):
             return ["int"]
-        case ast.Constant(value=float()) | ast.Call(func=ast.Name(id="float")):
-            return ["float"]
-        case ast.Constant(value=str()) | ast.JoinedStr() | ast.Call(func=ast.Attribute(attr="upper" | "lower" | "strip")):
+        case ast.JoinedStr() | ast.Call(func=ast.Attribute(attr="upper" | "lower" | "strip")):
             return ["str"]
         case ast.Call(func=ast.Attribute(attr="get", value=ast.Attribute(attr="environ")), args=[_, ast.Constant(value=str())]):
             return ["str"]
@@ -386,3 +388,6 @@ def _kind_of(value: ast.expr | None) -> list[str]:
         case ast.Dict():
             return ["map"]
     return []
+
+
+_OF_TYPES: Mapping[type, str] = {type(None): "null", bool: "bool", int: "int", float: "float", str: "str"}

@@ -6,11 +6,13 @@ so its diagnostics name only a position and a kind of problem.
 
 import difflib
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runner.model.diagnostics import Diagnostic, Position
+from runner.model.problem_texts import KINDS
 
 DataPath = tuple[str | int, ...]
 
@@ -79,6 +81,20 @@ class Document:
         return self.diagnostic(path, code, key=key, message=message, hint=hint)
 
 
+def walk(value: Any, path: DataPath = ()) -> Iterator[tuple[DataPath, Any]]:
+    """Yield the path and the value of everything in plain data, the outer before the inner."""
+    yield path, value
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from walk(item, (*path, key))
+
+
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return plain data in which everything that is no list and no map is changed."""
+    if isinstance(value, dict):
+        return {key: mapped(item, change) for key, item in value.items()}
+    return [mapped(item, change) for item in value] if isinstance(value, list) else change(value)
+
+
 # -- kinds ------------------------------------------------------------------------------------------------------------
 
 
@@ -91,8 +107,7 @@ class Kind:
     """One kind of file. A file is recognised by at least ``least`` of its ``keys``, one of them in ``marks``."""
 
     name: str
-    """The name of its schema."""
-    article: str
+    """The name of its schema, and of what it is in texts."""
     keys: frozenset[str]
     marks: frozenset[str]
     """Keys that are rare in files of other tools."""
@@ -103,7 +118,16 @@ class Kind:
     """The fixed name of files of this kind. A file with this name needs only one mark, or only keys that are similar to ``keys``."""
     mistaken: frozenset[str] = frozenset()
     """Keys of another kind of file that people write into a file with this name."""
-    form: str
+
+    @property
+    def article(self) -> str:
+        """It with its article, for texts: ``a spec``."""
+        return KINDS[self.name][0]
+
+    @property
+    def form(self) -> str:
+        """How such a file looks, for texts."""
+        return KINDS[self.name][1]
 
     def recognises(self, text: str, file_name: str = "", data: Any = None) -> bool:
         """Whether a file is of this kind: by its parsed keys, or else by the keys found in its text."""
@@ -119,7 +143,6 @@ class Kind:
 
 SPEC = Kind(
     name="spec",
-    article="a spec",
     keys=frozenset(
         ["summary", "covers", "tags", "backends", "matrix", "exclude", "requires", "config", "dynamo_config", "functorch_config", "env"]
         + ["torch", "context", "prelude", "entry", "function", "functions", "let", "spies", "handlers", "inputs", "compile", "steps"]
@@ -127,56 +150,43 @@ SPEC = Kind(
         + ["on_request", "source", "targets", "triton"]
     ),
     marks=frozenset(["summary", "covers", "backends", "prelude", "function", "functions", "expect", "targets"]),
-    form="a spec is a map with the keys summary, backends, function, inputs and expect",
 )
 _DEFAULTS = frozenset(["config", "dynamo_config", "functorch_config", "torch", "isolation", "context", "tags", "prelude"])
 DEFAULTS = Kind(
     name="defaults",
-    article="a file of defaults",
     keys=_DEFAULTS,
     marks=_DEFAULTS - {"tags", "context"},
     mistaken=SPEC.keys - _DEFAULTS,
     file_name="_defaults.yaml",
-    form="defaults are a map with keys such as config, tags, context and prelude",
 )
 BACKENDS = Kind(
     name="backends",
-    article="a file of backends",
     keys=frozenset(["summary", "device", "joins", "only_tags", "requires", "config", "compiles", "proof"]),
     marks=frozenset(["device", "joins", "only_tags", "compiles", "proof"]),
     anywhere=True,
-    form="backends are a map by name: NAME: {summary: TEXT, device: cuda, proof: {graphs: {min: 1}}}",
 )
 WAIVERS = Kind(
     name="waivers",
-    article="a waiver file",
     keys=frozenset(["waivers", "cases", "failure", "reason", "issue", "until"]),
     marks=frozenset(["waivers", "cases", "failure"]),
     anywhere=True,
     file_name="waivers.yaml",
-    form="write waivers: [{cases: GLOB, failure: {type: counter, match: TEXT}, reason: TEXT, issue: LINK or ID, until: 2027-03-01}]",
 )
 PROFILE = Kind(
     name="profile",
-    article="a profile",
     keys=frozenset(["profile", "version", "summary", "torch", "specs", "backends", "backend", "waivers", "levels"]),
     marks=frozenset(["profile", "levels"]),
-    form="a profile is a map with the keys profile, version, summary, torch and levels: {P0: {required: [{cases: GLOB, backend: NAME}]}}",
 )
 SETTINGS = Kind(
     name="conformance",
-    article="a file of settings",
     keys=frozenset(["paths", "backends", "waivers", "profile"]),
     marks=frozenset(["paths", "waivers", "profile"]),
     least=1,
     file_name="conformance.yaml",
-    form="settings are a map with the keys paths, backends, waivers and profile: {paths: [specs], waivers: [waivers.yaml]}",
 )
 LAB = Kind(
     name="lab",
-    article="the file of a lab",
     keys=frozenset(["lab", "nodes"]),
     marks=frozenset(["lab"]),
     file_name="lab.yaml",
-    form="a lab is a map with the keys lab and nodes: {NAME: {count: 1, vendor: nvidia, torch: 2.13.0+cu130}}",
 )

@@ -194,18 +194,17 @@ class DefaultsReader:
         """Return the defaults of a spec, outermost first; None where a file of them has a problem."""
         directory = spec.path.parent
         if directory not in self._inherited:
-            documents: list[Document | None] = []
-            for path in reversed(files_of_defaults(spec)):
-                if not os.path.lexists(path):  # dangling links too: unreadable files are reported
-                    continue
-                real = os.path.realpath(path)
-                if (problem := link_problem(path, spec.root)) is not None:
-                    self.problems += [] if problem in self.problems else [problem]
-                    documents.append(None)
-                    continue
-                if real not in self._read:
-                    self._read[real] = read_formed(path, DEFAULTS_KIND, self.problems)
-                documents.append(self._read[real])
-            sound = tuple(filter(None, documents))
-            self._inherited[directory] = sound if len(sound) == len(documents) else None
+            # dangling links are there too: unreadable files are reported
+            files = [self._document(path, spec.root) for path in reversed(files_of_defaults(spec)) if os.path.lexists(path)]
+            sound = tuple(filter(None, files))
+            self._inherited[directory] = sound if len(sound) == len(files) else None
         return self._inherited[directory]
+
+    def _document(self, path: Path, root: Path) -> Document | None:
+        if (problem := link_problem(path, root)) is not None:
+            self.problems += [] if problem in self.problems else [problem]
+            return None
+        real = os.path.realpath(path)
+        if real not in self._read:
+            self._read[real] = read_formed(path, DEFAULTS_KIND, self.problems)
+        return self._read[real]

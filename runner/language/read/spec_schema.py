@@ -167,7 +167,7 @@ _APPLIES_TO: Mapping[str, str] = {
 }
 """Each keyword, and the kind of value that it says something about."""
 
-_BOUNDS = {"minimum": operator.lt, "maximum": operator.gt, "exclusiveMinimum": operator.le}
+_BOUNDS = {"minimum": operator.ge, "maximum": operator.le, "exclusiveMinimum": operator.gt}
 
 
 def _accepts(value: Any, node: Any) -> bool:
@@ -265,7 +265,7 @@ def _check(value: Any, node: Any, path: DataPath) -> list[Problem]:
                 add("too-many-keys", title=title, keys=" and ".join(map(str, value)))
             case "maxItems" if len(value) > argument:
                 add("too-many-entries", title=title, most=argument, use=description)
-            case "minimum" | "maximum" | "exclusiveMinimum" if _BOUNDS[keyword](value, argument):
+            case "minimum" | "maximum" | "exclusiveMinimum" if not _BOUNDS[keyword](value, argument):  # NaN is in no range
                 add("out-of-range", value=f"{value!s:.40}", **{keyword: str(argument)})
     return problems
 

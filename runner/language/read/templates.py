@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runner.language.read.document import DataPath
+from runner.language.read.document import DataPath, mapped, walk
 from runner.model import conditions
 from runner.model.diagnostics import Diagnostic, unknown_word
 from runner.model.problem_texts import TEMPLATE_PARTS
@@ -177,9 +177,8 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
         case ast.UnaryOp(op=ast.Not()):
             return not _evaluate(node.operand, names)
         case ast.UnaryOp():
-            is_minus = isinstance(node.op, ast.USub)
-            number = _number(_evaluate(node.operand, names), "-" if is_minus else "+")
-            return -number if is_minus else number
+            number = _number(_evaluate(node.operand, names), "-" if isinstance(node.op, ast.USub) else "+")
+            return -number if isinstance(node.op, ast.USub) else number
         case ast.BoolOp():
             value = None
             for part in node.values:
@@ -284,20 +283,12 @@ def occurrences(data: Any) -> Iterator[tuple[DataPath, str]]:
 
 def patterns(data: Any) -> Iterator[str]:
     """Yield the regular expressions and FileCheck directives in the expectations of a spec, which take no templates."""
-    return (text for path, text in _texts(data, ()) if _is_pattern(path))
-
-
-def _texts(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]:
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, dict | list):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _texts(item, (*path, key))
+    return (text for path, text in walk(data) if isinstance(text, str) and _is_pattern(path))
 
 
 def templates_below(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]:
     """Yield the path and text of every template in the value at ``path``."""
-    return ((place, text) for place, text in _texts(value, path) if "{{" in text and not _is_code(place))
+    return ((place, text) for place, text in walk(value, path) if isinstance(text, str) and "{{" in text and not _is_code(place))
 
 
 def _is_code(path: DataPath) -> bool:
@@ -324,31 +315,25 @@ def replaced(data: Any, path: DataPath, value: Any) -> Any:
 
 def filled(value: Any, names: Mapping[str, Any]) -> Any:
     """Return ``value`` with every template evaluated with ``names``, or deferred if it uses facts."""
-    if conditions.is_template(value):
-        template = parse(value)
+
+    def evaluated(leaf: Any) -> Any:
+        if not conditions.is_template(leaf):
+            return leaf
+        template = parse(leaf)
         return Deferred(template, names) if template.is_deferred else template.evaluate(names)
-    if isinstance(value, dict):
-        return {key: filled(item, names) for key, item in value.items()}
-    if isinstance(value, list):
-        return [filled(item, names) for item in value]
-    return value
+
+    return mapped(value, evaluated)
 
 
 def resolve_facts(value: Any, facts: Mapping[str, Any]) -> Any:
     """Return ``value`` with every deferred template evaluated; raise ``TemplateError``."""
-    return _without_deferred(value, lambda deferred: deferred.template.evaluate({**deferred.names, DEFERRED_NAME: facts}))
+
+    def resolved(leaf: Any) -> Any:
+        return leaf.template.evaluate({**leaf.names, DEFERRED_NAME: facts}) if isinstance(leaf, Deferred) else leaf
+
+    return mapped(value, resolved)
 
 
 def as_text(value: Any) -> Any:
     """Return ``value`` with every deferred template as its text, for messages and digests."""
-    return _without_deferred(value, str)
-
-
-def _without_deferred(value: Any, value_of: Callable[[Deferred], Any]) -> Any:
-    if isinstance(value, Deferred):
-        return value_of(value)
-    if isinstance(value, dict):
-        return {key: _without_deferred(item, value_of) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_without_deferred(item, value_of) for item in value]
-    return value
+    return mapped(value, lambda leaf: str(leaf) if isinstance(leaf, Deferred) else leaf)

@@ -8,7 +8,7 @@ apply before data is built.
 import os
 import re
 import stat
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,142 +124,138 @@ MAX_TEXT = 4 << 20
 MAX_DEPTH = 64
 
 
-@dataclass(slots=True)
-class _Frame:
-    """An open list or map. ``key`` is set while a map waits for the value of that key."""
-
-    value: Any
-    path: DataPath
-    anchor: str | None
-    flow: bool
-    key: str | None = None
+class _Stop(Exception):
+    """Nothing below a problem can be read."""
 
 
-class _Builder:
-    """Builds data from parser events. Everything has a limit: an alias counts as often as it is used."""
+class _Reader:
+    """Makes data of a parser's events. Everything has a limit: an alias counts as often as it is used."""
 
-    def __init__(self, file: str, kind: Kind) -> None:
-        self.file = file
-        self.kind = kind
+    def __init__(self, loader: Any, file: str, kind: Kind) -> None:
         self.root: Any = None
+        """Where reading stops early, the top-level keys that are complete."""
+        self.is_whole = False
         self.unread: list[DataPath] = []
         self.marks: dict[DataPath, Mark] = {}
         self.key_marks: dict[DataPath, Mark] = {}
         self.problems: list[Diagnostic] = []
-        self.stack: list[_Frame] = []
         self.documents = 0
-        self.is_too_large = False
-        self._anchors: dict[str, tuple[Any, int, int, int]] = {}
-        """The value of each anchor, and its size after expansion: number of values, number of characters, depth."""
+        self._loader, self._file, self._kind = loader, file, kind
+        self._anchors: dict[str, tuple[Any, int, int, int] | None] = {}
+        """The value of each anchor, and its size after expansion: number of values, number of characters, depth; None within it."""
         self._nodes = 0
         self._text = 0
-        self._stopped = False
 
-    def feed(self, event: Any) -> bool:
-        """Process one event; return True if parsing must stop."""
-        kind = type(event)
-        frame = self.stack[-1] if self.stack else None
-        if kind in (yaml.MappingEndEvent, yaml.SequenceEndEvent):
-            assert frame is not None
-            self.stack.pop()
-            if frame.anchor:
-                self._anchors[frame.anchor] = (frame.value, *_measure(frame.value))
-            self._attach(frame.value)
-            return False
-        if kind is yaml.DocumentStartEvent:
-            self.documents += 1
-            if event.version not in (None, (1, 2)) or event.tags:
-                self._problem(event, "yaml-directive")
-            if self.documents > 1:
-                self._problem(event, "yaml-second-document", stop=True, what="spec" if self.kind is SPEC else "document")
-            return self._stopped
-        if kind not in (yaml.ScalarEvent, yaml.MappingStartEvent, yaml.SequenceStartEvent, yaml.AliasEvent):
-            return False
-        needs_key = frame is not None and frame.key is None and isinstance(frame.value, dict)
-        path: DataPath = ()
-        if frame is not None:
-            path = frame.path if needs_key else (*frame.path, len(frame.value) if frame.key is None else frame.key)
-        has_tag = kind is not yaml.AliasEvent and event.tag not in (None, "!")
+    def read(self) -> None:
+        """Read all events, or as many as can be read; raise PyYAML's errors. Depth is limited, so recursion is."""
+        while self._loader.check_event():
+            event = self._loader.get_event()
+            if type(event) is yaml.DocumentStartEvent:
+                self.documents += 1
+                if event.version not in (None, (1, 2)) or event.tags:
+                    self._problem(event, "yaml-directive")
+                if self.documents > 1:
+                    raise self._stop(event, "yaml-second-document", what="spec" if self._kind is SPEC else "document")
+            elif isinstance(event, yaml.NodeEvent):
+                self.is_whole = False
+                self.root = self._value(event, (), 0)
+                self.is_whole = True
+
+    def _value(self, event: Any, path: DataPath, depth: int, *, in_flow: bool = False) -> Any:
+        if type(event) is yaml.AliasEvent:
+            return self._aliased(event, path, depth)
+        has_tag = event.tag not in (None, "!")
         if has_tag:
             self.unread.append(path)
             self._problem(event, "yaml-tag", tag=event.tag.replace("tag:yaml.org,2002:", "!!"))
-        start = event.start_mark
-        written = (event.value, event.style) if kind is yaml.ScalarEvent else ()
-        mark = Mark(start.line + 1, start.column + 1, *written)
-        if kind is yaml.ScalarEvent:
-            value = None if has_tag else event.value
-            if not event.style and event.tag is None:  # a plain scalar is "" in libyaml and None in the pure parser
-                try:
-                    value = resolve(event.value)
-                except ValueError:
-                    value = None
-                    self.unread.append(path)
-                    self._problem(event, "yaml-long-number", digits=MAX_DIGITS)
-            if frame is not None and needs_key:
-                self._key(frame, event, mark)
-                return self._stopped
+        if type(event) is yaml.ScalarEvent:
             self._count(event, 1, len(event.value))
+            value = None if has_tag else self._scalar(event, path)
             if event.anchor:
                 self._anchors[event.anchor] = (value, 1, len(event.value), 0)
-            self.marks[path] = mark
-            self._attach(value)
-        elif kind is yaml.AliasEvent:
-            value, nodes, text, depth = self._anchors.get(event.anchor, (None, 0, 0, 0))
-            if event.anchor not in self._anchors:
-                is_inside = any(frame.anchor == event.anchor for frame in self.stack)
-                self._problem(event, "yaml-alias-in-itself" if is_inside else "yaml-unknown-alias", stop=True, name=event.anchor)
-            elif needs_key:
-                self._problem(event, "yaml-alias-as-key", stop=True)
-            elif len(self.stack) + depth > MAX_DEPTH:
-                self._problem(event, "yaml-too-deep", stop=True, depth=MAX_DEPTH)
+            self.marks[path] = _mark(event)
+            return value
+        if depth >= MAX_DEPTH:
+            self.root = None
+            raise self._stop(event, "yaml-too-deep", depth=MAX_DEPTH)
+        self._count(event, 1, 0)
+        self.marks[path] = _mark(event)
+        self._anchors |= {event.anchor: None} if event.anchor else {}
+        data: Any = {} if type(event) is yaml.MappingStartEvent else []
+        if not path:
+            self.root = data
+        while not isinstance(inner := self._loader.get_event(), yaml.MappingEndEvent | yaml.SequenceEndEvent):
+            if isinstance(data, list):
+                data.append(self._value(inner, (*path, len(data)), depth + 1, in_flow=bool(event.flow_style)))
             else:
-                self._count(event, nodes, text)
-                self.marks[path] = mark
-                self._attach(value)
-        elif len(self.stack) >= MAX_DEPTH:
-            self.is_too_large = True
-            self._problem(event, "yaml-too-deep", stop=True, depth=MAX_DEPTH)
-        elif frame is not None and needs_key:
-            is_template = event.flow_style and frame.flow
-            self._problem(event, "yaml-open-template" if is_template else "yaml-bad-key", stop=True)
-        else:
-            self._count(event, 1, 0)
-            self.marks[path] = mark
-            self.stack.append(_Frame({} if kind is yaml.MappingStartEvent else [], path, event.anchor, bool(event.flow_style)))
-        return self._stopped
+                key = self._key(inner, path, in_flow=bool(event.flow_style))
+                value = self._value(self._loader.get_event(), (*path, key), depth + 1, in_flow=bool(event.flow_style))
+                data[key] = value
+        if event.anchor:
+            self._anchors[event.anchor] = (data, *_measure(data))
+        return data
 
-    def _key(self, frame: _Frame, event: Any, mark: Mark) -> None:
-        key, path = event.value, (*frame.path, event.value)
+    def _scalar(self, event: Any, path: DataPath) -> Any:
+        if event.style or event.tag is not None:  # a plain scalar has the style "" in libyaml and None in the pure parser
+            return event.value
+        try:
+            return resolve(event.value)
+        except ValueError:
+            self.unread.append(path)
+            self._problem(event, "yaml-long-number", digits=MAX_DIGITS)
+            return None
+
+    def _key(self, event: Any, above: DataPath, *, in_flow: bool) -> str:
+        if type(event) is yaml.AliasEvent:
+            raise self._stop(event, "yaml-alias-as-key" if event.anchor in self._anchors else "yaml-unknown-alias", name=str(event.anchor))
+        if type(event) is not yaml.ScalarEvent:
+            raise self._stop(event, "yaml-open-template" if event.flow_style and in_flow else "yaml-bad-key")
+        key: str = event.value
+        path = (*above, key)
+        if event.tag not in (None, "!"):
+            self.unread.append(above)
+            self._problem(event, "yaml-tag", tag=event.tag.replace("tag:yaml.org,2002:", "!!"))
+        self._scalar(event, above)
         if key == "<<" and not event.style:
             self.unread.append(path)
             self._problem(event, "yaml-merge-key")
-        if key in frame.value:
+        if path in self.key_marks:
             self.unread.append(path)
             self._problem(event, "yaml-repeated-key", word=key, line=self.key_marks[path].line)
-        self.key_marks[path] = mark
-        frame.key = key
+        self.key_marks[path] = _mark(event)
+        return key
 
-    def _attach(self, value: Any) -> None:
-        if not self.stack:
-            self.root = value
-        elif (frame := self.stack[-1]).key is None:
-            frame.value.append(value)
-        else:
-            frame.value[frame.key] = value
-            frame.key = None
+    def _aliased(self, event: Any, path: DataPath, depth: int) -> Any:
+        name = event.anchor
+        if (anchored := self._anchors.get(name)) is None:
+            raise self._stop(event, "yaml-alias-in-itself" if name in self._anchors else "yaml-unknown-alias", name=name)
+        value, nodes, text, deep = anchored
+        if depth + deep > MAX_DEPTH:
+            raise self._stop(event, "yaml-too-deep", depth=MAX_DEPTH)
+        self._count(event, nodes, text)
+        self.marks[path] = _mark(event)
+        return value
 
     def _count(self, event: Any, nodes: int, text: int) -> None:
         self._nodes += nodes
         self._text += text
         if self._nodes > MAX_NODES or self._text > MAX_TEXT:
-            self.is_too_large = True
+            self.root = None
             least = {"values": f"{MAX_NODES:,}"} if self._nodes > MAX_NODES else {"characters": f"{MAX_TEXT:,}"}
-            self._problem(event, "yaml-too-large", stop=True, **least)
+            raise self._stop(event, "yaml-too-large", **least)
 
-    def _problem(self, event: Any, code: str, *, stop: bool = False, **arguments: str | int) -> None:
-        position = Position(file=self.file, line=event.start_mark.line + 1, column=event.start_mark.column + 1)
+    def _stop(self, event: Any, code: str, **arguments: str | int) -> _Stop:
+        self._problem(event, code, **arguments)
+        return _Stop()
+
+    def _problem(self, event: Any, code: str, **arguments: str | int) -> None:
+        position = Position(file=self._file, line=event.start_mark.line + 1, column=event.start_mark.column + 1)
         self.problems.append(Diagnostic.of(code, **arguments).at(position))
-        self._stopped |= stop
+
+
+def _mark(event: Any) -> Mark:
+    written = (event.value, event.style) if type(event) is yaml.ScalarEvent else ()
+    return Mark(event.start_mark.line + 1, event.start_mark.column + 1, *written)
 
 
 def _measure(value: Any) -> tuple[int, int, int]:
@@ -357,34 +353,29 @@ def _parse(content: bytes, path: Path, kind: Kind) -> Document:
         escape = _ESCAPES[foreign[0]]
         raise _failure(path, text[: foreign.start()], "foreign-line-end", name=f"U+{ord(foreign[0]):04X}", escape=escape)
     file = shown_path(path)
-    is_whole = True
     for loader_class in (_LOADER, yaml.SafeLoader):
-        builder = _Builder(file, kind)
+        reader = _Reader(loader_class(text), file, kind)
         try:
-            # event by event, without recursion that a deeply nested file could exhaust
-            loader = loader_class(text)
-            while loader.check_event() and not builder.feed(loader.get_event()):
-                pass
+            reader.read()
+        except _Stop:
+            pass
         except yaml.YAMLError as error:
             if loader_class is not yaml.SafeLoader and "exceeded maximum nesting depth" in str(error):
-                continue  # libyaml reads ahead within a line, beyond the position that the builder refuses; the parser in Python does not
-            builder.problems.append(_syntax_problem(file, text, error))
-            is_whole = False
+                continue  # libyaml reads ahead within a line, beyond the position that the reader refuses; the parser in Python does not
+            reader.problems.append(_syntax_problem(file, text, error))
+            reader.is_whole = False
         break
-    if builder.documents == 0 and not builder.problems:
+    if reader.documents == 0 and not reader.problems:
         empty = Diagnostic.of("empty-file", form="" if kind is SPEC else kind.form)
-        builder.problems.append(empty.at(Position(file=file)))
-    if builder.stack:  # the top-level keys that are complete are kept
-        is_whole = False
-        builder.root = None if builder.is_too_large else builder.stack[0].value
+        reader.problems.append(empty.at(Position(file=file)))
     return Document(
         path=path,
         file=file,
-        data=builder.root,
-        marks=builder.marks,
-        key_marks=builder.key_marks,
+        data=reader.root,
+        marks=reader.marks,
+        key_marks=reader.key_marks,
         content=content,
-        problems=tuple(builder.problems),
-        unread=tuple(builder.unread),
-        is_whole=is_whole,
+        problems=tuple(reader.problems),
+        unread=tuple(reader.unread),
+        is_whole=reader.is_whole,
     )
