@@ -200,6 +200,20 @@ def load_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LoadSuite:
 
 
 @pytest.fixture
+def codes_of(load_suite: LoadSuite) -> Callable[..., list[str]]:
+    """Return a function that loads files and returns place and code of each problem; the place in ``spec.yaml`` without the file."""
+
+    def lines(files: Mapping[str, str] | str, *, backends: str = "") -> list[str]:
+        try:
+            load_suite(files, backends=backends)
+        except InvalidSpecs as error:
+            return [f"{problem.position} {problem.code}".removeprefix("suite/").removeprefix("spec.yaml:") for problem in error.diagnostics]
+        return []
+
+    return lines
+
+
+@pytest.fixture
 def problems_of(load_suite: LoadSuite) -> Callable[..., list[str]]:
     """Return a function that loads files and returns what is wrong with them, one line each, without the folder."""
 

@@ -1,127 +1,68 @@
 """The points of a spec: their order, their ids, and what is excluded."""
 
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from runner.language.backends import Backend, Proof
-from runner.language.read import matrix
-from runner.language.read.document import Document
-from runner.language.read.yaml_source import parse
+from runner.language.load import Suite
+from tests.conftest import GOOD
 
-EMPTY = parse("{}", path=Path("backends.yaml"))
+VENDOR = "vendor: {summary: A backend of a vendor, device: cuda, joins: [rocm], proof: {graphs: {min: 1}}}\n"
 
-
-def backend(name: str, *joins: str, device: str = "cpu") -> Backend:
-    names = frozenset([name, *joins])
-    return Backend(
-        name=name, summary="", device=device, names=names, requires=(), compiles=True, proof=Proof(), document=EMPTY, settings={}
-    )
+LoadSuite = Callable[..., Suite]
+Codes = Callable[..., list[str]]
 
 
-CPU, CUDA, ROCM, VENDOR = (
-    backend("cpu"),
-    backend("cuda", device="cuda"),
-    backend("rocm", device="cuda"),
-    backend("vendor", "rocm", device="cuda"),
-)
+def spec(text: str, *names: str, backends: str = "cpu") -> str:
+    """Return a spec with a matrix, whose keys its Python uses."""
+    used = "".join(f"  {name} = params.{name}\n" for name in names)
+    return GOOD.replace("[cpu]", f"[{backends}]") + text + (f"prelude: |\n{used}" if used else "")
 
 
-def document(text: str) -> Document:
-    return parse(text, path=Path("spec.yaml"))
+def brackets(suite: Suite) -> list[str]:
+    return [case.id.removeprefix("spec[backend=").removesuffix("]") for case in suite.cases]
 
 
-def brackets(text: str, *backends: Backend) -> list[str]:
-    found = document(text)
-    axes, problems = matrix.axes(found)
-    assert problems == []
-    return [point.bracket for point in matrix.points(found, axes, backends or (CPU,))]
+def test_backend_first_then_the_keys_in_the_order_of_the_file(load_suite: LoadSuite) -> None:
+    text = spec("matrix: {z: [1, 2], a: [x]}\n", "z", "a", backends="cuda, cpu")
+    assert brackets(load_suite(text)) == ["cuda,z=1,a=x", "cuda,z=2,a=x", "cpu,z=1,a=x", "cpu,z=2,a=x"]
 
 
-def test_backend_first_then_the_keys_in_the_order_of_the_file() -> None:
-    assert brackets("matrix: {z: [1, 2], a: [x]}", CUDA, CPU) == [
-        "[backend=cuda,z=1,a=x]",
-        "[backend=cuda,z=2,a=x]",
-        "[backend=cpu,z=1,a=x]",
-        "[backend=cpu,z=2,a=x]",
-    ]
+LABELS = [
+    *(("1e-3", "1e-3"), ("0.001", "0.001"), ("012", "012"), ("0x0A", "0x0A"), ("+1", "+1"), ("1.0", "1.0"), ("true", "true")),
+    *(("True", "True"), ("null", "null"), ("~", "%7E"), (".nan", ".nan"), (".inf", ".inf"), ("float32", "float32")),
+    *(("a_b.c+d-e", "a_b.c+d-e"), ("a b", "a%20b"), ("'a,b'", "a%2Cb"), ("'[x]'", "%5Bx%5D"), ("a=b", "a%3Db"), ("a/b", "a%2Fb")),
+    *(("a%b", "a%25b"), ("ä", "%C3%A4"), ("'😀'", "%F0%9F%98%80"), ('"a\\nb"', "a%0Ab"), ("a*b?", "a%2Ab%3F"), ("''", "")),
+    *(("'null text'", "null%20text"), ("'1'", "1"), ("{id: one, value: [1]}", "one"), ("{id: 7, value: {a: 1}}", "7")),
+    *(("{id: 'c d', value: null}", "c%20d"),),
+]
+
+
+def test_values_stand_in_an_id_as_they_stand_in_the_file(load_suite: LoadSuite) -> None:
+    for written, label in LABELS:
+        assert brackets(load_suite(spec(f"matrix:\n  v: [{written}]\n", "v"))) == [f"cpu,v={label}"], written
 
 
 @pytest.mark.parametrize(
-    ("written", "label"),
-    [
-        *(("1e-3", "1e-3"), ("0.001", "0.001"), ("012", "012"), ("0x0A", "0x0A"), ("+1", "+1"), ("1.0", "1.0")),
-        *(("true", "true"), ("True", "True"), ("null", "null"), ("~", "%7E"), (".nan", ".nan"), (".inf", ".inf")),
-        *(("float32", "float32"), ("a_b.c+d-e", "a_b.c+d-e"), ("a b", "a%20b"), ("a,b", None), ("'a,b'", "a%2Cb"), ("'[x]'", "%5Bx%5D")),
-        *(
-            ("a=b", "a%3Db"),
-            ("a/b", "a%2Fb"),
-            ("a%b", "a%25b"),
-            ("ä", "%C3%A4"),
-            ("'😀'", "%F0%9F%98%80"),
-            ('"a\\nb"', "a%0Ab"),
-            ("a*b?", "a%2Ab%3F"),
-        ),
-        *(("''", ""), ('""', ""), ("'null'", "null"), ("'1'", "1"), ("{id: one, value: [1]}", "one"), ("{id: 1, value: {a: 1}}", "1")),
-        *(("{id: true, value: x}", "true"), ("{id: 'a b', value: null}", "a%20b")),
-    ],
-)
-def test_values_stand_in_an_id_as_they_stand_in_the_file(written: str, label: str | None) -> None:
-    if label is None:
-        assert brackets(f"matrix:\n  v: [{written}]") == ["[backend=cpu,v=a]", "[backend=cpu,v=b]"]
-        return
-    assert brackets(f"matrix:\n  v: [{written}]") == [f"[backend=cpu,v={label}]"]
-
-
-# -- mistakes -------------------------------------------------------------------------------------------------------
-
-
-def test_values_that_would_have_one_id() -> None:
-    _, problems = matrix.axes(document("matrix: {a: [1, '1', 1.0, {id: '1.0', value: 3}], b: ['', '', ~, null]}"))
-    assert [problem.message for problem in problems] == [
-        "the value 1 of 'a' is repeated",
-        "the value 1.0 of 'a' is repeated",
-        "the value  of 'b' is repeated",
-    ]
-
-
-@pytest.mark.parametrize(("values", "backends", "good"), [(100, 1, True), (101, 1, False), (50, 4, True), (50, 5, False)])
-def test_the_largest_matrix(values: int, backends: int, good: bool) -> None:
-    row = "[" + ", ".join(map(str, range(values))) + "]"
-    found = document(f"matrix: {{a: {row}, b: {row}}}")
-    axes, _ = matrix.axes(found)
-    problem = matrix.size_problem(found, axes, backends)
-    assert (problem is None) is good
-    assert problem is None or problem.message == f"a matrix of {values * values * backends:,} cases; at most 10,000 are expanded"
-
-
-# -- exclude --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("exclusion", "left"),
+    ("text", "left"),
     [
         ("a: 1", ["a=2,b=x", "a=2,b=y"]),
         ("a: 1, b: x", ["a=1,b=y", "a=2,b=x", "a=2,b=y"]),
         ("a: [1, 2], b: x", ["a=1,b=y", "a=2,b=y"]),
         ("backend: cpu, b: x", ["a=1,b=y", "a=2,b=y"]),
-        ("backend: cuda, b: x", ["a=1,b=x", "a=1,b=y", "a=2,b=x", "a=2,b=y"]),
-        ("backend: [cuda, cpu], b: [x, y], a: 2", ["a=1,b=x", "a=1,b=y"]),
+        ("backend: [cpu], b: [x, y], a: 2", ["a=1,b=x", "a=1,b=y"]),
     ],
 )
-def test_all_keys_must_match_and_a_list_means_any(exclusion: str, left: list[str]) -> None:
-    found = brackets(f"matrix: {{a: [1, 2], b: [x, y]}}\nexclude: [{{{exclusion}, reason: it fails}}]")
-    assert [bracket.removeprefix("[backend=cpu,").removesuffix("]") for bracket in found] == left
+def test_all_keys_must_match_and_a_list_means_any(text: str, left: list[str], load_suite: LoadSuite) -> None:
+    suite = load_suite(spec(f"matrix: {{a: [1, 2], b: [x, y]}}\nexclude: [{{{text}, reason: it fails}}]\n", "a", "b"))
+    assert brackets(suite) == [f"cpu,{point}" for point in left]
 
 
-def test_excluding_a_backend_also_excludes_those_that_join_it() -> None:
-    text = "matrix: {a: [1, 2]}\nexclude: [{backend: rocm, a: 1, reason: it fails}]"
-    assert brackets(text, CUDA, ROCM, VENDOR) == [
-        *("[backend=cuda,a=1]", "[backend=cuda,a=2]"),
-        "[backend=rocm,a=2]",
-        "[backend=vendor,a=2]",
-    ]
-    assert brackets(text.replace("rocm", "vendor"), ROCM, VENDOR) == ["[backend=rocm,a=1]", "[backend=rocm,a=2]", "[backend=vendor,a=2]"]
+@pytest.mark.parametrize(("name", "gone"), [("rocm", ["rocm,a=1", "vendor,a=1"]), ("vendor", ["vendor,a=1"])])
+def test_excluding_a_backend_also_excludes_those_that_join_it(name: str, gone: list[str], load_suite: LoadSuite) -> None:
+    text = spec(f"matrix: {{a: [1, 2]}}\nexclude: [{{backend: {name}, a: 1, reason: it fails}}]\n", "a", backends="cuda, rocm")
+    every = [f"{backend},a={value}" for backend in ("cuda", "rocm", "vendor") for value in (1, 2)]
+    assert brackets(load_suite(text, backends=VENDOR)) == [point for point in every if point not in gone]
 
 
 @pytest.mark.parametrize(
@@ -139,31 +80,29 @@ def test_excluding_a_backend_also_excludes_those_that_join_it() -> None:
         ("[{id: half, value: float16}, float32]", "float16", ["float32"]),
     ],
 )
-def test_a_value_is_excluded_by_itself_or_by_the_id_it_was_given(values: str, wanted: str, left: list[str]) -> None:
-    found = document(f"matrix: {{v: {values}}}\nexclude: [{{v: {wanted}, reason: it fails}}]")
-    axes, _ = matrix.axes(found)
-    assert matrix.exclusion_problems(found, axes, [CPU]) == []
-    assert [point.labels["v"] for point in matrix.points(found, axes, [CPU])] == left
+def test_a_value_is_excluded_by_itself_or_by_the_id_it_was_given(values: str, wanted: str, left: list[str], load_suite: LoadSuite) -> None:
+    suite = load_suite(spec(f"matrix: {{v: {values}}}\nexclude: [{{v: {wanted}, reason: it fails}}]\n", "v"))
+    assert brackets(suite) == [f"cpu,v={value}" for value in left]
 
 
 @pytest.mark.parametrize(
-    ("exclusion", "message"),
+    ("exclusion", "code"),
     [
-        ("v: 3", "'v' is never 3: this excludes nothing"),
-        ("v: '1'", "'v' is never \"1\": this excludes nothing"),
-        ("v: 1.0", "'v' is never 1.0: this excludes nothing"),
-        ("v: true", "'v' is never true: this excludes nothing"),
-        ("v: [1, 3]", "'v' is never 3: this excludes nothing"),
-        ("v: {id: 1}", "'v' is never {\"id\": 1}: this excludes nothing"),
-        ("v: []", "an empty list for 'v': this excludes nothing"),
-        ("backend: cuda", "'backend' is never \"cuda\": this excludes nothing"),
-        ("backend: [{a: 1}]", "'backend' is never {\"a\": 1}: this excludes nothing"),
-        ("w: 1", "unknown matrix key 'w'"),
-        ("device: cpu", "unknown matrix key 'device'"),
+        *(("v: 3", "15 excludes-nothing"), ("v: '1'", "15 excludes-nothing"), ("v: 1.0", "15 excludes-nothing")),
+        *(("v: true", "15 excludes-nothing"), ("v: [1, 3]", "19 excludes-nothing"), ("v: []", "15 excludes-an-empty-list")),
+        *(("backend: cuda", "21 excludes-nothing"), ("w: 1", "12 unknown-matrix-key"), ("device: cpu", "12 unknown-matrix-key")),
     ],
 )
-def test_what_excludes_nothing(exclusion: str, message: str) -> None:
-    found = document(f"matrix: {{v: [1, 2]}}\nexclude: [{{{exclusion}, reason: it fails}}]")
-    (problem,) = matrix.exclusion_problems(found, matrix.axes(found)[0], [CPU])
-    assert problem.message == message
-    assert problem.hint
+def test_what_excludes_nothing(exclusion: str, code: str, codes_of: Codes) -> None:
+    assert codes_of(spec(f"matrix: {{v: [1, 2]}}\nexclude: [{{{exclusion}, reason: it fails}}]\n", "v")) == [f"9:{code}"]
+
+
+def test_values_that_would_have_one_id(codes_of: Codes) -> None:
+    text = spec("matrix: {a: [1, '1', 1.0, {id: '1.0', value: 3}], b: ['', '', ~, null]}\n", "a", "b")
+    assert codes_of(text) == [f"8:{column} repeated-value" for column in (17, 27, 59)]
+
+
+@pytest.mark.parametrize(("values", "backends", "good"), [(100, "cpu", True), (101, "cpu", False), (71, "cpu, cuda", False)])
+def test_the_largest_matrix(values: int, backends: str, good: bool, codes_of: Codes) -> None:
+    row = "[" + ", ".join(map(str, range(values))) + "]"
+    assert codes_of(spec(f"matrix: {{a: {row}, b: {row}}}\n", "a", "b", backends=backends)) == ([] if good else ["8:1 too-many-cases"])

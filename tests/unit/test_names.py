@@ -44,7 +44,7 @@ def counters_of(folder: Path, **files: str) -> dict[str, tuple[set[str], tuple[s
 
 
 def test_a_folder_without_torch_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="contains no torch"):
+    with pytest.raises(UsageError):
         scan(tmp_path)
 
 
@@ -75,6 +75,34 @@ def test_a_folder_without_torch_is_refused(tmp_path: Path) -> None:
 )
 def test_options(tmp_path: Path, text: str, expected: set[str]) -> None:
     assert options_of(tmp_path, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("statement", "allowed"),
+    [
+        ("a: bool = True", ("bool",)),
+        ("a: bool | None = None", ("bool", "null")),
+        ("a: Optional[int] = 3", ("int", "null")),
+        ("a: Union[bool, Literal['x', 'y']] = True", ('"x"', '"y"', "bool")),
+        ("a: typing.Literal[0, 1] = int(os.environ['A'])", ("0", "1")),
+        ("a: 'float' = 0.5", ("float",)),
+        ("a: list[str] = []", ("list",)),
+        ("a: dict[str, Any] | None = None", ("null", "map")),
+        ("a: Callable[[int], int] | None = None", ()),
+        ("a: Something = None", ()),
+        ("a: bool = None", ("bool", "null")),
+        ("a = False", ("bool",)),
+        ("a = os.environ.get('A') == '1'", ("bool",)),
+        ("a = not b", ("bool",)),
+        ("a = -1", ("int",)),
+        ("a = os.environ.get('A', 'b').upper()", ("str",)),
+        ("a = None", ()),
+        ("a = decide()", ()),
+        ("a: str = Config(default='x')", ("str",)),
+    ],
+)
+def test_what_an_option_takes_is_read_from_its_annotation_and_default(tmp_path: Path, statement: str, allowed: tuple[str, ...]) -> None:
+    assert scan(make_torch(tmp_path, _inductor__config=statement + "\n")).types["config"].get("a", ()) == allowed
 
 
 # Counters.

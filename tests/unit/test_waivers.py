@@ -148,6 +148,15 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     return file
 
 
+def codes(path: Path) -> list[str]:
+    """Return line, column and code of each problem of a file of waivers."""
+    try:
+        load_waivers([path], backends())
+    except InvalidSpecs as error:
+        return [f"{problem.position.line}:{problem.position.column} {problem.code}" for problem in error.diagnostics]
+    return []
+
+
 @functools.cache
 def backends() -> Backends:
     return load_backends()
@@ -174,90 +183,78 @@ def test_a_file_is_read(write: Write) -> None:
     assert len(digests["waivers.yaml"]) == 64
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [".", ".+", "(?s).", "\\\\S", "\\\\w+", "[a-z]", "[^q]", "^.{2,400}$", "(?=.)", "(?i)[a-z0-9]", ".|cache_miss", "\\\\D", "(?!cache)."]
-    + ["(?s).{300}", "[\\\\s\\\\S]{20}", "expected", "observed", ": ", "counter|observed", "^counter: expected .*, observed", "e"],
-)
-def test_a_pattern_that_fits_unrelated_messages_is_refused(pattern: str, write: Write) -> None:
-    text = ENTRY.replace("match: cache_miss", f'match: "{pattern}"')
-    with pytest.raises(InvalidSpecs) as raised:
-        load_waivers([write(text)], backends())
-    (problem,) = raised.value.diagnostics
-    assert (problem.position.line, problem.position.column) == (4, 37)
-    assert "the pattern matches" in problem.message
-    assert problem.hint.startswith("write words or numbers from the message of this defect")
+UNRELATED = [
+    ".",
+    ".+",
+    "(?s).",
+    "\\\\S",
+    "\\\\w+",
+    "[a-z]",
+    "[^q]",
+    "^.{2,400}$",
+    "(?=.)",
+    "(?i)[a-z0-9]",
+    ".|cache_miss",
+    "\\\\D",
+    "(?!cache).",
+]
+UNRELATED += ["(?s).{300}", "[\\\\s\\\\S]{20}", "", ".*", "|cache_miss", "[\\\\s\\\\S]*", "(?=)", "$", "^", "(cache)?"]
+FIXED = ["e", "expected", "observed", ": ", "counter|observed", "^counter: expected .*, observed"]
+SPECIFIC = ["cache_miss 0, observed 2", "1", "observed 0", "0 graphs", "SIG(SEGV|ABRT)", "hit .* observed [1-9]", "(?i)cannot lower"]
+
+
+@pytest.mark.parametrize("pattern", [*UNRELATED, *FIXED, *SPECIFIC])
+def test_a_pattern_names_something_of_its_defect(pattern: str, write: Write) -> None:
+    problems = codes(write(ENTRY.replace("match: cache_miss", f'match: "{pattern}"')))
+    if pattern in SPECIFIC:
+        assert problems == []
+    elif pattern:
+        assert problems == [f"4:37 {'waives-any-of-a-type' if pattern in FIXED else 'waives-any-failure'}"]
+    else:
+        assert problems == ["4:37 empty"]
 
 
 @pytest.mark.parametrize(
     ("failure", "problem"),
     [
-        ("type: close, match: output", "names no number of 'close'"),
-        ("type: close, match: loss", "names no number of 'close'"),
-        ("type: close, match: 'gradients.*times the bound'", "names no number of 'close'"),
-        ("type: side-effects, match: argument", "names no number of 'side-effects'"),
+        ("type: close, match: output", "4:35 waives-any-number"),
+        ("type: close, match: loss", "4:35 waives-any-number"),
+        ("type: close, match: 'gradients.*times the bound'", "4:35 waives-any-number"),
+        ("type: side-effects, match: argument", "4:42 waives-any-number"),
         ("type: close, match: output, error: 0.37", ""),
         ("type: close, match: output, error: {max: 1}, answer: {size: 0}", ""),
         ("type: close, match: LoweringException", ""),
         ("type: close, match: 'observed .32.'", ""),
         ("type: close, match: 'at .0.: 6.0, eager 4.0'", ""),
-        ("type: counter, match: cache_miss, error: 1", "a failure of the type 'counter' has no numbers"),
-        ("type: close, match: output, answer: {size: 0}", "'error'"),
+        ("type: counter, match: cache_miss, error: 1", "4:49 failure-without-numbers"),
+        ("type: close, match: output, answer: {size: 0}", "4:43 incomplete"),
     ],
 )
 def test_a_signature_of_numbers_says_how_great_the_error_is(failure: str, problem: str, write: Write) -> None:
-    text = ENTRY.replace("type: counter, match: cache_miss", failure)
-    if not problem:
-        load_waivers([write(text)], backends())
-        return
-    with pytest.raises(InvalidSpecs) as raised:
-        load_waivers([write(text)], backends())
-    assert problem in str(raised.value.diagnostics[0])
-
-
-@pytest.mark.parametrize("pattern", ["", ".*", "|cache_miss", "[\\\\s\\\\S]*", "(?=)", "$", "^", "(cache)?"])
-def test_a_pattern_that_fits_an_empty_message_is_refused(pattern: str, write: Write) -> None:
-    with pytest.raises(InvalidSpecs) as raised:
-        load_waivers([write(ENTRY.replace("match: cache_miss", f'match: "{pattern}"'))], backends())
-    assert [problem.position.line for problem in raised.value.diagnostics] == [4]
+    assert codes(write(ENTRY.replace("type: counter, match: cache_miss", failure))) == ([problem] if problem else [])
 
 
 @pytest.mark.parametrize(
-    "pattern", ["cache_miss 0, observed 2", "1", "observed 0", "0 graphs", "SIG(SEGV|ABRT)", "hit .* observed [1-9]", "(?i)cannot lower"]
-)
-def test_a_pattern_that_names_something_of_its_defect_is_taken(pattern: str, write: Write) -> None:
-    load_waivers([write(ENTRY.replace("match: cache_miss", f'match: "{pattern}"'))], backends())
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
+    ("change", "codes_expected"),
     [
-        ("# none\n", "waivers.yaml:1:1: the file is empty"),
-        (
-            "waivers:\n",
-            "waivers.yaml:1:9: expected a list, found nothing",
+        ((ENTRY, "# none\n"), ["1:1 empty-file"]),
+        ((ENTRY, "waivers:\n"), ["1:9 wrong-type"]),
+        ((ENTRY, "- cases: x\n"), ["1:1 wrong-type"]),
+        ((ENTRY, "waiver: []\n"), ["1:1 unknown-key"]),
+        (("type: counter", "type: error"), ["4:21 waived-error"]),
+        (("type: counter", "type: xpass"), ["4:21 unknown-type-of-failure"]),
+        (("2027-03-01", "2027-02-29"), ["7:12 not-a-date"]),
+        (("cuda]", "gpu]"), ["3:42 unknown-device"]),
+        (("until: 2027", "untill: 2027"), ["7:5 unknown-key"]),
+        *(
+            (("https://example.org/issues/8", issue), ["11:12 wrong-text"])
+            for issue in ("later", "next week 12", "file:///x", "ftp://host/1")
         ),
-        ("- cases: x\n", "waivers.yaml:1:1: expected a map, found a list"),
-        ("waiver: []\n", "waivers.yaml:1:1: unknown key 'waiver' in waivers (did you mean 'waivers'?)"),
-        (
-            ENTRY.replace("type: counter", "type: error"),
-            "waivers.yaml:4:21: an error cannot be waived: a case with an error claims nothing",
-        ),
-        (ENTRY.replace("type: counter", "type: xpass"), "waivers.yaml:4:21: unknown type of failure 'xpass'"),
-        (ENTRY.replace("match: cache_miss", "match: '.*'"), "waivers.yaml:4:37: the pattern matches unrelated messages"),
-        (ENTRY.replace("2027-03-01", "2027-02-29"), "waivers.yaml:7:12: '2027-02-29' is not a date: day is out of range for month"),
-        (ENTRY.replace("cuda]", "gpu]"), "waivers.yaml:3:42: unknown device 'gpu'"),
-        (ENTRY.replace("until: 2027", "untill: 2027"), "waivers.yaml:7:5: unknown key 'untill' in waiver (did you mean 'until'?)"),
-        (
-            ENTRY.replace("https://example.org/issues/8", "file:///x"),
-            "waivers.yaml:11:12: the text 'file:///x' is not a valid link to an issue",
-        ),
+        *((("https://example.org/issues/8", issue), ["11:12 wrong-text"]) for issue in ("see the tracker", '"#"')),
     ],
 )
-def test_what_is_wrong_with_a_file_has_a_position(write: Write, text: str, problem: str) -> None:
-    with pytest.raises(InvalidSpecs) as raised:
-        load_waivers([write(text)], backends())
-    assert [found for found in map(str, raised.value.diagnostics) if found.startswith(problem)], raised.value.diagnostics
+def test_what_is_wrong_with_a_file_has_a_position(write: Write, change: tuple[str, str], codes_expected: list[str]) -> None:
+    assert codes(write(ENTRY.replace(*change))) == codes_expected
 
 
 def test_every_shipped_waiver_is_for_some_case() -> None:
@@ -288,18 +285,8 @@ LIST_ABOVE = "".join(f"{line[2:]}\n" for line in ENTRY.splitlines() if not line.
 def test_a_file_of_another_form_is_refused_and_not_quoted(write: Write, text: str) -> None:
     with pytest.raises(InvalidSpecs) as raised:
         load_waivers([write(text)], backends())
-    first = raised.value.diagnostics[0]
-    assert first.code in ("another-kind", "wrong-type", "missing-key", "not-a-kind") or "is not a waiver file" in first.message
+    assert raised.value.diagnostics[0].code in ("other-file", "wrong-type", "missing-key")
     assert not any("hunter2" in str(problem) for problem in raised.value.diagnostics)
-
-
-@pytest.mark.parametrize("issue", ["later", "next week 12", "file:///x", "ftp://host/1", "see the tracker", '"#"', "#123"])
-def test_what_is_no_issue(write: Write, issue: str) -> None:
-    with pytest.raises(InvalidSpecs) as raised:
-        load_waivers([write(ENTRY.replace("https://example.org/issues/8", issue))], backends())
-    (problem,) = raised.value.diagnostics
-    assert problem.position.line == 11
-    assert "JIRA-123" in problem.hint
 
 
 # -- what validate says of them -------------------------------------------------------------------------------------
@@ -331,11 +318,7 @@ def test_validate_warns_of_void_waivers_and_of_those_for_no_case(write: Write, c
 
 
 @pytest.mark.parametrize("before", ["", "# known failures\n", "waivers:\n", "waivers:\n  - cases: b*\n    reason: x\n"])
-def test_a_place_that_cannot_be_parsed_is_told_and_no_wrong_form(tmp_path: Path, before: str) -> None:
-    file = tmp_path / "waivers.yaml"
-    file.write_text(before + "  - cases: a*\n    reason: the second: breaks\n")
-    with pytest.raises(InvalidSpecs) as raised:
-        load_waivers([file], None)
-    line = before.count("\n") + 2
-    assert [problem.position.line for problem in raised.value.diagnostics if "YAML syntax" in problem.message] == [line]
-    assert "a waiver file is a map" not in str(raised.value)
+def test_a_place_that_cannot_be_parsed_is_told_and_no_wrong_form(write: Write, before: str) -> None:
+    lines = codes(write(before + "  - cases: a*\n    reason: the second: breaks\n"))
+    assert [line for line in lines if "yaml" in line] == [f"{before.count(chr(10)) + 2}:23 yaml-colon"]
+    assert not [line for line in lines if "other-file" in line]
