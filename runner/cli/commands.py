@@ -35,7 +35,7 @@ def merge(options: MergeOptions) -> ExitCode:
             output.note(problem)
         output.note(f"{len(problems)} problem{'' if len(problems) == 1 else 's'}; nothing was merged")
         return ExitCode.USAGE
-    folder, run, unexercised = merging.merge(parts, options, partial(Reporters, "merge"))
+    folder, run = merging.merge(parts, options, partial(Reporters, "merge"))
     header, footer = run.header, run.footer
     assert footer is not None, "a merged run has ended"
     statement = header.statement(run.results)
@@ -56,7 +56,7 @@ def merge(options: MergeOptions) -> ExitCode:
     else:
         show_end(folder, options, header, run.results, footer)
     if footer.exit_code == ExitCode.NOTHING and statement is None:
-        for line in unexercised:
+        for line in header.conclusion(run.results)[1]:
             output.note(line)
     for line in why_no_success(header, run.results, footer):
         output.note(line)

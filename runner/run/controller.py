@@ -1,7 +1,8 @@
 """The stages of ``run``, in order: prepare, open the folder, execute, verify, close, report. The caller passes the listeners."""
 
+import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -144,12 +145,13 @@ class Controller:
     def _execute(self) -> None:
         """Execute the cases without a result. Raise ``KeyboardInterrupt`` after a second interrupt."""
         options, prepared = self._options, self._prepared
-        if options.fail_fast and any(result.outcome.is_failure for result in self._executions()):
+        executions = [*self._results.values(), *itertools.chain.from_iterable(self._attempts.values())]
+        if options.fail_fast and any(result.outcome.is_failure for result in executions):
             return
         unknown = [case for case in prepared.selected if case.id not in self._results]
         complete = [case_id for case_id, attempts in self._attempts.items() if self._policy.is_done(attempts)]
         waiting = [case for case in unknown if case.id not in complete]
-        recorded_ids = {result.case_id for result in self._executions()}
+        recorded_ids = {result.case_id for result in executions}
         recorded = [case for case in prepared.selected if case.id in recorded_ids]
         if options.executor == "ray":
             runner: CaseRunner = hooks("fleet").FleetRunner(prepared, self._folder, waiting, recorded)
@@ -177,7 +179,7 @@ class Controller:
                 if self._is_resumed and runner.checks_machine:
                     check_machine(options.resume, environment, self._header.environment)
                 backends = prepared.suite.backends.by_name
-                check_executions(self._executions(), prepared.selected, backends, prepared.waivers, self._folder.path, machine, known)
+                check_executions(executions, prepared.selected, backends, prepared.waivers, self._folder.path, machine, known)
             if self._is_resumed:
                 self._emit(HeaderCompleted(header=self._header, is_resumed=True))
             else:
@@ -194,12 +196,6 @@ class Controller:
                 self._take(result_of_unavailable(case, verdict, names, repro(options, case, names)))
             self._run_rounds(runner, possible, known)
             self._unrun, self._warnings = dict(runner.unrun), runner.warnings
-
-    def _executions(self) -> Iterator[CaseResult]:
-        """Yield the results, and the attempts of cases that have no result."""
-        yield from self._results.values()
-        for results in self._attempts.values():
-            yield from results
 
     def _run_rounds(self, runner: CaseRunner, cases: Sequence[Case], known: Surroundings) -> None:
         """Run all cases in parallel, then the failed ones that have retries left, each alone.

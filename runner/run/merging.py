@@ -179,8 +179,8 @@ Folders: TypeAlias = Mapping[tuple[int, str], str]
 """The folder of a case in the merged run, by the index of its part and its folder there."""
 
 
-def join(parts: Sequence[Part], *, run_id: str, command: tuple[str, ...]) -> tuple[Run, Folders, tuple[str, ...]]:
-    """Return the merged run, the new folders of its cases and attempts, and a line for each name of ``--require`` that none of it uses.
+def join(parts: Sequence[Part], *, run_id: str, command: tuple[str, ...]) -> tuple[Run, Folders]:
+    """Return the merged run, and the new folders of its cases and attempts.
 
     Spec files are in the order of the header, the cases of each by id. The machine is that of the first part.
     """
@@ -208,14 +208,10 @@ def join(parts: Sequence[Part], *, run_id: str, command: tuple[str, ...]) -> tup
     ]
     place = {file: index for index, file in enumerate(first.specs)}
     results.sort(key=lambda result: (place.get(result.spec, len(place)), result.spec, _by_number(result.case_id)))
-    code, unexercised = header.conclusion(results)
     footers = [part.run.footer for part in parts if part.run.footer is not None]
-    footer = RunFooter(
-        ended=max(footer.ended for footer in footers),
-        seconds=max(footer.seconds for footer in footers),
-        exit_code=code,
-    )
-    return Run(header=header, results=tuple(results), footer=footer), folders, unexercised
+    ended, seconds = max(footer.ended for footer in footers), max(footer.seconds for footer in footers)
+    footer = RunFooter(ended=ended, seconds=seconds, exit_code=header.conclusion(results)[0])
+    return Run(header=header, results=tuple(results), footer=footer), folders
 
 
 def _by_number(case_id: str) -> list[tuple[int, str]]:
@@ -223,14 +219,14 @@ def _by_number(case_id: str) -> list[tuple[int, str]]:
     return [(int(piece), "") if piece.isdecimal() and len(piece) < 18 else (-1, piece) for piece in re.split(r"([0-9]+)", case_id)]
 
 
-def merge(parts: Sequence[Part], options: MergeOptions, open_reporters: OpenReporters) -> tuple[RunFolder, Run, tuple[str, ...]]:
-    """Write the merged run into a folder of its own; return that with what ``join`` returns."""
+def merge(parts: Sequence[Part], options: MergeOptions, open_reporters: OpenReporters) -> tuple[RunFolder, Run]:
+    """Write the merged run into a folder of its own; return both."""
     reports = report_files(options)
     require_free_reports(reports)
     folder = open_run(options.out)
     try:
         folder.claim_reports(reports)
-        run, folders, unexercised = join(parts, run_id=folder.run_id, command=tuple(map(redacted, sys.argv)))
+        run, folders = join(parts, run_id=folder.run_id, command=tuple(map(redacted, sys.argv)))
         assert run.footer is not None, "a merged run has ended"
         with closing(open_reporters(options, folder)) as listener:
             listener.on_event(RunStarted(header=run.header, total=len(run.results), is_resumed=False))
@@ -245,7 +241,7 @@ def merge(parts: Sequence[Part], options: MergeOptions, open_reporters: OpenRepo
             listener.on_event(RunEnded(header=run.header, results=run.results, footer=run.footer))
     finally:
         folder.release()
-    return folder, run, unexercised
+    return folder, run
 
 
 def copy_files(source: Path, target: Path) -> Iterator[str]:

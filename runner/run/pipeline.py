@@ -318,7 +318,8 @@ def result_of_execution(
         texts = "\n".join(f"{verdict.observed}\n{verdict.detail}" for verdict in judged.verdicts)
         if shortage := scratch.shortage(execution.space, texts):  # with no space left on the device a failure is an ERROR
             judged = judge(case, backend, surroundings, replace(facts, problem=shortage))
-    timings, attachments, notes = ((), (), ()) if problem else benches_of(folder, facts)
+    has_benches = not problem and any(step.bench is not None for step in facts.steps)
+    timings, attachments, notes = benches_of(folder, facts) if has_benches else ((), (), ())
     # the files of generated code, by step and piece, then those of graphs
     matches = [match for name in execution.files if (match := _CODE_FILE.fullmatch(name))]
     pieces = [match for match in matches if (match["what"] == "graph") is bool(match["stage"])]

@@ -114,7 +114,9 @@ def prepare(options: RunOptions, suite: Suite | None = None, only: Collection[st
             output.note(why)
     waivers = Waivers(files, today=datetime.now(UTC).date())
 
-    seconds = {**seconds_of_tables(roots_of(options.paths)), **seconds_of_run(REPORTS / LATEST / JOURNAL)}
+    seconds: dict[str, float] = {}  # nothing orders one case
+    if len(selected) > 1:
+        seconds = {**seconds_of_tables(roots_of(options.paths)), **seconds_of_run(REPORTS / LATEST / JOURNAL)}
     seed = options.shuffle
     if isinstance(seed, str):
         seed = secrets.randbelow(1 << 32)

@@ -132,7 +132,7 @@ def test_shards_that_ran_on_nodes_are_of_one_run_though_their_headers_name_unlik
         for part, node in zip((one, two, three), nodes, strict=True)
     ]
     assert problems(parts) == []
-    merged, _, _ = join(parts, run_id="whole", command=("torch-conformance", "merge"))
+    merged, _ = join(parts, run_id="whole", command=("torch-conformance", "merge"))
     assert merged.header.environment == ENVIRONMENT
     assert [found.node["torch"] for found in merged.results].count("2.12.0") == 3
     assert problems([one, *parts[1:]]) == problems([one, two, three])
