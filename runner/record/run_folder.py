@@ -164,11 +164,7 @@ class RunFolder:
         return 1 + max(map(int, names), default=0)
 
     def claim_reports(self, files: Mapping[str, Path]) -> None:
-        """Check again that the files of reports (``report_files``) can be written, and lock each with a file beside it.
-
-        The report itself is replaced. Special files have no lock.
-        """
-        require_free_reports(files, self.path)
+        """Lock the files of reports (``report_files``), each by a file beside it, as the report is replaced; special files have no lock."""
         for option, path in files.items():
             real = Path(os.path.realpath(path))
             if real.exists() and not real.is_file():
@@ -247,14 +243,11 @@ def last_run_of(paths: Sequence[Path]) -> str:
     return LATEST
 
 
-# -- the report that --junit names: checked before anything runs, and locked while the run writes to it ---------------
+# -- the reports that options name: checked before anything runs, and locked while the run writes to them ---------------
 
 
-def require_free_reports(files: Mapping[str, Path], mine: Path | None = None) -> None:
-    """Raise ``UsageError`` if the file of a report cannot be written, or belongs to a live run; links are followed.
-
-    ``files`` has them by their options; ``mine`` is the folder of this run.
-    """
+def require_free_reports(files: Mapping[str, Path]) -> None:
+    """Raise ``UsageError`` if the file of a report, by its option, cannot be written, or belongs to a live run; links are followed."""
     for option, path in files.items():
         real = Path(os.path.realpath(path))
         if path.is_dir():
@@ -271,7 +264,7 @@ def require_free_reports(files: Mapping[str, Path], mine: Path | None = None) ->
         if real.name == JOURNAL:
             raise UsageError(f"{option} {path}: {JOURNAL} is the name of journals; name another file")
         holder = holder_of(real.parent, _lock_name(real))
-        if holder is None and real.name == JUNIT and real.parent != mine:
+        if holder is None and real.name == JUNIT:
             holder = holder_of(real.parent)
         if holder is not None:
             raise UsageError(_in_use(option, path, holder))

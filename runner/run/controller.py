@@ -13,22 +13,10 @@ from runner.language.load import surroundings_of
 from runner.machine import output
 from runner.machine.redaction import redacted_texts
 from runner.machine.signals import Interrupts
-from runner.model import header
+from runner.model import events, header
 from runner.model.case import Case, CaseId
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import JournalAltered
-from runner.model.events import (
-    AttemptFinished,
-    CaseFinished,
-    ExecutionEnded,
-    HeaderCompleted,
-    Listener,
-    Note,
-    ResultsCompleted,
-    RunAbandoned,
-    RunEnded,
-    RunStarted,
-)
 from runner.model.header import RunFooter, RunHeader
 from runner.model.optional import hooks
 from runner.model.options import RunOptions, report_files
@@ -40,7 +28,7 @@ from runner.record.run_folder import RunFolder, open_run, remember, require_free
 from runner.run.pipeline import CaseRunner, repro, result_of_unavailable, result_of_unrun
 from runner.run.preparation import Prepared, now, prepare
 
-OpenReporters: TypeAlias = Callable[[RunOptions, RunFolder], Listener]
+OpenReporters: TypeAlias = Callable[[RunOptions, RunFolder], events.Listener]
 
 
 def run(options: RunOptions, open_reporters: OpenReporters) -> ExitCode:
@@ -81,7 +69,7 @@ class Controller:
     Every change of these is emitted as an event. A resumed run starts with the records of the interrupted run.
     """
 
-    def __init__(self, prepared: Prepared, folder: RunFolder, listener: Listener, interrupts: Interrupts) -> None:
+    def __init__(self, prepared: Prepared, folder: RunFolder, listener: events.Listener, interrupts: Interrupts) -> None:
         self._prepared = prepared
         self._options = prepared.options
         self._policy = prepared.policy
@@ -104,24 +92,24 @@ class Controller:
         selected = self._prepared.selected
         try:
             total = sum(case.id not in self._results for case in selected)
-            self._emit(RunStarted(header=self._header, total=total, is_resumed=self._is_resumed))
+            self._emit(events.RunStarted(header=self._header, total=total, is_resumed=self._is_resumed))
             is_interrupted = False
             try:
                 self._execute()
             except KeyboardInterrupt:
                 is_interrupted = True
-            self._emit(ExecutionEnded())
+            self._emit(events.ExecutionEnded())
             self._verify()
             is_interrupted |= self._interrupts.asked > 0
             for warning in self._warnings:
-                self._emit(Note(text=warning, is_warning=True))
+                self._emit(events.Note(text=warning, is_warning=True))
             self._record_header()
             for case in selected:
                 if case.id not in self._results:
                     self._close(case, is_interrupted=is_interrupted)
             return self._report(is_interrupted=is_interrupted)
         except JournalAltered as error:
-            self._emit(RunAbandoned(header=self._header, results=self._ordered(), why=str(error)))
+            self._emit(events.RunAbandoned(header=self._header, results=self._ordered(), why=str(error)))
             raise
 
     def _verify(self) -> None:
@@ -138,7 +126,7 @@ class Controller:
         """Record the header if it is not recorded yet: a run may end before the machine is known."""
         if not self._has_header:
             self._has_header = True
-            self._emit(HeaderCompleted(header=self._header, is_resumed=False))
+            self._emit(events.HeaderCompleted(header=self._header, is_resumed=False))
 
     # -- execution ------------------------------------------------------------------------------------------------------
 
@@ -168,7 +156,7 @@ class Controller:
                 make_executor=prepared.make_executor,
             )
         with closing(runner):
-            runner.on_interrupt(self._interrupts, lambda text: self._emit(Note(text=text)), self._emit)
+            runner.on_interrupt(self._interrupts, lambda text: self._emit(events.Note(text=text)), self._emit)
             machine = runner.look_at_machine()
             known = surroundings_of(machine.torch, machine)
             reported = {name: str(value) for name, value in machine.facts.items() if value is not None}
@@ -181,7 +169,7 @@ class Controller:
                 backends = prepared.suite.backends.by_name
                 check_executions(executions, prepared.selected, backends, prepared.waivers, self._folder.path, machine, known)
             if self._is_resumed:
-                self._emit(HeaderCompleted(header=self._header, is_resumed=True))
+                self._emit(events.HeaderCompleted(header=self._header, is_resumed=True))
             else:
                 self._header = replace(self._header, environment=environment)
                 self._record_header()
@@ -211,7 +199,7 @@ class Controller:
                 attempts = [*self._attempts.get(result.case_id, ()), result]
                 is_done = self._policy.is_done(attempts)
                 if not is_done or len(attempts) > 1:
-                    self._emit(AttemptFinished(result=result, number=len(attempts), bound=self._policy.bound))
+                    self._emit(events.AttemptFinished(result=result, number=len(attempts), bound=self._policy.bound))
                     self._attempts[result.case_id] = attempts
                 if is_done:
                     self._take(result if len(attempts) == 1 else self._policy.fold(self._attempts.pop(result.case_id)))
@@ -222,7 +210,7 @@ class Controller:
 
     def _take(self, result: CaseResult, *, had_all_attempts: bool = True) -> None:
         """Record the result of a case."""
-        self._emit(CaseFinished(result=result, had_all_attempts=had_all_attempts))
+        self._emit(events.CaseFinished(result=result, had_all_attempts=had_all_attempts))
         self._results[result.case_id] = result
 
     # -- the end --------------------------------------------------------------------------------------------------------
@@ -247,14 +235,14 @@ class Controller:
         if not is_interrupted:
             code, unexercised = self._header.conclusion(results, self._prepared.whole)
             for problem in unexercised:
-                self._emit(Note(text=problem))
+                self._emit(events.Note(text=problem))
         footer = RunFooter(
             ended=now(),
             seconds=round(time.monotonic() - self._begun, 3),
             exit_code=int(code),
             interrupted=is_interrupted,
         )
-        self._emit(ResultsCompleted(header=self._header, results=results, footer=footer))
+        self._emit(events.ResultsCompleted(header=self._header, results=results, footer=footer))
         footer = replace(footer, ended=now(), seconds=round(time.monotonic() - self._begun, 3))  # with the time that the files took
-        self._emit(RunEnded(header=self._header, results=results, footer=footer))
+        self._emit(events.RunEnded(header=self._header, results=results, footer=footer))
         return code

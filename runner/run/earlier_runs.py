@@ -4,8 +4,8 @@ Records of an interrupted run count only if they are compatible with this comman
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from runner.judge.waiving import Waivers
@@ -27,32 +27,8 @@ from runner.run import rejudge
 # -- the cases that failed ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
-    """The cases that failed in an earlier run."""
-
-    run: str
-    """Its id."""
-    ids: frozenset[str]
-
-    def among(self, cases: Sequence[Case], read: Sequence[Case]) -> list[Case]:
-        """Return the cases that failed; print how many of them are not among the cases that were read."""
-        lost = len(self.ids - {case.id for case in read})
-        if 0 < lost < len(self.ids):
-            output.note(f"{lost} of the {len(self.ids)} cases that failed in {self.run} are not among the cases that were read")
-        return [case for case in cases if case.id in self.ids]
-
-    @property
-    def why_none(self) -> str:
-        """Why no failed case is selected."""
-        if not self.ids:
-            return f"no case is selected: no case failed in {self.run}"
-        failed = f"of the {len(self.ids)} case{'' if len(self.ids) == 1 else 's'} that failed in {self.run}"
-        return f"no case is selected: none {failed} is among those that the paths and the other options select"
-
-
-def with_failed(options: RunOptions) -> tuple[RunOptions, Failed]:
-    """Return the options with the id of the run that ``--failed-in`` or ``--last-failed`` names, and its failed cases.
+def with_failed(options: RunOptions) -> tuple[RunOptions, frozenset[str]]:
+    """Return the options with the id of the run that ``--failed-in`` or ``--last-failed`` names, and the ids of its failed cases.
 
     Without a PATH those of that run are read, with its files of backends and waivers. Raise ``UsageError`` for a run that cannot be read.
     """
@@ -63,18 +39,20 @@ def with_failed(options: RunOptions) -> tuple[RunOptions, Failed]:
         raise UsageError(f"--last-failed with --resume: {why}")
     folder, run = recorded_run(options.failed_in or last_run_of(options.paths))
     failing = {result.case_id for result in run.results if result.outcome.is_failure and result.outcome is not Outcome.NOT_RUN}
-    failed = Failed(run=run.header.run_id or folder.name, ids=frozenset(failing))
+    run_id = run.header.run_id or folder.name
+    if not failing:
+        output.note(f"no case failed in {run_id}")
     not_run = sum(result.outcome is Outcome.NOT_RUN for result in run.results)
     if run.footer is None:
-        output.note(f"{failed.run} was cut off: what it would have run later is not known")
+        output.note(f"{run_id} was cut off: what it would have run later is not known")
     if not_run:
         cases = "1 case was" if not_run == 1 else f"{not_run} cases were"
-        output.note(f"{cases} not run in {failed.run}, and {'is' if not_run == 1 else 'are'} not selected (--resume runs what is left)")
-    options = replace(options, last_failed=False, failed_in=failed.run)
+        output.note(f"{cases} not run in {run_id}, and {'is' if not_run == 1 else 'are'} not selected (--resume runs what is left)")
+    options = replace(options, last_failed=False, failed_in=run_id)
     if not options.paths:
         paths, backends, waivers = (tuple(rejudge.files_of(run.header, name)) for name in ("paths", "backends", "waivers"))
         options = replace(options, paths=paths, backends=options.backends or backends, waivers=options.waivers or waivers)
-    return options, failed
+    return options, frozenset(failing)
 
 
 # -- the interrupted run --------------------------------------------------------------------------------------------

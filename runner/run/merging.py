@@ -25,9 +25,9 @@ from runner.machine.installed_torch import installed_torch
 from runner.machine.output import naming
 from runner.machine.redaction import redacted
 from runner.machine.scratch import open_untrusted
+from runner.model import events
 from runner.model.case import Case
 from runner.model.diagnostics import InvalidSpecs, UsageError, one_line
-from runner.model.events import CaseFinished, HeaderCompleted, Listener, ResultsCompleted, RunEnded, RunStarted
 from runner.model.header import RunFooter
 from runner.model.options import MergeOptions, report_files
 from runner.model.results import Attempt, CaseResult
@@ -40,7 +40,7 @@ from runner.run import rejudge
 from runner.run.preparation import judging_files
 
 _Piece = TypeVar("_Piece", Attempt, CaseResult)
-OpenReporters: TypeAlias = Callable[[MergeOptions, RunFolder], Listener]
+OpenReporters: TypeAlias = Callable[[MergeOptions, RunFolder], events.Listener]
 
 _SHARD = re.compile(r"([1-9][0-9]*)/([1-9][0-9]*)")
 _SHOWN = 3
@@ -229,16 +229,16 @@ def merge(parts: Sequence[Part], options: MergeOptions, open_reporters: OpenRepo
         run, folders = join(parts, run_id=folder.run_id, command=tuple(map(redacted, sys.argv)))
         assert run.footer is not None, "a merged run has ended"
         with closing(open_reporters(options, folder)) as listener:
-            listener.on_event(RunStarted(header=run.header, total=len(run.results), is_resumed=False))
-            listener.on_event(HeaderCompleted(header=run.header, is_resumed=False))
+            listener.on_event(events.RunStarted(header=run.header, total=len(run.results), is_resumed=False))
+            listener.on_event(events.HeaderCompleted(header=run.header, is_resumed=False))
             left = [line for (index, old), new in folders.items() for line in copy_files(parts[index].folder / old, folder.path / new)]
             if left:
                 more = f", and {len(left) - 1} more" if len(left) > 1 else ""
                 output.note(f"warning: not copied: {left[0]}{more}")
             for result in run.results:
-                listener.on_event(CaseFinished(result=result))
-            listener.on_event(ResultsCompleted(header=run.header, results=run.results, footer=run.footer))
-            listener.on_event(RunEnded(header=run.header, results=run.results, footer=run.footer))
+                listener.on_event(events.CaseFinished(result=result))
+            listener.on_event(events.ResultsCompleted(header=run.header, results=run.results, footer=run.footer))
+            listener.on_event(events.RunEnded(header=run.header, results=run.results, footer=run.footer))
     finally:
         folder.release()
     return folder, run

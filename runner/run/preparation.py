@@ -91,7 +91,9 @@ def prepare(options: RunOptions, suite: Suite | None = None, only: Collection[st
             whole = [case for case in matching if case.id in only]
             options = replace(options, select=tuple(case.id for case in whole), backend=(), tag=())  # the journal records what was selected
         elif failed is not None:  # a case on request was requested in that run
-            whole = failed.among(matching, suite.cases)
+            whole = [case for case in matching if case.id in failed]
+            if len(whole) < len(failed):
+                output.note(f"{len(whole)} of the {len(failed)} cases that failed in {options.failed_in} are among those that are selected")
         else:
             whole = requested(matching, suite.cases, paths=options.paths, globs=options.select, tags=options.tag)
             not_requested = len(matching) - len(whole)
@@ -106,8 +108,6 @@ def prepare(options: RunOptions, suite: Suite | None = None, only: Collection[st
             why = why_nothing_selected(
                 len(suite.cases), names=options.backend, globs=options.select, tags=options.tag, shard=options.shard, of=len(whole)
             )
-            if failed is not None and not whole:
-                why = failed.why_none
             if not_requested:
                 left = "1 case on request was" if not_requested == 1 else f"{not_requested} cases on request were"
                 why = f"no case is selected: {left} not selected (name their file or folder, or use --tag or --select)"

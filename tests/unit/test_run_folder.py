@@ -11,7 +11,18 @@ import pytest
 
 from runner.cli.parser import main
 from runner.model.diagnostics import UsageError
-from runner.record.run_folder import JOURNAL, LOCK, FolderInUse, RunFolder, RunLock, find_run, holder_of, open_run, require_still
+from runner.record.run_folder import (
+    JOURNAL,
+    LOCK,
+    FolderInUse,
+    RunFolder,
+    RunLock,
+    find_run,
+    holder_of,
+    open_run,
+    require_free_reports,
+    require_still,
+)
 from runner.report.junit import write_junit, write_stub
 from tests.fakes import ROOT
 from tests.unit.test_junit import HEADER
@@ -59,6 +70,7 @@ def live() -> Iterator[Start]:
 
 
 def claim(path: str) -> None:
+    require_free_reports({"--junit": Path(path)})
     RunFolder(path=Path("run"), run_id="run").claim_reports({"--junit": Path(path)})
 
 
