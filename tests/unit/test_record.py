@@ -1,146 +1,104 @@
-"""The form of a journal: what is written is read back, what is torn reads as truncated, what is malformed is refused with its line.
-
-Whether its lines can all be true is asked in ``test_contradictions``.
-"""
+"""A journal: what is written is read back; what is torn is truncated; what is malformed or cannot be true is refused with its line."""
 
 import json
 import os
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, NewType, get_args, get_origin, get_type_hints
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from runner.model.case import CaseId
-from runner.model.case_facts import Timing
-from runner.model.diagnostics import Position
-from runner.model.expectation import Status, Verdict
+from runner.model.codec import COMPUTED
+from runner.model.diagnostics import JournalAltered
 from runner.model.header import RunFooter, RunHeader
 from runner.model.outcomes import Outcome
-from runner.model.results import AppliedWaiver, Attempt, CaseResult, WaiverEffect
-from runner.record.journal import JournalError, JournalWriter, Run, read_run
+from runner.model.results import CaseResult, Policy, WaiverEffect
+from runner.record.journal import JournalError, JournalWriter, Run, digest_of_selection, read_run
+from runner.run.rejudge import impossible_on_machine
+from tests.fakes import ROOT
+from tests.recorded import recorded, run_of
+from tests.results import footer_of, waiver_of
 
-ROOT = Path(__file__).parents[2]
-SCHEMA = ROOT / "schemas" / "journal.schema.json"
-AT = Position(file="specs/a/one.yaml", line=7, column=5)
-HEADER = RunHeader(
-    run_id="r1",
-    started="2026-10-07T12:00:00Z",
-    version="0.1.0",
-    command=("torch-conformance", "run"),
-    environment={"torch": "2.13.0", "hip": ""},
-    variables={"OMP_NUM_THREADS": "2"},
-    specs={"specs/a/one.yaml": "0" * 64},
-    selected=2,
-    selected_whole=9,
-    selection="a" * 64,
-    options={"backend": "cpu", "timeout": "300.0", "shard": "1/4", "retries": "2", "flaky": "pass"},
-    merged=("r0",),
-)
-FOOTER = RunFooter(ended="2026-10-07T12:00:09Z", seconds=9.5, exit_code=1, interrupted=True)
-ENDED = replace(FOOTER, interrupted=False)
-FULL = CaseResult(
-    case_id=CaseId("a/one[backend=cpu]"),
-    spec="specs/a/one.yaml",
-    area="a",
-    name="one",
-    backend="cpu",
-    outcome=Outcome.FAIL,
-    reason="counter: expected 1, observed 0",
-    failure_type="counter",
-    verdicts=(
-        Verdict(kind="counter", status=Status.FAILED, position=AT, expected="1", observed="NaN, inf", detail="a\nb\r\n\u2028c"),
-        Verdict(kind="close", status=Status.NOT_APPLICABLE, position=AT),
-    ),
-    position=AT,
-    seconds=1.25,
-    phases={"eager": 0.5, "run": 1e-9},
-    isolation="fork",
-    begun="2026-01-01T00:00:00.250+00:00",
-    worker=2,
-    gpus=(0, 1),
-    warmup_begun="2026-10-07T12:00:00.250+00:00",
-    warmup=1.25,
-    node={"name": "epyc", "image": "torch-2.13"},
-    folder="cases/0001",
-    evidence={"observation.json": "e" * 64},
-    repro="torch-conformance repro 'a/one[backend=cpu]'",
-    summary="A claim",
-    options=("config.freezing: true",),
-    code=("code-0-0.txt",),
-    stdout="lone \ud800 and \udcff, NUL \x00, \x1b[31m, \U0001f600",
-    stderr="é\x85\u2029",
-    digest="f" * 64,
-    phase="codegen",
-    covers=("test_a.py::A::test_one[{{ x }}]",),
-    tags=("cache",),
-    requires=("redis", "triton"),
-    waivers=(
-        AppliedWaiver(
-            effect=WaiverEffect.OTHER_FAILURE,
-            cases="a/*",
-            position=AT,
-            reason="It counts a miss too few",
-            issue="https://example.org/issues/7",
-            until="2027-03-01",
-        ),
-    ),
-    timings=(Timing(name="fn", form="compiled", median_ms=1.25, least_ms=1.0, most_ms=2.5, count=10),),
-    attachments=("trace-1.json",),
-    notes=("trace-2.json was left out",),
-    target="hip:gfx942",
-    level="O3",
-    benches_left_out=2,
-    attempts=(
-        Attempt(
-            outcome=Outcome.CRASH,
-            reason="killed by SIGSEGV while in phase 'run'",
-            failure_type="crash",
-            seconds=0.5,
-            isolation="fork",
-            folder="cases/0001",
-            evidence={"observation.json": "e" * 64},
-            verdicts=(Verdict(kind="crash", status=Status.ERROR, position=AT),),
-            stdout="\ud800",
-            stderr="\x00",
-        ),
-        Attempt(outcome=Outcome.PASS, reason="", failure_type="", seconds=0.75, isolation="process", folder="cases/0007"),
-    ),
-)
-PASSED = CaseResult(
-    case_id=CaseId("one[backend=cpu]"),
-    spec="one.yaml",
-    area="",
-    name="one",
-    backend="cpu",
-    outcome=Outcome.PASS,
-    reason="",
-    failure_type="",
-    verdicts=(),
-    position=Position(file="one.yaml"),
-    seconds=0.0,
-)
+Change = Callable[[list[dict[str, Any]]], object]
 
 
-def written(path: Path, *results: CaseResult, footer: RunFooter | None = FOOTER) -> Path:
+def filled(kind: Any) -> Any:
+    """Return a value of an annotated type in which nothing has its default, and texts hold what is hard to write."""
+    if isinstance(kind, NewType):
+        return filled(kind.__supertype__)
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return kind(**{field.name: filled(hints[field.name]) for field in fields(kind) if COMPUTED not in field.metadata})
+    if get_origin(kind) is tuple:
+        return (filled(get_args(kind)[0]),) * 2
+    if get_origin(kind) is Mapping:
+        return {"name": filled(get_args(kind)[1])}
+    if issubclass(kind, Enum):
+        return list(kind)[-1]
+    texts = "lone \ud800 and \udcff, NUL \x00, \x1b[31m, \U0001f600, a\r\n\u2028"
+    return {str: texts, int: 3, float: 1e-9, bool: True}[kind]
+
+
+FULL: CaseResult = filled(CaseResult)
+HEADER = replace(filled(RunHeader), profile=())
+FOOTER: RunFooter = filled(RunFooter)
+PASSED = recorded("one")
+
+
+def case(number: int, outcome: Outcome = Outcome.PASS, **changes: Any) -> CaseResult:
+    values = {"case_id": f"area/one[backend=cpu,n={number}]", "digest": f"{number:064x}", "folder": f"cases/{number:05d}"}
+    return recorded("one", outcome, **{**values, **changes})
+
+
+def header(*results: CaseResult, **changes: Any) -> RunHeader:
+    options = {"min-executed": "1", "retries": "2", "repeat": "1", "flaky": "fail", "fail-fast": "", **changes.pop("options", {})}
+    selection = digest_of_selection({result.case_id: result.digest for result in results})
+    return run_of(*results, selected_whole=len(results), selection=selection, options=options, **changes).header
+
+
+def written(
+    path: Path, *results: CaseResult, attempts: tuple[CaseResult, ...] = (), top: RunHeader | None = None, footer: Any = ...
+) -> Path:
+    """Write a journal: with its own header and footer, unless others are given, or None for no footer."""
     with JournalWriter(path) as journal:
-        journal.write_header(HEADER)
+        journal.write_header(top or header(*results))
+        for attempt in attempts:
+            journal.write_attempt(attempt)
         for result in results:
             journal.write_case(result)
-        if footer:
-            journal.write_footer(footer)
+        if footer is not None:
+            journal.write_footer(footer_of(results) if footer is ... else footer)
+    return path
+
+
+def edited(path: Path, change: Change) -> Path:
+    lines = [json.loads(text) for text in path.read_text().splitlines()]
+    change(lines)
+    path.write_text("".join(json.dumps(record) + "\n" for record in lines))
     return path
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
-    return tmp_path / "journal.jsonl"
+    return tmp_path / "run.jsonl"
+
+
+# -- the form -------------------------------------------------------------------------------------------------------
 
 
 def test_every_field_comes_back(journal: Path) -> None:
-    assert read_run(written(journal, FULL, PASSED), checks=False) == Run(header=HEADER, results=(FULL, PASSED), footer=FOOTER)
+    path = written(journal, FULL, PASSED, top=HEADER, footer=FOOTER)
+    assert read_run(path, checks=False) == Run(header=HEADER, results=(FULL, PASSED), footer=FOOTER)
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_each_written_line_validates(journal: Path, outcome: Outcome) -> None:
+    validator = Draft202012Validator(json.loads((ROOT / "schemas" / "journal.schema.json").read_text()))
+    for line in written(journal, recorded("one", outcome), attempts=(recorded("two"),)).read_text().splitlines():
+        validator.validate(json.loads(line))
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
@@ -153,132 +111,29 @@ def test_what_json_cannot_say_is_refused_and_leaves_no_half_line(journal: Path, 
 
 
 def test_each_line_is_on_disk_before_the_next(journal: Path) -> None:
-    writer = JournalWriter(journal)
-    writer.write_header(HEADER)
-    assert read_run(journal, checks=False).results == ()
-    writer.write_case(FULL)
-    assert read_run(journal, checks=False).results == (FULL,)
-    writer.close()
+    with JournalWriter(journal) as writer:
+        writer.write_header(HEADER)
+        assert read_run(journal, checks=False).results == ()
+        writer.write_case(FULL)
+        assert read_run(journal, checks=False).results == (FULL,)
 
 
 def test_wherever_the_last_line_is_torn_the_rest_stands(journal: Path) -> None:
-    data = written(journal, PASSED, FULL, footer=None).read_bytes()
-    start = data[:-1].rfind(b"\n") + 1
-    for end in range(start, len(data) - 1, 7):
+    data = written(journal, PASSED, FULL, top=HEADER, footer=None).read_bytes()
+    for end in range(data[:-1].rfind(b"\n") + 1, len(data) - 1, 7):
         journal.write_bytes(data[:end])
         run = read_run(journal, checks=False)
-        assert run.footer is None
-        assert run.results == (PASSED,)
-
-
-# -- cases that are run several times ---------------------------------------------------------------------------------
-
-
-def attempted(path: Path, *results: CaseResult) -> Path:
-    """Write a truncated journal with a line for each attempt."""
-    with JournalWriter(path) as journal:
-        journal.write_header(HEADER)
-        for result in results:
-            journal.write_attempt(result)
-    return path
-
-
-def test_attempts_are_kept_until_their_case_has_ended(journal: Path) -> None:
-    again = replace(FULL, seconds=9.0)
-    other = replace(PASSED, seconds=1.0)
-    run = read_run(attempted(journal, FULL, other, again), checks=False)
-    assert run.results == ()
-    assert run.attempts == {FULL.case_id: (FULL, again), PASSED.case_id: (other,)}
-    with JournalWriter(journal) as writer:
-        writer.write_case(again)
-    run = read_run(journal, checks=False)
-    assert (run.results, run.attempts) == ((again,), {PASSED.case_id: (other,)})
-
-
-def test_an_attempt_of_a_case_that_has_ended_is_refused(journal: Path) -> None:
-    lines = attempted(journal, FULL).read_bytes().splitlines(keepends=True)
-    journal.write_bytes(b"".join([lines[0], lines[1].replace(b'"attempt"', b'"case"', 1), lines[1]]))
-    with pytest.raises(JournalError, match="an attempt of a case that had ended") as caught:
-        read_run(journal, checks=False)
-    assert caught.value.line == 3
-
-
-def test_attempts_stand_when_their_run_goes_on(journal: Path) -> None:
-    unrun = replace(FULL, outcome=Outcome.NOT_RUN, reason="interrupted after 1 of at most 3 attempts")
-    with JournalWriter(attempted(journal, FULL)) as writer:
-        writer.write_case(unrun)
-        writer.write_footer(FOOTER)
-    with JournalWriter(journal) as writer:
-        writer.write_attempt(FULL)
-    run = read_run(journal, checks=False)
-    assert (run.results, run.footer, run.attempts) == ((), None, {FULL.case_id: (FULL, FULL)})
-
-
-@pytest.mark.parametrize("torn", [b"", b'{"kind": "case", "ca'])
-def test_a_truncated_journal_is_continued(journal: Path, torn: bytes) -> None:
-    with written(journal, FULL, footer=None).open("ab") as stream:
-        stream.write(torn)
-    with JournalWriter(journal) as writer:
-        writer.write_case(PASSED)
-        writer.write_footer(FOOTER)
-    assert read_run(journal, checks=False) == Run(header=HEADER, results=(FULL, PASSED), footer=FOOTER)
-
-
-UNRUN = replace(PASSED, case_id=CaseId("two[backend=cpu]"), outcome=Outcome.NOT_RUN, reason="interrupted")
-
-
-@pytest.mark.parametrize("footer", [FOOTER, None], ids=["with its footer", "killed before its footer"])
-@pytest.mark.parametrize("torn", [b"", b'{"kind": "case", "ca'])
-def test_what_was_not_run_stands_for_nothing_once_the_run_goes_on(journal: Path, footer: RunFooter | None, torn: bytes) -> None:
-    written(journal, FULL, PASSED, UNRUN, footer=footer)
-    if footer is None:
-        journal.write_bytes(journal.read_bytes() + torn)
-    before = journal.read_bytes()
-    with JournalWriter(journal) as writer:
-        assert journal.read_bytes() == before, "until there is something to write, nothing is touched"
-        assert read_run(journal, checks=False).finished == (FULL, PASSED)
-        writer.write_case(replace(UNRUN, outcome=Outcome.PASS, reason=""))
-        writer.write_footer(ENDED)
-    assert read_run(journal, checks=False) == Run(
-        header=HEADER, results=(FULL, PASSED, replace(UNRUN, outcome=Outcome.PASS, reason="")), footer=ENDED
-    )
-    assert [path.name for path in journal.parent.iterdir()] == [journal.name]
-
-
-def test_a_run_that_finished_nothing_begins_anew(journal: Path) -> None:
-    written(journal, UNRUN)
-    with JournalWriter(journal) as writer:
-        writer.write_header(replace(HEADER, started="2026-10-08T00:00:00Z"))
-        writer.write_case(PASSED)
-    assert read_run(journal, checks=False) == Run(header=replace(HEADER, started="2026-10-08T00:00:00Z"), results=(PASSED,), footer=None)
-
-
-def test_a_case_has_one_line(journal: Path) -> None:
-    with pytest.raises(JournalError, match=r"line 3: 'a/one\[backend=cpu\]': a second line for the case"):
-        read_run(written(journal, FULL, FULL), checks=False)
+        assert (run.truncated, run.results) == (True, (PASSED,))
 
 
 def test_a_link_or_a_pipe_is_no_journal(journal: Path) -> None:
-    written(journal, FULL)
+    written(journal, FULL, top=HEADER)
     link, pipe = journal.parent / "link", journal.parent / "pipe"
     link.symlink_to(journal)
     os.mkfifo(pipe)
     for path, words in ((link, "this is a link"), (pipe, "this is no file"), (journal.parent, "this is no file")):
         with pytest.raises(JournalError, match=words):
             read_run(path, checks=False)
-
-
-def line_of(record: dict[str, Any]) -> bytes:
-    return json.dumps(record).encode() + b"\n"
-
-
-def changed(journal: Path, number: int, change: Callable[[dict[str, Any]], object]) -> None:
-    """Edit one line of a whole journal."""
-    lines = written(journal, FULL).read_bytes().splitlines(keepends=True)
-    record = json.loads(lines[number - 1])
-    change(record)
-    lines[number - 1] = line_of(record)
-    journal.write_bytes(b"".join(lines))
 
 
 @pytest.mark.parametrize(
@@ -310,56 +165,232 @@ def changed(journal: Path, number: int, change: Callable[[dict[str, Any]], objec
         (3, lambda record: record.update(statement=[]), "footer has an unknown key 'statement'"),
     ],
 )
-def test_a_malformed_line_is_refused_with_its_number(
-    journal: Path, number: int, change: Callable[[dict[str, Any]], object], reason: str
-) -> None:
-    changed(journal, number, change)
+def test_a_malformed_line_is_refused_with_its_number(journal: Path, number: int, change: Callable[[Any], object], reason: str) -> None:
+    edited(written(journal, FULL, top=HEADER), lambda lines: change(lines[number - 1]))
     with pytest.raises(JournalError, match=reason) as caught:
         read_run(journal, checks=False)
-    assert caught.value.line == number
-    assert str(caught.value).startswith(f"line {number}: ")
+    assert (caught.value.line, str(caught.value).startswith(f"line {number}: ")) == (number, True)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"\n",
-        b"garbage\n",
-        b"[]\n",
-        b"1\n",
-        b"{\n",
-        b'{"kind": "case"}\n',
-        b"\xff\xfe\n",
-        b'{"seconds": NaN}\n',
-        b'{"seconds": -Infinity}\n',
-        b"[" * 100_000 + b"\n",
-    ],
-)
+BAD = [b"\n", b"garbage\n", b"[]\n", b"1\n", b"{\n", b'{"kind": "case"}\n', b"\xff\xfe\n", b'{"seconds": NaN}\n', b"[" * 100_000 + b"\n"]
+
+
+@pytest.mark.parametrize("line", BAD)
 def test_a_bad_line_in_the_middle_is_refused(journal: Path, line: bytes) -> None:
-    lines = written(journal, FULL).read_bytes().splitlines(keepends=True)
+    lines = written(journal, FULL, top=HEADER).read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join([lines[0], line, *lines[1:]]))
     with pytest.raises(JournalError) as caught:
         read_run(journal, checks=False)
     assert caught.value.line == 2
 
 
-@pytest.mark.parametrize(("order", "line"), [((0, 0), 2), ((1,), 1), ((2,), 1), ((0, 2, 1), 3), ((0, 2, 2), 3)])
+@pytest.mark.parametrize(("order", "line"), [((0, 0), 2), ((1,), 1), ((2,), 1), ((0, 2, 1), 3), ((0, 2, 2), 3), ((0, 1, 1), 3)])
 def test_lines_in_a_wrong_order_are_refused(journal: Path, order: tuple[int, ...], line: int) -> None:
-    lines = written(journal, FULL).read_bytes().splitlines(keepends=True)
+    lines = written(journal, FULL, top=HEADER).read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(lines[i] for i in order))
     with pytest.raises(JournalError) as caught:
         read_run(journal, checks=False)
     assert caught.value.line == line
 
 
-def schema() -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(SCHEMA.read_text())
-    return loaded
+# -- runs that go on ------------------------------------------------------------------------------------------------
+
+UNRUN = recorded("two", Outcome.NOT_RUN, reason="interrupted")
+INTERRUPTED = footer_of([PASSED], interrupted=True)
 
 
-@pytest.mark.parametrize("outcome", Outcome)
-def test_each_written_line_validates(journal: Path, outcome: Outcome) -> None:
-    validator = Draft202012Validator(schema())
-    passed = replace(PASSED, outcome=outcome, reason="" if outcome is Outcome.PASS else "because")
-    for line in written(journal, FULL, passed).read_text().splitlines():
-        validator.validate(json.loads(line))
+def test_attempts_are_kept_until_their_case_has_ended(journal: Path) -> None:
+    again, other = replace(FULL, seconds=9.0), replace(PASSED, seconds=1.0)
+    run = read_run(written(journal, top=HEADER, attempts=(FULL, other, again), footer=None), checks=False)
+    assert (run.results, run.attempts) == ((), {FULL.case_id: (FULL, again), PASSED.case_id: (other,)})
+    with JournalWriter(journal) as writer:
+        writer.write_case(again)
+    run = read_run(journal, checks=False)
+    assert (run.results, run.attempts) == ((again,), {PASSED.case_id: (other,)})
+    with JournalWriter(journal) as writer:
+        writer.write_attempt(again)
+    with pytest.raises(JournalError, match="an attempt of a case that had ended"):
+        read_run(journal, checks=False)
+
+
+@pytest.mark.parametrize("footer", [INTERRUPTED, None], ids=["with its footer", "killed before its footer"])
+@pytest.mark.parametrize("torn", [b"", b'{"kind": "case", "ca'])
+def test_what_was_not_run_stands_for_nothing_once_the_run_goes_on(journal: Path, footer: RunFooter | None, torn: bytes) -> None:
+    written(journal, PASSED, UNRUN, top=HEADER, attempts=(UNRUN,), footer=footer)
+    if footer is None:
+        journal.write_bytes(journal.read_bytes() + torn)
+    before = journal.read_bytes()
+    ended = footer_of([PASSED])
+    with JournalWriter(journal) as writer:
+        assert journal.read_bytes() == before, "until there is something to write, nothing is touched"
+        assert read_run(journal, checks=False).finished == (PASSED,)
+        with pytest.raises(ValueError, match="has its header"):
+            writer.write_header(HEADER)
+        writer.write_case(recorded("two"))
+        writer.write_footer(ended)
+    assert read_run(journal, checks=False) == Run(header=HEADER, results=(PASSED, recorded("two")), footer=ended)
+    assert [path.name for path in journal.parent.iterdir()] == [journal.name]
+    with pytest.raises(ValueError, match="has ended"):
+        JournalWriter(journal)
+
+
+def test_a_run_that_finished_nothing_begins_anew(journal: Path) -> None:
+    written(journal, UNRUN, top=HEADER, footer=INTERRUPTED)
+    other = replace(HEADER, started="2026-10-08T00:00:00Z")
+    with JournalWriter(journal) as writer:
+        writer.write_header(other)
+        writer.write_case(PASSED)
+    assert read_run(journal, checks=False) == Run(header=other, results=(PASSED,), footer=None)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda path, data: path.write_bytes(path.read_bytes() + data),
+        lambda path, data: path.write_bytes(path.read_bytes()[: -len(data)] + data),
+        lambda path, data: os.replace(path.with_name("copy"), path) if path.with_name("copy").write_bytes(path.read_bytes()) else None,
+        lambda path, data: path.unlink(),
+    ],
+    ids=["appended", "overwritten", "replaced", "removed"],
+)
+def test_the_journal_of_a_run_that_goes_on_is_sealed(journal: Path, harm: Callable[[Path, bytes], object]) -> None:
+    with JournalWriter(journal) as writer:
+        writer.write_header(header(case(1)))
+        writer.write_case(case(1))
+        harm(journal, b'{"kind": "case"}\n')
+        with pytest.raises(JournalAltered, match=journal.name):
+            writer.verify()
+        with pytest.raises(JournalAltered):
+            writer.write_footer(footer_of([case(1)]))
+        writer.set_aside()
+    assert not journal.exists()
+
+
+# -- lines that cannot all be true ----------------------------------------------------------------------------------
+
+RETRIED = (case(1, Outcome.CRASH), case(1, Outcome.PASS, folder="cases/00009"))
+FLAKY = Policy(retries=2).fold(RETRIED)
+WHOLE = [case(number, outcome) for number, outcome in enumerate(Outcome, start=1) if outcome not in (Outcome.FLAKY, Outcome.NOT_RUN)]
+PART = replace(case(1), waivers=(waiver_of(WaiverEffect.PART_PASSED, "r", case(1).position),))
+REQUIRED = replace(case(1, Outcome.UNAVAILABLE), outcome=Outcome.ERROR, reason="--require cuda: no GPU")
+
+
+@pytest.mark.parametrize(("results", "attempts"), [(WHOLE, ()), ([FLAKY], RETRIED), ([PART], ()), ([REQUIRED], ())])
+def test_what_a_run_writes_is_read(journal: Path, results: list[CaseResult], attempts: tuple[CaseResult, ...]) -> None:
+    assert list(read_run(written(journal, *results, attempts=attempts)).results) == results
+
+
+def line(number: int, **changes: Any) -> Change:
+    return lambda lines: lines[number].update(changes)
+
+
+def verdict(**changes: Any) -> Change:
+    return lambda lines: lines[1]["verdicts"][0].update(changes)
+
+
+FILE = "specs/area/one.yaml"
+POSITION = {"file": FILE, "line": 99, "column": 1}
+WAIVER = {"effect": "matched", "cases": "*", "position": POSITION, "reason": "r", "issue": "i", "until": "2027-01-01"}
+
+LIES: list[tuple[Outcome, Change, str]] = [
+    (Outcome.FAIL, line(1, outcome="PASS", reason="", failure_type=""), "PASS (), though its verdicts and waivers give FAIL (counter)"),
+    (Outcome.FELL_BACK, line(1, outcome="PASS", reason="", failure_type=""), "give FELL_BACK (fell-back)"),
+    (Outcome.CRASH, line(1, outcome="PASS", reason="", failure_type=""), "give CRASH (crash)"),
+    (Outcome.TIMEOUT, line(1, outcome="FAIL"), "give TIMEOUT (timeout)"),
+    (Outcome.FAIL, line(1, outcome="PASS", reason="", failure_type="", verdicts=[]), "PASS without a verdict"),
+    (Outcome.FAIL, verdict(status="held"), "give PASS ()"),
+    (Outcome.PASS, verdict(status="not-applicable"), "PASS without a verdict"),
+    (Outcome.FAIL, line(1, failure_type="close"), "FAIL (close), though its verdicts and waivers give FAIL (counter)"),
+    (Outcome.FAIL, line(1, outcome="XFAIL"), "give FAIL (counter)"),
+    (Outcome.FAIL, line(1, waivers=[WAIVER]), "give XFAIL (counter)"),
+    (Outcome.XFAIL, line(1, waivers=[{**WAIVER, "effect": "part-passed"}]), "give FAIL (counter)"),
+    (Outcome.ERROR, line(1, outcome="XFAIL", waivers=[WAIVER]), "give ERROR (error)"),
+    (Outcome.XPASS, line(1, outcome="PASS", reason="", failure_type=""), "give XPASS (xpass)"),
+    (Outcome.PASS, line(1, outcome="UNAVAILABLE", reason="no GPU", failure_type="unavailable"), "though it was executed"),
+    (Outcome.PASS, line(1, outcome="UNAVAILABLE", reason="no", failure_type="unavailable", verdicts=[]), "though it was executed"),
+    (Outcome.UNAVAILABLE, line(1, outcome="PASS", reason="", failure_type=""), "PASS without a verdict"),
+    (Outcome.PASS, line(1, outcome="NOT_RUN", reason="x", failure_type="not-run", verdicts=[]), "NOT_RUN, though it was executed"),
+    (Outcome.PASS, line(1, outcome="FLAKY", reason="x", failure_type="flaky"), "give PASS ()"),
+    (Outcome.PASS, line(1, case_id="area/other[backend=cpu,n=1]"), "its id is not of area 'area', name 'one'"),
+    (Outcome.PASS, line(1, backend="cuda"), "and backend 'cuda'"),
+    (Outcome.PASS, line(1, folder=""), "without the folder"),
+    (Outcome.PASS, line(1, folder="../elsewhere"), "'../elsewhere' is no folder of a case"),
+    (Outcome.PASS, line(1, folder="cases/00002"), "cases/00002 is the folder of"),
+    (Outcome.PASS, line(1, evidence={}), "the digest of what it was judged by"),
+    (Outcome.PASS, line(1, evidence={"../x": "e" * 64}), "is no file of a case"),
+    (Outcome.PASS, line(1, attachments=["../x"]), "'../x' is no file of a case"),
+    (Outcome.PASS, line(1, digest="f" * 64), "its cases are not those that were selected"),
+    (Outcome.PASS, line(2, case_id="area/one[backend=cpu,n=1]"), "a second line for the case"),
+    (Outcome.PASS, line(0, selected=1), "it holds 2 of its 1 cases"),
+    (Outcome.PASS, line(0, selected=3), "3 cases are selected of 2"),
+    (Outcome.FAIL, line(3, exit_code=0), "its exit code is 0, but its cases give 1"),
+    (Outcome.PASS, line(3, exit_code=4), "its exit code is 4, but its cases give 0"),
+    (Outcome.PASS, line(3, interrupted=True), "its exit code is 0, but its cases give 130"),
+    (Outcome.NOT_RUN, line(3), "a case was not run, though nothing stopped the run"),
+]
+
+
+@pytest.mark.parametrize(("outcome", "change", "words"), LIES, ids=[f"{outcome.label}-{words[:40]}" for outcome, _, words in LIES])
+def test_a_line_that_contradicts_another_field_is_refused(journal: Path, outcome: Outcome, change: Change, words: str) -> None:
+    edited(written(journal, case(1, outcome), case(2)), change)
+    with pytest.raises(JournalError, match=r"^line [1-4]: ") as caught:
+        read_run(journal)
+    assert words in str(caught.value)
+
+
+OF_ATTEMPTS: list[tuple[Change, str]] = [
+    (line(3, outcome="PASS", reason="", failure_type=""), "PASS, though its attempts give FLAKY"),
+    (lambda lines: lines[3]["attempts"].pop(), "its 1 attempts are not the 2"),
+    (lambda lines: lines.pop(1), "its 2 attempts are not the 1"),
+    (lambda lines: lines[3]["attempts"][0].update(outcome="FAIL"), "its 2 attempts are not the 2"),
+    (lambda lines: lines[1].update(outcome="PASS", reason="", failure_type=""), "give CRASH (crash)"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), OF_ATTEMPTS, ids=[words for _, words in OF_ATTEMPTS])
+def test_a_case_that_contradicts_its_attempts_is_refused(journal: Path, change: Change, words: str) -> None:
+    edited(written(journal, FLAKY, attempts=RETRIED), change)
+    with pytest.raises(JournalError) as caught:
+        read_run(journal)
+    assert words in str(caught.value)
+
+
+def test_more_attempts_than_the_run_makes_and_an_error_without_verdicts_are_refused(journal: Path) -> None:
+    attempts = tuple(case(1, Outcome.FAIL, folder=f"cases/{number:05d}") for number in range(1, 5))
+    with pytest.raises(JournalError, match="4 attempts, where at most 3 are made"):
+        read_run(written(journal, Policy(retries=3).fold(attempts), attempts=attempts))
+    with pytest.raises(JournalError, match="ERROR without a verdict"):
+        read_run(written(journal.with_name("other"), replace(REQUIRED, reason="no GPU")))
+
+
+def test_what_a_machine_cannot_have_executed_is_seen_whatever_the_header_says() -> None:
+    devices = {"cpu": "cpu", "cuda": "cuda"}
+    other = replace(case(1), backend="cuda")
+    one, none = (replace(other, node={"name": "a", "gpus": gpus}) for gpus in ("1", "0"))
+    for results, gpus in (([case(1)], "0"), ([other], "1"), ([one], "0")):
+        assert impossible_on_machine(results, {"gpus": gpus}, devices) == ""
+    for results, gpus in (([other], "0"), ([one, none], "1")):
+        assert "PASS on cuda, and the machine had no GPU" in impossible_on_machine(results, {"gpus": gpus}, devices)
+
+
+@pytest.mark.parametrize(
+    ("required", "shard", "code", "problem"),
+    [
+        ("triton", "", 4, ""),
+        ("triton", "", 0, "its exit code is 0, but its cases give 4"),
+        ("redis", "", 0, ""),
+        ("redis", "", 4, "its exit code is 4, but its cases give 0"),
+        ("triton", "1/2", 4, ""),
+        ("triton", "1/2", 0, ""),
+    ],
+)
+def test_the_exit_code_follows_from_what_was_required(journal: Path, required: str, shard: str, code: int, problem: str) -> None:
+    """What a shard exits with may follow from cases of other shards."""
+    results = [case(1, requires=("redis",)), case(2)]
+    top = header(*results, options={"require": required, "shard": shard})
+    edited(written(journal, *results, top=top), line(-1, exit_code=code))
+    if problem:
+        with pytest.raises(JournalError, match=problem):
+            read_run(journal)
+    else:
+        assert len(read_run(journal).results) == 2
