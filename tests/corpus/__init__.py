@@ -243,10 +243,16 @@ class CorpusRun:
         return found
 
 
-def run(place: Path, some: Sequence[CorpusCase], out: str = "out", facts_of: Mapping[CorpusCase, CorpusCase] | None = None) -> CorpusRun:
+def run(
+    place: Path,
+    some: Sequence[CorpusCase],
+    out: str = "out",
+    *more: str,
+    facts_of: Mapping[CorpusCase, CorpusCase] | None = None,
+) -> CorpusRun:
     """Run cases of one machine and the same options in a folder, with an executor that answers with their facts.
 
-    ``facts_of`` are cases that answer with the facts of another one.
+    ``more`` are further options. ``facts_of`` are cases that answer with the facts of another one.
     """
     by_name = {f"{case.folder.name}/{case.slug}": case for case in some}
     assert len(by_name) == len(some), "two cases of one name"
@@ -275,10 +281,10 @@ def run(place: Path, some: Sequence[CorpusCase], out: str = "out", facts_of: Map
         found = {**machine.found, **PACKAGES}
         patch.setattr(capabilities, "inspect_files", lambda installed: replace(machine, found=found, **files))
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
-            code = main(["run", "specs", "--out", out, *words, *some[0].options])
+            code = main(["run", "specs", "--out", out, *words, *some[0].options, *more])
     made = CorpusRun(place=place, out=place / out, code=code, cases=by_name)
     assert (made.out / "run.jsonl").exists(), said.getvalue()
-    assert len(list(made.results)) == len(some), said.getvalue()
+    assert "--shard" in more or len(list(made.results)) == len(some), said.getvalue()
     return made
 
 

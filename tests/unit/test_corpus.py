@@ -7,6 +7,7 @@ import itertools
 import json
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,18 @@ def test_a_submission_is_judged_again_and_gives_the_same(group: str, runs: Runs)
     assert code == whole.code
 
 
+@pytest.mark.parametrize("group", [name for name in CONSISTENT if "--" in name])
+def test_shards_that_are_merged_are_the_whole_run(group: str, runs: Runs) -> None:
+    whole = runs(group)
+    count = min(2, len(whole.cases))
+    shards = [run(whole.place, list(whole.cases.values()), f"shard-{i}", "--shard", f"{i}/{count}") for i in range(1, count + 1)]
+    assert whole.command("merge", *(shard.out.name for shard in shards), "--out", "merged")[0] == whole.code
+    merged = replace(whole, out=whole.place / "merged")
+    assert {case.title: given(line) for case, line in merged.results} == {case.title: given(line) for case, line in whole.results}
+    assert merged.contradictions == {}  # each case is judged again from the files that came along
+    assert (merged.out / "junit.xml").read_text("utf-8").count("<testcase ") == len(whole.cases)
+
+
 def exchanged(whole: CorpusRun) -> dict[CorpusCase, CorpusCase]:
     """Return the cases that claim something, each with the next of its spec and code whose observation gives something else."""
     of_spec: dict[str, list[tuple[CorpusCase, str]]] = {}
@@ -123,7 +136,7 @@ def test_other_facts_are_compared_and_never_taken_for_the_recorded_ones(group: s
     """In the second run cases have the observation of a neighbour: ``diff`` names what changed; the verdicts of the first fit no longer."""
     first = runs(group)
     neighbours = exchanged(first)
-    second = run(first.place, list(first.cases.values()), "second", neighbours)
+    second = run(first.place, list(first.cases.values()), "second", facts_of=neighbours)
     before, after = dict(first.results), dict(second.results)
     assert {case.title: given(after[case]) for case in neighbours} == {case.title: given(before[one]) for case, one in neighbours.items()}
     code, printed, said = first.command("diff", "out", "second", "--json")

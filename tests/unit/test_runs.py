@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runner.run.earlier_runs import resume_run
 
 from runner.model.case import Case
 from runner.model.diagnostics import UsageError
@@ -17,6 +16,7 @@ from runner.model.results import CaseResult
 from runner.plan.worker_plan import digest_of
 from runner.record.journal import JournalWriter, digest_of_selection
 from runner.record.run_folder import RunFolder, find_run, open_run
+from runner.run.earlier_runs import resume_run
 from tests.fakes import COUNTED, case, step
 from tests.recorded import recorded, run_of
 from tests.results import footer_of
