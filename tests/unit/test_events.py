@@ -1,30 +1,24 @@
-"""The events of a run, and the reporters that listen to them. The runner of cases is a stand-in: no worker is started."""
+"""The events of a run, and the reporters that listen to them. The executor is a fake: no worker is started."""
 
 import errno
-import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from runner.cli.parser import main
-from runner.machine import capabilities
-from runner.machine.capabilities import Machine, Verdict
-from runner.machine.installed_torch import facts_of_files, installed_torch
+from runner.execute.executor_protocol import Execution, Job
 from runner.model import events
-from runner.model.case import Case
-from runner.model.events import Activity, RunEvent, RunningCase
+from runner.model.events import RunEvent
 from runner.model.outcomes import ExitCode, Outcome
-from runner.model.results import CaseResult
-from runner.record.run_folder import RunFolder
 from runner.report import ReportSetup, reporters
 from runner.report.reporters import REPORTERS, Reporter
-from runner.run import controller
-from runner.run.pipeline import result_of_unrun
 from tests.conftest import GOOD
-from tests.results import as_outcome
+from tests.fakes import ENDED, observation, seen, use_executor
+
+SPEC = GOOD.replace("close: {to: eager}", "counter: {inductor.fxgraph_cache_miss: 1}")
+FAILS: dict[str, dict[str, int]] = {"inductor": {"fxgraph_cache_miss": 2}}
 
 
 class Recorder:
@@ -44,82 +38,32 @@ class Recorder:
         Recorder.closed += 1
 
 
-Play = Callable[["Runner", Case], Iterator[CaseResult]]
+Play = Callable[[Job], Execution]
+Go = Callable[..., int]
 
 
-class Runner:
-    """Stands for ``CaseRunner``: plays what a test wants of each case."""
-
-    play: Play
-    warnings = ("something is slow",)
-    notes = ()
-    unrun: Mapping[str, str] = {}
-    checks_machine = True
-
-    def __init__(
-        self,
-        options: object,
-        suite: object,
-        cases: object,
-        folder: RunFolder,
-        workers: int,
-        **_: object,
-    ) -> None:
-        self._machine = capabilities.inspect_files(installed_torch())
-        self._number = 0
-        self.folder = folder.path
-
-    def facts_of_files(self) -> Mapping[str, str]:
-        return facts_of_files(installed_torch())
-
-    def verdict_of(self, case: Case, machine: Machine) -> Verdict:
-        return capabilities.availability_of(case, machine)
-
-    def close(self) -> None:
-        pass
-
-    def on_interrupt(self, interrupts: object, say: Callable[[str], None], show: Callable[[Activity], None]) -> None:
-        self.say, self.show = say, show
-
-    def look_at_machine(self) -> Machine:
-        return self._machine
-
-    def run(self, cases: Sequence[Case], known: object, repro: Callable[[Case], str], *, alone: bool = False) -> Iterator[CaseResult]:
-        for case in cases:
-            yield from Runner.play(self, case)
-
-    def result(self, case: Case, outcome: Outcome) -> CaseResult:
-        self._number += 1
-        return as_outcome(result_of_unrun(case, "because", ""), outcome, folder=f"cases/{self._number:05d}", evidence={})
-
-
-def evident(runner: Runner, case: Case, outcome: Outcome) -> CaseResult:
-    """Return a result with the file that it was judged by."""
-    made = runner.result(case, outcome)
-    path = runner.folder / made.folder / "observation.json"
-    path.parent.mkdir(parents=True)
-    path.write_text("{}")
-    return replace(made, evidence={path.name: hashlib.sha256(b"{}").hexdigest()})
+def execution(job: Job, outcome: Outcome = Outcome.PASS) -> Execution:
+    """Return what an executor says of a case that passes or fails."""
+    assert job.plan is not None
+    (Path("out") / job.folder).mkdir(parents=True, exist_ok=True)
+    facts = seen() if outcome is Outcome.PASS else seen(counters=FAILS)
+    return Execution(job=job, observation=observation(facts, id=job.plan["id"]), ending=ENDED, seconds=1.0, isolation="fork")
 
 
 @pytest.fixture
-def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Go:
     """Return a function that runs two cases, ``one`` and ``two``, with a recorder as the last reporter."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(controller, "CaseRunner", Runner)
     monkeypatch.setattr(reporters, "REPORTERS", {**REPORTERS, "recorder": Reporter(Recorder)})
     (tmp_path / "specs").mkdir()
     for name in ("one", "two"):
-        (tmp_path / "specs" / f"{name}.yaml").write_text(GOOD)
+        (tmp_path / "specs" / f"{name}.yaml").write_text(SPEC)
 
     def run(play: Play, *arguments: str) -> int:
-        monkeypatch.setattr(Runner, "play", staticmethod(play), raising=False)
+        use_executor(monkeypatch, play).warnings = ("something is slow",)
         return main(["run", "specs", "--out", "out", *arguments])
 
     return run
-
-
-Go = Callable[..., int]
 
 
 def names() -> list[str]:
@@ -135,28 +79,10 @@ def kinds() -> list[str]:
     return [json.loads(line)["kind"] for line in Path("out/run.jsonl").read_text().splitlines()]
 
 
-def passes(runner: Runner, case: Case) -> Iterator[CaseResult]:
-    yield runner.result(case, Outcome.PASS)
-
-
 def test_a_new_reporter_gets_every_event_in_its_order(go: Go) -> None:
-    def play(runner: Runner, case: Case) -> Iterator[CaseResult]:
-        for phase in ("", "trace", "trace", "compile"):
-            runner.show(Activity(running=(RunningCase(name=case.id, since=1.0, phase=phase),)))
-        runner.say("half of it is done")
-        yield runner.result(case, Outcome.PASS)
-
-    assert go(play) == ExitCode.OK
-    of_case = ["Note", "CaseFinished {}"]
-    assert names() == [
-        "RunStarted",
-        "HeaderCompleted",
-        *(name.format(case) for case in ("one", "two") for name in of_case),
-        "ExecutionEnded",
-        "Note",
-        "ResultsCompleted",
-        "RunEnded",
-    ]
+    assert go(execution) == ExitCode.OK
+    cases = ["CaseFinished one", "CaseFinished two"]
+    assert names() == ["RunStarted", "HeaderCompleted", *cases, "ExecutionEnded", "Note", "ResultsCompleted", "RunEnded"]
     started, ended = Recorder.events[0], Recorder.events[-1]
     assert isinstance(started, events.RunStarted)
     assert isinstance(ended, events.RunEnded)
@@ -168,11 +94,11 @@ def test_a_new_reporter_gets_every_event_in_its_order(go: Go) -> None:
 
 
 def test_an_altered_journal_is_the_last_that_anybody_hears_of_a_run(go: Go, capsys: pytest.CaptureFixture[str]) -> None:
-    def play(runner: Runner, case: Case) -> Iterator[CaseResult]:
-        yield runner.result(case, Outcome.PASS)
-        if case.name == "one":
+    def play(job: Job) -> Execution:
+        if "two[" in str(job.plan):
             with Path("out/run.jsonl").open("ab") as stream:
                 stream.write(b"{}\n")
+        return execution(job)
 
     assert go(play) == ExitCode.FAILED
     abandoned = Recorder.events[-1]
@@ -196,6 +122,6 @@ def test_a_reporter_without_space_ends_the_run_before_its_footer(
                 raise OSError(errno.ENOSPC, "No space left on device", "page.html")
 
     monkeypatch.setattr(reporters, "REPORTERS", {**REPORTERS, "page": Reporter(Full)})
-    assert go(passes) == ExitCode.FAILED
+    assert go(execution) == ExitCode.FAILED
     assert "cannot write page.html: No space left on device" in capsys.readouterr().err
     assert kinds() == ["header", "case", "case"]

@@ -153,8 +153,17 @@ def test_a_part_that_is_none(changes: Mapping[str, Any], words: str) -> None:
 
 
 OTHER_MACHINE = {
-    "torch": "2.13.1", "torch_git": "def", "triton": "3.6.0", "device": "NVIDIA H100", "arch": "sm_100", "driver": "590.1",
-    "cuda": "12.8", "gpus": "2", "cpu": "aarch64", "hip": "7.0", "a_fact_of_tomorrow": "1",
+    "torch": "2.13.1",
+    "torch_git": "def",
+    "triton": "3.6.0",
+    "device": "NVIDIA H100",
+    "arch": "sm_100",
+    "driver": "590.1",
+    "cuda": "12.8",
+    "gpus": "2",
+    "cpu": "aarch64",
+    "hip": "7.0",
+    "a_fact_of_tomorrow": "1",
 }
 BETWEEN: list[tuple[Mapping[str, Any], str]] = [
     ({"version": "0.2.0"}, "version of this program is '0.2.0' here"),

@@ -11,7 +11,7 @@ from runner.record.journal import read_run
 from tests.conftest import GOOD
 from tests.fakes import ROOT
 from tests.readers import XSD, jenkins_junit
-from tests.unit.test_events import Go, evident, go
+from tests.unit.test_events import Go, execution, go
 from tests.unit.test_junit import etree
 
 SAMPLE = ROOT / "reports" / "sample"
@@ -21,8 +21,8 @@ __all__ = ["go"]  # a fixture of test_events
 
 @pytest.mark.parametrize("flavour", ["default", "strict"])
 def test_a_red_run_is_written_again_as_it_was(go: Go, flavour: str, capsys: pytest.CaptureFixture[str]) -> None:
-    def fails(runner, case):
-        yield evident(runner, case, Outcome.FAIL if case.name == "two" else Outcome.PASS)
+    def fails(job):
+        return execution(job, Outcome.FAIL if "two[" in job.plan["id"] else Outcome.PASS)
 
     assert go(fails, "--junit", "j.xml", "--junit-flavour", flavour) == ExitCode.FAILED
     then = Path("j.xml").read_text()
