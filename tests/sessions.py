@@ -13,16 +13,30 @@ from runner.plan.worker_plan import make_plan
 from tests.fakes import HERE, shipped
 
 
-def prepared(folder: Path, text: str, *, compile_with: str = "eager", **changes: Any) -> tuple[Any, Any]:
-    """Return the session and the plan of the one case of a spec; ``changes`` replace parts of the plan."""
+def prepared(
+    folder: Path, text: str, *, backend: str = "cpu", compile_with: str = "eager", op: str = "", **changes: Any
+) -> tuple[Any, Any]:
+    """Return the session and the plan of the one case of a spec, or of that of an operator; ``changes`` replace parts of the plan."""
     from runner.worker.case.case_session import Session, prepare
 
     path = folder / "spec.yaml"
-    path.write_text(f"summary: A case of one session\nbackends: [cpu]\ncompile: {{backend: {compile_with}}}\n{text}")
-    (one,) = load([path]).cases
-    plan = with_paths(make_plan(one, surroundings_for(shipped()["cpu"], HERE), {}), folder, folder / "cache")
+    compiled = "" if backend == "host" else f"compile: {{backend: {compile_with}}}\n"
+    path.write_text(f"summary: A case of one session\nbackends: [{backend}]\n{compiled}{text}")
+    (case,) = [case for case in load([path]).cases if case.params.get("op", "") == op]
+    plan = with_paths(make_plan(case, surroundings_for(shipped()[backend], HERE), {}), folder, folder / "cache")
     plan = decode(json.loads(json.dumps(plan)))
     plan.update({key: {**plan[key], **value} if isinstance(value, dict) else value for key, value in changes.items()})
     session = Session(plan)
-    prepare(session, contextlib.ExitStack())
+    try:
+        prepare(session, contextlib.ExitStack())
+    except BaseException:
+        session.close()  # as the worker does
+        raise
     return session, plan
+
+
+def do(session: Any, number: int = 0) -> Any:
+    """Carry out a step of the plan and return its result."""
+    session.begin_step({})
+    session.do(session.plan["steps"][number])
+    return session.output

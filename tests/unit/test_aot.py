@@ -1,8 +1,6 @@
 """The step ``aot``: what is exported and run, what its result is, and what shows that inductor compiled it. Nothing is built here."""
 
-import contextlib
 import functools
-import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,19 +8,13 @@ from typing import Any
 
 import pytest
 
-from runner.execute.executor_protocol import with_paths
-from runner.language.expand.cases import surroundings_for
-from runner.language.load import load
-from runner.model.protocol import decode
-from runner.plan.worker_plan import make_plan
-from tests.fakes import HERE, import_torch, shipped
+from tests.fakes import import_torch
+from tests.sessions import do, prepared
 
 # what torch warns of while it exports is not ours
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 PRODUCT = """\
-summary: A product that is compiled ahead of time is right
-backends: [cpu]
 function: |
   def product(x, y):
       return x @ y
@@ -71,24 +63,7 @@ def packages(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Packages:
 
 @pytest.fixture
 def session(torch: Any, tmp_path: Path) -> Callable[[str], Any]:
-    def start(text: str) -> Any:
-        from runner.worker.case.case_session import Session, prepare
-
-        path = tmp_path / "spec.yaml"
-        path.write_text(text)
-        (one,) = load([path]).cases
-        plan = with_paths(make_plan(one, surroundings_for(shipped()["cpu"], HERE), {}), tmp_path, tmp_path / "cache")
-        made = Session(decode(json.loads(json.dumps(plan))))
-        prepare(made, contextlib.ExitStack())
-        return made
-
-    return start
-
-
-def do(session: Any, number: int = 0) -> Any:
-    session.begin_step({})
-    session.do(session.plan["steps"][number])
-    return session.output
+    return lambda text: prepared(tmp_path, text, compile_with="inductor")[0]
 
 
 @pytest.mark.parametrize("strict", ["", "strict: false", "strict: true"])
@@ -135,21 +110,8 @@ def test_what_cannot_be_exported_is_torchs_answer(torch, session, packages):
 GRAPH = SimpleNamespace(device_types={"cuda", "cpu"})
 
 
-def test_a_graph_counts_when_it_was_built(torch):
-    from runner.worker.case.compiler_hooks import Witness, _recording_ahead, watch
-    from runner.worker.process.channel import Phases
-
-    witness = Witness()
-    watch(Phases(), witness)
-    built = functools.partial(_recording_ahead, lambda cls, graph, wrapper, kernels, extern, *, device_type: [device_type])
-    assert built(None, GRAPH, "int main()", "", None, device_type="cuda") == ["cuda"]
-    assert built(None, GRAPH, "int again()", "kernel", None, device_type="cuda") == ["cuda"]
-    assert witness.seen.graphs == [["cpu", "cuda"], ["cpu", "cuda"]]
-    assert witness.seen.code == ["int main()", "int again()", "kernel"]
-
-
-def test_a_graph_that_could_not_be_built_leaves_its_code_and_is_no_graph(torch):
-    from runner.worker.case.compiler_hooks import Witness, _recording_ahead, watch
+def test_packages_are_counted_when_they_are_built_and_when_they_run(torch):
+    from runner.worker.case.compiler_hooks import Witness, _counting_ahead, _recording_ahead, watch
     from runner.worker.process.channel import Phases
 
     def refuse(*arguments: Any) -> Any:
@@ -157,17 +119,13 @@ def test_a_graph_that_could_not_be_built_leaves_its_code_and_is_no_graph(torch):
 
     witness = Witness()
     watch(Phases(), witness)
+    built = functools.partial(_recording_ahead, lambda cls, graph, wrapper, kernels, extern, *, device_type: [device_type])
+    assert built(None, GRAPH, "int main()", "", None, device_type="cuda") == ["cuda"]
+    assert built(None, GRAPH, "int again()", "kernel", None, device_type="cuda") == ["cuda"]
+    assert (witness.seen.graphs, witness.seen.code) == ([["cpu", "cuda"], ["cpu", "cuda"]], ["int main()", "int again()", "kernel"])
     with pytest.raises(RuntimeError, match="no compiler"):
         _recording_ahead(refuse, None, GRAPH, "wrapper", "kernel", None)
-    assert (witness.seen.graphs, witness.seen.code) == ([], ["wrapper", "kernel"])
-
-
-def test_a_run_counts_for_the_device_that_the_package_was_built_for(torch):
-    from runner.worker.case.compiler_hooks import Witness, _counting_ahead, watch
-    from runner.worker.process.channel import Phases
-
-    witness = Witness()
-    watch(Phases(), witness)
+    assert (len(witness.seen.graphs), witness.seen.code[3:]) == (2, ["wrapper", "kernel"]), "what could not be built leaves its code"
     package = SimpleNamespace(get_metadata=lambda: {"AOTI_DEVICE_KEY": "cuda"})
     run = functools.partial(_counting_ahead, lambda package, *arguments: sum(arguments))
     assert [run(package, 1, 2), run(package, 3)] == [3, 3]

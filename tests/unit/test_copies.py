@@ -1,6 +1,7 @@
 """Copies of what a case made: nothing that the case does later reaches them."""
 
 import collections
+import dataclasses
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,8 @@ from tests.fakes import import_torch
 pytestmark = pytest.mark.torch
 
 torch: Any = import_torch()
+
+from runner.worker.case import copies  # noqa: E402 - it imports torch
 
 
 class Lying(torch.Tensor):  # type: ignore[misc]  # torch is not typed here
@@ -40,10 +43,8 @@ class Lying(torch.Tensor):  # type: ignore[misc]  # torch is not typed here
     ],
 )
 def test_a_snapshot_keeps_numbers_and_strides(make: Any) -> None:
-    from runner.worker.case.copies import snapshot
-
     tensor = make()
-    (made,) = snapshot([tensor])
+    (made,) = copies.frozen([tensor])
     right = tensor.clone()
     tensor.zero_()
     assert torch.equal(made.to_dense(), right.to_dense())
@@ -52,45 +53,35 @@ def test_a_snapshot_keeps_numbers_and_strides(make: Any) -> None:
 
 
 def test_a_subclass_is_measured_by_its_storage() -> None:
-    from runner.worker.case.copies import measured, snapshot
-
     lying = torch.tensor([5.0, 6.0]).as_subclass(Lying)
-    for made in (measured({"a": [lying]})["a"][0], snapshot(lying)):
+    for made in (copies.measured({"a": [lying]})["a"][0], copies.frozen(lying)):
         assert type(made) is torch.Tensor
         assert made.tolist() == [5.0, 6.0]
 
 
 @pytest.mark.parametrize("change", [lambda value: value.update(x=2), lambda value: value["inner"].append(1)])
 def test_a_named_value_is_a_copy(change: Any) -> None:
-    from runner.worker.case.copies import frozen
-
     value = collections.Counter(x=1)
     value["inner"] = []  # type: ignore[assignment]  # a counter takes it
-    made = frozen({"found": value})
+    made = copies.frozen({"found": value})
     change(value)
     assert made == {"found": {"x": 1, "inner": []}}
 
 
 def test_an_object_that_occurs_twice_is_one_object_in_the_copy() -> None:
-    from runner.worker.case.copies import frozen
-
     one = SimpleNamespace(x=1)
-    first, second = frozen((one, one))
+    first, second = copies.frozen((one, one))
     assert first is second
     assert first is not one
 
 
 def test_what_cannot_be_copied_is_refused_when_it_is_compared() -> None:
-    from runner.worker.case.copies import Live, frozen
-
-    (made,) = frozen([threading.Lock()])
-    assert isinstance(made, Live)
+    (made,) = copies.frozen([threading.Lock()])
+    assert isinstance(made, copies.Live)
     assert "'held' holds a _thread.lock, which cannot be copied" in str(made.refuse("held"))
 
 
 def test_a_result_is_copied_without_its_history_and_is_no_leaf() -> None:
-    from runner.worker.case import copies
-
     leaf = torch.ones(2, 3, requires_grad=True)
     result = (leaf * 2).t()
     (copied, again), original = copies.apart([result, result]), copies.apart(leaf)
@@ -100,3 +91,28 @@ def test_a_result_is_copied_without_its_history_and_is_no_leaf() -> None:
     assert (original.is_leaf, original.requires_grad) == (True, True)
     copied.sum().backward()
     assert leaf.grad is None
+
+
+def test_a_copy_keeps_the_gradients_of_parameters_in_objects() -> None:
+    weight = torch.nn.Parameter(torch.ones(2))
+    weight.grad = torch.full((2,), 3.0)
+    optimizer = torch.optim.SGD([weight], lr=0.5)
+    copied = copies.apart([SimpleNamespace(held=weight), optimizer])
+    (of_optimizer,) = copied[1].param_groups[0]["params"]
+    assert copied[0].held is of_optimizer is not weight
+    assert of_optimizer.grad is not weight.grad
+    assert of_optimizer.grad.tolist() == [3.0, 3.0]
+    assert copies.apart([torch.nn.Parameter(torch.ones(2))])[0].grad is None
+
+
+@dataclasses.dataclass
+class Out:
+    value: Any
+
+
+def test_a_dataclass_with_a_history_can_be_kept() -> None:
+    made = torch.ones(2, requires_grad=True) * 2
+    kept = copies.frozen(Out({"a": [made]}))
+    assert type(kept) is Out
+    assert kept.value["a"][0] is not made
+    assert kept.value["a"][0].tolist() == [2.0, 2.0]

@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 
-from runner.execute.executor_protocol import with_paths
 from runner.language.expand import operators as tables
-from runner.language.expand.cases import surroundings_for
 from runner.language.load import load
 from runner.machine.installed_torch import installed_torch
 from runner.model.expectation import Status, StepFacts
 from runner.model.protocol import decode, dumps, encode, loads
-from runner.plan.worker_plan import make_plan
-from tests.fakes import HERE, import_torch, observation, observed, seen, shipped
+from tests.fakes import HERE, import_torch, observation, observed, seen
+from tests.sessions import prepared
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
@@ -35,19 +33,12 @@ def uncompiled() -> list[str]:
 @pytest.fixture
 def measured(torch: Any, tmp_path: Path, uncompiled: list[str]) -> Callable[..., Any]:
     """Return a function that runs the samples of an operator, compiled by dynamo alone, and returns case and entries."""
-    from runner.worker.case.case_session import Session, prepare
 
     def run(op: str, dtype: str = "float32", source: str = "samples: 3") -> tuple[Any, list[dict[str, Any]]]:
         torch._dynamo.reset()
-        path = tmp_path / "spec.yaml"
-        path.write_text(
-            "summary: Some operators compute what eager computes\nbackends: [cpu]\ncompile: {backend: eager}\n"
-            f"source: {{opinfo: {{dtypes: [{dtype}], {source}}}}}\nexpect: [{{close: {{to: eager}}}}]\n"
-        )
-        (one,) = [case for case in load([path]).cases if case.params["op"] == op]
-        plan = with_paths(make_plan(one, surroundings_for(shipped()["cpu"], HERE), {}), tmp_path, tmp_path / "cache")
-        session = Session(decode(json.loads(json.dumps(plan))))
-        prepare(session, contextlib.ExitStack())
+        source = f"source: {{opinfo: {{dtypes: [{dtype}], {source}}}}}\nexpect: [{{close: {{to: eager}}}}]\n"
+        session, _ = prepared(tmp_path, source, op=op)
+        (case,) = [case for case in load([tmp_path / "spec.yaml"]).cases if case.params["op"] == op]
         session.begin_step({})
         (step,) = session.plan["steps"]
         session.do(step)
@@ -56,7 +47,7 @@ def measured(torch: Any, tmp_path: Path, uncompiled: list[str]) -> Callable[...,
         session.additional.run()
         sent = loads(dumps(encode(facts)))
         assert not observed(observation(seen(measured={"0": sent}))).nonsense
-        return one, decode(sent)["samples"]
+        return case, decode(sent)["samples"]
 
     return run
 

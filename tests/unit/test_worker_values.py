@@ -1,7 +1,5 @@
 """let, spies, handlers, children, scripts and weak references in the worker: what each does, and the facts that it leaves."""
 
-import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -11,12 +9,8 @@ from typing import Any
 
 import pytest
 
-from runner.execute.executor_protocol import with_paths
-from runner.language.expand.cases import surroundings_for
-from runner.language.load import load
-from runner.model.protocol import decode
-from runner.plan.worker_plan import make_plan
-from tests.fakes import HERE, import_torch, prestarted_program, shipped
+from tests.fakes import import_torch, prestarted_program
+from tests.sessions import do, prepared
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
@@ -33,29 +27,7 @@ def session(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     """Return a maker of prepared sessions on the host; what it changes in this process is undone."""
     monkeypatch.setenv("PYTHONPATH", "")
     monkeypatch.setattr(sys, "path", list(sys.path))
-
-    def start(text: str) -> Any:
-        from runner.worker.case.case_session import Session, prepare
-
-        path = tmp_path / "spec.yaml"
-        path.write_text(HOST + text)
-        (one,) = load([path]).cases
-        plan = with_paths(make_plan(one, surroundings_for(shipped()["host"], HERE), {}), tmp_path, tmp_path / "cache")
-        made = Session(decode(json.loads(json.dumps(plan))))
-        try:
-            prepare(made, contextlib.ExitStack())
-        except BaseException:
-            made.close()  # as the worker does
-            raise
-        return made
-
-    return start
-
-
-def do(session: Any, number: int = 0) -> Any:
-    session.begin_step({})
-    session.do(session.plan["steps"][number])
-    return session.output
+    return lambda text: prepared(tmp_path, text, backend="host")[0]
 
 
 BOX = """prelude: |

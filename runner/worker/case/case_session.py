@@ -390,8 +390,8 @@ class Session:
         return self.scope.entering(self.plan["body"]["context"] if context is None else context)
 
     def copy(self, value: Any) -> Any:
-        """Return a value with every tensor copied: later steps cannot change the copy."""
-        return copies.snapshot(value)
+        """Return a copy of a value, which later steps cannot change."""
+        return copies.frozen(value)
 
     def _is_of_a_call(self) -> bool:
         return self.eager is not None and self.reference.is_there and self.output is self.compiled.result

@@ -345,14 +345,10 @@ class Twins:
                     theirs.grad = None if grad is None else _copy(grad)
 
 
-def snapshot(value: Any) -> Any:
-    """Return a value with every tensor copied. Shape, dtype, strides and gaps between elements are preserved."""
-    return pytree.tree_map_only(torch.Tensor, _copy, value, is_leaf=_is_size)
-
-
 def frozen(value: Any) -> Any:
     """Return a copy of a value, of its tensors and of every other object in it. An object that cannot be copied becomes a ``Live``.
 
+    Of tensors, shape, dtype, strides and gaps between elements are preserved.
     An object, not a tensor, that occurs twice in the value is one object in the copy.
     """
     memo: dict[int, Any] = {}

@@ -53,18 +53,23 @@ class Watched:
 
     def __init__(self, witness: Witness) -> None:
         self._witness = witness
-        self._graphs = witness.seen.own_calls
-        self._frames = torch_state.frames()
+        self._before = witness.seen.own_calls, witness.seen.frames, len(witness.seen.broken)
 
     @property
     def graphs(self) -> int:
         """How many compiled graphs were called."""
-        return self._witness.seen.own_calls - self._graphs
+        return self._witness.seen.own_calls - self._before[0]
 
     def end(self, what: str) -> None:
-        """Record the call, under this name, where it ran eagerly though it had operations."""
-        if not self.graphs and (why := torch_state.why_eager(self._frames)):
-            self._witness.seen.uncompiled.append(f"{what}: {why}")
+        """Record the call, under this name, where it ran eagerly though it had operations: dynamo did not trace it whole."""
+        seen, (_, frames, broken) = self._witness.seen, self._before
+        if not self.graphs and (len(seen.broken) > broken or seen.frames == frames):
+            why = (
+                "dynamo broke the graph: " + seen.broken[broken].strip().partition("\n")[0]
+                if seen.frames > frames
+                else "dynamo traced no frame"
+            )
+            seen.uncompiled.append(f"{what}: {why}")
 
 
 class Compiled:

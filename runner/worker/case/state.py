@@ -136,9 +136,8 @@ class Snapshot:
             return f"[{', '.join(str(part) for _, part in self.parts)}]"
         if self.parts:
             texts = {key: str(part) for key, part in self.parts if not part.parts or key in _OF_MODULES}
-            return (
-                f"{{{', '.join(f'{key!r}: {text}' for key, text in texts.items() if text not in ('*', '{}', 'OrderedDict()', 'set()'))}}}"
-            )
+            shown = [f"{key!r}: {text}" for key, text in texts.items() if text not in ("*", "{}", "OrderedDict()", "set()")]
+            return f"{{{', '.join(shown)}}}"
         return repr(self.value if self.copy is None else self.copy) if isinstance(self.value, (*_PLAIN, set, dict)) else "*"
 
 
@@ -197,16 +196,17 @@ class Generators:
         if self.numpy is not None:
             sys.modules["numpy.random"].set_state(self.numpy)
 
-    def named(self) -> dict[str, Any]:
-        """Return the states by the generators' names."""
+    @property
+    def states(self) -> dict[str, Any]:
+        """The states by the generators' names."""
         cpu, accelerators = self.torch
         of_accelerators = {f"{module}:{index}": state for module, states in accelerators.items() for index, state in enumerate(states)}
         return {"cpu": cpu, **of_accelerators, PYTHON: self.python, **({} if self.numpy is None else {NUMPY: pickle.dumps(self.numpy)})}
 
     def differs_from(self, other: "Generators") -> bool:
         """Whether a generator that both have has another state."""
-        mine, theirs = self.named(), other.named()
-        return any(name in theirs and not _same(state, theirs[name]) for name, state in mine.items())
+        theirs = other.states
+        return any(name in theirs and not _same(state, theirs[name]) for name, state in self.states.items())
 
 
 def reseed(seed: int) -> None:
@@ -224,22 +224,15 @@ def compared(before: Generators, eager: Generators, compiled: Generators, settin
     all random operators of a graph, and removes unused ones: then only a generator that eager does not use can be compared. The same holds
     for numpy's.
     """
-    states = [generators.named() for generators in (before, eager, compiled)]
-    exact = draws_as_eager(settings)
+    states = [generators.states for generators in (before, eager, compiled)]
+    falls_back = (settings.get("options") or {}).get("fallback_random", compiling.is_set("fallback_random"))
+    draws_as_eager = settings.get("backend", "inductor") != "inductor" or bool(falls_back)
     comparisons = []
     for name in (name for name in states[0] if all(name in state for state in states)):
         first, theirs, ours = (state[name] for state in states)
         facts = {"eager_advanced": not _same(first, theirs), "compiled_advanced": not _same(first, ours), "same": _same(theirs, ours)}
-        comparisons.append({"name": name, "exact": name != NUMPY and (exact or name == PYTHON), **facts})
+        comparisons.append({"name": name, "exact": name != NUMPY and (draws_as_eager or name == PYTHON), **facts})
     return comparisons
-
-
-def draws_as_eager(settings: Mapping[str, Any]) -> bool:
-    """Whether code that is compiled with the arguments ``settings`` of ``torch.compile`` draws its random numbers as eager does."""
-    if settings.get("backend", "inductor") != "inductor":
-        return True
-    options = settings.get("options") or {}
-    return bool(options.get("fallback_random", compiling.is_set("fallback_random")))
 
 
 def _same(left: Any, right: Any) -> bool:
@@ -273,40 +266,23 @@ def _attribute(holder: Any, name: str) -> Mode:
     return read, write
 
 
-def _is_other(left: Any, right: Any, before: Any) -> bool:
-    return left.is_other(right, before) if isinstance(left, Snapshot) else not _same(left, right)
-
-
 def _default_device() -> Any:
-    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-    return None if context is None else context.device
-
-
-def _write_default_device(device: Any) -> None:
-    if _default_device() != device:
-        torch.set_default_device(device)
-
-
-def _saved_hooks() -> Any:
-    ignores_tracing = True
-    return torch._C._autograd._top_saved_tensors_default_hooks(ignores_tracing)
+    return getattr(getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None), "device", None)
 
 
 def _autocast(device: str) -> Mode:
-    def read() -> tuple[bool, Any]:
-        return torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
-
     def write(state: tuple[bool, Any]) -> None:
         torch.set_autocast_enabled(device, state[0])
         torch.set_autocast_dtype(device, state[1])
 
-    return read, write
+    return lambda: (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)), write
 
 
 def _sdp(name: str) -> Mode:
     return getattr(torch.backends.cuda, f"{name}_sdp_enabled"), getattr(torch.backends.cuda, f"enable_{name}_sdp")
 
 
+_IGNORING_TRACING = True
 _HALF = 0.5
 """A name, so that Python does not compute the product when it compiles the code."""
 
@@ -320,7 +296,7 @@ _MODES: Mapping[str, Mode] = {
         lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
         lambda state: torch.set_anomaly_enabled(*state),
     ),
-    "default device": (_default_device, _write_default_device),  # a function mode, too
+    "default device": (_default_device, lambda device: _default_device() == device or torch.set_default_device(device)),  # a function mode
     "torch functions": (torch._C._get_torch_function_state, torch._C._set_torch_function_state),  # __torch_function__ of subclasses
     "function modes": (torch._C._len_torch_function_stack, lambda _: None),
     "dispatch modes": (torch._C._len_torch_dispatch_stack, lambda _: None),
@@ -334,7 +310,7 @@ _MODES: Mapping[str, Mode] = {
     "matmul precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     "flushing of subnormal numbers": (lambda: sys.float_info.min * _HALF == 0, torch.set_flush_denormal),
     "threads of autograd": (torch._C._is_multithreading_enabled, torch._C._set_multithreading_enabled),
-    "hooks of saved tensors": (_saved_hooks, lambda _: None),
+    "hooks of saved tensors": (functools.partial(torch._C._autograd._top_saved_tensors_default_hooks, _IGNORING_TRACING), lambda _: None),
     "functorch's transforms": (torch._C._functorch.peek_interpreter_stack, lambda _: None),
     "dynamo's stance": (
         lambda: copy.copy(torch._dynamo.eval_frame._stance),
@@ -342,14 +318,11 @@ _MODES: Mapping[str, Mode] = {
     ),
     "autocast's cache": (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
     "filling of new memory": (torch._C._get_deterministic_fill_uninitialized_memory, torch._C._set_deterministic_fill_uninitialized_memory),
-    "oneDNN": (
-        functools.partial(getattr, torch.backends.mkldnn, "enabled"),
-        functools.partial(setattr, torch.backends.mkldnn, "enabled"),
-    ),
-    "flash attention": _sdp("flash"),
-    "memory-efficient attention": _sdp("mem_efficient"),
-    "plain attention": _sdp("math"),
-    "cuDNN's attention": _sdp("cudnn"),
+    "oneDNN": tuple(functools.partial(access, torch.backends.mkldnn, "enabled") for access in (getattr, setattr)),
+    **{
+        f"{name} attention": _sdp(word)
+        for name, word in (("flash", "flash"), ("memory-efficient", "mem_efficient"), ("plain", "math"), ("cuDNN's", "cudnn"))
+    },
 }
 """Modes of a process that change what later calls compute. Compiled code must leave each as eager does. A mode whose writer does nothing
 is only reported."""
@@ -403,12 +376,14 @@ class Modes:
         """
         created = [name for name in self._values if before is not None and name not in before._values and name not in _MODES]
         names = [name for name in self._values if name in other._values and (name in _MODES or not self._is_as(before, name))]
-        return [
-            {"name": name, "eager": str(self._values[name])[:_MOST_TEXT], "compiled": str(other._values.get(name, "absent"))[:_MOST_TEXT]}
-            for name in [*(name for name in created if name not in other._values), *names]
-            if name not in other._values
-            or _is_other(other._values[name], self._values[name], None if before is None else before._values.get(name))
-        ]
+        others = [name for name in created if name not in other._values]
+        for name in names:
+            ours, theirs = other._values[name], self._values[name]
+            begun = None if before is None else before._values.get(name)
+            if ours.is_other(theirs, begun) if isinstance(ours, Snapshot) else not _same(ours, theirs):
+                others.append(name)
+        texts = [{"name": name, "eager": self._values[name], "compiled": other._values.get(name, "absent")} for name in others]
+        return [{key: str(value) if key == "name" else str(value)[:_MOST_TEXT] for key, value in text.items()} for text in texts]
 
     def changed_since(self, before: "Modes") -> list[str]:
         """Return the names of the modes that were otherwise before."""
