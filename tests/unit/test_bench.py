@@ -60,7 +60,7 @@ class TestInTheWorker:
     def test_each_round_gives_every_subject_its_turn(self, torch: Any, session: Callable[..., Any]) -> None:
         one = session(SQUARE + "  - bench: {repeat: 4}", eager=False)
         for name in ("one", "two"):
-            one.compiled_functions.made[name] = one.compiled.targets[name]
+            one.compiled_functions.by_name[name] = one.compiled.targets[name]
         do(one, 1)
         assert one.module.namespace["seen"] == ["one", "two"] * (3 + 4)
         assert [(found["name"], found["form"], found["count"]) for found in one.bench["timings"]] == [

@@ -32,8 +32,6 @@ Judge = Callable[..., list[Any]]
 @pytest.fixture
 def judge(tmp_path: Path) -> Judge:
     """Return what carries out the steps of a spec and judges the side effects of each; ``change`` may alter the compiled side after one."""
-    from runner.worker.case.sides import Compiled
-
     torch._dynamo.reset()
 
     def run(text: str, change: Callable[[int, Any], None] = lambda number, called: None) -> list[Any]:
@@ -48,7 +46,6 @@ def judge(tmp_path: Path) -> Judge:
 
         session.effects.finish = changed
         found = []
-        assert isinstance(session.compiled_functions, Compiled)
         for step in plan["steps"]:
             session.begin_step(step)
             session.do(step)
@@ -121,49 +118,41 @@ def parameter(name: str, by: float, at: int = 2) -> Callable[[int, Any], None]:
     return change
 
 
-def test_an_optimizer_that_turns_rounding_into_steps_is_right(judge: Judge) -> None:
-    found = judge(TRAINING)
-    assert [one.status for one in found] == [Status.HELD] * 3, found
-    assert "by the float64 reference" in found[2].observed
+def gradient(number: int, module: Any) -> None:
+    if number == 1:
+        module.linear.weight.grad[5] *= 1.001
 
 
-@pytest.mark.parametrize(("name", "by"), [("linear.weight", 0.002), ("norm.weight", 0.001), ("linear.bias", 0.02)])
-def test_a_wrong_step_is_refused(judge: Judge, name: str, by: float) -> None:
-    found = judge(TRAINING, parameter(name, by))
-    assert [one.status for one in found] == [Status.HELD, Status.HELD, Status.FAILED]
-    assert f"function.{name} within 2 x eager's error" in found[2].expected
+def counted(number: int, module: Any) -> None:
+    if number == 0:
+        module.norm.num_batches_tracked.add_(1)
 
 
-def test_a_wrong_gradient_among_the_side_effects_is_refused(judge: Judge) -> None:
-    def halve(number: int, module: Any) -> None:
-        if number == 1:
-            module.linear.weight.grad[5] *= 1.001
+@pytest.mark.parametrize(
+    ("change", "at", "expected"),
+    [
+        (parameter("linear.weight", 0.002), 2, "function.linear.weight within 2 x eager's error"),
+        (parameter("norm.weight", 0.001), 2, "function.norm.weight within 2 x eager's error"),
+        (parameter("linear.bias", 0.02), 2, "function.linear.bias within 2 x eager's error"),
+        (gradient, 1, "function.linear.weight.grad"),
+        (counted, 0, "function.norm.num_batches_tracked within atol=0"),
+    ],
+)
+def test_a_wrong_value_that_a_step_leaves_is_refused(judge: Judge, change: Any, at: int, expected: str) -> None:
+    judgements = judge(TRAINING, change)
+    assert [judgement.status for judgement in judgements[: at + 1]] == [*[Status.HELD] * at, Status.FAILED]
+    assert expected in judgements[at].expected
 
-    found = judge(TRAINING, halve)
-    assert [one.status for one in found[:2]] == [Status.HELD, Status.FAILED]
-    assert "function.linear.weight.grad" in found[1].expected
 
-
-def test_gradients_of_a_second_call_have_a_reference(judge: Judge) -> None:
+def test_rounding_that_an_optimizer_turns_into_steps_and_gradients_of_a_second_call_are_right(judge: Judge) -> None:
+    judgements = judge(TRAINING)
+    assert [judgement.status for judgement in judgements] == [Status.HELD] * 3, judgements
+    assert "values by the float64 reference" in judgements[0].observed, "running_mean of another order of additions"
+    assert "by the float64 reference" in judgements[2].observed
     twice = TRAINING.replace("  - optimizer: {call: torch.optim.Adam, kwargs: {lr: 0.001}}\n", "  - call: {}\n  - backward: {}\n")
-    found = judge(twice)
-    assert [one.status for one in found] == [Status.HELD] * 4, found[3]
-    assert "no float64 reference" not in found[3].observed
-
-
-def test_a_buffer_in_float32_may_round_otherwise(judge: Judge) -> None:
-    found = judge(TRAINING)[0]
-    assert "values by the float64 reference" in found.observed, "running_mean of another order of additions"
-
-
-def test_an_integer_that_differs_is_refused(judge: Judge) -> None:
-    def counted(number: int, module: Any) -> None:
-        if number == 0:
-            module.norm.num_batches_tracked.add_(1)
-
-    found = judge(TRAINING, counted)[0]
-    assert found.status is Status.FAILED
-    assert "function.norm.num_batches_tracked within atol=0" in found.expected
+    judgements = judge(twice)
+    assert [judgement.status for judgement in judgements] == [Status.HELD] * 4, judgements[3]
+    assert "no float64 reference" not in judgements[3].observed
 
 
 PARTIAL = """\

@@ -5,6 +5,7 @@ import functools
 import hashlib
 import os
 import sys
+import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -196,13 +197,6 @@ def _add(hashed: Any, value: Any) -> bool:
     return True
 
 
-class Params:
-    """The ``params`` of preludes: the case's matrix values, its backend and its device, as attributes."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self.__dict__.update(values)
-
-
 class Session:
     """The state of a case while its steps run."""
 
@@ -228,7 +222,7 @@ class Session:
         self.compiled = Side({}, [])
         self.spies: dict[str, spies.Spy] = {}
         self.params = {**plan["params"], "backend": plan["backend"], "device": plan["device"]}
-        self.module = SpecModule(plan["module_key"], {"torch": torch, "params": Params(self.params)})
+        self.module = SpecModule(plan["module_key"], {"torch": torch, "params": types.SimpleNamespace(**self.params)})
         self.scope = Scope(self.module.namespace, plan["device"], contextlib.ExitStack())
         witness = witness or Witness()
         self.compiled_functions = Compiled(plan["body"]["compile"], self.scope, witness)

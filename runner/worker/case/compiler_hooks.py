@@ -1,6 +1,6 @@
 """Hooks in torch that record what it does for a case: phases, compiled and called graphs, code, guards, kernel calls, autotuning.
 
-Each function of torch has one hook, beside that of its phase. What only an expectation asks for (``wanted``) is recorded only then, and
+Each function of torch has one hook, beside that of its phase. What only an expectation asks for (``asked``) is recorded only then, and
 only of functions that the case compiles with its own ``torch.compile``.
 """
 
@@ -71,7 +71,7 @@ class Seen:
     tunings: list[choice_census.Tuning] = field(default_factory=list)
     """For each operation of the case's own functions that inductor selects a kernel for, what became of its candidates."""
     stages: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """For each wanted stage its graphs in order: ``ops``, ``text``, whether the text was ``cut``, ``problem``."""
+    """For each asked stage its graphs in order: ``ops``, ``text``, whether the text was ``cut``, ``problem``."""
     reused: int = 0
     """How many calls found code that was compiled before, by its guards."""
     guards: list[str] = field(default_factory=list)
@@ -122,12 +122,12 @@ class Seen:
             return stage not in compiling.PASSES or compiling.is_available(stage)
 
         events = {"recompiles": self.recompiles, "graph_breaks": self.graph_breaks}
-        counted = {"recorded": _watch.records_wanted, "frames": self.frames, "reused": self.reused}
+        counted = {"recorded": _watch.records_asked, "frames": self.frames, "reused": self.reused}
         return {
             "kernels": {
                 "launched": {kind: sum(called == kind for called, _ in self.kernels) for kind in compilation.KINDS},
                 "names": [f"{kind} {name}" for kind, name in self.kernels[:_MOST_EVENTS]],
-                "recorded": _watch.records_wanted,
+                "recorded": _watch.records_asked,
                 "ran": self.counted,
                 "uncounted": list(dict.fromkeys(self.uncounted)),
                 "compiled": len(self.generated),
@@ -166,9 +166,9 @@ class Watch:
 
     phases: Phases = field(default_factory=Phases)
     witness: Witness = field(default_factory=Witness)
-    wanted: frozenset[str] = frozenset()
+    asked: frozenset[str] = frozenset()
     """Kinds of expectations of the case that ask for records of their own, and stages of graphs."""
-    records_wanted: bool = False
+    records_asked: bool = False
     """Whether the hooks for these are installed."""
     has_converted: bool = False
     """Whether dynamo converted a frame of the case's own functions: before that, the compiled code that it finds is of others."""
@@ -195,14 +195,14 @@ _in_thread = threading.local()
 within a graph."""
 
 
-def watch(phases: Phases, witness: Witness, wanted: Collection[str] = ()) -> None:
+def watch(phases: Phases, witness: Witness, asked: Collection[str] = ()) -> None:
     """Record for a new case from now on."""
-    vars(_watch).update(vars(Watch(phases, witness, frozenset(wanted), _watch.records_wanted)))  # the object is sealed
+    vars(_watch).update(vars(Watch(phases, witness, frozenset(asked), _watch.records_asked)))  # the object is sealed
     choice_census.forget()
     compiling.forget_wrappers()
 
 
-def wanted_by(plan: Mapping[str, Any]) -> set[str]:
+def asked_by(plan: Mapping[str, Any]) -> set[str]:
     """Return the kinds of expectations of a plan that ask for records, and the stages of graphs."""
     measures = [request for step in plan["steps"] for request in step["measure"] if request["kind"] in KINDS]
     stages = {request["arguments"]["stage"] for request in measures if request["kind"] == "graph"}
@@ -249,9 +249,9 @@ def install() -> None:
 
 
 @functools.cache
-def install_wanted() -> None:
+def install_asked() -> None:
     """Install the hooks that only expectations of ``KINDS`` need."""
-    _watch.records_wanted = True
+    _watch.records_asked = True
     for stage, (module, name) in compiling.PASSES.items():
         if compiling.is_available(stage):
             compiling.hook(module, name, functools.partial(_recording_stage, stage))
@@ -290,7 +290,7 @@ def _noticing_abandoned(original: Callable[..., Any], *args: Any, **kwargs: Any)
 def _watching_frames(original: Callable[..., Any], convert: Any, frame: Any, entry: Any, *args: Any, **kwargs: Any) -> Any:
     is_own, seen = _is_claimed(*compiling.backends_of(convert)), _watch.seen
     name, why, breaks = str(frame.f_code.co_name), "", len(compiling.break_reasons())
-    failed = compiling.guard_failures() if is_own and "recompiles" in _watch.wanted else None
+    failed = compiling.guard_failures() if is_own and "recompiles" in _watch.asked else None
     seen.frames += is_own
     _watch.has_converted |= is_own
     skipped: list[str] = []
@@ -351,7 +351,7 @@ def _watching_captured(original: Callable[..., Any], output: Any, *args: Any, **
 
 def _recording_guards(original: Callable[..., Any], manager: Any, *args: Any, **kwargs: Any) -> None:
     original(manager, *args, **kwargs)
-    if "guards" in _watch.wanted and _is_own_compile():
+    if "guards" in _watch.asked and _is_own_compile():
         seen = _watch.seen
         seen.guarded += 1
         try:
@@ -369,7 +369,7 @@ def _compiling_own(original: Callable[..., Any], backend: Any, graph: Any, *args
     if is_own:
         context = compiling.compile_context()
         _watch.contexts[id(context)] = context
-        if "dynamo" in _watch.wanted:
+        if "dynamo" in _watch.asked:
             _record_graph("dynamo", graph)
     try:
         return original(backend, graph, *args, **kwargs)
@@ -399,7 +399,7 @@ def _counting_direct_entries(original: Callable[..., Any], *args: Any, **kwargs:
 
 
 def _recording_stage(stage: str, original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
-    if stage not in _watch.wanted or getattr(_in_thread, "is_in_passes", False) or not _is_own_compile():
+    if stage not in _watch.asked or getattr(_in_thread, "is_in_passes", False) or not _is_own_compile():
         return original(graph, *args, **kwargs)
     _in_thread.is_in_passes = True
     try:
@@ -425,7 +425,7 @@ def _record_graph(stage: str, graph: Any) -> None:
 
 def _recording_kernels(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
     generated = original(graph, *args, **kwargs)
-    if "kernels" in _watch.wanted and _is_own_compile():
+    if "kernels" in _watch.asked and _is_own_compile():
         try:
             _watch.seen.generated |= compiling.generated_kernels(graph, generated)
         except ValueError as error:
@@ -435,7 +435,7 @@ def _recording_kernels(original: Callable[..., Any], graph: Any, *args: Any, **k
 
 def _noting_wrappers(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     wrapper = original(*args, **kwargs)
-    if "kernels" in _watch.wanted:
+    if "kernels" in _watch.asked:
         compiling.note_wrapper(wrapper)
     return wrapper
 
@@ -469,7 +469,7 @@ def _counting_calls(original: Callable[..., Any], graph: Any, inputs: Any) -> An
     seen = _watch.seen
     is_own = (known := _watch.own.get(id(graph))) is not None and known() is graph
     _count(seen.executed if is_own else seen.executed_others, graph.device_types)
-    if not is_own or "kernels" not in _watch.wanted:
+    if not is_own or "kernels" not in _watch.asked:
         return original(graph, inputs)
     seen.counted += 1
     with compiling.counted() as census:

@@ -479,7 +479,7 @@ def changeable(called: Sequence[Any], *, parameters: bool) -> Leaves:
     owner = getattr(target, "__self__", target)
     if isinstance(owner, torch.nn.Module) or (owner is not target and not isinstance(owner, types.ModuleType | type)):
         walk.add(FUNCTION, owner, 0)
-    return walk.found
+    return walk.leaves
 
 
 class Form(str):
@@ -492,7 +492,7 @@ class _Walk:
     """Collects leaves. ``_seen`` holds the objects themselves, so that no id is used twice."""
 
     def __init__(self, parameters: bool) -> None:
-        self.found: Leaves = {}
+        self.leaves: Leaves = {}
         self._parameters = parameters
         self._seen: dict[int, Any] = {}
         self._keys: dict[int, tuple[int, Any]] = {}
@@ -504,29 +504,29 @@ class _Walk:
         elif isinstance(leaf, torch.Tensor):
             self._add_tensor(name, leaf)
         elif leaf is None or isinstance(leaf, _VALUES + _TORCH_VALUES):
-            self.found[name] = leaf
+            self.leaves[name] = leaf
         elif type(leaf).__module__ == "numpy" and hasattr(leaf, "__array__"):
             tensor = None
             if leaf.shape and leaf.dtype.kind in "biufc":  # a tensor that shares the memory of the array, where torch can
                 with warnings.catch_warnings(), contextlib.suppress(TypeError, ValueError):
                     warnings.simplefilter("ignore")  # an array that cannot be written
                     tensor = torch.as_tensor(leaf if all(stride >= 0 for stride in leaf.strides) else leaf.copy())
-            self.found[name] = leaf.tolist() if tensor is None else tensor
+            self.leaves[name] = leaf.tolist() if tensor is None else tensor
         elif isinstance(leaf, random.Random | torch.Generator):
             state = leaf.getstate() if isinstance(leaf, random.Random) else leaf.get_state().tolist()
-            self.found[name] = Form(f"a generator in the state {hashlib.sha256(repr(state).encode()).hexdigest()[:12]}")
+            self.leaves[name] = Form(f"a generator in the state {hashlib.sha256(repr(state).encode()).hexdigest()[:12]}")
         elif isinstance(leaf, array.array):
-            self.found[name] = [leaf.typecode, *leaf]
+            self.leaves[name] = [leaf.typecode, *leaf]
         elif isinstance(leaf, io.BytesIO | io.StringIO) and not leaf.closed:
-            self.found[name] = (leaf.getvalue(), leaf.tell())
+            self.leaves[name] = (leaf.getvalue(), leaf.tell())
         elif isinstance(leaf, itertools.count):
-            self.found[name] = Form(repr(leaf))
+            self.leaves[name] = Form(repr(leaf))
         elif isinstance(leaf, Iterator) and hasattr(leaf, "__length_hint__"):
-            self.found[name] = Form(f"an iterator with {operator.length_hint(leaf)} values left")
+            self.leaves[name] = Form(f"an iterator with {operator.length_hint(leaf)} values left")
         elif isinstance(leaf, types.ModuleType):
-            self.found[name] = Form(leaf.__name__)
+            self.leaves[name] = Form(leaf.__name__)
         elif isinstance(leaf, _NAMED):
-            self.found[name] = Form(_name(leaf))
+            self.leaves[name] = Form(_name(leaf))
             if isinstance(leaf, types.FunctionType) and self._is_new(leaf) and depth < _DEPTH:
                 self.add_held(name, leaf, depth)
             elif isinstance(leaf, types.MethodType) and depth < _DEPTH:
@@ -544,7 +544,7 @@ class _Walk:
         """Add the form of a container, and the values of its parts."""
         parts, form = pytree.tree_flatten_with_path(value, is_leaf=is_keyless)
         if not form.is_leaf():
-            self.found[f"{name} as a container"] = Form(self._form(value))
+            self.leaves[f"{name} as a container"] = Form(self._form(value))
         for path, part in parts:
             keys = (f"[{self._key(key.key)}]" if isinstance(key, pytree.MappingKey) else str(key) for key in path)
             self.add(f"{name}{''.join(keys)}", part, depth)
@@ -580,15 +580,15 @@ class _Walk:
     def _add_tensor(self, name: str, tensor: torch.Tensor) -> None:
         if tensor.is_nested:
             # compared by component: a nested tensor has no regular shape
-            self.found.update({f"{name}[{index}]": part for index, part in enumerate(tensor.unbind())})
+            self.leaves.update({f"{name}[{index}]": part for index, part in enumerate(tensor.unbind())})
         elif self._is_new(tensor):
-            self.found[name] = tensor
+            self.leaves[name] = tensor
             if (grad := tensor_grad(tensor)) is not None:
-                self.found[f"{name}{GRAD}"] = grad
+                self.leaves[f"{name}{GRAD}"] = grad
             with torch._C.DisableTorchFunctionSubclass():
                 counts = [len(getattr(tensor, kind) or ()) for kind in _TENSOR_HOOKS]
             if any(counts):
-                self.found[f"{name}.hooks"] = Form(f"{counts[0]} of its gradient, {counts[1]} after it")
+                self.leaves[f"{name}.hooks"] = Form(f"{counts[0]} of its gradient, {counts[1]} after it")
             theirs = (*OF_TORCH, "erased_name", "owning_mod_ref", "_is_", "_specialize_on", *([] if type(tensor) in PLAIN else ["_"]))
             for attribute, value in attributes_of(tensor).items():
                 if not attribute.startswith(theirs):  # torch sets them
@@ -603,7 +603,7 @@ class _Walk:
             if self._is_new(part) and depth < _DEPTH:
                 prefix = f"{name}.{path}" if path else name
                 for kind in (kind for kind in vars(part) if kind.endswith("_hooks") and vars(part)[kind]):
-                    self.found[f"{prefix}.{kind}"] = Form(", ".join(_name(hook) for hook in vars(part)[kind].values()))
+                    self.leaves[f"{prefix}.{kind}"] = Form(", ".join(_name(hook) for hook in vars(part)[kind].values()))
                 for attribute, value in vars(part).items():
                     if attribute not in _OF_EVERY_MODULE and not attribute.startswith(OF_TORCH):
                         self.add_below(f"{prefix}.{attribute}", value, depth + 1)

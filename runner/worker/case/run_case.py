@@ -68,12 +68,12 @@ def _set_up(plan: Mapping[str, Any], phases: Phases, witness: compiler_hooks.Wit
     paths: Sections = torch_state.follow_variables(plan["folder"])
     body = plan["body"]
     imports.set_threads(int(os.environ.get(protocol.THREADS, "1")))
-    wanted = compiler_hooks.wanted_by(plan)
-    compiler_hooks.watch(phases, witness, wanted)
+    asked = compiler_hooks.asked_by(plan)
+    compiler_hooks.watch(phases, witness, asked)
     if body["compiles"]:
         compiler_hooks.install()
-        if wanted:
-            compiler_hooks.install_wanted()
+        if asked:
+            compiler_hooks.install_asked()
     torch_state.set_torch_state(body["torch"])
     options = {"config": {"compile_threads": 1, **body["config"]}, **{k: body[k] for k in ("dynamo_config", "functorch_config")}}
     plain: dict[str, dict[str, Any]] = {section: {} for section in options}

@@ -53,23 +53,18 @@ class Watched:
 
     def __init__(self, witness: Witness) -> None:
         self._witness = witness
-        self._before = witness.seen.own_calls, witness.seen.frames, len(witness.seen.broken)
+        self._graphs = witness.seen.own_calls
+        self._frames = torch_state.frames()
 
     @property
     def graphs(self) -> int:
         """How many compiled graphs were called."""
-        return self._witness.seen.own_calls - self._before[0]
+        return self._witness.seen.own_calls - self._graphs
 
     def end(self, what: str) -> None:
-        """Record the call, under this name, where it ran eagerly though it had operations: dynamo did not trace it whole."""
-        seen, (_, frames, broken) = self._witness.seen, self._before
-        if not self.graphs and (len(seen.broken) > broken or seen.frames == frames):
-            why = (
-                "dynamo broke the graph: " + seen.broken[broken].strip().partition("\n")[0]
-                if seen.frames > frames
-                else "dynamo traced no frame"
-            )
-            seen.uncompiled.append(f"{what}: {why}")
+        """Record the call, under this name, where it ran eagerly though it had operations."""
+        if not self.graphs and (why := torch_state.why_eager(self._frames)):
+            self._witness.seen.uncompiled.append(f"{what}: {why}")
 
 
 class Compiled:
@@ -79,13 +74,13 @@ class Compiled:
         self._options = options
         self._witness = witness
         self._scope = scope
-        self.made: dict[str, Callable[..., Any]] = {}
+        self.by_name: dict[str, Callable[..., Any]] = {}
 
     def target(self, side: Side, name: str) -> Callable[..., Any]:
         """Return ``torch.compile`` of a function of a side; the same object for each call."""
-        if name not in self.made:
-            self.made[name] = self.of(side.targets[name])
-        return self.made[name]
+        if name not in self.by_name:
+            self.by_name[name] = self.of(side.targets[name])
+        return self.by_name[name]
 
     def of(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``torch.compile`` of any function; its graphs count as the case's own."""

@@ -75,6 +75,29 @@ def counters() -> dict[str, dict[str, int]]:
     return {str(space): {str(name): int(number) for name, number in names.items()} for space, names in spaces.items() if names}
 
 
+Frames = tuple[int, int, dict[str, int]]
+"""What dynamo has counted so far of the frames that it met: all, those converted, and graph breaks by reason."""
+
+
+def frames() -> Frames:
+    """Return the counts of frames; ``torch._dynamo.reset`` leaves them."""
+    spaces = counters()
+    of_frames = spaces.get("frames", {})
+    return of_frames.get("total", 0), of_frames.get("ok", 0), spaces.get("graph_break", {})
+
+
+def why_eager(before: Frames) -> str:
+    """Return why a call since then, which ran no compiled graph, ran eagerly; empty where it was traced whole and had no operation."""
+    total, ok, breaks = frames()
+    total, ok = total - before[0], ok - before[1]
+    broke = next((reason for reason, count in breaks.items() if count > before[2].get(reason, 0)), None)
+    if broke is not None:
+        return f"dynamo broke the graph: {next(iter(broke.strip().splitlines()), '')}"
+    if total == 0:
+        return "dynamo traced no frame"
+    return "" if total == ok else f"dynamo converted {ok} of {total} frames"
+
+
 def _metrics() -> dict[str, Any]:
     """Return inductor's metrics that are numbers or lists, by name."""
     from torch._inductor import metrics as module

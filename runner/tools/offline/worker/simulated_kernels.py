@@ -5,6 +5,7 @@ import io
 import os
 import re
 import sys
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,6 @@ from runner.tools.offline.worker import simulated_codegen as codegen
 from runner.tools.offline.worker.kernels import Compiled, taken
 from runner.tools.offline.worker.simulated_codegen import Graph, Recording, Source
 from runner.vocabulary.expectations import compiled_kernels
-from runner.worker.case.case_session import Params
 from runner.worker.case.scope import STEPS, Scope, resolved
 from runner.worker.case.source_module import SpecModule
 from runner.worker.process.channel import Channel, Phases, exception
@@ -33,7 +33,7 @@ class Lowering:
     def __init__(self, plan: Mapping[str, Any], closing: contextlib.ExitStack) -> None:
         self._plan = plan
         body = plan["body"]
-        params = Params({**plan["params"], "backend": plan["backend"], "device": DEVICE})
+        params = types.SimpleNamespace(**plan["params"], backend=plan["backend"], device=DEVICE)
         self._module = SpecModule(plan["module_key"], {"torch": torch, "params": params})
         self._scope = Scope(self._module.namespace, DEVICE, closing)
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
