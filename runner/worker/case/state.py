@@ -318,7 +318,7 @@ _MODES: Mapping[str, Mode] = {
     ),
     "autocast's cache": (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
     "filling of new memory": (torch._C._get_deterministic_fill_uninitialized_memory, torch._C._set_deterministic_fill_uninitialized_memory),
-    "oneDNN": tuple(functools.partial(access, torch.backends.mkldnn, "enabled") for access in (getattr, setattr)),
+    "oneDNN": (lambda: torch.backends.mkldnn.enabled, functools.partial(setattr, torch.backends.mkldnn, "enabled")),
     **{
         f"{name} attention": _sdp(word)
         for name, word in (("flash", "flash"), ("memory-efficient", "mem_efficient"), ("plain", "math"), ("cuDNN's", "cudnn"))
