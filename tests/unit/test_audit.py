@@ -9,7 +9,7 @@ import pytest
 from runner.judge.evidence import carried_out, recorded_facts
 from runner.judge.mutants import Fate, Trial, try_case, with_control
 from runner.model.case import Case, Control
-from runner.model.case_facts import ChildExit, Raised, SpyCalls, Tally, Tuning, Tunings
+from runner.model.case_facts import Raised
 from runner.model.expectation import Status, StepFacts, Verdict
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
@@ -47,100 +47,7 @@ def _fate(check: Any, mutant: Any) -> str:
     return "survived" if statuses == [Status.HELD] else "killed"
 
 
-# -- each kind ------------------------------------------------------------------------------------------------------
-
-
-AGAIN = {"done": True, "tensors": 1, "eager_calls": 0}
-PARTS = [{"start": start, "size": 2, "differences": []} for start in (0, 2)]
-
-HELD: Mapping[str, tuple[Any, dict[str, Any]]] = {
-    "close": ({"to": "eager"}, {"measured": close_facts(close_leaf(stand_ins={"zeros": FAR}))}),
-    "counter": ({"inductor.x": 1}, {"counters": {"inductor": {"x": 1}}}),
-    "metric": ({"x": 1}, {"metrics": {"x": 1}}),
-    "filecheck": ("CHECK: conv", {"code": ("conv",)}),
-    "raises": ({"type": "ValueError"}, {"raised": RAISED}),
-    "equals": ({"x": 1}, {"measured": {"x": {"value": 1}}}),
-    "differs": ({"x": 1}, {"measured": {"x": {"value": 2}}}),
-    "strides": ({"equals": [1]}, {"measured": {"tensors": [{"shape": [3], "strides": [1], "formats": []}]}}),
-    "generated_files": (1, {"code": ("x",)}),
-    "runs": ({}, {}),
-    "calls": ({"of": "spy", "count": 1}, {"calls": {"spy": SpyCalls(count=1, entries=({},))}}),
-    "exit": ({"code": 0}, {"exit": ChildExit(code=0, stderr="")}),
-    "text": ({"contains": "a", "count": 2, "lacks": "b"}, {"measured": {"text": "an a", "type": "a str"}}),
-    "log": ({"contains": "an", "lacks": "b"}, {"measured": {"text": "an a"}}),
-    "dead": (["x"], {"measured": {"x": {"was": True, "alive": False, "type": "Tensor"}}}),
-    "remote_cache": ({"RemoteFxGraphCache": {"hit": 1}}, {"remote": {"RemoteFxGraphCache": {"hit": 1}}}),
-    "choices": (
-        {"backend": "TRITON", "of": "gemm", "rendered": 2, "failed": {"max": 1}, "won": 1},
-        {
-            "tunings": Tunings(
-                count=1,
-                found=(
-                    Tuning(
-                        op="mm",
-                        how="timed",
-                        winner="t",
-                        won_by="TRITON",
-                        by_backend={"TRITON": Tally(rendered=2, compiled=1, failed=1, timed=1, won=1, error="")},
-                    ),
-                ),
-            )
-        },
-    ),
-    "kernels": (
-        {"launched": 3, "fused": 1, "extern": {"max": 2}, "compiled": 1},
-        {
-            "measured": {
-                "recorded": True,
-                "launched": {"fused": 1, "extern": 2, "user": 0},
-                "names": [],
-                "ran": 1,
-                "uncounted": [],
-                "compiled": 1,
-                "uncompiled": [],
-            }
-        },
-    ),
-    "graph": (
-        {"stage": "joint", "count": 1, "ops": {"aten.mm": 1, "aten.sin": 0}, "checks": "CHECK: mm"},
-        {
-            "measured": {
-                "available": True,
-                "unknown": [],
-                "graphs": [{"ops": {"aten.mm.default": 1}, "text": "y = aten.mm(x)  # mm", "cut": False, "problem": ""}],
-            }
-        },
-    ),
-    "guards": (
-        {"count": 1, "contains": "L['x']", "matches": "TENSOR_MATCH: L", "checks": "CHECK: TENSOR_MATCH\nCHECK-NOT: y"},
-        {"measured": {"frames": 1, "problem": "", "count": 1, "texts": ["TENSOR_MATCH: L['x']"]}},
-    ),
-    "recompiles": (
-        {"count": 2, "reason": {"contains": "size"}},
-        {"measured": {"recorded": True, "count": 2, "events": [{"frame": "f", "reason": "size 1"}, {"frame": "g", "reason": "size 2"}]}},
-    ),
-    "graph_breaks": (
-        {"reason": {"matches": "print"}},
-        {"measured": {"recorded": True, "frames": 1, "count": 1, "events": [{"frame": "f", "reason": "print of x"}]}},
-    ),
-    "deterministic": ({"runs": 2}, {"measured": {**AGAIN, "runs": [[], []]}}),
-    "batch_invariant": ({"sizes": [2]}, {"measured": {**AGAIN, "batch": 4, "parts": PARTS}}),
-    "poisoned": (True, {"measured": {**AGAIN, "differences": [], "allocations": 1, "bytes": 64}}),
-    "candidates": ({"min": 1}, {"measured": {**AGAIN, "seen": 1, "tried": [{"chosen": ["mm"], "measured": close_facts(close_leaf())}]}}),
-}
-"""For each kind an expectation with facts under which it holds. A new kind: say here what these are."""
-
-
-def test_every_kind_is_tried() -> None:
-    assert set(HELD) | {"resources", "metadata"} == set(EXPECTATIONS), "those of offline targets have their mutants in test_offline"
-
-
-@pytest.mark.parametrize("kind", HELD)
-def test_every_kind_has_mutants_and_fails_under_each(kind: str) -> None:
-    body, facts = HELD[kind]
-    found = mutants(kind, body, **facts)
-    assert "killed" in found.values()
-    assert "survived" not in found.values()
+# -- each kind: test_expectations has their mutants ---------------------------------------------------------------------
 
 
 def test_raises_of_what_every_exception_is_survives_another_type() -> None:

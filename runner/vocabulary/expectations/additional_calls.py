@@ -375,7 +375,7 @@ def repeat_candidates(arguments: Mapping[str, Any], again: Again) -> Json:
             seen = max(map(len, sites), default=0)
             if not seen:
                 break
-            numbers = _spread(seen, arguments["at_most"])
+            numbers = spread(seen, arguments["at_most"])
         candidate: dict[str, Any] = {"number": number, "chosen": [names[0] for names in sites]}
         if raised:
             candidate["raised"] = raised
@@ -480,7 +480,7 @@ def _shown(names: list[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more if names else "none"
 
 
-def _spread(count: int, most: int) -> list[int]:
+def spread(count: int, most: int) -> list[int]:
     """Return at most ``most`` numbers below ``count``, evenly spread, the first and the last among them."""
     if count <= most:
         return list(range(count))
