@@ -10,8 +10,8 @@ elements with each special character as a character reference, where it is neith
 import html
 import os
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,9 +21,10 @@ from runner.model.events import RunAbandoned, RunEnded, RunEvent
 from runner.model.header import RunFooter, RunHeader
 from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult, executed
-from runner.report import ReportSetup, clip, slug, verdict_text, weak_lines
+from runner.record.run_folder import JUNIT
+from runner.report import ReportSetup, clip, slug
 from runner.report.junit import NAME, TRUNCATED, cached_file, failure_type
-from runner.report.terminal import why_no_success
+from runner.report.terminal import report_of, why_no_success
 
 MOST_ANNOTATIONS = 10
 """GitHub shows ten errors and ten warnings of a step, and 50 annotations of a job; it drops others silently."""
@@ -33,12 +34,9 @@ SUMMARY_LIMIT = 1 << 20
 
 _MESSAGE = 2_000
 _TITLE = 200
-_OF_CASE = 8_000
-"""Bytes of text of one case in the summary."""
 _LEAST = 2_000
 """Bytes that the head of a summary needs."""
 _IDS = 10
-_REASONS = 20
 
 _SPECIAL = re.compile(r"[^A-Za-z0-9 ]")
 
@@ -162,7 +160,7 @@ def _first_words(results: Sequence[CaseResult], most: int) -> str:
 
 def _command(kind: str, text: str, **properties: str) -> str:
     """Return a workflow command on one line."""
-    said = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    said = ",".join(f"{name}={_data(line(value)).replace(':', '%3A').replace(',', '%2C')}" for name, value in properties.items())
     shown = filter(None, (one_line(part, _MESSAGE) for part in text[: 4 * _MESSAGE].split("\n")))
     return f"::{kind} {said}::{_data(chr(10).join(shown))}"
 
@@ -171,65 +169,26 @@ def _data(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _data(line(text)).replace(":", "%3A").replace(",", "%2C")
-
-
 # -- summary ----------------------------------------------------------------------------------------------------------
 
 
 def summary(report: RunReport, room: int = SUMMARY_LIMIT) -> str:
-    """Return the summary of a run as Markdown, at most ``room`` bytes."""
-    title = f"## {NAME}: {_verdict(report)}\n\n"
-    parts = [title, "\n".join(_head(report))]
-    if len("".join(parts).encode("utf-8")) + _LEAST // 2 > room:
-        parts.pop()
-    left = room - len("".join(parts).encode("utf-8")) - 100  # the last line
-    for number, result in enumerate(report.red):
-        # folded; the text stands in ``pre``, where only HTML matters
-        name = f"{result.outcome.label} {visible_name(result.case_id)}"
-        text = clip(plain(verdict_text(result, limit=_OF_CASE, folder=report.folder)), _OF_CASE)
-        block = f"<details><summary>{_inline(name)}</summary>\n\n<pre>{html.escape(text)}</pre>\n\n</details>\n\n"
-        left -= len(block.encode("utf-8"))
-        if left < 0:
-            parts.append(f"\n{len(report.red) - number} more failed cases are in the reports of the run.\n\n")
-            break
-        parts.append(block)
-    return "".join(parts)
-
-
-def _verdict(report: RunReport) -> str:
+    """Return the summary of a run as Markdown, at most ``room`` bytes: how it ended, and what a terminal shows of it."""
     failed = f"{len(report.red)} failed" if report.red else "no success" if report.problems else "passed"
-    return f"{failed}, {executed(report.results)} executed"
-
-
-def _head(report: RunReport) -> Iterator[str]:
-    yield from (f"- {_inline(problem)}" for problem in report.problems)
-    yield ""
-    counts = Counter(result.outcome for result in report.results)
-    if report.footer and (stated := report.header.statement(report.results)):
-        yield f"{_inline(f'profile {stated.profile} {stated.version}: {stated.in_words}')}\n"
-    yield from _table("outcome", [(outcome.label, counts[outcome]) for outcome in Outcome if counts[outcome]])
-    machine = {name: report.header.environment.get(name, "") for name in ("torch", "python", "device", "arch")}
-    facts = ", ".join(f"{name} {value}" for name, value in machine.items() if value)
-    folder = visible_name(cached_file(str(report.folder))) if report.folder is not None else ""
-    yield f"{_inline(facts)} run {_inline(report.header.run_id)}, folder {_inline(folder)}"
-    yield ""
-    unavailable = Counter(one_line(result.reason, 300) for result in report.results if result.outcome is Outcome.UNAVAILABLE)
-    weak = Counter(line for result in report.results for line in weak_lines(result))
-    for title, reasons in (("unavailable because", unavailable), ("could not have failed", weak)):
-        rows = [(_inline(reason), count) for reason, count in reasons.most_common(_REASONS)]
-        if len(reasons) > _REASONS:
-            rows.append((f"{len(reasons) - _REASONS} more reasons", reasons.total() - sum(count for _, count in rows)))
-        yield from _table(title, rows)
-
-
-def _table(title: str, rows: Sequence[tuple[str, int]]) -> Iterator[str]:
-    if rows:
-        yield f"| {title} | cases |"
-        yield "|---|---|"
-        yield from (f"| {words} | {count} |" for words, count in rows)
-        yield ""
+    names = ("torch", "python", "device", "arch")
+    facts = ", ".join(f"{name} {value}" for name in names if (value := report.header.environment.get(name)))
+    lines = [f"## {NAME}: {failed}, {executed(report.results)} executed", "", *(f"- {_inline(problem)}" for problem in report.problems)]
+    lines += ["", f"{_inline(facts)} run {_inline(report.header.run_id)}", "", ""]
+    head = "\n".join(lines)
+    if len(head.encode("utf-8")) + _LEAST // 2 > room:
+        head = f"{lines[0]}\n\n"
+    folder = report.folder or Path()
+    junit = cached_file(str(folder / JUNIT))
+    text = plain(report_of(report.header, report.results, junit=junit, folder=report.folder, footer=report.footer))
+    limit = left = room - len(head.encode("utf-8")) - len("<pre></pre>\n")
+    while len((shown := html.escape(clip(text, limit))).encode("utf-8")) > left:
+        limit //= 2
+    return f"{head}<pre>{shown}</pre>\n"
 
 
 def _inline(text: str) -> str:
