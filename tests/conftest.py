@@ -77,11 +77,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 LONGEST_FIRST = (
-    *("suite", "planted_faults", "run", "broken_runs", "hostile_workers", "false_passes", "services", "flaky_runs", "faults"),
-    *("merged_runs", "hangs", "tampering", "wheel", "working_folder", "debug_folders", "new_process"),
-    *("waived_runs", "warming", "bench", "worker_session", "measures", "quick", "lint", "junit"),
-    *("bad_input", "startup", "names"),
-)
+    "suite planted_faults run broken_runs hostile_workers false_passes services flaky_runs faults merged_runs hangs tampering wheel "
+    "working_folder waived_runs warming bench worker_session measures junit bad_input startup names"
+).split()
 """The files of tests that take long, without ``test_`` and ``.py``: where several workers share the tests, these are begun first."""
 
 
@@ -95,26 +93,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: (places.get(item.path.stem, len(places)), item.path.parts))
 
 
-class _FromTheLast(pytest.Dir):
-    """A folder whose files are collected from the last to the first."""
-
-    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
-        yield from reversed(list(super().collect()))
-
-
 def pytest_collection_finish() -> None:
     """Switch the garbage collector on again; it need not read the tests and the imported modules each time."""
     gc.freeze()
     gc.enable()
-
-
-def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Dir | None:
-    """Let every second worker collect from the last file on: in a new clone, two then do not compile the same file at the same time.
-
-    ``pytest_collection_modifyitems`` gives all of them the same order.
-    """
-    worker = getattr(parent.config, "workerinput", {}).get("workerid", "gw0")
-    return _FromTheLast.from_parent(parent, path=path) if int(worker.removeprefix("gw")) % 2 else None
 
 
 @pytest.hookimpl(optionalhook=True)
