@@ -25,10 +25,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.execute.executor_protocol import Execution, ExecutorSettings, Job, with_paths
-from runner.execute.memory import MemoryWatch
 from runner.execute.room import Lease, Queue, Room
 from runner.execute.spawn import Orphans, ProcessStarter, ZygoteProcess
-from runner.execute.workers import OUTPUTS, Worker, bound
+from runner.execute.workers import OUTPUTS, MemoryWatch, Worker, bound
 from runner.machine import scratch
 from runner.machine.output import naming
 from runner.model import devices

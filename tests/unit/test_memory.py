@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from runner.execute import memory
+from runner.execute.workers import above
 
 MIB = 1 << 20
 
 
 def used(pid: int, proc: Path | None = None) -> int:
     """Return what a worker uses: more than nothing is above its limit."""
-    return memory.above({pid: -1}, *([proc] if proc else []))[pid]
+    return above({pid: -1}, *([proc] if proc else []))[pid]
 
 
 STATUS = "Name:\t{name}\nRssAnon:\t{anon:>8} kB\nRssFile:\t  999999 kB\nRssShmem:\t{shmem:>8} kB\nVmSwap:\t{swap:>8} kB\n"
@@ -60,7 +60,7 @@ def test_the_whole_session_and_what_left_it(proc: Path) -> None:
     process(proc, 20, 5, 20, anon=64)
     process(proc, 5, 1, 5, anon=128)
     assert used(10, proc) == 63 * MIB
-    assert memory.above({10: 0, 20: 0}, proc) == {10: 63 * MIB, 20: 64 * MIB}
+    assert above({10: 0, 20: 0}, proc) == {10: 63 * MIB, 20: 64 * MIB}
 
 
 def test_one_that_has_ended_uses_nothing(proc: Path) -> None:
@@ -69,22 +69,22 @@ def test_one_that_has_ended_uses_nothing(proc: Path) -> None:
     process(proc, 11, 10, 10, anon=2)
     (proc / "13").mkdir()
     (proc / "13" / "stat").write_text("13 (torn")
-    assert memory.above({10: 0, 99: 0}, proc) == {10: 2 * MIB}
+    assert above({10: 0, 99: 0}, proc) == {10: 2 * MIB}
 
 
 def test_pages_that_forks_share_count_once(proc: Path) -> None:
     process(proc, 10, 1, 10, anon=300, pss=100)
     for pid in range(11, 21):
         process(proc, pid, 10, 10, anon=300, pss=30)
-    assert memory.above({10: 1000 * MIB}, proc) == {}
-    assert memory.above({10: 399 * MIB}, proc) == {10: 400 * MIB}
+    assert above({10: 1000 * MIB}, proc) == {}
+    assert above({10: 399 * MIB}, proc) == {10: 400 * MIB}
 
 
 def test_a_process_that_hides_its_pages_counts_with_all_of_them(proc: Path) -> None:
     process(proc, 10, 1, 10, anon=300)
-    assert memory.above({10: 299 * MIB}, proc) == {10: 300 * MIB}
+    assert above({10: 299 * MIB}, proc) == {10: 300 * MIB}
     (proc / "10" / "smaps_rollup").write_text("[rollup]\nPss: 1 kB\n")  # a kernel that does not tell files from the rest
-    assert memory.above({10: 299 * MIB}, proc) == {10: 300 * MIB}
+    assert above({10: 299 * MIB}, proc) == {10: 300 * MIB}
 
 
 # -- real processes -------------------------------------------------------------------------------------------------
@@ -101,6 +101,6 @@ def test_a_process_that_holds_100_mib(before: str) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as holds:
         assert holds.stdout is not None
         assert holds.stdout.readline() == "held\n"
-        assert memory.above({holds.pid: 50 * MIB, os.getpid(): 50 * MIB}).keys() == {holds.pid, os.getpid()}  # a child of this process
-        assert before or memory.above({holds.pid: 150 * MIB}) == {}
+        assert above({holds.pid: 50 * MIB, os.getpid(): 50 * MIB}).keys() == {holds.pid, os.getpid()}  # a child of this process
+        assert before or above({holds.pid: 150 * MIB}) == {}
         os.killpg(holds.pid, signal.SIGKILL)
