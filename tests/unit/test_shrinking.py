@@ -15,7 +15,7 @@ from runner.model.results import result_of
 from runner.tools.author.case_document import Document, reduced_document_of, text_of
 from runner.tools.author.commands import repro
 from runner.tools.author.commands.repro import OutOfBudget, ReproOptions, Search, signature_of
-from runner.tools.author.shrink_edits import PASSES, REMOVED, Change, Edit, applied
+from runner.tools.author.shrink_edits import PASSES, applied
 from tests.fakes import HERE, case, place
 
 FN = "def fn(x, y):\n    a = torch.relu(x) + y\n    b = a.cos()\n    return b * 2\n"
@@ -144,17 +144,6 @@ def test_every_pass_proposes_edits_that_leave_a_document() -> None:
     assert [one.name for one in PASSES][:2] == ["steps", "expectations"]
 
 
-def test_edits_of_one_list_do_not_move_each_other() -> None:
-    edits = [Edit("", (Change(("steps", index), REMOVED),)) for index in (0, 1)]
-    assert [next(iter(step)) for step in applied(document(), edits)["steps"]] == ["call"]
-    assert applied(document(), edits)["steps"][0]["call"] == {"as": "second"}
-
-
-def test_a_change_of_a_part_that_is_gone_does_nothing() -> None:
-    edits = [Edit("", (Change(("steps", 0, *rest), REMOVED),)) for rest in ((), ("expect", 0))]
-    assert len(applied(document(), edits)["steps"]) == 2
-
-
 # -- the search --------------------------------------------------------------------------------------------------------
 
 
@@ -219,48 +208,44 @@ def failing(kind: str = "close", expected: str = "output within 2 x eager's erro
     return dataclasses.replace(found, **changes)
 
 
-def test_observed_values_places_and_numbers_do_not_count() -> None:
-    one = signature_of(failing(expected="output[0] within 2 x eager's error", observed="error of 7"))
-    assert one == signature_of(failing(expected="output within 2 x eager's error", observed="error of 9"))
-    assert signature_of(failing("strides", "output[0] with strides [64, 1]")) == signature_of(
-        failing("strides", "output[1] with strides [8, 1]")
-    )
+def raised(text: str, kind: str = "raised", expected: str = "no exception") -> Any:
+    return failing(kind, expected, f"builtins.{text}")
+
+
+def wrapped(text: str) -> Any:
+    detail = f"Traceback (most recent call last):\n  Explanation: Dynamo failed to run FX node: got {text}\n  Hint: ..."
+    judged = Judgement.failed(expected="ValueError", observed="torch._dynamo.exc.TorchRuntimeError: while tracing", detail=detail)
+    return failing(verdicts=(dataclasses.replace(judged, kind="raises", position=place(3)),))
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("one", "other"),
     [
-        failing("counter", "stats.unique_graphs 2"),
-        failing(expected="output of shape [3]"),
-        failing(outcome=Outcome.ERROR),
-        failing("raised", "no exception", "builtins.KeyError in phase 'lower': planted"),
-        failing(verdicts=(*failing().verdicts, *failing("side-effects", "output is memory of its own").verdicts)),
+        (failing(expected="output[0] within 2 x eager's error", observed="error of 7"), failing(observed="error of 9")),
+        (failing("strides", "output[0] with strides [64, 1]"), failing("strides", "output[1] with strides [8, 1]")),
+        (raised("KeyError in phase 'lower': planted 3"), raised("KeyError in phase 'trace': planted 8")),
+        (wrapped("RuntimeError('size (3x4)')"), wrapped("RuntimeError('size (8x7)')")),
     ],
 )
-def test_another_expectation_another_outcome_or_another_form_is_another_failure(other: Any) -> None:
-    assert signature_of(other) not in (None, signature_of(failing()))
+def test_observed_values_places_phases_and_numbers_do_not_count(one: Any, other: Any) -> None:
+    assert signature_of(one) == signature_of(other)
 
 
-def test_exceptions_differ_by_type_and_text_and_not_by_phase() -> None:
-    texts = ["KeyError in phase 'lower': planted 3", "KeyError in phase 'trace': planted 8", "TypeError in phase 'x': a"]
-    first, second, third = (signature_of(failing("raised", "no exception", f"builtins.{text}")) for text in texts)
-    assert first == second
-    assert first != third
-
-
-def test_an_error_that_dynamo_wraps_is_known_by_what_it_wraps() -> None:
-    def wrapped(text: str) -> Any:
-        detail = f"Traceback (most recent call last):\n  Explanation: Dynamo failed to run FX node: got {text}\n  Hint: ..."
-        judged = Judgement.failed(expected="ValueError", observed="torch._dynamo.exc.TorchRuntimeError: while tracing", detail=detail)
-        return signature_of(failing(verdicts=(dataclasses.replace(judged, kind="raises", position=place(3)),)))
-
-    assert wrapped("RuntimeError('size (3x4)')") == wrapped("RuntimeError('size (8x7)')")
-    assert wrapped("RuntimeError('size (3x4)')") != wrapped("RuntimeError('a must be 2D')")
-
-
-def test_another_exception_than_the_expected_one_is_part_of_the_failure() -> None:
-    one, other = (signature_of(failing("raises", "ValueError", f"builtins.{name}: planted")) for name in ("KeyError", "IndexError"))
-    assert one != other
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (failing(), failing("counter", "stats.unique_graphs 2")),
+        (failing(), failing(expected="output of shape [3]")),
+        (failing(), failing(outcome=Outcome.ERROR)),
+        (failing(), raised("KeyError in phase 'lower': planted")),
+        (failing(), failing(verdicts=(*failing().verdicts, *failing("side-effects", "output is memory of its own").verdicts))),
+        (raised("KeyError in phase 'lower': planted 3"), raised("TypeError in phase 'x': a")),
+        (wrapped("RuntimeError('size (3x4)')"), wrapped("RuntimeError('a must be 2D')")),
+        (raised("KeyError: planted", "raises", "ValueError"), raised("IndexError: planted", "raises", "ValueError")),
+    ],
+)
+def test_another_expectation_outcome_form_or_exception_is_another_failure(one: Any, other: Any) -> None:
+    assert signature_of(one) != signature_of(other)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.UNAVAILABLE, Outcome.NOT_RUN, Outcome.XFAIL])
