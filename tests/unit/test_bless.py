@@ -122,7 +122,7 @@ def test_a_count_that_all_cases_observed_is_the_only_change_of_the_file(runs: Ru
 
 
 def row(value: int, **params: Any) -> Row:
-    return Row(params=params, backend="cpu", surroundings=HERE, old=1, value=value, is_recorded=True)
+    return Row(params, "cpu", HERE, old=1, value=value, entry=None, is_recorded=True)
 
 
 @pytest.mark.parametrize(

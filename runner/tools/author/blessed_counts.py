@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from runner.judge.evidence import ANOTHER_FORM, CarriedOut, carried_out, judge_expectation, recorded_facts
 from runner.judge.verdicts import facts_of, place_of, with_code
@@ -39,21 +39,14 @@ BLESSABLE = (Outcome.FAIL, Outcome.OFFLINE_FAIL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """A run: what its specs were read with, and on which machine."""
+class Sample:
+    """A case in one run: what its spec was read with, and on which machine it ran. Its steps are empty where no facts were recorded."""
 
     run: str
     torch: str | None
     backend_files: tuple[Path, ...]
     machine: tuple[tuple[str, str], ...]
     """The facts of the machine and its torch: what differs between runs with the same facts is unstable."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """A case in one run. Its steps are empty where no facts were recorded."""
-
-    source: Source
     case: Case
     surroundings: Surroundings
     result: CaseResult
@@ -63,7 +56,7 @@ class Sample:
     @property
     def key(self) -> tuple[str, str]:
         """Its run and its id."""
-        return self.source.run, str(self.case.id)
+        return self.run, str(self.case.id)
 
     @property
     def is_red(self) -> bool:
@@ -97,15 +90,24 @@ def read_samples(runs: Iterable[str], backend_files: tuple[Path, ...]) -> tuple[
         for case, result in ran.results:
             surroundings = here_of(case, backends.by_name[case.backend], result, ran.known)
             facts = result.node or run.header.environment
-            machine = tuple(sorted(facts.items()))
-            source = Source(run=run.header.run_id, torch=facts.get("torch"), backend_files=files_of_backends, machine=machine)
             case = without_benches(case) if result.benches_left_out else case
             place = folder / result.folder
             steps: tuple[CarriedOut, ...] = ()
             if result.folder and OBSERVATION in result.evidence:
                 files = RecordedFiles(place, result.evidence)
                 steps = tuple(carried_out(case, recorded_facts(files.observation(), files.code).steps))
-            samples.append(Sample(source=source, case=case, surroundings=surroundings, result=result, folder=place, steps=steps))
+            sample = Sample(
+                run=run.header.run_id,
+                torch=facts.get("torch"),
+                backend_files=files_of_backends,
+                machine=tuple(sorted(facts.items())),
+                case=case,
+                surroundings=surroundings,
+                result=result,
+                folder=place,
+                steps=steps,
+            )
+            samples.append(sample)
     known = {sample.case.id for sample in samples if sample.steps}
     nothing = Surroundings(backends=frozenset(), device="")
     others = [
@@ -126,25 +128,19 @@ COUNTED: Mapping[str, tuple[str, ...] | None] = {
 """Where the count of a kind stands below its body: below the leaf of its judgement for None."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Leaf:
+class Leaf(NamedTuple):
     """A leaf of an expectation, the same in all cases of a spec: the numbers of step and expectation, and its name."""
 
     step: int
-    index: int
+    expectation: int
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A value of a spec that is changed."""
-
-    path: DataPath
-    value: Any
+Change: TypeAlias = tuple[DataPath, Any]
+"""A value of a spec that is changed: its path, and the new value."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(NamedTuple):
     """The count that one case needs on one machine."""
 
     params: Mapping[str, Json]
@@ -152,15 +148,12 @@ class Row:
     backend: str
     surroundings: Surroundings
     old: Any
-    """What the spec says: a count, or counts under conditions."""
+    """The count that applies before the change."""
     value: Any
+    entry: int | None
+    """The entry of counts under conditions that applies; None where the count has no conditions."""
     is_recorded: bool
     """Whether a run has a case of this backend."""
-
-    @property
-    def entry(self) -> int | None:
-        """The entry of counts under conditions that applies; None where the count has no conditions."""
-        return _entry(self.old, self.surroundings)
 
 
 class NotBlessed(Exception):
@@ -248,7 +241,7 @@ def _why_never(sample: Sample, seen: Mapping[Leaf, tuple[Expected, Judgement]]) 
 
 
 def _of_leaf(facts: SpecFacts, leaf: Leaf) -> Iterator[Change]:
-    raw = facts.anatomy.steps[leaf.step].expectations[leaf.index]
+    raw = facts.anatomy.steps[leaf.step].expectations[leaf.expectation]
     below = COUNTED[raw.kind]
     path: DataPath = (leaf.name,) if below is None else below
     if _value_at(raw.body, path) is None:
@@ -256,12 +249,12 @@ def _of_leaf(facts: SpecFacts, leaf: Leaf) -> Iterator[Change]:
     rows = list(_rows(facts, leaf, path))
     for entry in dict.fromkeys(row.entry for row in rows):
         own = [row for row in rows if row.entry == entry]
-        if all(row.value == _effective(row.old, row.surroundings) for row in own):
+        if all(row.value == row.old for row in own):
             continue
         value = expression(own)
         if entry is not None and is_conditional(value):
             raise NotBlessed("its value under a condition would need more conditions (change it by hand)")
-        yield Change(path=(*raw.path, *path, *(() if entry is None else (entry, "value"))), value=value)
+        yield (*raw.path, *path, *(() if entry is None else (entry, "value"))), value
 
 
 # -- the rows of a leaf -----------------------------------------------------------------------------------------------
@@ -283,26 +276,29 @@ def _rows(facts: SpecFacts, leaf: Leaf, path: DataPath) -> Iterator[Row]:
         for place in places.get(case.backend, {surroundings: None})
     ]
     for case, surroundings in [*((samples[0].case, surroundings) for (_, surroundings), samples in by_place.items()), *others]:
-        if leaf.step >= len(case.steps) or leaf.index >= len(case.steps[leaf.step].expectations):
+        if leaf.step >= len(case.steps) or leaf.expectation >= len(case.steps[leaf.step].expectations):
             continue  # a run without benches
-        expected = case.steps[leaf.step].expectations[leaf.index]
+        expected = case.steps[leaf.step].expectations[leaf.expectation]
         when = expected.body.get("when") if isinstance(expected.body, Mapping) else None
         if not case.steps[leaf.step].runs(surroundings) or not holds(when if isinstance(when, Mapping) else None, surroundings):
             continue
-        old = _value_at(expected.body, path)
-        value = _effective(old, surroundings)
+        value, entry = _value_at(expected.body, path), None
+        if isinstance(value, list) and is_conditional(value):
+            entry = next((index for index, part in enumerate(value) if holds(part.get("when"), surroundings)), None)
+            value = None if entry is None else value[entry]["value"]
+        old = value
         samples = by_place.get((str(case.id), surroundings), [])
         # the facts of a waived failure may not become a claim
         usable = [sample for sample in samples if sample.result.outcome in (*PASSED, *BLESSABLE) and sample.key not in facts.refused]
         used = [sample for sample in usable if leaf in facts.seen[sample.key]]
-        seen = [(sample.source.machine, facts.seen[sample.key][leaf][1]) for sample in used if sample.case.id in facts.chosen]
+        seen = [(sample.machine, facts.seen[sample.key][leaf][1]) for sample in used if sample.case.id in facts.chosen]
         if any(judgement.status is Status.FAILED for _, judgement in seen):
             try:
                 value = _needed(seen, value)
             except NotBlessed as why:
                 raise NotBlessed(str(why), str(case.id)) from why
         is_recorded = case.backend in places
-        yield Row(params=case.params, backend=case.backend, surroundings=surroundings, old=old, value=value, is_recorded=is_recorded)
+        yield Row(case.params, case.backend, surroundings, old, value, entry, is_recorded)
 
 
 def _value_at(body: object, path: DataPath) -> Any:
@@ -311,19 +307,6 @@ def _value_at(body: object, path: DataPath) -> Any:
             return None
         body = body[key]
     return body
-
-
-def _entry(old: object, surroundings: Surroundings) -> int | None:
-    if not isinstance(old, list) or not is_conditional(old):
-        return None
-    return next((index for index, entry in enumerate(old) if holds(entry.get("when"), surroundings)), None)
-
-
-def _effective(old: Any, surroundings: Surroundings) -> Any:
-    """Return the count that applies here."""
-    if not isinstance(old, list) or not is_conditional(old):
-        return old
-    return None if (entry := _entry(old, surroundings)) is None else old[entry]["value"]
 
 
 def _needed(seen: Sequence[tuple[object, Judgement]], now: object) -> Any:

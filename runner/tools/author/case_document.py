@@ -6,7 +6,7 @@ the origin of each value as a comment (``origins``).
 
 import copy
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -193,33 +193,32 @@ def _lines(document: Document, origin: Origin) -> Iterator[str]:
             for index, part in enumerate(value):
                 yield from _commented([f"  - {flow(part)}"], origin(name, index))
         elif name == "expect":
-            yield "expect:"
-            yield from _expectation_lines(value, "  ", origin, ("steps", 0))
+            yield from _listed(name, (_expected(part, origin("steps", 0, "expect", index)) for index, part in enumerate(value)))
         elif name == "steps":
-            yield "steps:"
-            for index, step in enumerate(value):
-                yield from _step_lines(step, origin, ("steps", index))
+            yield from _listed(name, (_step(step, origin, index) for index, step in enumerate(value)))
         else:
             yield from _commented(block(name, value), origin(name))
 
 
-def _step_lines(step: Document, origin: Origin, path: tuple[str | int, ...]) -> Iterator[str]:
-    before, comment = "  - ", origin(*path)
+def _listed(name: str, items: Iterable[Iterable[str]]) -> Iterator[str]:
+    """Yield a list of blocks."""
+    yield f"{name}:"
+    for lines in items:
+        yield from (f"  {'  ' if number else '- '}{text}" for number, text in enumerate(lines))
+
+
+def _expected(expectation: Document, comment: str) -> Iterator[str]:
+    return _commented([line for word, body in expectation.items() for line in block(word, body)], comment)
+
+
+def _step(step: Document, origin: Origin, index: int) -> Iterator[str]:
+    comment = origin("steps", index)
     for name, value in step.items():
         if name == "expect":
-            yield f"{before}expect:"
-            yield from _expectation_lines(value, "      ", origin, path)
+            yield from _listed(name, (_expected(part, origin("steps", index, "expect", number)) for number, part in enumerate(value)))
         else:
-            for text in _commented(block(name, value), comment):
-                yield f"{before}{text}"
-                before, comment = "    ", ""
-        before = "    "
-
-
-def _expectation_lines(expected: Sequence[Document], indent: str, origin: Origin, path: tuple[str | int, ...]) -> Iterator[str]:
-    for index, expectation in enumerate(expected):
-        lines = _commented([line for word, body in expectation.items() for line in block(word, body)], origin(*path, "expect", index))
-        yield from (f"{indent}{'- ' if number == 0 else '  '}{text}" for number, text in enumerate(lines))
+            yield from _commented(block(name, value), comment)
+            comment = ""
 
 
 def _commented(lines: Iterable[str], comment: str) -> Iterator[str]:

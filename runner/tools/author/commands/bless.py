@@ -143,8 +143,8 @@ def bless(options: BlessOptions) -> tuple[list[ChangedSpec], dict[tuple[str, str
     specs: list[ChangedSpec] = []
     for spec in dict.fromkeys(sample.case.spec for sample in recorded if sample.is_red):
         samples = [sample for sample in recorded if sample.case.spec == spec]
-        source = samples[0].source
-        inspection = inspect_specs(specs_of([samples[0].result]), source.backend_files, surroundings_of(source.torch, None))
+        first = samples[0]
+        inspection = inspect_specs(specs_of([first.result]), first.backend_files, surroundings_of(first.torch, None))
         anatomy = inspection.valid().anatomies[0]
         others = [(case, surroundings) for case, surroundings in unrecorded if case.spec == spec]
         facts = SpecFacts(anatomy=anatomy, samples=samples, others=others, chosen=frozenset(chosen))
@@ -158,9 +158,9 @@ def bless(options: BlessOptions) -> tuple[list[ChangedSpec], dict[tuple[str, str
             continue
         try:
             data: Any = anatomy.document.data
-            for change in changes:
-                data = replaced(data, change.path, change.value)
-            edits = [value_edit(anatomy.document, change.path, change.value) for change in changes]
+            for path, value in changes:
+                data = replaced(data, path, value)
+            edits = [value_edit(anatomy.document, path, value) for path, value in changes]
             after = changed(anatomy.document, edits, data)  # refused unless the text then means exactly the changes
             judge_again(after, samples, facts.blessed)
         except (CannotEdit, NotBlessed) as error:
@@ -176,13 +176,12 @@ def judge_again(after: Document, samples: Sequence[Sample], blessed: Iterable[Sa
     must_pass = {id(sample) for sample in blessed}
     suites: dict[object, Suite] = {}
     for sample in samples:
-        source = sample.source
-        key = (source.torch, source.backend_files)
+        key = (sample.torch, sample.backend_files)
         if key not in suites:
             try:
                 specs = specs_of([sample.result])
                 texts = {spec.path: after.content for spec in specs}
-                suites[key] = load_specs(specs, source.backend_files, surroundings_of(source.torch, None), texts)
+                suites[key] = load_specs(specs, sample.backend_files, surroundings_of(sample.torch, None), texts)
             except InvalidSpecs as error:
                 raise NotBlessed(f"the changed spec would not validate: {error.diagnostics[0]}") from error
             except UsageError as error:
@@ -201,9 +200,9 @@ def judge_again(after: Document, samples: Sequence[Sample], blessed: Iterable[Sa
         if isinstance(now, str) or isinstance(then, str):
             raise NotBlessed(now if isinstance(now, str) else str(then))
         if id(sample) in must_pass and now.outcome not in PASSED:
-            raise NotBlessed(f"{case.id} of {sample.source.run}, judged again by the changed spec, is {now.outcome.label}: {now.reason}")
+            raise NotBlessed(f"{case.id} of {sample.run}, judged again by the changed spec, is {now.outcome.label}: {now.reason}")
         if id(sample) not in must_pass and now.outcome is not then.outcome:
-            raise NotBlessed(f"{case.id} of {sample.source.run} would become {now.outcome.label}: {now.reason}")
+            raise NotBlessed(f"{case.id} of {sample.run} would become {now.outcome.label}: {now.reason}")
 
 
 def main(options: BlessOptions) -> ExitCode:

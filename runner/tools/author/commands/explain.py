@@ -9,7 +9,6 @@ from typing import Any
 
 from runner.cli.list import as_json
 from runner.judge.waiving import Waivers
-from runner.language.backends import Backend
 from runner.language.expand.cases import surroundings_for
 from runner.language.flow import flow
 from runner.language.load import Suite, load, surroundings_of
@@ -85,33 +84,26 @@ def _details(case: Case) -> dict[str, Any]:
 
 
 def _text(case: Case, verdict: Verdict, suite: Suite, waivers: Waivers, surroundings: Surroundings) -> Iterator[str]:
-    """Yield what is known of the case as comments, then the case as a spec."""
-    backend = suite.backends.by_name[case.backend]
-    yield f"# {one_line(case.id)}"
-    facts = list(_facts(case, verdict, backend))
+    """Yield what a spec does not say as comments, then the case as a spec."""
+    backend, timeout = suite.backends.by_name[case.backend], case.body.timeout
+    runs = {Availability.YES: "yes", Availability.NO: "no", Availability.UNKNOWN: "perhaps"}[verdict.availability]
+    facts = [
+        ("file", str(case.position)),
+        ("backend", f"{case.backend} on {case.device}: {backend.summary}"),
+        ("proof", flow(backend.document.data[backend.name].get("proof", {}))),
+        ("runs here", f"{runs}{f': {verdict.reason}' if verdict.reason else ''}"),
+        ("process", "a new Python" if case.body.isolation == "process" else "a fork"),
+        *([("alone", f"nothing runs beside it{'' if is_exclusive(without_benches(case)) else ' under --bench'}")] * is_exclusive(case)),
+        ("timeout", f"{timeout:g} seconds" if timeout else "that of run --timeout"),
+        ("digest", digest_of(case)),
+    ]
     for waiver in waivers.of(case.id, surroundings):
         ended = " (ended)" if waivers.is_expired(waiver) else ""
         facts.append(("waiver", f"{waiver.position}, until {waiver.until}{ended}: {waiver.reason}, {waiver.issue}"))
+    yield f"# {one_line(case.id)}"
     yield from (f"#   {word:<10} {one_line(text)}" for word, text in facts)
     origins = Origins(case, suite.documents, decision_of(case, suite.backends))
     yield from text_of(document_of(case, suite.backends), origins).rstrip("\n").split("\n")
-
-
-def _facts(case: Case, verdict: Verdict, backend: Backend) -> Iterator[tuple[str, str]]:
-    """Yield what a spec does not say: each with its word."""
-    yield "file", str(case.position)
-    yield "backend", f"{case.backend} on {case.device}: {backend.summary}"
-    yield "proof", flow(backend.document.data[backend.name].get("proof", {}))
-    yield "runs here", f"{_WORDS[verdict.availability]}{f': {verdict.reason}' if verdict.reason else ''}"
-    usual = without_benches(case)
-    yield "process", "a new Python" if case.body.isolation == "process" else "a fork"
-    if is_exclusive(case):
-        yield "alone", f"nothing runs beside it{'' if is_exclusive(usual) else ' under --bench'}"
-    yield "timeout", f"{case.body.timeout:g} seconds" if case.body.timeout else "that of run --timeout"
-    yield "digest", digest_of(case)
-
-
-_WORDS = {Availability.YES: "yes", Availability.NO: "no", Availability.UNKNOWN: "perhaps"}
 
 
 class Origins:
