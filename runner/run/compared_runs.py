@@ -29,8 +29,7 @@ from runner.model.matching.patterns import pattern_of, stable_lines
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
 from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
-from runner.record.comparison import CaseChange, Change, Comparison, Side
-from runner.record.compatibility import Difference, command_differences
+from runner.record.comparison import CaseChange, Change, Comparison, Difference, Side, command_differences
 from runner.record.journal import readable, recorded_run
 from runner.record.run_folder import JOURNAL
 

@@ -19,7 +19,7 @@ from runner.model.header import RunHeader
 from runner.model.options import RunOptions
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
-from runner.record.compatibility import differences, machine_differences
+from runner.record.comparison import differences, machine_differences
 from runner.record.journal import Run, readable, recorded_run
 from runner.record.run_folder import JOURNAL, RunFolder, RunLock, find_run, last_run_of
 from runner.run import rejudge

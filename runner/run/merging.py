@@ -1,6 +1,6 @@
 """``merge``: joins the runs of shards into one; refuses missing, duplicate, incompatible and altered ones, and judges every case again.
 
-The headers have the digest of the whole selection, so that a missing case is detected. The tables of ``compatibility`` list what may
+The headers have the digest of the whole selection, so that a missing case is detected. The tables of ``record.comparison`` list what may
 differ between the parts. Recorded files are untrusted: no link is followed, and special files are not copied.
 """
 
@@ -33,7 +33,7 @@ from runner.model.options import MergeOptions, report_files
 from runner.model.results import Attempt, CaseResult
 from runner.plan.worker_plan import digest_of
 from runner.record.case_files import alterations
-from runner.record.compatibility import differences
+from runner.record.comparison import differences
 from runner.record.journal import Run, digest_of_selection, recorded_run
 from runner.record.run_folder import JOURNAL, RunFolder, open_run, require_free_reports
 from runner.run import rejudge

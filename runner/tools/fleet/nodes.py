@@ -22,7 +22,7 @@ from runner.model.results import CaseResult
 from runner.plan.schedule import SchedulingOptions
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
-from runner.record.compatibility import machine_differences
+from runner.record.comparison import machine_differences
 from runner.record.run_folder import RunFolder
 from runner.run.pipeline import Jobs, exclusive, informed
 from runner.tools.fleet.health import read_canaries
