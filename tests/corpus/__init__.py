@@ -12,6 +12,7 @@ each verdict with its kind, status and line. What a real run does not give easil
         facts: {steps.0.counters.inductor.fxgraph_cache_miss: 2}
         gives: "FAIL counter 8: counter failed 8, proof held"
         contradicts: [facts]             # the checks of ``verify`` that find that its facts cannot all be true
+        shown: true                      # its texts, on a terminal and in JUnit, are whole in ``tests/data/texts``
 
 All cases of one machine and the same options are one run. ``python -m tests.corpus`` records, shows and checks.
 """
@@ -23,6 +24,7 @@ import io
 import itertools
 import json
 import re
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -36,7 +38,7 @@ from runner.cli.parser import main
 from runner.execute.executor_protocol import Ending, Execution, Job, ServiceReport
 from runner.machine import capabilities
 from runner.machine.installed_torch import installed_torch
-from tests.fakes import use_executor
+from tests.fakes import ROOT, use_executor
 
 HERE = Path(__file__).parent
 MACHINES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
@@ -213,6 +215,7 @@ class CorpusRun:
     code: int
     cases: Mapping[str, CorpusCase]
     """By the beginning of their ids."""
+    printed: str = ""
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -280,9 +283,9 @@ def run(
         files, use_executor(patch, answer).facts = MACHINES[some[0].machine]
         found = {**machine.found, **PACKAGES}
         patch.setattr(capabilities, "inspect_files", lambda installed: replace(machine, found=found, **files))
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+        with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.redirect_stderr(io.StringIO()) as said:
             code = main(["run", "specs", "--out", out, *words, *some[0].options, *more])
-    made = CorpusRun(place=place, out=place / out, code=code, cases=by_name)
+    made = CorpusRun(place=place, out=place / out, code=code, cases=by_name, printed=printed.getvalue())
     assert (made.out / "run.jsonl").exists(), said.getvalue()
     assert "--shard" in more or len(list(made.results)) == len(some), said.getvalue()
     return made
@@ -304,3 +307,25 @@ def given(line: Mapping[str, Any]) -> str:
 def _place(position: Mapping[str, Any], own: str) -> str:
     """Return the line of a position in the spec; that of a file of backends or waivers has no fixed line."""
     return str(position.get("line", 1)) if position["file"].startswith(own) else ""
+
+
+TEXTS = HERE.parent / "data" / "texts"
+
+
+def texts(place: Path) -> dict[str, str]:
+    """Return the texts of the cases that are shown, by the names of files: what a terminal has of each, its JUnit element, the summary."""
+    shown = [case for case in itertools.chain.from_iterable(groups().values()) if "shown" in case.edits]
+    made = run(place, shown)
+
+    def steady(text: str) -> str:
+        return re.sub(r"cases/\d{5}", "cases/N", text.replace(f"{ROOT}/", "").replace(f"{place}/", "")).strip() + "\n"
+
+    *blocks, summary = made.printed.split("\n\n")
+    elements = {element.get("name"): element for element in ET.parse(made.out / "junit.xml").iter("testcase")}
+    found = {"summary": steady(summary)}
+    for case, line in made.results:
+        block = next(
+            (block for block in blocks if f"'{line['case_id']}'" in block.partition("\nclaim: ")[0]), ""
+        )  # none where it is counted
+        found[f"{case.folder.name}-{case.slug}"] = steady(f"{block}\n\n{ET.tostring(elements[line['case_id']], 'unicode')}")
+    return found

@@ -1,7 +1,7 @@
-"""``python -m tests.corpus record SPEC...``, ``show [NAME...]``, ``accept NAME...``, ``check``.
+"""``python -m tests.corpus record SPEC...``, ``show [NAME...]``, ``accept NAME...``, ``texts``, ``check``.
 
 ``record`` runs specs and makes a folder of each from what the run left. ``show`` prints what the cases of folders give. ``accept`` writes
-it into ``cases.yaml``, to be reviewed as data. ``check`` is the test.
+it into ``cases.yaml``, to be reviewed as data; ``texts`` does so with whole texts. ``check`` is the test.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.corpus import HERE, CorpusCase, given, groups, run
+from tests.corpus import HERE, TEXTS, CorpusCase, given, groups, run, texts
 
 
 def record(specs: list[Path]) -> None:
@@ -88,6 +88,10 @@ match sys.argv[1:]:
             print(f"{case.title}: {text}{f' contradicts {checks}' if checks else ''}")
     case ["accept", *names] if names:
         accept(names)
+    case ["texts"]:
+        with tempfile.TemporaryDirectory() as scratch:
+            for name, text in texts(Path(scratch)).items():
+                (TEXTS / f"{name}.txt").write_text(text, "utf-8")
     case ["check"]:
         sys.exit(pytest.main([str(HERE.parent / "unit" / "test_corpus.py"), "-q"]))
     case _:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.corpus import CONTRADICTING, CorpusCase, CorpusRun, cases, folders, given, groups, run
+from tests.corpus import CONTRADICTING, TEXTS, CorpusCase, CorpusRun, cases, folders, given, groups, run, texts
 
 ELEMENTS = {
     **dict.fromkeys(("FAIL", "FELL_BACK", "XPASS", "FLAKY", "OFFLINE_FAIL"), "failure"),
@@ -155,3 +155,8 @@ def test_other_facts_are_compared_and_never_taken_for_the_recorded_ones(group: s
 def _own(line: dict[str, Any]) -> dict[str, Any]:
     """Return what of a line says by which files its case was judged."""
     return {"folder": line["folder"], "evidence": line["evidence"]}
+
+
+def test_the_whole_texts_of_a_failure_of_each_kind(tmp_path: Path) -> None:
+    """Nothing else pins wording: ``python -m tests.corpus texts`` writes them again."""
+    assert texts(tmp_path) == {path.stem: path.read_text("utf-8") for path in TEXTS.glob("*.txt")}

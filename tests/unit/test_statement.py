@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from runner.model.case import Availability, CaseId
+from runner.model.case import Availability
 from runner.model.header import PermittedWaiver, ProfileLevel, ProfileRecord
 from runner.model.outcomes import Outcome
 from runner.model.results import AppliedWaiver, CaseResult, WaiverEffect
 from runner.tools.vendor.conformance import Conformance, Standing, standing, statement_of
 from runner.tools.vendor.profiles import prospect_of_cases
-from tests.fakes import COUNTED, case, observation, place, seen, step, verdict_of
-from tests.results import as_outcome
+from tests.fakes import place
+from tests.recorded import recorded
 
 TODAY = date(2026, 12, 1)
 TORCH = "2.13.0"
@@ -24,12 +24,10 @@ WAIVER = AppliedWaiver(
 PERMITTED = PermittedWaiver(cases=WAIVER.cases, issue=WAIVER.issue, until=WAIVER.until)
 KEYS = frozenset({(WAIVER.cases, WAIVER.issue, WAIVER.until)})
 
-PASSED = verdict_of(case(step(COUNTED)), observation(seen()))
-
 
 def result(name: str, outcome: Outcome = Outcome.PASS, **changes: Any) -> CaseResult:
-    made = as_outcome(replace(PASSED, folder="cases/00001", isolation="fork"), outcome)
-    return replace(made, **{"case_id": CaseId(name), "phase": "run" if outcome in (Outcome.CRASH, Outcome.TIMEOUT) else "", **changes})
+    made = recorded(name, outcome, case_id=name)
+    return replace(made, **{"phase": "run" if outcome in (Outcome.CRASH, Outcome.TIMEOUT) else "", **changes})
 
 
 def profile(required: str = "ab", *, optional: str = "", p1: str = "", **changes: Any) -> ProfileRecord:
@@ -46,19 +44,9 @@ def stated(record: ProfileRecord, *results: CaseResult, **changes: Any) -> Confo
 # -- one case ---------------------------------------------------------------------------------------------------------
 
 COUNTS_AS = {
+    **dict.fromkeys(Outcome, Standing.FAILED),
     Outcome.PASS: Standing.PASSED,
-    Outcome.FAIL: Standing.FAILED,
-    Outcome.FELL_BACK: Standing.FAILED,
-    Outcome.ERROR: Standing.NOT_EXECUTED,
-    Outcome.CRASH: Standing.FAILED,
-    Outcome.TIMEOUT: Standing.FAILED,
-    Outcome.NOT_RUN: Standing.NOT_EXECUTED,
-    Outcome.FLAKY: Standing.FAILED,
-    Outcome.UNAVAILABLE: Standing.NOT_EXECUTED,
-    Outcome.XFAIL: Standing.FAILED,
-    Outcome.XPASS: Standing.FAILED,
-    Outcome.OFFLINE_PASS: Standing.NOT_EXECUTED,
-    Outcome.OFFLINE_FAIL: Standing.FAILED,
+    **dict.fromkeys((Outcome.ERROR, Outcome.NOT_RUN, Outcome.UNAVAILABLE, Outcome.OFFLINE_PASS), Standing.NOT_EXECUTED),
 }
 """Without a permitted waiver."""
 
