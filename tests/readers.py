@@ -11,6 +11,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from html.parser import HTMLParser
 from pathlib import Path
 
 from lxml import etree  # type: ignore[import-untyped]  # lxml has no py.typed, and lxml-stubs are not a dependency of the tests
@@ -126,3 +127,29 @@ def _unescaped(text: str, *, property_: bool) -> str:
     for code, char in table.items():
         text = text.replace(code, char)
     return text
+
+
+# -- pages --------------------------------------------------------------------------------------------------------------
+
+
+class Elements(HTMLParser):
+    """The elements of a page, with their attributes, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def handle_comment(self, data: str) -> None:
+        self.tags.append(("comment", {}))
+
+    def handle_decl(self, decl: str) -> None:
+        self.tags.append(("declaration", {"text": decl}))

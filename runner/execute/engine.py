@@ -313,10 +313,11 @@ class LocalExecutor:
             return True
         if key not in self._zygotes:
             self._start_zygote(job.environment)
-        if not self._is_ready(key):
+        if key not in self._zygotes or not self._zygotes[key].is_ready:
             return False
         gpus = _pins(job, room, lease)
-        if job.plan is None or not self._warms_workers(job.environment) or self._idle_for(job, gpus):
+        warms_workers = job.environment.uses_accelerator and key not in self._cold
+        if job.plan is None or not warms_workers or self._idle_for(job, gpus):
             return True
         self._missing.setdefault((key, gpus), job.environment)
         return False
@@ -329,7 +330,7 @@ class LocalExecutor:
         if TARGET not in environment.variables:
             zygotes = {key for key in self._zygotes if TARGET not in self._environments[key].variables}
             waiting = {line for _, line in self._waiting.lines}
-            used = {worker.key for worker in self._busy()} | {key for key in zygotes if key in waiting or not self._is_ready(key)}
+            used = {worker.key for worker in self._busy()} | {key for key in zygotes if key in waiting or not self._zygotes[key].is_ready}
             if len(used & zygotes) >= self._settings.zygotes:
                 return
             for worker in self._workers.values():
@@ -342,22 +343,14 @@ class LocalExecutor:
         zygote.warm_until = time.monotonic() + self._start_seconds
         self._selector.register(zygote.control.fileno(), selectors.EVENT_READ, functools.partial(self._on_zygote, environment.key))
 
-    def _is_ready(self, key: str) -> bool:
-        """Whether the zygote of an environment is warm."""
-        return key in self._zygotes and self._zygotes[key].is_ready
-
-    def _warms_workers(self, environment: Environment) -> bool:
-        """Whether the workers of an environment warm up before they have a job."""
-        return environment.uses_accelerator and environment.key in self._zygotes and environment.key not in self._cold
-
     def _warm_spares(self, room: Room) -> None:
         """Start warm-ups of workers for the next waiting jobs, as far as the machine has cores, up to ``spares`` more than jobs.
 
         While jobs run in all places, a quarter as many warm up beside them: the cases need the cores.
         """
-        for key in list(self._zygotes):
+        for key, zygote in self._zygotes.items():
             environment = self._environments[key]
-            if not self._is_ready(key) or not self._warms_workers(environment):
+            if not zygote.is_ready or not environment.uses_accelerator or key in self._cold:
                 continue
             live = [worker for worker in self._workers.values() if not worker.is_retired]
             # one for several GPUs starts when these have room

@@ -16,6 +16,9 @@ from runner.machine import child_python
 from runner.model.protocol import SIMULATED, TARGET, THREADS, WARM
 from runner.plan.schedule import Environment
 
+_PACKAGES = {False: "runner.worker.process", True: "runner.tools.offline.worker"}
+"""The package of zygotes, and of workers that are new Pythons; of an environment with a target."""
+
 _CLOSE_SECONDS = 6.0
 """How long a zygote may take to kill orphans of its workers; a zygote that is not ready has no workers."""
 
@@ -143,12 +146,12 @@ class ProcessStarter:
         scratch = self._scratch / f"zygote-{self._count}"
         scratch.mkdir(parents=True, exist_ok=True)
         variables = self._variables(environment, scratch)
-        return ZygoteProcess(environment.kinds, variables, scratch / "zygote.log", f"{_package(environment)}.zygote")
+        return ZygoteProcess(environment.kinds, variables, scratch / "zygote.log", f"{_PACKAGES[TARGET in environment.variables]}.zygote")
 
     def worker(self, environment: Environment, control: int) -> "subprocess.Popen[bytes]":
         """Start a worker in a process of its own: slow, and never unsafe."""
         variables = self._variables(environment, self._scratch)
-        return _start(f"{_package(environment)}.entry", control, variables, self._scratch / "workers.log")
+        return _start(f"{_PACKAGES[TARGET in environment.variables]}.entry", control, variables, self._scratch / "workers.log")
 
     def _variables(self, environment: Environment, scratch: Path) -> dict[str, str]:
         if TARGET not in environment.variables:
@@ -163,11 +166,6 @@ class ProcessStarter:
         # Triton's cache and its dumps lie in the scratch folder; with line information the instructions have the paths of this machine
         variables.update(TRITON_DISABLE_LINE_INFO="1", TRITON_CACHE_DIR=str(scratch / "triton"), TRITON_HOME=str(scratch))
         return variables
-
-
-def _package(environment: Environment) -> str:
-    """Return the package of the zygote of an environment, and of its workers that are new Pythons."""
-    return "runner.tools.offline.worker" if TARGET in environment.variables else "runner.worker.process"
 
 
 class Orphans:

@@ -35,7 +35,8 @@ def digest_of(case: Case) -> str:
     judged = [
         [
             step.kind,
-            _arguments(step),
+            # of a Python block only its text counts
+            {**step.arguments, **({traits_of(step).python: code["text"]} if (code := python_of(step)) is not None else {})},
             [(expected.kind, _claim(expected.check), *filter(None, [expected.weak])) for expected in step.expectations],
             *([step.repeat, dict(step.when or {})] if step.repeat != 1 or step.when is not None else []),
         ]
@@ -53,11 +54,6 @@ def digest_of(case: Case) -> str:
 def _claim(check: Any) -> dict[str, str]:
     """Return what an expectation says; a word that a later version adds changes no digest of a spec without it."""
     return {field.name: repr(value) for field in fields(check) if (value := getattr(check, field.name)) != field.default}
-
-
-def _arguments(step: Step) -> dict[str, Any]:
-    written = python_of(step)
-    return dict(step.arguments) if written is None else {**step.arguments, traits_of(step).python: written["text"]}
 
 
 def python_of(step: Step) -> Mapping[str, Any] | None:

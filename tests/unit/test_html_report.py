@@ -3,8 +3,7 @@
 import errno
 import json
 import re
-from dataclasses import dataclass, field, replace
-from html.parser import HTMLParser
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from runner.record.run_folder import RunFolder
 from runner.report import ReportSetup, page
 from runner.report.page import HtmlReporter, chunks, facts_of, pieces_of, script, shown, sources_of, write_page
 from tests.fences import ROOT
+from tests.readers import Elements
 from tests.results import as_outcome, footer_of
 
 HOSTILE = '</script><script>window.hacked=1</script><img src=x onerror="window.hacked=1">\'"&amp;\u2028\u202e]]>{{7*7}}\\x3c`${hacked}`'
@@ -100,27 +100,8 @@ def handed_over(path: Path) -> Any:
     return json.loads(literal)
 
 
-@dataclass
-class Tags(HTMLParser):
-    """The elements of a page, and its text."""
-
-    found: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
-    text: str = ""
-
-    def __post_init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def parsed(page: Path) -> Tags:
-    tags = Tags()
-    tags.feed(page.read_text("utf-8"))
-    return tags
+def parsed(page: Path) -> Elements:
+    return Elements(page.read_text("utf-8"))
 
 
 # -- nothing hostile becomes markup ---------------------------------------------------------------------------------
@@ -129,20 +110,20 @@ def parsed(page: Path) -> Tags:
 def test_hostile_text_is_text_in_the_page(tmp_path: Path) -> None:
     harmless = parsed(write(tmp_path / "harmless", [case(f"n{number}") for number in range(4)]))
     hostile = parsed(write(tmp_path / "hostile", hostile_run()))
-    assert {tag for tag, _ in hostile.found} == {tag for tag, _ in harmless.found}
-    assert [attributes for tag, attributes in hostile.found if tag == "script"] == [{"src": "report/app.js"}, {"src": "report/index.js"}]
-    assert not [name for _, attributes in hostile.found for name in attributes if name.startswith("on")]
+    assert {tag for tag, _ in hostile.tags} == {tag for tag, _ in harmless.tags}
+    assert [attributes for tag, attributes in hostile.tags if tag == "script"] == [{"src": "report/app.js"}, {"src": "report/index.js"}]
+    assert not [name for _, attributes in hostile.tags for name in attributes if name.startswith("on")]
     assert shown(HOSTILE) in hostile.text, "it is shown as it was written"
 
 
 def test_the_page_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     page = parsed(write(tmp_path / "run", hostile_run()))
-    policy = next(attributes["content"] for _, attributes in page.found if attributes.get("http-equiv") == "Content-Security-Policy")
+    policy = next(attributes["content"] for _, attributes in page.tags if attributes.get("http-equiv") == "Content-Security-Policy")
     assert policy is not None
     assert "default-src 'none'" in policy
     assert "script-src 'self' file:;" in policy
     assert "unsafe" not in policy
-    addresses = [value for _, attributes in page.found for name, value in attributes.items() if name in ("src", "href")]
+    addresses = [value for _, attributes in page.tags for name, value in attributes.items() if name in ("src", "href")]
     assert addresses == ["report/app.css", "report/app.js", "report/index.js"]
 
 
