@@ -18,8 +18,7 @@ def compared(change: Callable[..., Any], *arguments: Callable[[], Any], target: 
 
     ``target`` and ``arguments`` make the two copies; ``options`` are ``settings``, ``tolerance``, and those of ``Effects``.
     """
-    from runner.worker.case.effects import Effects
-    from runner.worker.case.state import Generators, Modes
+    from runner.worker.case.effects import Effects, Generators, Modes
 
     settings, tolerance = options.pop("settings", {}), {**DEFAULTS, **options.pop("tolerance", {})}
     effects = Effects(tolerance, settings, **options)

@@ -130,15 +130,3 @@ def test_packages_are_counted_when_they_are_built_and_when_they_run(torch):
     run = functools.partial(_counting_ahead, lambda package, *arguments: sum(arguments))
     assert [run(package, 1, 2), run(package, 3)] == [3, 3]
     assert witness.seen.executed_others == {"cuda": 2}
-
-
-def test_what_is_watched_is_there(torch):
-    """A torch that moves a name is found here, not by a proof that never sees anything."""
-    import inspect
-
-    from torch._inductor.codecache import AotCodeCompiler
-    from torch.export.pt2_archive._package import AOTICompiledModel
-
-    assert list(inspect.signature(AotCodeCompiler.compile).parameters)[:3] == ["graph", "wrapper_code", "kernel_code"]
-    assert callable(AOTICompiledModel.__call__)
-    assert callable(AOTICompiledModel.get_metadata)

@@ -17,7 +17,7 @@ def census(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     found: list[Any] = []
     state = choice_census._State(found.append, lambda: True)
-    monkeypatch.setattr(choice_census, "_state", [state])
+    monkeypatch.setattr(choice_census, "_state", state)
     return choice_census, found
 
 

@@ -232,18 +232,18 @@ def test_the_generator_of_numpy_is_compared_where_eager_leaves_it_alone() -> Non
 
 
 def test_both_sides_begin_with_the_same_generators_of_python_and_numpy() -> None:
-    from runner.worker.case.state import Generators, reseed
+    from runner.worker.case.effects import Generators, state
 
     def draws() -> list[float]:
         return [random.random(), float(numpy.random.rand()), float(torch.rand(()))]
 
-    reseed(2**40 + 3)
+    state.reseed(2**40 + 3)
     begun, first = Generators.now(), draws()
     begun.restore()
     assert draws() == first
-    reseed(2**40 + 3)
+    state.reseed(2**40 + 3)
     assert draws() == first
-    reseed(4)
+    state.reseed(4)
     assert [one == other for one, other in zip(draws(), first, strict=True)] == [False] * 3
 
 

@@ -212,7 +212,6 @@ class Session:
         self.output: Any = None
         self.exit: dict[str, Any] | None = None
         self.bench: dict[str, Any] | None = None
-        self._step: Mapping[str, Any] = {}
         self._log_begin = 0
         self._twins = copies.Twins()
         self._were_compared = False
@@ -259,7 +258,6 @@ class Session:
 
     def begin_step(self, step: Mapping[str, Any]) -> None:
         """Begin a step of the plan: reset its results, and store the position in standard error."""
-        self._step = step
         self.exit, self.bench = None, None
         self._were_compared = self.effects.facts is not None
         self.reference.begin_step(may_raise=bool(step.get("expects_raise")))
@@ -293,7 +291,7 @@ class Session:
                         measured[key] = self.additional.repeat(request, step, own_calls, value)
                         continue
                     measured[key] = KINDS[kind].measure(request["arguments"], value)
-                self.additional.of_measurement(request, measured[key])
+                    self.additional.of_measurement(request, measured[key])
             except Exception as error:  # comparing values of a spec may raise anything
                 unmeasured[key] = f"{type(error).__name__}: {error}"
         return measured, unmeasured

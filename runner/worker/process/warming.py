@@ -61,18 +61,20 @@ def _counters() -> Iterator[tuple[Any, str, Any]]:
             yield sys.modules[name], key, number
 
 
-State = tuple[dict[int, int], dict[tuple[int, str], str]]
-"""The number of entries of each ``functools`` cache by the cache's ``id``, and each of torch's counters as text by owner and name."""
-
-
-def _state() -> State:
+@contextlib.contextmanager
+def _discarded(folder: str | None) -> Iterator[list[str]]:
+    """Discard what is compiled in this context. With a folder for torch's caches nothing is raised: the context has the text instead."""
     sizes = {id(cache): cache.cache_info().currsize for cache in _caches()}
-    return sizes, {(id(owner), name): repr(value) for owner, name, value in _counters()}
-
-
-def _forget(before: State) -> None:
-    """Discard what was compiled since a state."""
-    sizes, counters = before
+    # an ``itertools.count`` is stored as text, not as a copy
+    counters = {(id(owner), name): repr(value) for owner, name, value in _counters()}
+    problems: list[str] = []
+    try:
+        with contextlib.nullcontext() if folder is None else torch_state.cache_folder(folder):
+            yield problems
+    except Exception as error:  # without a working compiler there is no warm-up: the next case will run into it and report it
+        if folder is None:
+            raise
+        problems.append(f"{type(error).__name__}: {error}")
     torch_state.RESETS["dynamo"]()
     torch_state.RESETS["inductor"]()
     torch_state.clear_counters()
@@ -87,22 +89,8 @@ def _forget(before: State) -> None:
     for owner, name, value in list(_counters()):
         initial = counters.get((id(owner), name), _FROM_ZERO[type(value)])
         if repr(value) != initial:
-            # an ``itertools.count`` is stored as text, not as a copy
             numbers = ast.literal_eval(initial.removeprefix("count"))
             setattr(owner, name, numbers if type(value) is int else itertools.count(*numbers if type(numbers) is tuple else (numbers,)))
-
-
-@contextlib.contextmanager
-def _discarded(folder: str) -> Iterator[list[str]]:
-    """Discard what is compiled in this context, and let nothing be raised; the context has the text of the exception."""
-    before = _state()
-    problems: list[str] = []
-    try:
-        with torch_state.cache_folder(folder):
-            yield problems
-    except Exception as error:  # without a working compiler there is no warm-up: the next case will run into it and report it
-        problems.append(f"{type(error).__name__}: {error}")
-    _forget(before)
 
 
 def compile_something(device: str, *, with_gradients: bool) -> str:
@@ -135,17 +123,15 @@ def start_device(device: str) -> str:
 
 def trace_something() -> None:
     """Trace small functions with dynamo and AOTAutograd, and discard them. This uses no device, registers no pattern, builds no kernel."""
-    before = _state()
-    with torch.no_grad():
+    with _discarded(None), torch.no_grad():
         torch.compile(_own(_pointwise), backend="aot_eager")(torch.rand(8, 8), torch.rand(8))
         torch.compile(_own(_calls), backend="eager")(torch.rand(4, 4))
-    _forget(before)
 
 
 def _own(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a copy of a function with global names of its own.
 
-    Dynamo writes numbered names into them, and numbers begin anew after ``_forget``: in the same names a later compile fails.
+    Dynamo writes numbered names into them, and numbers begin anew when it is discarded: in the same names a later compile fails.
     """
     names: dict[str, Any] = {"__name__": __name__, "__builtins__": __builtins__, "torch": torch}
     for helper in (_helper, function):

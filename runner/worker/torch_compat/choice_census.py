@@ -83,8 +83,10 @@ class _Candidate:
 
 @dataclass
 class _State:
-    save: Callable[[Tuning], None]
-    is_asked: Callable[[], bool]
+    save: Callable[[Tuning], None] | None = None
+    """Receives each selection when it begins; None before the hooks are installed."""
+    is_asked: Callable[[], bool] = bool
+    """Whether to record."""
     candidates: dict[int, _Candidate] = field(default_factory=dict)
     classes: set[type] = field(default_factory=set)
     """Classes of candidates whose ``output_node`` is watched."""
@@ -92,7 +94,7 @@ class _State:
     """Candidates are compiled in threads."""
 
 
-_state: list[_State] = []
+_state = _State()
 _benchmarking = threading.local()
 """``choice``: what this thread times in a child process."""
 
@@ -104,10 +106,10 @@ def backend_of(choice: Any) -> str:
 
 
 def install(save: Callable[[Tuning], None], is_asked: Callable[[], bool]) -> None:
-    """Install the hooks for the rest of the process. ``save`` gets each selection when it begins; ``is_asked`` says whether to record."""
-    if _state:
+    """Install the hooks for the rest of the process."""
+    if _state.save is not None:
         return
-    _state.append(_State(save, is_asked))
+    _state.save, _state.is_asked = save, is_asked
     from torch._inductor import ir, select_algorithm
 
     # in a case, this would change a class of torch for the next case in its worker
@@ -115,7 +117,7 @@ def install(save: Callable[[Tuning], None], is_asked: Callable[[], bool]) -> Non
     for kind in kinds:
         kinds += kind.__subclasses__()
     for kind in kinds[1:]:
-        _watch_node(_state[0], kind)
+        _watch_node(kind)
     compiling.hook(_SELECTOR, "AlgorithmSelectorCache.__call__", _record_selection)
     compiling.hook(_SELECTOR, "AlgorithmSelectorCache.benchmark_choice", _record_error)
     for module, name, replacement in (
@@ -133,12 +135,11 @@ def install(save: Callable[[Tuning], None], is_asked: Callable[[], bool]) -> Non
 
 def forget() -> None:
     """Forget the candidates of the case before."""
-    if _state:
-        _state[0].candidates.clear()
+    _state.candidates.clear()
 
 
 def _find(choice: Any) -> _Candidate | None:
-    candidate = _state[0].candidates.get(id(choice))
+    candidate = _state.candidates.get(id(choice))
     return candidate if candidate is not None and candidate.of() is choice else None
 
 
@@ -146,22 +147,21 @@ def _find(choice: Any) -> _Candidate | None:
 
 
 def _record_selection(original: Callable[..., Any], selector: Any, op: Any, choices: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-    state = _state[0]
-    if state.is_asked():
+    if _state.save is not None and _state.is_asked():
         tuning = Tuning(op=str(op), how="only" if len(choices) == 1 else "untimed")
         for choice in choices:
-            state.candidates[id(choice)] = _Candidate(weakref.ref(choice), tuning, tuning.add(choice), str(getattr(choice, "name", "")))
-            _watch_node(state, type(choice))  # of a module that was imported since ``install``
-        state.save(tuning)
+            _state.candidates[id(choice)] = _Candidate(weakref.ref(choice), tuning, tuning.add(choice), str(getattr(choice, "name", "")))
+            _watch_node(type(choice))  # of a module that was imported since ``install``
+        _state.save(tuning)
     return original(selector, op, choices, *args, **kwargs)
 
 
-def _watch_node(state: _State, kind: type) -> None:
+def _watch_node(kind: type) -> None:
     """Watch the method of a class of candidates that puts the selected one into the graph."""
     owner = next((base for base in kind.__mro__ if "output_node" in vars(base)), None)
-    if owner is None or owner in state.classes:
+    if owner is None or owner in _state.classes:
         return
-    state.classes.add(owner)
+    _state.classes.add(owner)
     original = vars(owner)["output_node"]
 
     @functools.wraps(original)
@@ -207,7 +207,7 @@ def _mark(choice: Any, *reached: str, error: BaseException | None = None) -> Non
     candidate = _find(choice)
     if candidate is None:
         return
-    with _state[0].lock:
+    with _state.lock:
         tally = candidate.tuning.tallies[candidate.backend]
         for state in reached:
             if state not in candidate.reached:
