@@ -88,7 +88,6 @@ levels:
     [
         (("", ""), (1, 1, 0, True, "")),
         (("backend: cpu", "backend: [cpu, rocm]"), (2, 1, 1, False, "")),
-        (("backend: cpu", "backend: rocm"), (1, 0, 1, False, "")),
         (('">=2.11"', '"<2.11"'), (1, 1, 0, False, "is not in <2.11, for which the profile is")),
     ],
 )

@@ -10,8 +10,7 @@ from runner.model.diagnostics import UsageError
 from runner.model.outcomes import ExitCode
 from runner.tools.author.commands import new
 from runner.tools.author.commands.new import NewOptions
-from runner.tools.author.from_python import Draft, draft, problems_of
-from runner.tools.author.python_tests import PythonFile
+from runner.tools.author.from_python import Draft, PythonFile, draft, problems_of
 
 HEAD = """\
 import itertools

@@ -11,8 +11,7 @@ import yaml
 from runner.cli.parser import main
 from runner.language.read import spec_schema
 from runner.model.outcomes import ExitCode
-from runner.tools.author.commands.lint import LintOptions, lint
-from runner.tools.author.lint_rules import RULES
+from runner.tools.author.commands.lint import RULES, LintOptions, lint
 from tests.conftest import GOOD
 from tests.fakes import ROOT
 

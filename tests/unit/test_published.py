@@ -12,8 +12,10 @@ from referencing import Registry, Resource
 
 from runner.language.read.yaml_source import read
 from runner.machine.cache_dirs import folder
+from runner.machine.installed_torch import torch_at
 from runner.tools.author.commands import schema as published_names
 from tests.conftest import GOOD
+from tests.unit.test_names import make_torch
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 SHIPPED = sorted(folder("specs").rglob("*.yaml"))
@@ -108,3 +110,25 @@ def test_the_other_files_are_checked_too(name: str, text: str) -> None:
     for wrong, right in (("freezin:", "freezing:"), ("countr", "counter")):
         text = text.replace(wrong, right)
     assert accepts(text, name)
+
+
+# -- with the installed torch -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("part", "right", "wrong"),
+    [
+        ("config", {"stand_in": False}, {"stand_ni": False}),
+        ("config", {"stand_in": "{{ on }}"}, {"stand_in": 3}),
+        ("counter", {"inductor.stand_ins": 1}, {"inductor.stand_in": 1}),
+        ("backend", "cpu", "cup"),
+    ],
+)
+def test_names_of_the_installed_torch_alone_are_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, right: object, wrong: object
+) -> None:
+    counters = 'def count():\n    from torch._dynamo.utils import counters\n    counters["inductor"]["stand_ins"] += 1\n'
+    root = make_torch(tmp_path, _inductor__config="stand_in: bool = True\n", _inductor__pass_one=counters)
+    monkeypatch.setattr(published_names, "installed_torch", lambda: torch_at(root))
+    validator = Draft202012Validator({**published_names.schema_of_installed(), "$ref": f"#/$defs/{part}"})
+    assert (validator.is_valid(right), validator.is_valid(wrong)) == (True, False)

@@ -12,10 +12,18 @@ from runner.model.diagnostics import UsageError
 from runner.model.expectation import Judgement
 from runner.model.outcomes import Outcome
 from runner.model.results import result_of
-from runner.tools.author.case_document import Document, reduced_document_of, text_of
 from runner.tools.author.commands import repro
-from runner.tools.author.commands.repro import OutOfBudget, ReproOptions, Search, signature_of
-from runner.tools.author.shrink_edits import PASSES, applied
+from runner.tools.author.commands.repro import (
+    PASSES,
+    Document,
+    OutOfBudget,
+    ReproOptions,
+    Search,
+    applied,
+    reduced_document_of,
+    signature_of,
+    text_of,
+)
 from tests.fakes import HERE, case, place
 
 FN = "def fn(x, y):\n    a = torch.relu(x) + y\n    b = a.cos()\n    return b * 2\n"

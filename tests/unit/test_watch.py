@@ -180,12 +180,6 @@ def test_a_failure_is_remembered_until_it_is_fixed(go: Go, executor: FakeExecuto
     assert "fixed: crashes[backend=cpu]\n" in capsys.readouterr().out
 
 
-def test_only_a_case_that_was_executed_is_fixed(go: Go, capsys: pytest.CaptureFixture[str]) -> None:
-    write("crashes.yaml")()
-    go(write("crashes.yaml", GOOD + "requires: [{gpus: '>=99'}]\n"))
-    assert "fixed" not in capsys.readouterr().out
-
-
 def test_keys(go: Go, executor: FakeExecutor) -> None:
     write("crashes.yaml")(), write("one.yaml")()
     seen_runs: list[list[str]] = []
