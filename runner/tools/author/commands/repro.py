@@ -44,9 +44,6 @@ from runner.tools.author.case_document import Document, reduced_document_of, tex
 from runner.tools.author.shrink_edits import PASSES, Edit, Pass, applied
 from runner.vocabulary.expectations import EXPECTATIONS
 
-Attempt = Callable[[Document], bool]
-"""Whether a document fails as the first one did."""
-
 
 class OutOfBudget(Exception):
     """No further attempt may be made; the text says why."""
@@ -57,7 +54,8 @@ class Search:
     """A search. ``best`` is the smallest document so far, whenever the search ends; ``ended`` says why it ended early."""
 
     best: Document
-    attempt: Attempt
+    attempt: Callable[[Document], bool]
+    """Whether a document fails as the first one did."""
     taken: Callable[[str], None] = lambda words: None
     """Hears of each edit that was kept."""
     ended: str = ""
@@ -182,8 +180,6 @@ class ReproOptions(ExecutionOptions):
     timeout_factor: float = 1.0
 
 
-Say = Callable[[str], None]
-
 NAME = "shrunk"
 """The name of the spec that a search writes."""
 
@@ -192,22 +188,12 @@ NAME = "shrunk"
 
 
 class Trials:
-    """Runs cases and documents; a context manager. One warm process for each environment serves all of them."""
+    """Runs cases and documents. One warm process for each environment serves all of them, until ``stack`` is closed."""
 
-    def __init__(self, options: ExecutionOptions, suite: Suite, backends: Sequence[Path], folder: Path) -> None:
-        self._options = options
-        self._suite = suite
-        self._backends = tuple(backends)
-        self._folder = folder
-        self._stack = contextlib.ExitStack()
+    def __init__(self, options: ReproOptions, suite: Suite, folder: Path, stack: contextlib.ExitStack) -> None:
+        self._options, self._suite, self._folder, self._stack = options, suite, folder, stack
         self._runners: dict[str, tuple[CaseRunner, Machine]] = {}
         self._number = 0
-
-    def __enter__(self) -> "Trials":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
 
     def run(self, case: Case) -> CaseResult:
         """Run one case; raise ``UsageError`` where this machine cannot run it."""
@@ -234,18 +220,14 @@ class Trials:
             self._runners[key] = (runner, runner.look_at_machine())
         return self._runners[key]
 
-    def case_of(self, document: Document) -> Case | None:
-        """Return the one case of a document; None where it is no valid spec of one case."""
+    def case_of(self, document: Document, path: Path | None = None, head: str = "") -> Case | None:
+        """Write a document, and return its one case; None where it is no valid spec of one case."""
         self._number += 1
-        path = self._folder / "candidates" / str(self._number) / f"{NAME}.yaml"
-        path.parent.mkdir(parents=True)
-        path.write_text(text_of(document), encoding="utf-8")
-        return self.case_in(path)
-
-    def case_in(self, path: Path) -> Case | None:
-        """Return the one case of a file; None where it is no valid spec of one case."""
+        path = path or self._folder / "candidates" / str(self._number) / f"{NAME}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(head + text_of(document), encoding="utf-8")
         try:
-            cases = load([path], self._backends).cases
+            cases = load([path], self._options.backends).cases
         except InvalidSpecs:
             return None
         return cases[0] if len(cases) == 1 else None
@@ -323,7 +305,7 @@ def _stage_of(script: str, folder: Path, seconds: float) -> str:
 # -- the search as a whole ---------------------------------------------------------------------------------------------
 
 
-def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: Say) -> tuple[list[str], ExitCode]:
+def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: Callable[[str], None]) -> tuple[list[str], ExitCode]:
     """Search the smallest case that fails as this one; return what was found as lines. An interrupt keeps the best so far.
 
     Raise ``UsageError`` for a case that passes, or whose failure changes.
@@ -335,7 +317,8 @@ def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: S
         options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot make the folder {options.out}: {error.strerror}") from error
-    with Trials(options, suite, options.backends, folder) as trials:
+    with contextlib.ExitStack() as stack:
+        trials = Trials(options, suite, folder, stack)
         # the case fails twice in the same way
         result = trials.run(case)
         signature = signature_of(result)
@@ -371,18 +354,17 @@ def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: S
         say(f"{signature}: looking for a smaller case, at most {options.seconds:g} s")
         search = Search(document, fails_alike, lambda words: say(f"run {runs}: {words}"))
         search.run()
-        spec.write_text(f"# a smaller case with the failure of {case.id}\n{text_of(search.best)}", encoding="utf-8")
-        smallest = trials.case_in(spec)  # the script names positions of the spec beside it
+        # the script names positions of the spec beside it
+        smallest = trials.case_of(search.best, spec, f"# a smaller case with the failure of {case.id}\n")
         assert smallest is not None, "the best document was run"
         machine = trials.runner(smallest)[1]
-        script, why, stage = None, "", "not looked for"
+        script, stage = str(spec.with_name("repro.py")), "not looked for"
         try:
             text = script_of(smallest, trials.surroundings(smallest), machine.facts, machine.torch or "unknown").text
         except NothingChecked as error:
-            text, why = "", str(error)
-        if text:
-            script = spec.with_name("repro.py")
-            script.write_text(text, encoding="utf-8")
+            script = f"none: {error}"
+        else:
+            Path(script).write_text(text, encoding="utf-8")
             if search.ended != "interrupted":
                 kinds = {kind for kind, _, _ in signature.verdicts} - {"proof"}
                 others = [kind for kind in sorted(kinds) if kind not in PORTABLE]
@@ -396,7 +378,7 @@ def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: S
                     except KeyboardInterrupt:
                         stage = "not looked for: interrupted"
         early = f", ended early: {search.ended}" if search.ended else ""
-        lines = [f"spec: {spec}", f"script: {script or f'none: {why}'}", f"stage: {stage}", f"{runs} runs{early}"]
+        lines = [f"spec: {spec}", f"script: {script}", f"stage: {stage}", f"{runs} runs{early}"]
         return lines, ExitCode.INTERRUPTED if search.ended == "interrupted" else ExitCode.OK
 
 
@@ -432,10 +414,8 @@ def main(options: ReproOptions) -> ExitCode:
     surroundings = surroundings_for(suite.backends.by_name[case.backend], surroundings_of(machine.torch, machine), case.target)
     try:
         program = script_of(without_benches(case), surroundings, machine.facts, machine.torch or "unknown")
-    except NothingChecked as error:
+    except (NothingChecked, TemplateError) as error:  # the latter: this machine lacks a fact
         raise UsageError(f"no script: {error} ('{again}' runs this case)") from error
-    except TemplateError as error:
-        raise UsageError(f"no script: this machine lacks a fact: {error} ('{again}' runs this case)") from error
     output.raw(program.text)
     for text in program.unchecked:
         output.note(f"not checked by the script: {text}")
