@@ -14,9 +14,10 @@ from runner.model.outcomes import ExitCode
 def run(options: RunOptions) -> ExitCode:
     """Run the selected cases; return the exit code for CI systems. The stages are in ``run/controller``."""
     from runner.report.reporters import Reporters
-    from runner.run import controller
+    from runner.run.controller import run_prepared
+    from runner.run.preparation import prepare
 
-    return controller.run(options, partial(Reporters, "run"))
+    return run_prepared(prepare(options), partial(Reporters, "run"))
 
 
 def merge(options: MergeOptions) -> ExitCode:

@@ -29,17 +29,12 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def code_name(step: int, piece: int) -> str:
-    """Return the name of a piece of generated code."""
-    return f"code-{step}-{piece}.txt"
-
-
 def code_of_worker(folder: Path, digests: dict[str, str], step: int, piece: int, sent: str) -> str:
     """Return a piece of generated code, and add its digest; raise ``OSError`` where there is none, too much, or another text than was sent.
 
     ``sent`` is its digest as the worker wrote it.
     """
-    name = code_name(step, piece)
+    name = f"code-{step}-{piece}.txt"
     data = read_file(folder / name, CODE_BYTES)
     digests[name] = digest(data)
     if digests[name] != sent:
@@ -64,7 +59,7 @@ class RecordedFiles:
 
     def code(self, step: int, piece: int, _sent: str = "") -> str:
         """Return a piece of generated code: the journal has its digest."""
-        return self._verified(code_name(step, piece)).decode("utf-8", "surrogateescape")
+        return self._verified(f"code-{step}-{piece}.txt").decode("utf-8", "surrogateescape")
 
     def _verified(self, name: str) -> bytes:
         data = read_file(self._folder / name)

@@ -350,10 +350,28 @@ class JournalWriter:
         self.verify()
         self._write("footer", footer)
 
-    def verify(self) -> None:
-        """Raise ``JournalAltered`` if the file was altered. A journal that is to be continued is not checked before the first write."""
-        if not self._is_to_continue and not self._stream.closed:
-            self._check(content=True)
+    def verify(self, *, content: bool = True) -> None:
+        """Raise ``JournalAltered`` if the path names another file, or the size differs; with ``content``, if the content does.
+
+        A journal that is to be continued is not verified before the first write.
+        """
+        if self._is_to_continue:
+            return
+        mine = os.fstat(self._stream.fileno())
+        how = ""
+        try:
+            if not os.path.samestat(os.lstat(self._path), mine):
+                how = "another file stands in its place"
+            elif mine.st_size != self._size:
+                how = f"it has {mine.st_size} bytes, and {self._size} were written"
+            elif content:
+                with open_plain(self._path) as stream:
+                    if hashlib.sha256(stream.read()).digest() != self._digest.digest():
+                        how = "its content is not what was written"
+        except (OSError, JournalError) as error:
+            how = str(error)
+        if how:
+            raise JournalAltered(f"{self._path}: the journal was changed while the run went on, by a case or another program: {how}")
 
     def set_aside(self) -> None:
         """Rename an altered journal, so that no reader accepts it."""
@@ -374,7 +392,7 @@ class JournalWriter:
         with naming(self._path):
             if self._is_to_continue:
                 self._continue(with_lines=kind != "header")
-            self._check()
+            self.verify(content=False)
             self._append(line.encode("ascii") + b"\n")
             if kind in ("header", "footer"):
                 os.fsync(self._stream.fileno())
@@ -406,24 +424,6 @@ class JournalWriter:
             temporary.unlink(missing_ok=True)
         former.close()
         self._is_to_continue = False
-
-    def _check(self, *, content: bool = False) -> None:
-        """Raise ``JournalAltered`` if the path names another file, or the size differs; with ``content``, if the content does."""
-        mine = os.fstat(self._stream.fileno())
-        how = ""
-        try:
-            if not os.path.samestat(os.lstat(self._path), mine):
-                how = "another file stands in its place"
-            elif mine.st_size != self._size:
-                how = f"it has {mine.st_size} bytes, and {self._size} were written"
-            elif content:
-                with open_plain(self._path) as stream:
-                    if hashlib.sha256(stream.read()).digest() != self._digest.digest():
-                        how = "its content is not what was written"
-        except (OSError, JournalError) as error:
-            how = str(error)
-        if how:
-            raise JournalAltered(f"{self._path}: the journal was changed while the run went on, by a case or another program: {how}")
 
 
 def _open_to_append(path: Path) -> io.FileIO:

@@ -26,14 +26,9 @@ from runner.plan.worker_plan import digest_of
 from runner.record.case_files import alterations
 from runner.record.run_folder import RunFolder, open_run, remember, require_free_reports
 from runner.run.pipeline import CaseRunner, repro, result_of_unavailable, result_of_unrun
-from runner.run.preparation import Prepared, now, prepare
+from runner.run.preparation import Prepared, now
 
 OpenReporters: TypeAlias = Callable[[RunOptions, RunFolder], events.Listener]
-
-
-def run(options: RunOptions, open_reporters: OpenReporters) -> ExitCode:
-    """Run the selected cases; return the exit code for CI systems."""
-    return run_prepared(prepare(options), open_reporters)
 
 
 def run_prepared(prepared: Prepared, open_reporters: OpenReporters) -> ExitCode:
@@ -160,7 +155,7 @@ class Controller:
             machine = runner.look_at_machine()
             known = surroundings_of(machine.torch, machine)
             reported = {name: str(value) for name, value in machine.facts.items() if value is not None}
-            environment = redacted_texts({**runner.facts_of_files(), **reported})
+            environment = redacted_texts({**(runner.facts_of_files or prepared.header.environment), **reported})
             if options.resume:
                 from runner.run.earlier_runs import check_executions, check_machine
 

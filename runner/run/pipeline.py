@@ -27,7 +27,7 @@ from runner.language.load import Suite
 from runner.language.read.templates import TemplateError
 from runner.machine import cache_dirs, capabilities, scratch
 from runner.machine.capabilities import Machine, Verdict
-from runner.machine.installed_torch import facts_of_files, installed_torch
+from runner.machine.installed_torch import installed_torch
 from runner.machine.output import OUT_OF_SPACE
 from runner.machine.redaction import KNOWN, MASK, is_secret_name, redacted, redacted_result
 from runner.machine.scratch import open_untrusted, tail
@@ -121,6 +121,8 @@ def exclusive(job: Job) -> Job:
 class CaseRunner:
     """Runs cases in an executor, until it is closed."""
 
+    facts_of_files: Mapping[str, str] | None = None
+    """What files show of the machine of the run, where it is not this one."""
     checks_machine = True
     """Whether a resumed run compares its one machine with that of its header; a fleet compares each node."""
 
@@ -168,10 +170,7 @@ class CaseRunner:
             torch_root=self._machine.torch_root,
         )
         self._executor = (make_executor or LocalExecutor)(settings)
-
-    def close(self) -> None:
-        """End the executor."""
-        self._executor.close()
+        self.close = self._executor.close
 
     @property
     def warnings(self) -> list[str]:
@@ -204,10 +203,6 @@ class CaseRunner:
     def verdict_of(self, case: Case, machine: Machine) -> Verdict:
         """Return whether a case can run, and why not."""
         return capabilities.availability_of(case, machine)
-
-    def facts_of_files(self) -> Mapping[str, str]:
-        """Return the facts of the machine that files show."""
-        return facts_of_files(installed_torch())
 
     def look_at_machine(self) -> Machine:
         """Let a worker report the facts of the machine, if any case can run."""
@@ -245,7 +240,9 @@ class CaseRunner:
         """Return the result of an execution, without secrets; leave a script beside a failure. ``node`` is who executed it in a fleet."""
         result = result_of_execution(self._folder.path, self._backends, self._waivers, case, execution, known, repro)
         result = replace(result, node=node or {})
-        write_script(case, surroundings_for(self._backends[case.backend], known, case.target), machine, result, self._folder.path)
+        if result.outcome in RETRIED and result.folder and not case.target:
+            surroundings = surroundings_for(self._backends[case.backend], known, case.target)
+            write_script(case, surroundings, machine, self._folder.path / result.folder / NAME)
         return redacted_result(result)
 
 
@@ -263,15 +260,12 @@ def informed(machine: Machine, execution: Execution) -> Machine:
 NAME = "repro.py"
 
 
-def write_script(case: Case, surroundings: Surroundings, machine: Machine, result: CaseResult, run_folder: Path) -> None:
+def write_script(case: Case, surroundings: Surroundings, machine: Machine, path: Path) -> None:
     """Write the script of a failed case, where there is one. It is a help for people: without it the run goes on."""
-    if result.outcome not in RETRIED or not result.folder or case.target:
-        return
     from runner.plan.script import NothingChecked, script_of  # jinja2 costs too much for a run in which nothing fails
 
     with contextlib.suppress(NothingChecked, TemplateError, ValueError, OSError):
         text = script_of(without_benches(case), surroundings, machine.facts, machine.torch or "unknown").text
-        path = run_folder / result.folder / NAME
         path.unlink(missing_ok=True)
         # the worker may have left a link under this name: only a new file is written
         with path.open("x", encoding="utf-8", errors="backslashreplace") as stream:

@@ -1,17 +1,19 @@
 """``repro.py`` beside a failed case: written for failures alone, and never through a link that a worker left."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
 
+from runner.cli.parser import main
+from runner.execute.executor_protocol import Execution, Job
 from runner.language.load import load
 from runner.machine import capabilities
 from runner.model.case import Case
-from runner.model.outcomes import Outcome
-from runner.model.results import CaseResult, result_of
+from runner.model.outcomes import ExitCode, Outcome
+from runner.record.journal import read_run
 from runner.run.pipeline import NAME, write_script
-from tests.fakes import HERE
+from tests.conftest import GOOD
+from tests.fakes import ENDED, HERE, observation, seen, use_executor
 
 
 @pytest.fixture(scope="module")
@@ -22,35 +24,37 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Case:
     return load([path]).cases[0]
 
 
-def result(one: Case, outcome: Outcome) -> CaseResult:
-    return dataclasses.replace(result_of(one, outcome, "why", "close"), folder="cases/00001")
+def write(one: Case, folder: Path) -> Path:
+    write_script(one, HERE, capabilities.inspect_files(None), folder / NAME)
+    return folder / NAME
 
 
-def write(one: Case, outcome: Outcome, folder: Path) -> Path:
-    (folder / "cases" / "00001").mkdir(parents=True, exist_ok=True)
-    write_script(one, HERE, capabilities.inspect_files(None), result(one, outcome), folder)
-    return folder / "cases" / "00001" / NAME
+def test_a_failure_alone_leaves_its_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def play(job: Job) -> Execution:
+        (Path("out") / job.folder).mkdir(parents=True, exist_ok=True)
+        sent = None if "two[" in str(job.plan) else observation(seen(), id=(job.plan or {})["id"])
+        return Execution(job=job, observation=sent, ending=ENDED, seconds=1.0, isolation="fork")
 
-
-@pytest.mark.parametrize("outcome", [Outcome.FAIL, Outcome.CRASH, Outcome.ERROR])
-def test_a_failure_leaves_its_script(one: Case, outcome: Outcome, tmp_path: Path) -> None:
-    assert "def main" in write(one, outcome, tmp_path).read_text()
-
-
-@pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.XFAIL, Outcome.UNAVAILABLE])
-def test_any_other_result_leaves_none(one: Case, outcome: Outcome, tmp_path: Path) -> None:
-    assert not write(one, outcome, tmp_path).exists()
+    monkeypatch.chdir(tmp_path)
+    for name in ("one", "two"):
+        Path(f"{name}.yaml").write_text(GOOD.replace("close: {to: eager}", "counter: {inductor.fxgraph_cache_miss: 1}"))
+    use_executor(monkeypatch, play)
+    assert main(["run", ".", "--out", "out"]) == ExitCode.FAILED
+    (script,) = Path("out").rglob(NAME)
+    assert "def main" in script.read_text()
+    results = {result.name: result for result in read_run(Path("out/run.jsonl")).results}
+    assert (results["one"].outcome, results["two"].outcome) == (Outcome.PASS, Outcome.CRASH)
+    assert str(script.parent) == f"out/{results['two'].folder}"
 
 
 def test_a_link_of_the_worker_is_replaced_and_not_followed(one: Case, tmp_path: Path) -> None:
     outside = tmp_path / "outside.txt"
     outside.write_text("kept")
-    (tmp_path / "cases" / "00001").mkdir(parents=True)
-    (tmp_path / "cases" / "00001" / NAME).symlink_to(outside)
-    assert not write(one, Outcome.FAIL, tmp_path).is_symlink()
+    (tmp_path / NAME).symlink_to(outside)
+    assert not write(one, tmp_path).is_symlink()
     assert outside.read_text() == "kept"
 
 
 def test_a_folder_under_its_name_does_not_end_the_run(one: Case, tmp_path: Path) -> None:
-    (tmp_path / "cases" / "00001" / NAME).mkdir(parents=True)
-    assert write(one, Outcome.FAIL, tmp_path).is_dir()
+    (tmp_path / NAME).mkdir()
+    assert write(one, tmp_path).is_dir()

@@ -1,7 +1,7 @@
 """What the core asks for with ``--executor ray``: the check of its options, and the pipeline of a run on a fleet."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 from runner.execute.executor_protocol import Execution
@@ -61,15 +61,12 @@ class FleetRunner(CaseRunner):
         self._is_looking = True
         self._fleet.connect()
         self._is_looking = False
+        self.facts_of_files = nodes.facts_of_files(self._nodes.reference())
         return self._nodes.reference()
 
     def verdict_of(self, case: Case, machine: Machine) -> Verdict:
         """Return whether any node can run a case."""
         return self._nodes.verdict(case)
-
-    def facts_of_files(self) -> Mapping[str, str]:
-        """Return the facts of the reference node that are recorded of every machine."""
-        return nodes.facts_of_files(self._nodes.reference())
 
     def run(self, cases: Sequence[Case], known: Surroundings, repro: Callable[[Case], str], *, alone: bool = False) -> Iterator[CaseResult]:
         """Run the cases, each on a node that can, and yield each result when a health check of its node passed after it."""
