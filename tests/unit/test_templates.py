@@ -32,36 +32,13 @@ NAMES: dict[str, Any] = {
         *(("{{ -n }}", -4), ("{{ +n }}", 4), ("{{ (n + 1) * 2 }}", 10), ("{{ n * half }}", 2.0), ("{{ 'a' + text }}", "aabc")),
         *(("{{ n == 4 }}", True), ("{{ n != 4 }}", False), ("{{ 1 < n <= 4 }}", True), ("{{ n > 4 }}", False), ("{{ n >= 5 }}", False)),
         *(("{{ 5 in shape }}", True), ("{{ n not in shape }}", False), ("{{ 'b' in text }}", True), ("{{ 'first' in pair }}", True)),
-        *(
-            ("{{ not on }}", False),
-            ("{{ on and off }}", False),
-            ("{{ off or n }}", 4),
-            ("{{ 1 if on else 2 }}", 1),
-            ("{{ 1 if off else 2 }}", 2),
-        ),
-        *(
-            ("{{ 'x' }}", "x"),
-            ("{{ 1e3 }}", 1000.0),
-            ("{{ true }}", True),
-            ("{{ none }}", None),
-            ("{{ '}}' }}", "}}"),
-            ("{{ '{{ n }}' }}", "{{ n }}"),
-        ),
-        *(
-            ("a {{ n }} b", "a 4 b"),
-            ("{{ n }}{{ n }}", "44"),
-            ("{{ n }} ", "4 "),
-            (" {{ n }}", " 4"),
-            ("{{ half }}x", "0.5x"),
-            ("{{ n }}\n", "4\n"),
-        ),
-        *(
-            ("{{ on }}!", "true!"),
-            ("{{ nothing }}!", "null!"),
-            ("{{ text }}!", "abc!"),
-            ("# {{ n }}", "# 4"),
-            ("a\n# x\n{{ n }}", "a\n# x\n4"),
-        ),
+        *(("{{ not on }}", False), ("{{ on and off }}", False), ("{{ off or n }}", 4), ("{{ 1 if on else 2 }}", 1)),
+        *(("{{ 1 if off else 2 }}", 2), ("{{ 'x' }}", "x"), ("{{ 1e3 }}", 1000.0), ("{{ true }}", True), ("{{ none }}", None)),
+        *(("{{ '}}' }}", "}}"), ("{{ '{{ n }}' }}", "{{ n }}"), ("a {{ n }} b", "a 4 b"), ("{{ n }}{{ n }}", "44"), ("{{ n }} ", "4 ")),
+        *((" {{ n }}", " 4"), ("{{ half }}x", "0.5x"), ("{{ n }}\n", "4\n"), ("{{ on }}!", "true!"), ("{{ nothing }}!", "null!")),
+        *(("{{ text }}!", "abc!"), ("# {{ n }}", "# 4"), ("a\n# x\n{{ n }}", "a\n# x\n4")),
+        # text that a template gives is not parsed again
+        *(("{{ looks }}", "{{ n }}"), ("a {{ looks }}", "a {{ n }}"), ("{{ looks + 'x' }}", "{{ n }}x")),
         *(("no template", "no template"), ("a }} b", "a }} b"), ("{ n }", "{ n }")),
     ],
 )
@@ -74,93 +51,35 @@ def test_value_and_type(text: str, value: Any) -> None:
     assert (type(found), found) == (type(value), value)
 
 
-def test_text_that_a_template_gives_is_not_parsed_again() -> None:
-    assert parse("{{ looks }}").evaluate(NAMES) == "{{ n }}"
-    assert parse("a {{ looks }}").evaluate(NAMES) == "a {{ n }}"
-    assert parse("{{ looks + 'x' }}").evaluate(NAMES) == "{{ n }}x"
+REFUSED = [
+    *("n()", "n | upper", "n is odd", "n ** 2", "n[0]", "shape[0:1]", "pair['first']", "[n]", "(n, n)", "n, n", "{'a': n}"),
+    *("lambda: n", "f'{n}'", "b'n'", "(n := 4)", "n @ n"),
+]
+UNDERSCORES = ["n.__class__", "pair.first._x", "_n"]
+NO_SYNTAX = ["", "n +", "n n", "n ~ n", "1 if n", "a = n", "*", "n) + (n"]
+UNKNOWN = ["m", "n or m", "n if on else m", "self", "loop", "namespace"]
+NO_NUMBERS = ["'a' * 3", "shape * 3", "shape + shape", "on + 1", "text + n", "'%s' % n", "-text"]
 
 
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ("{{ n() }}", "template-refused"),
-        ("{{ n | upper }}", "template-refused"),
-        ("{{ n is odd }}", "template-refused"),
-        ("{{ n ** 2 }}", "template-refused"),
-        ("{{ n[0] }}", "template-refused"),
-        ("{{ shape[0:1] }}", "template-refused"),
-        ("{{ pair['first'] }}", "template-refused"),
-        ("{{ [n] }}", "template-refused"),
-        ("{{ (n, n) }}", "template-refused"),
-        ("{{ n, n }}", "template-refused"),
-        ("{{ {'a': n} }}", "template-refused"),
-        ("{{ n.__class__ }}", "template-underscore"),
-        ("{{ pair.first._x }}", "template-underscore"),
-        ("{{ _n }}", "template-underscore"),
-        ("{{ lambda: n }}", "template-refused"),
-        ("{{ f'{n}' }}", "template-refused"),
-        ("{{ b'n' }}", "template-refused"),
-        ("{{ (n := 4) }}", "template-refused"),
-        ("{{ n @ n }}", "template-refused"),
+        *((f"{{{{ {inner} }}}}", "template-refused") for inner in REFUSED),
+        *((f"{{{{ {inner} }}}}", "template-underscore") for inner in UNDERSCORES),
+        *((f"{{{{ {inner} }}}}", "template-syntax") for inner in NO_SYNTAX),
+        *((f"{{{{ {inner} }}}}", "unknown-name") for inner in UNKNOWN),
+        *((f"{{{{ {inner} }}}}", "template-no-number") for inner in NO_NUMBERS),
+        *((f"{{{{ pair.{name} }}}}", "unknown-attribute") for name in ("frist", "keys")),
+        *((f"{{{{ {inner} }}}}", "template-no-attributes") for inner in ("text.upper", "nothing.x")),
+        *((f"{{{{ {inner} }}}}", "template-comparison") for inner in ("n < text", "'a' in n")),
+        *((f"a {{{{ {inner} }}}}", "template-list-in-text") for inner in ("shape", "pair")),
+        *((text, "template-without-end") for text in ("{{ n", "{{ 'a }}", "{{ n # a }}")),
+        ("{{ n / 0 }}", "template-arithmetic"),
         ("{% if n %}{{ n }}{% endif %}", "template-statement"),
         ("{{ n }}{# a #}", "template-comment"),
     ],
 )
 def test_what_is_refused(text: str, code: str) -> None:
-    with pytest.raises(TemplateError) as caught:
-        parse(text)
-    assert caught.value.problem.code == code
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{{ }}",
-        "{{ n",
-        "{{ n + }}",
-        "{{ n n }}",
-        "{{ 'a }}",
-        "{{ n # a }}",
-        "{{ n ~ n }}",
-        "{{ 1 if n }}",
-        "{{ a = n }}",
-        "{{ * }}",
-        "{{ n) + (n }}",
-    ],
-)
-def test_bad_syntax(text: str) -> None:
-    with pytest.raises(TemplateError, match=r"^template syntax: "):
-        parse(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("{{ m }}", "unknown-name"),
-        ("{{ n or m }}", "unknown-name"),
-        ("{{ n if on else m }}", "unknown-name"),
-        ("{{ self }}", "unknown-name"),
-        ("{{ loop }}", "unknown-name"),
-        ("{{ namespace }}", "unknown-name"),
-        ("{{ pair.frist }}", "unknown-attribute"),
-        ("{{ pair.keys }}", "unknown-attribute"),
-        ("{{ text.upper }}", "template-no-attributes"),
-        ("{{ nothing.x }}", "template-no-attributes"),
-        ("{{ 'a' * 3 }}", "template-no-number"),
-        ("{{ shape * 3 }}", "template-no-number"),
-        ("{{ shape + shape }}", "template-no-number"),
-        ("{{ on + 1 }}", "template-no-number"),
-        ("{{ text + n }}", "template-no-number"),
-        ("{{ '%s' % n }}", "template-no-number"),
-        ("{{ -text }}", "template-no-number"),
-        ("{{ n < text }}", "template-comparison"),
-        ("{{ 'a' in n }}", "template-comparison"),
-        ("{{ n / 0 }}", "template-arithmetic"),
-        ("a {{ shape }}", "template-list-in-text"),
-        ("a {{ pair }}", "template-list-in-text"),
-    ],
-)
-def test_what_cannot_be_evaluated(text: str, code: str) -> None:
     with pytest.raises(TemplateError) as caught:
         parse(text).evaluate(NAMES)
     assert caught.value.problem.code == code
@@ -174,7 +93,7 @@ def test_an_expression_has_at_most_200_characters(inner: str) -> None:
     room = MAX_EXPRESSION - len(inner.format(""))
     filling = "1" * room if "1" in inner or "n" in inner else "a" * room
     parse("{{ " + inner.format(filling) + " }}")
-    with pytest.raises(TemplateError, match=f"an expression of {MAX_EXPRESSION + 1} characters"):
+    with pytest.raises(TemplateError):
         parse("{{ " + inner.format(filling + "1") + " }}")
 
 
@@ -187,13 +106,13 @@ def test_a_result_has_at_most_10_000_characters(text: str) -> None:
     elif text != "{{ whole }}":
         assert len(parse(text).evaluate(names)) == MAX_RESULT
         names["a"] += "x"
-    with pytest.raises(TemplateError, match="characters"):
+    with pytest.raises(TemplateError):
         parse(text).evaluate(names)
 
 
 @pytest.mark.parametrize("operation", ["n * n * n * n", "1e308 * 10", "n / 1e-308 / n / 1e-308", "-n * n * n * n"])
 def test_numbers_do_not_grow_without_end(operation: str) -> None:
-    with pytest.raises(TemplateError, match=r"too large|out of|large"):
+    with pytest.raises(TemplateError):
         parse("{{ " + operation + " }}").evaluate({"n": 10**99})
 
 
