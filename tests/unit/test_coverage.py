@@ -47,47 +47,35 @@ def test_the_shipped_backends_have_the_devices_of_the_list(suite: Suite) -> None
 # -- what covers may name -------------------------------------------------------------------------------------------
 
 
+INT32 = "test_codecache.py::TestFxGraphCache::test_cache_load_with_guards_int32_bounds"
+
+
 @pytest.mark.parametrize(
     ("entry", "device", "code", "near"),
     [
         (CLEAR.replace("clear", "claer"), "cpu", "unknown-upstream-test", CLEAR),
         (CLEAR.replace("TestFxGraphCache::", ""), "cpu", "unknown-upstream-test", CLEAR),
         ("test_codecache.py", "cpu", "unknown-upstream-test", None),
-        (f"{CLEAR}[cpu]", "cpu", "upstream-test-without-instances", None),
-        (f"{CLEAR}[]", "cpu", "upstream-test-without-instances", None),
+        *((f"{CLEAR}{bracket}", "cpu", "upstream-test-without-instances", None) for bracket in ("[cpu]", "[]")),
         (CONSTANT, "cpu", "no-upstream-instance", None),
         (f"{CONSTANT}[cpu", "cpu", "unknown-upstream-instance", f"{CONSTANT}[cpu]"),
         (f"{CONSTANT}[gpu]", "cuda", "unknown-upstream-instance", f"{CONSTANT}[cpu]"),
         (f"{CONSTANT}[xpu]", "cuda", "unknown-upstream-instance", None),
-        (f"{BOUNDS}[cpu,float16]", "cpu", "unknown-upstream-instance", None),
         (f"{BOUNDS}[cpu, float32]", "cpu", "unknown-upstream-instance", f"{BOUNDS}[cpu,float32]"),
-        (f"{BOUNDS}[float32,cpu]", "cpu", "unknown-upstream-instance", None),
+        *((f"{BOUNDS}[{values}]", "cpu", "unknown-upstream-instance", None) for values in ("cpu,float16", "float32,cpu")),
         (f"{BOUNDS}[xpu,float16]", "xpu", "unknown-upstream-instance", None),
+        *((entry, "cpu", "", None) for entry in (CLEAR, f"{INT32}[cpu,float16]", "test_of_a_vendor.py::Test::test_codecache[nothing]")),
+        ("ours/test_codecache.py::TestFxGraphCache::test_nothing", "cpu", "", None),
+        *((f"{BOUNDS}[cuda,bfloat16]", "cuda", "", None), (f"{BOUNDS}[xpu,float32]", "xpu", "", None)),
+        ("test_codecache.py::test_codecache_spawn", "cuda", "", None),
+        ("test_ck_backend.py::TestCKBackend::test_max_autotune_precompile[ATen,Triton,CK]", "cuda", "", None),
+        (f"{CONSTANT}[cuda:1]", "cuda:1", "", None),
     ],
 )
-def test_what_is_no_upstream_instance_is_told(entry: str, device: str, code: str, near: str | None) -> None:
+def test_what_covers_may_name(entry: str, device: str, code: str, near: str | None) -> None:
     problem = load().problem(entry, device)
-    assert problem is not None
-    assert problem.code == code
-    assert near in (None, dict(problem.arguments).get("near"))
-
-
-@pytest.mark.parametrize(
-    ("entry", "device"),
-    [
-        (CLEAR, "cpu"),
-        (f"{BOUNDS}[cuda,bfloat16]", "cuda"),
-        ("test_codecache.py::test_codecache_spawn", "cuda"),
-        ("test_ck_backend.py::TestCKBackend::test_max_autotune_precompile[ATen,Triton,CK]", "cuda"),
-        ("test_of_a_vendor.py::Test::test_codecache[nothing]", "cpu"),
-        ("ours/test_codecache.py::TestFxGraphCache::test_nothing", "cpu"),
-        (f"{BOUNDS}[xpu,float32]", "xpu"),
-        (f"{CONSTANT}[cuda:1]", "cuda:1"),
-        ("test_codecache.py::TestFxGraphCache::test_cache_load_with_guards_int32_bounds[cpu,float16]", "cpu"),
-    ],
-)
-def test_what_may_stand(entry: str, device: str) -> None:
-    assert load().problem(entry, device) is None
+    assert (problem.code if problem else "") == code
+    assert near is None or (problem is not None and dict(problem.arguments)["near"] == near)
 
 
 def test_a_device_that_upstream_does_not_test_covers_nothing(load_suite: LoadSuite) -> None:

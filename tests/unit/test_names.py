@@ -234,23 +234,19 @@ PATCHED = {
     "_inductor__metrics": "patched_metric = 0\n",
     "_dynamo__counting": IMPORT + 'counters["inductor"]["patched_counter"] += 1\n',
 }
-PATCHED_NAMES = [(INDUCTOR, "triton.patched_option"), (METRIC, "patched_metric"), (COUNTER, "inductor.patched_counter")]
+NEW = [(INDUCTOR, "triton.patched_option"), (METRIC, "patched_metric"), (COUNTER, "inductor.patched_counter")]
+OLD = [(INDUCTOR, "fx_graph_cache"), (COUNTER, "inductor.fxgraph_cache_miss"), (COUNTER, "graph_break.x")]
 
 
-@pytest.mark.parametrize("version", ["2.13.0", "2.13.0a0+gitabc", "2.14.0"])
-@pytest.mark.parametrize(("kind", "name"), PATCHED_NAMES)
-def test_a_name_that_only_the_installed_source_has(tmp_path: Path, version: str, kind: str, name: str) -> None:
-    found = tables_for(tmp_path, version, **PATCHED).lookup(kind, name)
-    assert (found.known, found.is_installed, found.versions, found.by_pattern) == (True, True, (), False)
-
-
-@pytest.mark.parametrize("version", ["2.13.0a0+gitabc", "2.13.0.dev20260901", "2.14.0"])
-@pytest.mark.parametrize(
-    ("kind", "name"), [(INDUCTOR, "fx_graph_cache"), (COUNTER, "inductor.fxgraph_cache_miss"), (COUNTER, "graph_break.x")]
-)
-def test_unlisted_torch_is_looked_up_in_its_source(tmp_path: Path, version: str, kind: str, name: str) -> None:
-    found = tables_for(tmp_path, version, **PATCHED).lookup(kind, name)
-    assert (found.known, found.is_installed, found.versions) == (True, False, MINORS)
+@pytest.mark.parametrize("version", ["2.13.0", "2.13.0a0+gitabc", "2.13.0.dev20260901", "2.14.0"])
+def test_a_name_is_looked_up_in_the_installed_source(tmp_path: Path, version: str) -> None:
+    tables = tables_for(tmp_path, version, **PATCHED)
+    for kind, name in NEW:
+        found = tables.lookup(kind, name)
+        assert (found.known, found.is_installed, found.versions, found.by_pattern) == (True, True, (), False), name
+    for kind, name in OLD if version != "2.13.0" else ():  # the table of a release is trusted
+        found = tables.lookup(kind, name)
+        assert (found.known, found.is_installed, found.versions) == (True, False, MINORS), name
 
 
 def test_without_a_torch_a_known_name_counts_as_here() -> None:
@@ -275,13 +271,13 @@ def test_an_argument_that_torch_compile_lacks_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "hints"),
+    ("kind", "names", "hints"),
     [
-        (COUNTER, "fxgraph_cache_mis", {"near": "inductor.fxgraph_cache_miss"}),
-        (COUNTER, "fxgraph_cache_miss", {"near": "inductor.fxgraph_cache_miss"}),
-        (COUNTER, "inductr.fxgraph_cache_miss", {"near": "inductor.fxgraph_cache_miss"}),
-        (COUNTER, "inductr.fxgraph_cache_mis", {"near": "inductor.fxgraph_cache_miss"}),
-        (COUNTER, "inductor.fxgraph_cache_mis", {"near": "inductor.fxgraph_cache_miss"}),
+        (
+            COUNTER,
+            "fxgraph_cache_mis fxgraph_cache_miss inductr.fxgraph_cache_miss inductr.fxgraph_cache_mis inductor.fxgraph_cache_mis",
+            {"near": "inductor.fxgraph_cache_miss"},
+        ),
         (COUNTER, "inductor.unique_graphs", {"near": "stats.unique_graphs"}),
         (COUNTER, "graph_breaks.reason", {"near": "graph_break.reason"}),
         (COUNTER, "graph_break", {"space": "graph_break"}),
@@ -289,16 +285,16 @@ def test_an_argument_that_torch_compile_lacks_is_said(tmp_path: Path) -> None:
         (COUNTER, "generated_kernel_count", {"metric": "generated_kernel_count"}),
         (COUNTER, "frames.zzz", {"in_space": "frames", "known": "ok, total"}),
         (METRIC, "generated_kernels_count", {"near": "generated_kernel_count"}),
-        (INDUCTOR, "triton.cudagraph", {"near": "triton.cudagraphs"}),
-        (INDUCTOR, "cudagraphs", {"near": "triton.cudagraphs"}),
+        (INDUCTOR, "triton.cudagraph cudagraphs", {"near": "triton.cudagraphs"}),
         (INDUCTOR, "torch._inductor.config.fx_graph_cache", {"near": "fx_graph_cache"}),
         (INDUCTOR, "suppress_errors", {"word": "suppress_errors", "home": "dynamo_config"}),
         (DYNAMO, "supress_errors", {"near": "suppress_errors"}),
         (INDUCTOR, "zzzzzzzzzzzz", {}),
     ],
 )
-def test_hints(kind: str, name: str, hints: dict[str, str]) -> None:
-    assert {word: value for word, value in NameTables.load(None).lookup(kind, name).hints.items() if value} == hints
+def test_hints(kind: str, names: str, hints: dict[str, str]) -> None:
+    for name in names.split():
+        assert {word: value for word, value in NameTables.load(None).lookup(kind, name).hints.items() if value} == hints, name
 
 
 # Against the installed torch.
