@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.execute.executor_protocol import with_paths
-from runner.language.expand.cases import surroundings_for
+from runner.language.expand import surroundings_for
 from runner.language.load import load
 from runner.model.protocol import decode
 from runner.plan.worker_plan import make_plan

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from runner.language.names.scan import CONFIG_FILES, COUNTER, METRIC, Names, scan
+from runner.language.torch_names import CONFIG_FILES, COUNTER, METRIC, Names, scan
 from runner.model.diagnostics import UsageError
 
 

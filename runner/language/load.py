@@ -6,10 +6,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runner.language.backends import Backends, read_backends
-from runner.language.check.spec import check, clashing_keys, covers_problems, matrix_problems, named_backends, unused_key_problems
-from runner.language.check.template_checks import as_first_case, check_backends, check_templates
-from runner.language.expand.cases import expand
-from runner.language.names.tables import NameTables
+from runner.language.check.spec import (
+    as_first_case,
+    check,
+    check_backends,
+    check_templates,
+    clashing_keys,
+    covers_problems,
+    matrix_problems,
+    named_backends,
+    unused_key_problems,
+)
+from runner.language.expand import expand
 from runner.language.read.anatomy import Anatomy, take_apart
 from runner.language.read.document import SPEC, Document
 from runner.language.read.matrix import TARGETS
@@ -17,6 +25,7 @@ from runner.language.read.spec_files import DefaultsReader, SpecPath, discover, 
 from runner.language.read.spec_schema import form_problems
 from runner.language.read.templates import TemplateError
 from runner.language.read.yaml_source import read_partly
+from runner.language.torch_names import NameTables
 from runner.machine.capabilities import Machine
 from runner.machine.installed_torch import InstalledTorch, installed_torch, release
 from runner.model.case import Case

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runner.language.flow import flow
 from runner.language.read.templates import as_text
 from runner.machine import cache_dirs
 from runner.machine.redaction import KNOWN, is_secret_name, redacted
@@ -19,6 +18,7 @@ from runner.model.case import Case, Expected, Step
 from runner.model.conditions import Surroundings, asks_for_code, choose, holds, without_code
 from runner.model.devices import CPU, kind_of
 from runner.model.escaping import line
+from runner.model.flow import flow
 from runner.model.protocol import decode
 from runner.plan.selection import is_of_operator
 from runner.plan.worker_plan import make_plan, seed_of

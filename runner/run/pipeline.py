@@ -21,8 +21,7 @@ from runner.judge.evidence import read_facts
 from runner.judge.judge import judge
 from runner.judge.waiving import Waivers, apply
 from runner.language.backends import Backend
-from runner.language.expand.cases import surroundings_for
-from runner.language.flow import flow
+from runner.language.expand import surroundings_for
 from runner.language.load import Suite
 from runner.language.read.templates import TemplateError
 from runner.machine import cache_dirs, capabilities, scratch
@@ -37,6 +36,7 @@ from runner.model.case_facts import Facts, Timing
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import UsageError
 from runner.model.events import Activity
+from runner.model.flow import flow
 from runner.model.options import ExecutionOptions, RunOptions
 from runner.model.outcomes import PASSED, RETRIED, Outcome
 from runner.model.protocol import MAX_ATTACHMENT

@@ -11,7 +11,7 @@ from runner.judge.evidence import read_facts
 from runner.judge.judge import judge
 from runner.judge.waiving import Waivers, apply
 from runner.language.backends import Backend
-from runner.language.expand.cases import surroundings_for
+from runner.language.expand import surroundings_for
 from runner.language.load import Suite, load_specs, surroundings_of
 from runner.language.read.spec_files import SpecPath
 from runner.machine.capabilities import Machine

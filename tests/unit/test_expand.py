@@ -240,7 +240,7 @@ def with_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
 
 def only_in(table: str, version: str) -> str:
     """Return an option that just one of the committed tables has."""
-    from runner.language.names.tables import NameTables
+    from runner.language.torch_names import NameTables
 
     tables = NameTables.load(None)
     for name in tables.names(table):

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from runner.language.flow import flow
 from runner.language.read.yaml_source import parse
+from runner.model.flow import flow
 
 VALUES = [
     *(None, True, False, 0, -3, 1.5, 1e-05, 1e30, float("inf"), float("-inf"), [], {}, [1, "a", None], [[], {}]),

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.language.names.scan import COUNTER, METRIC, Names, scan
-from runner.language.names.tables import TABLES, NameTables, matches, read_table
+from runner.language.torch_names import COUNTER, METRIC, TABLES, Names, NameTables, matches, read_table, scan
 from runner.machine.installed_torch import InstalledTorch, installed_torch, torch_at
 from runner.model.diagnostics import UsageError
 from tools.generate_names import main, table_text

@@ -11,7 +11,7 @@ import pytest
 from runner.judge.mutants import with_control
 from runner.judge.waiving import Waivers, apply
 from runner.language.backends import load_backends
-from runner.language.expand.cases import surroundings_for
+from runner.language.expand import surroundings_for
 from runner.language.load import load
 from runner.language.waivers import load_waivers
 from runner.model.case import Case

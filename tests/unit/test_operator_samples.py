@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runner.language.expand import operators as tables
+from runner.language import operators as tables
 from runner.language.load import load
 from runner.machine.installed_torch import installed_torch
 from runner.model.expectation import Status, StepFacts

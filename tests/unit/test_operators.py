@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from runner.language.expand import operators
-from runner.language.expand.operators import JUDGED, table_for
+from runner.language import operators
 from runner.language.load import Suite, load
+from runner.language.operators import JUDGED, table_for
 from runner.machine.installed_torch import installed_torch
 from runner.model.expectation import Judgement, Status, StepFacts
 from runner.model.outcomes import Outcome

@@ -14,7 +14,7 @@ from runner.model import escaping
 from tests.fakes import ROOT
 
 WRITERS = ("machine/output.py",)
-OTHER_PROGRAMS = ("worker/", "tools/offline/worker/", "tools/vendor/ck_generators.py", "execute/redis_service.py", "language/names/")
+OTHER_PROGRAMS = ("worker/", "tools/offline/worker/", "tools/vendor/ck_generators.py", "execute/redis_service.py")
 """Run as processes of their own: workers and servers whose output is captured, and commands of developers."""
 
 FORBIDDEN_NAMES = ("print", "pprint", "input")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runner.execute.executor_protocol import with_paths
-from runner.language.expand.cases import surroundings_for
+from runner.language.expand import surroundings_for
 from runner.language.load import load, surroundings_of
 from runner.language.read.templates import Deferred, TemplateError, parse
 from runner.model.case import Case

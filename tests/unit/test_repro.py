@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.language.expand.cases import surroundings_for
+from runner.language.expand import surroundings_for
 from runner.language.load import load
 from runner.machine.redaction import KNOWN
 from runner.plan.script import NothingChecked, Script, script_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runner.language.expand.cases import surroundings_for
+from runner.language.expand import surroundings_for
 from runner.language.load import load
 from runner.machine import capabilities
 from runner.machine.capabilities import Machine

@@ -4,11 +4,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from runner.language.names.scan import CONFIG_FILES, COUNTER, METRIC
-from runner.language.names.tables import NameTables
 from runner.language.read import templates
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath, Document
+from runner.language.torch_names import CONFIG_FILES, COUNTER, METRIC, NameTables
 from runner.model import conditions
 from runner.model.diagnostics import Diagnostic, nearest
 from runner.vocabulary.expectations.expectation_base import allows_zero, is_unlisted

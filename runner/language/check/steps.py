@@ -10,10 +10,10 @@ from typing import Any
 
 from runner.language.backends import Backends
 from runner.language.check.functions import arity_problems, misplaced_keys, prelude_names, required_packages
-from runner.language.names.scan import CONFIG_FILES
 from runner.language.read import python_source, templates
 from runner.language.read.anatomy import Anatomy, RawExpectation, RawStep
 from runner.language.read.document import DataPath, Document, walk
+from runner.language.torch_names import CONFIG_FILES
 from runner.model import conditions
 from runner.model.diagnostics import Diagnostic, one_of, unknown_word
 from runner.vocabulary.expectations import EXPECTATIONS

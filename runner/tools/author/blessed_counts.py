@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from runner.judge.evidence import ANOTHER_FORM, CarriedOut, carried_out, judge_expectation, recorded_facts
 from runner.judge.verdicts import facts_of, place_of, with_code
 from runner.language.backends import Backends
-from runner.language.expand.cases import surroundings_for
+from runner.language.expand import surroundings_for
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath
 from runner.language.read.templates import MAX_EXPRESSION

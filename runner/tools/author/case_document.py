@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.language.backends import Backends
-from runner.language.expand.cases import surroundings_for
-from runner.language.flow import block, flow
+from runner.language.expand import surroundings_for
 from runner.language.load import surroundings_of
 from runner.language.read.templates import as_text
 from runner.model.case import Case, Expected, Step, WrittenFunction
 from runner.model.conditions import CODE, CONDITIONS, Surroundings, holds, is_conditional
 from runner.model.devices import is_accelerator
 from runner.model.diagnostics import UsageError, one_line
+from runner.model.flow import block, flow
 from runner.model.targets import ALL_STAGES, AXIS, OFFLINE_BACKENDS, SIMULATED, STAGES, TARGETS
 from runner.plan.worker_plan import python_of, seed_of
 from runner.vocabulary.steps import SAMPLES, TRITON, traits_of

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner.language.flow import block, flow
 from runner.model.diagnostics import Diagnostic, errors
+from runner.model.flow import block, flow
 from runner.tools.author.python_tests import DTYPES, NotCarried, PythonFile, Test, bound_names, free_names
 from runner.tools.author.translation import Remark, Result, Translation
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from runner.language.backends import Backends
-from runner.language.names.tables import NameTables
 from runner.language.read import matrix, python_source
 from runner.language.read.anatomy import SOURCE, Anatomy, RawExpectation
 from runner.language.read.document import DataPath, Document
 from runner.language.read.python_source import binds_dynamically
 from runner.language.read.spec_files import discover
+from runner.language.torch_names import NameTables
 from runner.model import devices
 from runner.model.case import Case, Expected
 from runner.model.conditions import VersionRange, as_list, is_conditional

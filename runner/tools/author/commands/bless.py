@@ -14,7 +14,6 @@ from typing import Any
 
 import yaml
 
-from runner.language.flow import flow
 from runner.language.load import Suite, inspect_specs, load_specs, surroundings_of
 from runner.language.read.anatomy import SOURCE
 from runner.language.read.document import SPEC, DataPath, Document, Kind
@@ -22,6 +21,7 @@ from runner.language.read.templates import replaced
 from runner.language.read.yaml_source import parse
 from runner.machine import output
 from runner.model.diagnostics import InvalidSpecs, UsageError, one_line
+from runner.model.flow import flow
 from runner.model.options import argument, backend_files, flag, several
 from runner.model.outcomes import PASSED, ExitCode
 from runner.plan.selection import select, without_benches

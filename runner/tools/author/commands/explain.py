@@ -9,8 +9,7 @@ from typing import Any
 
 from runner.cli.list import as_json
 from runner.judge.waiving import Waivers
-from runner.language.expand.cases import surroundings_for
-from runner.language.flow import flow
+from runner.language.expand import surroundings_for
 from runner.language.load import Suite, load, surroundings_of
 from runner.language.read import templates
 from runner.language.read.document import Document
@@ -23,6 +22,7 @@ from runner.machine.installed_torch import installed_torch
 from runner.model.case import Availability, Case
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import Position, UsageError, one_line
+from runner.model.flow import flow
 from runner.model.optional import hooks
 from runner.model.options import argument, backend_files, flag, paths, profile_option
 from runner.model.outcomes import ExitCode

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runner.language.expand.cases import surroundings_for
+from runner.language.expand import surroundings_for
 from runner.language.load import Suite, load, surroundings_of
 from runner.language.read.templates import TemplateError
 from runner.machine import capabilities, output, scratch

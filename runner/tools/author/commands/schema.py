@@ -14,8 +14,7 @@ from typing import Any
 
 from runner.language.backends import load_backends
 from runner.language.check.names import GUARD_FILTER
-from runner.language.names.scan import CONFIG_FILES, COUNTER, KINDS, METRIC, Names, scan
-from runner.language.names.tables import committed_tables
+from runner.language.torch_names import CONFIG_FILES, COUNTER, KINDS, METRIC, Names, committed_tables, scan
 from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS
 from runner.machine import output
 from runner.machine.cache_dirs import folder

@@ -17,13 +17,13 @@ from textwrap import shorten
 from typing import TypeAlias
 
 from runner.judge.waiving import Failure, failures_of
-from runner.language.flow import flow
 from runner.language.read.document import WAIVERS
 from runner.language.read.yaml_source import parse
 from runner.language.waivers import Signature
 from runner.machine import output
 from runner.model.conditions import Surroundings, holds
 from runner.model.diagnostics import UsageError, one_line
+from runner.model.flow import flow
 from runner.model.matching.patterns import LONGEST_PATTERN, glob, is_unspecific, pattern_of
 from runner.model.options import argument, option
 from runner.model.outcomes import WAIVABLE, ExitCode, Outcome

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from runner.judge.waiving import apply
-from runner.language.expand.cases import surroundings_for
+from runner.language.expand import surroundings_for
 from runner.machine import output
 from runner.machine.redaction import redacted
 from runner.model.diagnostics import InvalidSpecs, UsageError, shown_path

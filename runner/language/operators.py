@@ -13,7 +13,7 @@ from runner.model.conditions import Surroundings
 from runner.model.devices import is_accelerator, kind_of
 from runner.vocabulary.steps.samples import EachSample
 
-TABLES = Path(__file__).parents[1] / "data"
+TABLES = Path(__file__).parent / "data"
 _PREFIX = "operators-"
 
 COMMAND = "python -m runner.worker.torch_compat.opinfo"

@@ -8,11 +8,10 @@ from typing import Any
 from runner.language.backends import Backend, Backends, read_requirements
 from runner.language.check.functions import entry_of
 from runner.language.check.names import GUARD_FILTER, filter_problem, judged_names, value_problem
-from runner.language.names.scan import CONFIG_FILES
-from runner.language.names.tables import NameTables
 from runner.language.read import matrix, python_source, templates
 from runner.language.read.anatomy import SOURCE, Anatomy, RawStep, with_data
 from runner.language.read.document import DataPath, Document
+from runner.language.torch_names import CONFIG_FILES, NameTables
 from runner.model.case import Case, CaseBody, CaseId, Control, Expected, Option, Requirement, Settings, Step, WrittenFunction
 from runner.model.conditions import Surroundings, holds
 from runner.model.devices import is_accelerator
@@ -146,7 +145,7 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
         raise InvalidSpecs(list(dict.fromkeys(problems)))
     if SOURCE not in anatomy.data:
         return cases
-    from runner.language.expand.operators import with_operators
+    from runner.language.operators import with_operators
 
     return with_operators(anatomy, cases, known)
 

@@ -1,1 +1,0 @@
-"""Expands a spec and its matrix to cases."""
