@@ -161,7 +161,7 @@ class Parser(argparse.ArgumentParser):
     """Prints a usage error on one line; line breaks and control characters in the arguments are escaped."""
 
     def __init__(self, **more: Any) -> None:
-        super().__init__(**{"formatter_class": _Formatter, **more})
+        super().__init__(formatter_class=_Formatter, **more)
 
     def error(self, message: str) -> NoReturn:
         """Print usage and the problem, with the nearest word for one that is no choice; exit 2."""
@@ -188,17 +188,16 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
 def add_options(command: argparse.ArgumentParser, options: type) -> None:
     """Add the options of a class, as its fields say."""
     for name, how in written(options).items():
-        more = {key: value for key, value in how.items() if key not in ("word", "positional")}
+        more = {key: value for key, value in how.items() if key not in ("word", "positional", "default")}
         if "type" in more:
             more["type"] = functools.partial(_read, more["type"])
-        if how.get("positional"):
-            if "nargs" not in more:
-                del more["default"]
-            command.add_argument(name, **more)
+        default = list(how["default"]) if how.get("action") == "append" else how["default"]
+        if not how.get("positional"):
+            command.add_argument(f"--{how.get('word', name.replace('_', '-'))}", dest=name, **more, default=default)
         else:
-            if more.pop("default") is not None and not more.get("required"):
-                more["default"] = list(how["default"]) if more.get("action") == "append" else how["default"]
-            command.add_argument(f"--{how.get('word', name.replace('_', '-'))}", dest=name, **more)
+            if "nargs" in how:
+                more["default"] = default
+            command.add_argument(name, **more)
 
 
 def _read(reads: Reads, text: str) -> object:

@@ -76,7 +76,7 @@ class Services:
         server.stdout.close()
         server.wait()
         if "answered" in answer:
-            return ServiceReport(name="redis", answered=answer["answered"], foreign=answer["foreign"], problem=answer["problem"])
+            return ServiceReport(name="redis", **answer)
         lines = self._log.read_bytes()[-2000:].decode("utf-8", "replace").strip().splitlines()
         return ServiceReport(name="redis", problem=f"its server ended before the case did{f': {lines[-1][:200]}' if lines else ''}")
 
@@ -116,17 +116,14 @@ class Broken(Exception):
 def read_request(stream: BufferedIOBase, most: int = _MOST_BYTES) -> list[bytes]:
     """Read the words of one request, each at most ``most`` bytes; none where the stream ends between two. Raise ``Broken``."""
     line = stream.readline(100)
-    if not line:
-        return []
-    return [_word(stream, most) for _ in range(_number(line, b"*", _MOST_WORDS))]
-
-
-def _word(stream: BufferedIOBase, most: int) -> bytes:
-    size = _number(stream.readline(100), b"$", most)
-    word = stream.read(size + 2)
-    if len(word) != size + 2:
-        raise Broken("cut off")
-    return word[:-2]
+    words = []
+    for _ in range(_number(line, b"*", _MOST_WORDS) if line else 0):
+        size = _number(stream.readline(100), b"$", most)
+        word = stream.read(size + 2)
+        if len(word) != size + 2:
+            raise Broken("cut off")
+        words.append(word[:-2])
+    return words
 
 
 def _number(line: bytes, kind: bytes, most: int) -> int:

@@ -97,9 +97,9 @@ def release(version: str) -> tuple[int, ...]:
     match = _RELEASE.match(version)
     if match is None:
         raise ValueError(f"'{version}' is not a version: it does not begin with a number")
-    return tuple(int(number) for number in match[0].split("."))
+    return tuple(map(int, match[0].split(".")))
 
 
 def minor(version: str) -> str:
     """Return the minor version: ``2.13`` for ``2.13.1+cpu``."""
-    return ".".join(str(number) for number in release(version)[:2])
+    return ".".join(map(str, release(version)[:2]))

@@ -51,35 +51,31 @@ class Scratch:
         os.close(self.lock)
 
 
-def check() -> None:
-    """Raise ``UsageError`` if torch cannot build and load code in the folder for temporary files."""
-    folder, name = _base()
+def check() -> Path:
+    """Return the folder for temporary files; raise ``UsageError`` if torch cannot build and load code in it.
+
+    A folder that a variable names is taken even where nothing can be written to it: then that is the problem.
+    """
+    name = next((variable for variable in _VARIABLES if os.environ.get(variable)), "")
+    try:
+        folder = Path(os.environ[name] if name else tempfile.gettempdir()).absolute()
+    except OSError as error:
+        raise UsageError(f"no folder for temporary files can be written to: {error.strerror}; name one with TMPDIR") from error
     if why := problem_of(folder):
-        raise UsageError(f"{name}: {why}; name another folder with TMPDIR")
+        shown = f"{name}={os.environ[name]}" if name else f"the folder for temporary files, {folder}"
+        raise UsageError(f"{one_line(shown)}: {why}; name another folder with TMPDIR")
+    return folder
 
 
 def make() -> Scratch:
     """Return a new folder, after the folders of killed runs are removed."""
-    check()
-    folder, _ = _base()
+    folder = check()
     remove_dead(folder)
     new = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=folder))
     lock = os.open(new, _FLAGS)
     with contextlib.suppress(OSError):  # without locks the folder of a killed run stays
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return Scratch(new.rename(folder / new.name[1:]), lock)  # locked before it has a name that other runs look for
-
-
-def _base() -> tuple[Path, str]:
-    """Return the folder for temporary files and its name in messages. A folder named by a variable is returned without a check."""
-    for variable in _VARIABLES:
-        if named := os.environ.get(variable):
-            return Path(named).absolute(), one_line(f"{variable}={named}")
-    try:
-        folder = tempfile.gettempdir()
-    except OSError as error:
-        raise UsageError(f"no folder for temporary files can be written to: {error.strerror}; name one with TMPDIR") from error
-    return Path(folder).absolute(), f"the folder for temporary files, {one_line(folder)}"
 
 
 def _free(folder: Path) -> tuple[int, int | None]:
@@ -90,8 +86,7 @@ def _free(folder: Path) -> tuple[int, int | None]:
 
 def problem_of(folder: Path) -> str:
     """Return the reason why torch cannot build and load code below a folder; empty if it can."""
-    character = next((character for character in str(folder) if character in _SPLITS), None)
-    if character is not None:
+    for character in filter(_SPLITS.get, str(folder)):
         return f"its path has {_SPLITS[character]}, at which torch splits the compiler's command line"
     if any("\ud800" <= character <= "\udfff" for character in str(folder)):
         return "its path is not UTF-8, and torch decodes it as UTF-8"
@@ -108,11 +103,9 @@ def problem_of(folder: Path) -> str:
             probe.flush()
             # as the loader maps a library
             mmap.mmap(probe.fileno(), mmap.PAGESIZE, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC).close()
-    except PermissionError as error:
-        if error.filename is None:
-            return "code there may not be executed (it is mounted with noexec), and torch loads the code that it compiles"
-        return f"no file can be created there: {error.strerror}"
     except OSError as error:
+        if isinstance(error, PermissionError) and error.filename is None:
+            return "code there may not be executed (it is mounted with noexec), and torch loads the code that it compiles"
         return f"no file can be written there: {error.strerror}"
     return ""
 
