@@ -52,7 +52,7 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "replaced-code-object": (Outcome.ERROR, "code of the case replaced runner.worker.torch_compat.torch_state.counters"),
     "replaced-runner-method": (Outcome.ERROR, "code of the case replaced runner.worker.case.compiler_hooks.Witness.take"),
     "replaced-measure-in-function": (Outcome.ERROR, "code of the case replaced runner.worker.case.effects.Effects.after"),
-    "replaced-step-method": (Outcome.ERROR, "code of the case replaced runner.vocabulary.steps.call.Call.runs"),
+    "replaced-step-method": (Outcome.ERROR, "code of the case replaced runner.vocabulary.steps.call.Call.run"),
     "replaced-step-trait": (Outcome.ERROR, "code of the case replaced runner.vocabulary.steps.actions.DeleteModules.traits"),
     "replaced-torch-function": (Outcome.ERROR, "code of the case replaced torch.isnan"),
     "replaced-identity-of-operator": (Outcome.ERROR, "code of the case replaced runner.vocabulary.expectations.comparing.differences"),

@@ -10,7 +10,6 @@ import pytest
 from runner.model.expectation import Status, StepFacts
 from runner.model.protocol import decode, dumps, encode, loads
 from runner.vocabulary.expectations.close import Close
-from runner.vocabulary.steps import samples as expectation
 from runner.vocabulary.steps.samples import FORM, EachSample
 from tests.fakes import HERE, import_torch, observation, observed, seen
 from tests.sessions import prepared
@@ -51,9 +50,9 @@ def judge(tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch) -> 
         check = EachSample(check=Close.parse(body or {"to": "eager"}), rule=rule)
         wanted = check.measurement()
         assert wanted is not None
-        facts: Any = expectation.measure_samples(wanted, lambda name: done)
+        facts: Any = samples.measure_samples(wanted, lambda name: done)
         session.output = done
-        session.additional.of_measurement({"kind": expectation.KIND, "arguments": wanted}, facts)
+        session.additional.of_measurement({"kind": "samples", "arguments": wanted}, facts)
         session.additional.run()
         sent = loads(dumps(encode(facts)))
         assert not observed(observation(seen(measured={"0": sent}))).nonsense

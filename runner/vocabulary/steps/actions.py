@@ -26,15 +26,6 @@ from runner.vocabulary.steps.step_base import (
 )
 
 
-def run_reset(session: Session, arguments: "Reset") -> None:
-    """Reset in the order of the words."""
-    for word in arguments.items:
-        if word == "rng":
-            session.reseed()
-        else:
-            session.torch_state.RESETS[word]()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset(StepKind):
     """Reset state: caches of torch, or the random generators.
@@ -58,7 +49,6 @@ class Reset(StepKind):
             "examples": ["dynamo"],
         },
     }
-    runs = staticmethod(run_reset)
     items: list[str]
 
     @classmethod
@@ -66,16 +56,13 @@ class Reset(StepKind):
         """Read the list of a spec, or the map of a plan."""
         return cls(items=body["items"] if isinstance(body, Mapping) else body)
 
-
-def run_clear_counters(session: Session, arguments: "ClearCounters") -> None:
-    """Clear all three, or only counters, or only metrics."""
-    if arguments.only is None:
-        for spy in session.spies.values():
-            spy.clear()
-    if arguments.only in (None, "counters"):
-        session.torch_state.clear_counters()
-    if arguments.only in (None, "metrics"):
-        session.torch_state.clear_metrics()
+    def run(self, session: Session) -> None:
+        """Reset in the order of the words."""
+        for word in self.items:
+            if word == "rng":
+                session.reseed()
+            else:
+                session.torch_state.RESETS[word]()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +73,6 @@ class ClearCounters(StepKind):
     """
 
     kind: ClassVar[str] = "clear_counters"
-    runs = staticmethod(run_clear_counters)
     only: Literal["counters", "metrics"] | None = None
     """Only one of the two."""
 
@@ -95,11 +81,15 @@ class ClearCounters(StepKind):
         """Unless it clears only metrics."""
         return self.only != "metrics"
 
-
-def run_delete_modules(session: Session, arguments: "DeleteModules") -> None:
-    """Delete them; raise ``RuntimeError`` where there are none."""
-    if session.torch_state.delete_generated_files() == 0:
-        raise RuntimeError("no generated module was loaded: nothing was deleted")
+    def run(self, session: Session) -> None:
+        """Clear all three, or only counters, or only metrics."""
+        if self.only is None:
+            for spy in session.spies.values():
+                spy.clear()
+        if self.only in (None, "counters"):
+            session.torch_state.clear_counters()
+        if self.only in (None, "metrics"):
+            session.torch_state.clear_metrics()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,14 +100,11 @@ class DeleteModules(StepKind):
     """
 
     kind: ClassVar[str] = "delete_modules"
-    runs = staticmethod(run_delete_modules)
 
-
-def run_fresh_cache(session: Session, arguments: "FreshCache") -> None:
-    """Use the next folder."""
-    number = session.kept[FreshCache.kind] = session.kept.get(FreshCache.kind, 0) + 1
-    session.torch_state.RESETS["inductor"]()
-    session.torch_state.use_cache_dir(os.path.join(session.cache, f"fresh-{number}"))
+    def run(self, session: Session) -> None:
+        """Delete them; raise ``RuntimeError`` where there are none."""
+        if session.torch_state.delete_generated_files() == 0:
+            raise RuntimeError("no generated module was loaded: nothing was deleted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,15 +115,12 @@ class FreshCache(StepKind):
     """
 
     kind: ClassVar[str] = "fresh_cache"
-    runs = staticmethod(run_fresh_cache)
 
-
-def run_api(session: Session, arguments: "Api") -> None:
-    """Call it."""
-    function = callable_of(session, arguments.call)
-    args, kwargs = values_of(session, arguments.args, arguments.kwargs)
-    with session.phases("api"):
-        session.output = function(*args, **kwargs)
+    def run(self, session: Session) -> None:
+        """Use the next folder."""
+        number = session.kept[FreshCache.kind] = session.kept.get(FreshCache.kind, 0) + 1
+        session.torch_state.RESETS["inductor"]()
+        session.torch_state.use_cache_dir(os.path.join(session.cache, f"fresh-{number}"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,18 +151,15 @@ class Api(_OfCallable):
     kind: ClassVar[str] = "api"
     traits: ClassVar[Traits] = Traits(has_result=True, claims=True)
     form: ClassVar[Keywords] = {"required": ["call"]}
-    runs = staticmethod(run_api)
     as_: Name | None = None
     """A name for the result."""
 
-
-def run_script(session: Session, arguments: "Script") -> None:
-    """Call the def with the values that its parameters name."""
-    function = session.module.function(arguments.code, arguments.entry)
-    with needed("what the script names"):
-        values = {name: session.scope.named(name) for name in inspect.signature(function).parameters}
-    with session.phases("script"):
-        session.output = function(**values)
+    def run(self, session: Session) -> None:
+        """Call it."""
+        function = callable_of(session, self.call)
+        args, kwargs = values_of(session, self.args, self.kwargs)
+        with session.phases("api"):
+            session.output = function(*args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +171,6 @@ class Script(WithResult):
 
     kind: ClassVar[str] = "script"
     traits: ClassVar[Traits] = Traits(has_result=True, claims=True, needs_own_graphs=True, python="code")
-    runs = staticmethod(run_script)
     code: Annotated[Json, Form({"type": "string", "minLength": 1})]
     r"""The def. For example ``"def run(compiled, inputs):\n    return [compiled(*inputs) for _ in range(3)]\n"``."""
     entry: Annotated[str, None] = ""  # in a case ``code`` is a block, and this is the name of its def
@@ -225,6 +205,14 @@ class Script(WithResult):
                 yield around.problem(path, f"{problem[0]}: a parameter of a script is a named value", problem[1])
         if arguments.posonlyargs or arguments.vararg or arguments.kwarg:
             yield around.problem(path, "a script takes its values by name", "write plain parameters")
+
+    def run(self, session: Session) -> None:
+        """Call the def with the values that its parameters name."""
+        function = session.module.function(self.code, self.entry)
+        with needed("what the script names"):
+            values = {name: session.scope.named(name) for name in inspect.signature(function).parameters}
+        with session.phases("script"):
+            session.output = function(**values)
 
 
 _PYTHON = "<python>"
@@ -268,26 +256,6 @@ def _called(returning: Any, function: Callable[..., Any], args: Sequence[Any], k
     returning.send(None)
 
 
-def run_spawn(session: Session, arguments: "Spawn") -> None:
-    """Start the child and wait for it."""
-    import multiprocessing
-
-    if arguments.program is not None:
-        session.exit = run_program(session, arguments.program, arguments.argv)
-        return
-    function = callable_of(session, arguments.call)
-    args, kwargs = values_of(session, arguments.args, arguments.kwargs)
-    with session.phases("spawn"):
-        spawning = multiprocessing.get_context("spawn")
-        has_returned, returning = spawning.Pipe(duplex=False)
-        child = spawning.Process(target=_called, args=(returning, function, args, kwargs))
-        child.start()
-        child.join()
-    if child.exitcode == 0 and not has_returned.poll():
-        raise NotCarriedOut("the child exited with code 0 before its function returned: let the function return")
-    session.exit = {"code": child.exitcode, "stderr": session.log_of_step()}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spawn(_OfCallable):
     """A child process, which the step waits for: a call in a child that multiprocessing spawns, or a program with its arguments.
@@ -304,7 +272,6 @@ class Spawn(_OfCallable):
         **one_of_keys("call", "program"),
         "dependentRequired": {"args": ["call"], "kwargs": ["call"], "argv": ["program"]},
     }
-    runs = staticmethod(run_spawn)
     program: Literal["python", "torchrun", "cxx", "cmake", "nvcc", "hipcc"] | None = None
     """A program to run, in the folder of the case and without standard input. python is the Python of the worker, torchrun its
     torch.distributed.run, cxx the C++ compiler c++; all but the first two are found on PATH."""
@@ -316,3 +283,22 @@ class Spawn(_OfCallable):
         """Yield a missing ``exit`` expectation."""
         if not any(kind == "exit" for kind, _ in around.expected):
             yield around.problem(around.path, "nothing is expected of the child", "add expect: [{exit: {code: 0}}]", key=True)
+
+    def run(self, session: Session) -> None:
+        """Start the child and wait for it."""
+        import multiprocessing
+
+        if self.program is not None:
+            session.exit = run_program(session, self.program, self.argv)
+            return
+        function = callable_of(session, self.call)
+        args, kwargs = values_of(session, self.args, self.kwargs)
+        with session.phases("spawn"):
+            spawning = multiprocessing.get_context("spawn")
+            has_returned, returning = spawning.Pipe(duplex=False)
+            child = spawning.Process(target=_called, args=(returning, function, args, kwargs))
+            child.start()
+            child.join()
+        if child.exitcode == 0 and not has_returned.poll():
+            raise NotCarriedOut("the child exited with code 0 before its function returned: let the function return")
+        session.exit = {"code": child.exitcode, "stderr": session.log_of_step()}

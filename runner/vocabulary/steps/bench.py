@@ -41,25 +41,6 @@ class Subject:
         return {"name": self.name, "form": self.form, **numbers}
 
 
-def run(session: Session, arguments: "Bench") -> None:
-    """Time the functions; ``session.bench`` then holds the timings, and the name of the trace in the case's folder.
-
-    Each round runs every subject once, so that a slow phase of the machine affects all of them.
-    """
-    number = session.kept[Bench.kind] = session.kept.get(Bench.kind, 0) + 1
-    with session.phases("inputs"), needed("the arguments"):
-        subjects = _subjects(session, arguments)
-    with session.phases("bench"):
-        for _ in range(WARM_UP):
-            for subject in subjects:
-                subject.run()
-        for _ in range(int(REPEAT if arguments.repeat is None else arguments.repeat)):
-            for subject in subjects:
-                subject.taken.append(session.device_api.timed(subject.run))
-        attachments, notes = _trace(session, subjects, f"trace-{number}.json") if arguments.trace else ([], [])
-    session.bench = {"timings": [subject.timing() for subject in subjects], "attachments": attachments, "notes": notes}
-
-
 def _subjects(session: Session, arguments: "Bench") -> list[Subject]:
     import torch
 
@@ -184,7 +165,6 @@ class Bench(StepKind):
         is_exclusive=True,
         why_once="bench itself repeats what it times",
     )
-    runs = staticmethod(run)
     functions: Annotated[list[str] | dict[str, list[Json]], _FUNCTIONS] | None = None
     """Names of functions, or a map from names to the arguments of each; all functions when absent.
     For example ``[narrow, wide]``, ``{narrow: [{rand: [8, 30522]}], wide: [{rand: [8, 30528]}]}``."""
@@ -246,3 +226,21 @@ class Bench(StepKind):
                 yield from around.input_problems(name, functions[name], path)
             else:
                 yield from around.input_problems(name, self.inputs, own)
+
+    def run(self, session: Session) -> None:
+        """Time the functions; ``session.bench`` then holds the timings, and the name of the trace in the case's folder.
+
+        Each round runs every subject once, so that a slow phase of the machine affects all of them.
+        """
+        number = session.kept[Bench.kind] = session.kept.get(Bench.kind, 0) + 1
+        with session.phases("inputs"), needed("the arguments"):
+            subjects = _subjects(session, self)
+        with session.phases("bench"):
+            for _ in range(WARM_UP):
+                for subject in subjects:
+                    subject.run()
+            for _ in range(int(REPEAT if self.repeat is None else self.repeat)):
+                for subject in subjects:
+                    subject.taken.append(session.device_api.timed(subject.run))
+            attachments, notes = _trace(session, subjects, f"trace-{number}.json") if self.trace else ([], [])
+        session.bench = {"timings": [subject.timing() for subject in subjects], "attachments": attachments, "notes": notes}

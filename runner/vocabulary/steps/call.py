@@ -71,15 +71,6 @@ class Calling(Compared):
         yield from around.input_problems(name, self.inputs, (*around.path, "inputs") if self.inputs is not None else ("inputs",))
 
 
-def run_call(session: Session, arguments: "Call") -> None:
-    """Call the function; its reference first, unless the call is eager."""
-    name = arguments.function or next(iter(session.compiled.targets))
-    if arguments.eager:
-        session.call(name, arguments, lambda: session.compiled.targets[name], phase="eager", has_reference=False)
-    else:
-        session.call(name, arguments, lambda: session.compiled_target(name))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Calling):
     """Call the compiled function. When an expectation compares with eager, the function runs in eager mode first, on copies.
@@ -99,7 +90,6 @@ class Call(Calling):
         can_be_called_again=True,
         needs_own_graphs=True,
     )
-    runs = staticmethod(run_call)
     eager: Boolean = False
     """Call the function in eager mode instead of the compiled one."""
 
@@ -116,6 +106,14 @@ class Call(Calling):
     def why_no_reference(self, above: Sequence[StepKind]) -> tuple[str, str] | None:
         """An eager call has no reference."""
         return ("an eager call compared with eager cannot differ", "compare with a named value") if self.eager is True else None
+
+    def run(self, session: Session) -> None:
+        """Call the function; its reference first, unless the call is eager."""
+        name = self.function or next(iter(session.compiled.targets))
+        if self.eager:
+            session.call(name, self, lambda: session.compiled.targets[name], phase="eager", has_reference=False)
+        else:
+            session.call(name, self, lambda: session.compiled_target(name))
 
 
 def _load(function: Callable[..., Any], arguments: tuple[Any, ...], strict: bool | None, path: str) -> Any:
@@ -138,24 +136,6 @@ def _load(function: Callable[..., Any], arguments: tuple[Any, ...], strict: bool
     return aoti_load_package(aoti_compile_and_package(torch.export.export(module, arguments, **mode), package_path=path))
 
 
-def run_aot(session: Session, arguments: "Aot") -> None:
-    """Build and call a package; the reference is the function itself, on copies."""
-    packages: list[Any] | None = session.kept.get(Aot.kind)
-    if packages is None:
-        # they stay loaded until the case ends, as a result may be in a package's memory; then torch deletes their unpacked files
-        packages = session.kept[Aot.kind] = []
-        session.scope.closing.callback(packages.clear)
-    name = arguments.function or next(iter(session.compiled.targets))
-
-    def build_and_run(*inputs: Any) -> Any:
-        path = os.path.join(session.cache, "ahead", f"{len(packages)}.pt2")
-        package = _load(session.compiled.targets[name], inputs, arguments.strict, path)
-        packages.append(package)
-        return package(*inputs)
-
-    session.call(name, arguments, lambda: build_and_run, is_package=True)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aot(Calling):
     """Export the function, compile it ahead of time into a package, load the package and call it.
@@ -170,7 +150,6 @@ class Aot(Calling):
 
     kind: ClassVar[str] = "aot"
     traits: ClassVar[Traits] = Traits(has_result=True, claims=True, compiles=True, enters_context=True, has_reference=True)
-    runs = staticmethod(run_aot)
     strict: Boolean | None = None
     """Whether torch.export traces with Dynamo (true), or runs the function with symbolic values (false); torch's default when absent."""
 
@@ -184,6 +163,23 @@ class Aot(Calling):
                 message = f"the step 'aot' on '{backend.name}', where inductor must compile nothing"
                 hint = "only inductor compiles ahead of time: use call, or another backend"
                 yield around.problem(around.path, message, hint, key=True)
+
+    def run(self, session: Session) -> None:
+        """Build and call a package; the reference is the function itself, on copies."""
+        packages: list[Any] | None = session.kept.get(Aot.kind)
+        if packages is None:
+            # they stay loaded until the case ends, as a result may be in a package's memory; then torch deletes their unpacked files
+            packages = session.kept[Aot.kind] = []
+            session.scope.closing.callback(packages.clear)
+        name = self.function or next(iter(session.compiled.targets))
+
+        def build_and_run(*inputs: Any) -> Any:
+            path = os.path.join(session.cache, "ahead", f"{len(packages)}.pt2")
+            package = _load(session.compiled.targets[name], inputs, self.strict, path)
+            packages.append(package)
+            return package(*inputs)
+
+        session.call(name, self, lambda: build_and_run, is_package=True)
 
 
 # -- gradients ----------------------------------------------------------------------------------------------------------
@@ -269,26 +265,6 @@ def gradients_of(result: Any, called: Sequence[Any], differentiate: Differentiat
     return [None if leaf.grad is None else leaf.grad.clone() for leaf in gradient_leaves(called)]
 
 
-def run_backward(session: Session, arguments: "Backward") -> None:
-    """Run backward on both sides; the results are the gradients of arguments, then of parameters."""
-    of = arguments.of
-    with needed("what backward runs on"):
-        result = session.compiled.result if of is None else session.scope.named(of)
-        differentiate = differentiation(arguments.loss, arguments.gradient, session.scope)
-    compiled, eager = session.compiled.called, session.reference.side
-    session.compiled.is_differentiated = True
-    if eager is not None:
-        eager.is_differentiated = True
-        session.effects.begin(compiled, eager.called)
-    session.reference.backward(of, differentiate)
-    if eager is not None:
-        session.effects.eager_done(eager.called)
-    with session.phases("trace"):  # the backward graph is compiled when it is first run
-        session.output = gradients_of(result, compiled, differentiate)
-        session.device_api.synchronize()
-    session.effects.finish(compiled, eager if session.reference.is_there else None)
-
-
 _NAMED = Form({"type": "string", "pattern": rf"^[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*$|{TEMPLATE['pattern']}"})
 
 
@@ -312,7 +288,6 @@ class Backward(Compared):
         needs_own_graphs=True,
         why_once="a result is differentiated once: write call and backward as often as needed",
     )
-    runs = staticmethod(run_backward)
     of: ValueName | None = None
     """The result, or a part of it (out.0); that of the last call when absent. The eager side runs backward of its own result of the same
     call."""
@@ -378,38 +353,24 @@ class Backward(Compared):
                 words = did_you_mean(used, LOSSES) if key == "loss" else ""
                 yield around.problem((*around.path, key), problem[0], words or problem[1])
 
-
-def run_optimizer(session: Session, arguments: "Optimizer") -> None:
-    """Run the optimizer's step; the results are the parameters, in order.
-
-    Equal arguments reuse the same optimizer object, so that its state persists between steps. Raises ``RuntimeError`` if no parameter
-    has a gradient.
-    """
-    eager = session.reference.side
-    if eager is None:
-        session.reference.forget()
-    else:
-        session.effects.begin(session.compiled.called, eager.called)
-        # a copy of the state of the optimizer before the step; None where the step makes the optimizer
-        optimizer = _optimizers(session).get(_key(arguments, parameters_of(eager.called)))
-        state = None if optimizer is None else copy.deepcopy(optimizer.state_dict())
-
-        def again(called: Sequence[Any]) -> Any:
-            """Make the step with another optimizer of the same state; return the parameters."""
-            parameters = parameters_of(called)
-            other = make_optimizer(session, arguments.call, arguments.kwargs, parameters)
-            if state is not None:
-                other.load_state_dict(copy.deepcopy(state))
-            other.step()
-            return session.copy(parameters)
-
-        with session.phases("eager"), session.reference.running():
-            session.reference.stepped(_step(session, eager, arguments), again)
-        session.effects.eager_done(eager.called)
-    with session.phases("optimizer"):
-        session.output = _step(session, session.compiled, arguments)
-        session.device_api.synchronize()
-    session.effects.finish(session.compiled.called, eager)
+    def run(self, session: Session) -> None:
+        """Run backward on both sides; the results are the gradients of arguments, then of parameters."""
+        of = self.of
+        with needed("what backward runs on"):
+            result = session.compiled.result if of is None else session.scope.named(of)
+            differentiate = differentiation(self.loss, self.gradient, session.scope)
+        compiled, eager = session.compiled.called, session.reference.side
+        session.compiled.is_differentiated = True
+        if eager is not None:
+            eager.is_differentiated = True
+            session.effects.begin(compiled, eager.called)
+        session.reference.backward(of, differentiate)
+        if eager is not None:
+            session.effects.eager_done(eager.called)
+        with session.phases("trace"):  # the backward graph is compiled when it is first run
+            session.output = gradients_of(result, compiled, differentiate)
+            session.device_api.synchronize()
+        session.effects.finish(compiled, eager if session.reference.is_there else None)
 
 
 def _step(session: Session, side: Side, arguments: "Optimizer") -> Any:
@@ -460,7 +421,6 @@ class Optimizer(Compared):
 
     kind: ClassVar[str] = "optimizer"
     traits: ClassVar[Traits] = Traits(has_result=True, claims=True, has_reference=True)
-    runs = staticmethod(run_optimizer)
     call: Callable_
     """The optimizer's class, or a function that makes one: called with the parameters."""
     kwargs: KeywordArguments = None
@@ -475,3 +435,35 @@ class Optimizer(Compared):
         """Yield a missing backward step."""
         if not any(step.traits.gives_gradients for step in around.above):
             yield around.problem(around.path, "an optimizer before any backward", "put a backward step above it", key=True)
+
+    def run(self, session: Session) -> None:
+        """Run the optimizer's step; the results are the parameters, in order.
+
+        Equal arguments reuse the same optimizer object, so that its state persists between steps. Raises ``RuntimeError`` if no parameter
+        has a gradient.
+        """
+        eager = session.reference.side
+        if eager is None:
+            session.reference.forget()
+        else:
+            session.effects.begin(session.compiled.called, eager.called)
+            # a copy of the state of the optimizer before the step; None where the step makes the optimizer
+            optimizer = _optimizers(session).get(_key(self, parameters_of(eager.called)))
+            state = None if optimizer is None else copy.deepcopy(optimizer.state_dict())
+
+            def again(called: Sequence[Any]) -> Any:
+                """Make the step with another optimizer of the same state; return the parameters."""
+                parameters = parameters_of(called)
+                other = make_optimizer(session, self.call, self.kwargs, parameters)
+                if state is not None:
+                    other.load_state_dict(copy.deepcopy(state))
+                other.step()
+                return session.copy(parameters)
+
+            with session.phases("eager"), session.reference.running():
+                session.reference.stepped(_step(session, eager, self), again)
+            session.effects.eager_done(eager.called)
+        with session.phases("optimizer"):
+            session.output = _step(session, session.compiled, self)
+            session.device_api.synchronize()
+        session.effects.finish(session.compiled.called, eager)

@@ -136,27 +136,6 @@ def _leaves(value: Any) -> list[Any]:
     return leaves
 
 
-def run(session: Session, arguments: "Samples") -> None:
-    """Run the samples; ``output`` is a list of ``Done``."""
-    with needed("torch's database of operators"), session.phases("inputs"):
-        operator = session.opinfo.find(
-            arguments.op,
-            arguments.variant,
-            dtype=arguments.dtype,
-            device=session.device_api.name,
-            call=arguments.call,
-            gradients=arguments.gradients,
-        )
-        session.reseed()
-        samples, most = operator.samples(1 if arguments.samples == "first" else None), arguments.most
-        if not samples:
-            raise LookupError(f"no sample of '{arguments.op}' for {arguments.dtype} can be called this way")
-        # at most so many, spread evenly: those of one kind often stand together
-        count = len(samples) if most is None else min(most, len(samples))
-        numbers = [index * len(samples) // count for index in range(count)]
-    session.output = [_run(session, operator, number, samples[number]) for number in numbers]
-
-
 def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
     import torch
     from torch.utils import _pytree as pytree
@@ -265,7 +244,6 @@ class Samples(StepKind):
     traits: ClassVar[Traits] = Traits(
         has_result=True, claims=True, compiles=True, has_reference=True, needs_own_graphs=True, may_have_no_graph=True
     )
-    runs = staticmethod(run)
     dtypes: Json = None
     calls: Json = None
     samples: str | int = "all"
@@ -289,6 +267,26 @@ class Samples(StepKind):
             if not backend.compiles:
                 message = f"operators on '{backend.name}', which compiles nothing"
                 yield around.problem(around.path, message, "use another backend", key=True)
+
+    def run(self, session: Session) -> None:
+        """Run the samples; ``output`` is a list of ``Done``."""
+        with needed("torch's database of operators"), session.phases("inputs"):
+            operator = session.opinfo.find(
+                self.op,
+                self.variant,
+                dtype=self.dtype,
+                device=session.device_api.name,
+                call=self.call,
+                gradients=self.gradients,
+            )
+            session.reseed()
+            samples, most = operator.samples(1 if self.samples == "first" else None), self.most
+            if not samples:
+                raise LookupError(f"no sample of '{self.op}' for {self.dtype} can be called this way")
+            # at most so many, spread evenly: those of one kind often stand together
+            count = len(samples) if most is None else min(most, len(samples))
+            numbers = [index * len(samples) // count for index in range(count)]
+        session.output = [_run(session, operator, number, samples[number]) for number in numbers]
 
 
 # -- how its samples are judged ---------------------------------------------------------------------------------------

@@ -130,9 +130,8 @@ class StepKind:
     form: ClassVar[Keywords] = {}
     """What the schema says of the arguments beside their keys; with ``type`` they are no map of keys."""
 
-    @staticmethod
-    def runs(session: Session, arguments: Any, /) -> None:
-        """Run a step in the worker; the arguments are an instance of the kind. Each kind overrides it."""
+    def run(self, session: Session) -> None:
+        """Carry out the step, in the worker, which imports torch."""
         raise NotImplementedError
 
     @classmethod

@@ -301,7 +301,7 @@ class Session:
         kind = STEPS[step["kind"]]
         with needed("the plan of the step"):
             arguments = kind.parse(step["arguments"])
-        kind.runs(self, arguments)
+        arguments.run(self)
         is_on_both_sides = kind.traits.has_reference or kind.traits.gives_gradients
         self._may_have_changed |= not is_on_both_sides or bool(getattr(arguments, "eager", False))
         if (name := arguments.bound) is not None:
