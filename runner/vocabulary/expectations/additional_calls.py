@@ -3,9 +3,8 @@
 import contextlib
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar
 
 from runner.model.conditions import Surroundings
 from runner.model.expectation import Judgement, Mutant, Status, StepFacts
@@ -29,42 +28,8 @@ class Poison:
     bytes: int = 0
 
 
-class Again(Protocol):
-    """The call of a step, in the worker. Values are ``Any``: this module does not import torch."""
-
-    result: Any
-    """A copy of the step's result."""
-
-    @property
-    def reference(self) -> Any:
-        """A copy of eager's result; raises ``CannotRepeat`` where the step has none."""
-        ...
-
-    def arguments(self) -> list[Any]:
-        """Return fresh copies of the arguments of the step's call."""
-        ...
-
-    def run(self, arguments: list[Any] | None = None) -> Any:
-        """Call the compiled function again; return its result, or its gradients after a backward step."""
-        ...
-
-    def close(self, arguments: Mapping[str, Any], result: Any) -> Json:
-        """Return the facts of ``close`` for a result and eager's, with a float64 reference where ``arguments`` need one; no stand-ins.
-
-        Raises ``CannotRepeat`` where the step has no eager result.
-        """
-        ...
-
-    def poisoned(self) -> AbstractContextManager[Poison]:
-        """Return a context in which memory that generated code allocates is filled with bytes 255: NaN for every float."""
-        ...
-
-    def with_candidate(self, number: int) -> AbstractContextManager[list[list[str]]]:
-        """Return a context in which ``run`` compiles anew, and each autotuning may choose only the candidate of this number.
-
-        The context has the names of the candidates of each autotuning, the chosen one first; it is complete after ``run``.
-        """
-        ...
+Again = Any
+"""The call of a step, which can be made again: ``RepeatableCall`` of ``worker/case/additional``. Nothing here imports it."""
 
 
 @contextlib.contextmanager
@@ -83,7 +48,6 @@ def differing_bits(value: Any, expected: Any) -> list[dict[str, Any]]:
 
     Raise ``CannotRepeat`` for values that cannot be compared: that is no error of the additional call.
     """
-    import torch
     from torch.utils import _pytree as pytree
 
     leaves, form = pytree.tree_flatten_with_path(value)
@@ -93,17 +57,7 @@ def differing_bits(value: Any, expected: Any) -> list[dict[str, Any]]:
     differences = []
     with comparing():
         for (path, leaf), (_, other) in zip(leaves, others, strict=True):
-            why = leaf_difference(leaf, other)
-            are_tensors = isinstance(leaf, torch.Tensor) and isinstance(other, torch.Tensor)
-            if why and are_tensors and (leaf.shape, leaf.dtype) == (other.shape, other.dtype) and leaf.numel():
-                wide = torch.complex128 if leaf.is_complex() else torch.float64
-                ours, theirs = leaf.detach().to(wide).reshape(-1), other.detach().to(wide).to(leaf.device).reshape(-1)
-                distance = (ours - theirs).abs()
-                distance[distance.isnan() & ~(ours.isnan() & theirs.isnan())] = torch.inf
-                place = int(distance.nan_to_num(0.0, posinf=torch.inf).argmax())
-                index = [int(part) for part in torch.unravel_index(torch.tensor(place), leaf.shape)]
-                why += f"; at {index}: {ours[place].item()!r} instead of {theirs[place].item()!r}"
-            if why:
+            if why := leaf_difference(leaf, other):
                 differences.append({"path": pytree.keystr(path), "why": why})
     return differences
 
@@ -133,10 +87,13 @@ class Repeated(Conditional):
         """The step's result."""
         return (OUTPUT,)
 
+    words: ClassVar[str]
+    """What is expected, a format of the expectation."""
+
     @property
     def expected(self) -> str:
         """What is expected, in words."""
-        raise NotImplementedError
+        return self.words.format(self)
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge the calls, where they were made and say something of the claim."""
@@ -177,6 +134,7 @@ class Deterministic(Repeated):
 
     kind: ClassVar[str] = "deterministic"
     measure = staticmethod(repeat_deterministic)
+    words: ClassVar[str] = "the same bits in {0.runs} more runs"
     is_portable: ClassVar[bool] = True
     runs: Annotated[int, whole(1, 1000)] = 3
     """How often it is called again; 3 when absent. For example ``5``."""
@@ -184,11 +142,6 @@ class Deterministic(Repeated):
     def measurement(self) -> Mapping[str, Json] | None:
         """The worker calls the function this often."""
         return {"runs": self.runs}
-
-    @property
-    def expected(self) -> str:
-        """What is expected, in words."""
-        return f"the same bits in {self.runs} more runs"
 
     def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Judgement:
         """Judge every run."""
@@ -265,6 +218,7 @@ class BatchInvariant(Repeated):
 
     kind: ClassVar[str] = "batch_invariant"
     measure = staticmethod(repeat_batch_invariant)
+    words: ClassVar[str] = "the same bits for parts of the batch (dim {0.dim}, sizes {0.sizes})"
     dim: Annotated[int, whole(0, 63)] = 0
     """The dimension of the batch, in the inputs and in every tensor of the result; 0 when absent. For example ``0``."""
     inputs: Annotated[tuple[int, ...], _NUMBERS, Form({"items": whole(0, 1000)})] = (0,)
@@ -285,11 +239,6 @@ class BatchInvariant(Repeated):
     def measurement(self) -> Mapping[str, Json] | None:
         """The worker calls the function with the first and the last elements of the batch."""
         return {"dim": self.dim, "inputs": list(self.inputs), "sizes": list(self.sizes)}
-
-    @property
-    def expected(self) -> str:
-        """What is expected, in words."""
-        return f"the same bits for parts of the batch (dim {self.dim}, sizes {', '.join(map(str, self.sizes))})"
 
     def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Judgement:
         """Judge every part of the batch."""
@@ -331,6 +280,7 @@ class Poisoned(Repeated):
     kind: ClassVar[str] = "poisoned"
     form: ClassVar[Keywords] = {"type": ["boolean", "object"]}
     measure = staticmethod(repeat_poisoned)
+    words: ClassVar[str] = "the same bits where fresh memory holds NaN"
 
     @classmethod
     def parse(cls, body: Any) -> "Poisoned":
@@ -338,11 +288,6 @@ class Poisoned(Repeated):
         if body is False:
             raise BadExpectation("poisoned is false", "leave it out: only poisoned: true claims something")
         return cls(when=body.get("when") if isinstance(body, Mapping) else None)
-
-    @property
-    def expected(self) -> str:
-        """What is expected, in words."""
-        return "the same bits where fresh memory holds NaN"
 
     def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Judgement:
         """Judge the result with poisoned memory. Without poisoned memory nothing is claimed."""
@@ -401,6 +346,7 @@ class Candidates(Repeated):
     kind: ClassVar[str] = "candidates"
     form: ClassVar[Keywords] = TOLERANCES
     measure = staticmethod(repeat_candidates)
+    words: ClassVar[str] = "each candidate of autotuning close to eager"
     at_most: Annotated[int, whole(1, 1000)] = 16
     """How many candidates are tried; 16 when absent. Of more, as many are tried, evenly spread, with the first and the last; the verdict
     says so. For example ``4``."""
@@ -432,11 +378,6 @@ class Candidates(Repeated):
     def measurement(self) -> Mapping[str, Json] | None:
         """The worker compiles the function for each candidate, and measures as ``close`` does."""
         return {"at_most": self.at_most, "close": self._close.measurement()}
-
-    @property
-    def expected(self) -> str:
-        """What is expected, in words."""
-        return f"each candidate of autotuning close to {EAGER}"
 
     def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Judgement:
         """Judge the answer of each candidate by the rule of ``close``, then how many there were, and how many could not run."""

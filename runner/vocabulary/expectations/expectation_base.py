@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from runner.model.conditions import Surroundings, choose
 from runner.model.expectation import Expectation, Judgement, Mutant, Status, StepFacts
 from runner.model.protocol import Json
-from runner.vocabulary.forms import Keywords, ValueName, When, WhenJudged
+from runner.vocabulary.forms import Keywords, When, WhenJudged
 
 OUTPUT = "output"
 """The name of a step's result."""
@@ -83,23 +83,6 @@ class ConditionalOnCode(Conditional):
 
     when: WhenJudged = None
     """Where the expectation applies; everywhere when absent."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfValue(ConditionalOnCode):
-    """What is expected of one named value."""
-
-    of: ValueName = OUTPUT
-    """The value; the step's own result when absent."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The name of the value."""
-        return (self.of,)
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """The worker sends what is known of the value."""
-        return {"of": self.of}
 
 
 def is_reference(value: Any) -> bool:

@@ -9,7 +9,7 @@ from runner.model.conditions import Surroundings
 from runner.model.expectation import Judgement, Mutant, Status, StepFacts
 from runner.model.protocol import Json, decode, encode
 from runner.vocabulary.expectations.comparing import bits, has_equality
-from runner.vocabulary.expectations.expectation_base import OUTPUT, BadExpectation, Kind, OfValue, is_reference, text_of
+from runner.vocabulary.expectations.expectation_base import OUTPUT, BadExpectation, ConditionalOnCode, Kind, is_reference, text_of
 from runner.vocabulary.forms import TEMPLATE, Form, Keywords, MemoryFormat, ValueName, common, some_of, whole
 
 
@@ -141,8 +141,9 @@ def leaf_difference(leaf: Any, other: Any) -> str:
     for fact in ("shape", "dtype", "device"):
         if getattr(leaf, fact) != getattr(other, fact):
             return f"{fact} {getattr(leaf, fact)} against {getattr(other, fact)}"
-    count = bits(leaf, other)["differing"]
-    return f"{count} of {leaf.numel()} elements" if count else ""
+    facts = bits(leaf, other)
+    pair = f"at {facts['index']}: {facts['value']} instead of {facts['reference']}"
+    return f"{facts['differing']} of {leaf.numel()} elements; {pair}" if facts["differing"] else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,7 +259,7 @@ _CONTIGUOUS = Form({"type": ["boolean", "string"], "if": {"type": "string"}, "th
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Strides(OfValue):
+class Strides(ConditionalOnCode):
     """The strides of tensors, in elements, or their memory format.
 
     ``strides: {output: [0, 1], contiguous: true}``
@@ -270,6 +271,8 @@ class Strides(OfValue):
     form: ClassVar[Keywords] = some_of("equals", "to", "contiguous")
     measure = staticmethod(measure_strides)
     is_portable: ClassVar[bool] = True
+    of: ValueName = OUTPUT
+    """The value; the step's own result when absent."""
     output: Annotated[int | list[int], Form({"type": ["integer", "array"], "minimum": 0, "items": whole(0), "minItems": 1})] | None = None
     """Indices of its tensors; all when absent. For example ``[0, 1]``."""
     equals: Annotated[list[int], Form({"type": ["array", "string"], **TEMPLATE, "items": common("integer")})] | None = None
