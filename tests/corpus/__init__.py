@@ -235,7 +235,7 @@ class CorpusRun:
         with contextlib.chdir(self.place), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
             return main(list(words)), printed.getvalue(), said.getvalue()
 
-    @property
+    @cached_property
     def contradictions(self) -> dict[str, list[str]]:
         """What the program finds when it packs the run: for each case the checks by which its facts cannot all be true."""
         found: dict[str, list[str]] = {}

@@ -50,11 +50,6 @@ def test_exit_codes(line: str, code: int) -> None:
     assert main(["diff", *(word.strip("'") for word in line.split())]) == code
 
 
-def test_each_part_begins_after_an_empty_line(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["diff", "a", "b"])
-    assert "\n\nbroken (1): " in capsys.readouterr().out
-
-
 def test_nothing_in_common_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
     write_run(Path("c"), run_of(recorded("one", UNAVAILABLE, reason="no GPU")))
     write_run(Path("d"), run_of(recorded("nine")))
