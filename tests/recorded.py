@@ -26,9 +26,6 @@ def recorded(name: str, outcome: Outcome = Outcome.PASS, *, backend: str = "cpu"
     made = CaseResult(
         case_id=CaseId(changes.pop("case_id", f"area/{name}[backend={backend}]")),
         spec=spec,
-        area="area",
-        name=name,
-        backend=backend,
         outcome=outcome,
         reason=changes.pop("reason", ""),
         failure_type="",

@@ -21,6 +21,8 @@ REQUIRED = "required"
 KEY = "key"
 """Marks a field with another name in JSON."""
 
+# a record class may list properties in ``DERIVED``: JSON has them for other readers, and here they follow from the fields
+
 
 def encode(value: Any) -> Json:
     """Return a record as JSON."""
@@ -36,11 +38,9 @@ def encode(value: Any) -> Json:
         case set() | frozenset():
             return sorted(map(encode, value))
         case _ if is_dataclass(value):
-            return {
-                field.metadata.get(KEY, field.name): encode(getattr(value, field.name))
-                for field in fields(value)
-                if COMPUTED not in field.metadata
-            }
+            stored = {field.metadata.get(KEY, field.name): field.name for field in fields(value) if COMPUTED not in field.metadata}
+            derived = {name: name for name in getattr(value, "DERIVED", ())}
+            return {key: encode(getattr(value, name)) for key, name in {**stored, **derived}.items()}
         case _:
             return value
 
@@ -54,11 +54,16 @@ def decode(kind: Any, value: Json, where: str) -> Any:
     if isinstance(kind, type) and is_dataclass(kind):
         entries = _expect(dict, value, where)
         names, annotations, required = _fields(kind)
-        if extra := entries.keys() - names.keys():
+        derived = frozenset(getattr(kind, "DERIVED", ()))
+        if extra := entries.keys() - names.keys() - derived:
             raise ValueError(f"{where} has an unknown key '{min(extra)}'")
-        if missing := required - entries.keys():
+        if missing := (required | derived) - entries.keys():
             raise ValueError(f"{where} lacks '{min(missing)}'")
-        return kind(**{names[key]: decode(annotations[names[key]], item, f"{where}.{key}") for key, item in entries.items()})
+        stored = {names[key]: (key, item) for key, item in entries.items() if key in names}
+        record = kind(**{name: decode(annotations[name], item, f"{where}.{key}") for name, (key, item) in stored.items()})
+        if other := [name for name in derived if entries[name] != encode(getattr(record, name))]:
+            raise ValueError(f"{where}.{min(other)} is not what the others give")
+        return record
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is UnionType or NoneType in arguments:  # of one type and None
         return None if value is None else decode(next(one for one in arguments if one is not NoneType), value, where)

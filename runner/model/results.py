@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
+from typing import ClassVar
+from urllib.parse import unquote
 
 from runner.model.case import Case, CaseId
 from runner.model.case_facts import Timing
@@ -93,11 +95,9 @@ class Attempt:
 class CaseResult(Attempt):
     """A case's outcome with everything a report says about it."""
 
+    DERIVED: ClassVar[tuple[str, ...]] = ("area", "name", "backend")
     case_id: CaseId
     spec: str
-    area: str
-    name: str
-    backend: str
     verdicts: tuple[Verdict, ...]
     isolation: str = ""
     folder: str = ""
@@ -135,6 +135,22 @@ class CaseResult(Attempt):
     """Every attempt, in the order in which they ended, of a case that was run several times; ``seconds`` is what they took together."""
 
     @property
+    def area(self) -> str:
+        """The folder of its spec; may be empty."""
+        return self.case_id.partition("[")[0].rpartition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """The name of its spec."""
+        return self.case_id.partition("[")[0].rpartition("/")[2]
+
+    @property
+    def backend(self) -> str:
+        """Its backend, which stands first in the id."""
+        first = self.case_id.partition("[backend=")[2]
+        return unquote(first.partition("]")[0].partition(",")[0])
+
+    @property
     def is_executed(self) -> bool:
         """Whether the case was executed: what is only compiled for a target never is, nor what lacks what ``--require`` names."""
         return self.outcome.is_executed and not self.target and self.failure_type != UNAVAILABLE
@@ -165,9 +181,6 @@ def result_of(
     return CaseResult(
         case_id=case.id,
         spec=case.spec,
-        area=case.area,
-        name=case.name,
-        backend=case.backend,
         outcome=outcome,
         reason=reason,
         failure_type=failure_type,

@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NoReturn, Self
-from urllib.parse import unquote
 
 from runner.machine.output import naming
 from runner.model import codec
@@ -209,7 +208,6 @@ def open_plain(path: Path) -> BinaryIO:
 
 _FOLDER = re.compile(r"cases/[0-9]{5,9}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_BACKEND = re.compile(r"\[backend=([^,\]]*)")
 
 
 def _problem_of_header(header: RunHeader) -> str:
@@ -240,10 +238,8 @@ def _problem_of_line(kind: str, result: CaseResult, header: RunHeader, lines: Se
 
 def problem_of_result(result: CaseResult, *, retries: int, repeat: int) -> str:
     """Return why a case cannot have the outcome of its line: its verdicts, waivers and attempts give another one."""
-    backend = _BACKEND.search(result.case_id)
-    begins = f"{result.area}/{result.name}[".lstrip("/")
-    if backend is None or unquote(backend[1]) != result.backend or not result.case_id.startswith(begins):
-        return f"its id is not of area '{result.area}', name '{result.name}' and backend '{result.backend}'"
+    if not result.backend:
+        return "its id names no backend"
     parts: tuple[Attempt, ...] = (result, *result.attempts)
     for part in parts:
         if part.folder and not _FOLDER.fullmatch(part.folder):

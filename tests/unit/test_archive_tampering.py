@@ -15,6 +15,7 @@ import pytest
 import zstandard
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from runner.model.case import CaseId
 from runner.model.diagnostics import Position
 from runner.model.expectation import Status, Verdict
 from runner.model.outcomes import ExitCode
@@ -591,7 +592,7 @@ def test_a_spec_of_the_author_takes_no_published_id(honest: Honest, tmp_path: Pa
     (tmp_path / "run.jsonl").write_bytes(honest.archive.members[JOURNAL])
     results = read_run(tmp_path / "run.jsonl").results
     assert not list(stolen(results))
-    (problem,) = stolen([replace(results[0], area="codecache", name="fx-cache-hit")])
+    (problem,) = stolen([replace(results[0], case_id=CaseId("codecache/fx-cache-hit[backend=cpu]"))])
     assert "takes the ids of the published spec codecache/fx-cache-hit" in problem
 
 

@@ -128,7 +128,7 @@ class Page(HTMLParser):
 def test_nothing_hostile_becomes_markup(capsys: pytest.CaptureFixture[str]) -> None:
     def hostile(outcome: Outcome) -> CaseResult:
         made = recorded("one", outcome, reason="" if outcome is PASS else HOSTILE, observed=HOSTILE, spec=f"specs/{HOSTILE}.yaml")
-        return replace(made, name=HOSTILE, case_id=CaseId(f"area/{HOSTILE}[backend=cpu]"))
+        return replace(made, case_id=CaseId(f"area/{HOSTILE}[backend=cpu]"))
 
     write_run(Path("c"), run_of(hostile(PASS), environment={"torch": HOSTILE}), {"code-0-0.txt": f"{HOSTILE}\n</table><script>\n"})
     write_run(Path("d"), run_of(hostile(FAIL)), {"code-0-0.txt": f"{HOSTILE} 2\n\udc80".encode("utf-8", "replace").decode()})

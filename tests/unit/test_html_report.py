@@ -45,9 +45,6 @@ def case(name: str = "one", outcome: Outcome = Outcome.FAIL, **changes: Any) -> 
     plain = CaseResult(
         case_id=CaseId(f"a/{name}[backend=cpu,dtype=float32]"),
         spec="specs/a/one.yaml",
-        area="a",
-        name=name,
-        backend="cpu",
         outcome=Outcome.PASS,
         reason="because",
         failure_type="counter",
@@ -63,7 +60,7 @@ def hostile_case(number: int, outcome: Outcome) -> CaseResult:
     words = {"expected": HOSTILE, "observed": HOSTILE, "detail": HOSTILE}
     verdict = Verdict(kind="text", status=Status.FAILED, position=replace(AT, file=HOSTILE), **words)
     made = case(f"n{number}", outcome, reason=HOSTILE)
-    texts = dict.fromkeys(("spec", "area", "name", "backend", "repro", "summary", "stdout", "stderr"), HOSTILE)
+    texts = dict.fromkeys(("spec", "repro", "summary", "stdout", "stderr"), HOSTILE)
     lists = dict.fromkeys(("options", "code", "covers", "tags", "requires", "notes", "attachments"), (HOSTILE,))
     return replace(
         made,

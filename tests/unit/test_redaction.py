@@ -161,9 +161,6 @@ def test_free_text_of_result_is_masked_and_identifiers_stay() -> None:
     result = CaseResult(
         case_id=CaseId("a/token=s3cret[backend=cpu]"),
         spec="specs/a.yaml",
-        area="a",
-        name="token=s3cret",
-        backend="cpu",
         outcome=Outcome.FAIL,
         failure_type="close",
         verdicts=(FAILED,),
@@ -174,9 +171,9 @@ def test_free_text_of_result_is_masked_and_identifiers_stay() -> None:
         **texts,
     )
     shown = redacted_result(result)
-    named = {"case_id": CaseId("x"), "name": "x", "position": None, "verdicts": (), "attempts": (), "waivers": ()}
+    named = {"case_id": CaseId("x"), "position": None, "verdicts": (), "attempts": (), "waivers": ()}
     assert "s3cret" not in str(dataclasses.replace(shown, **named))
-    assert (shown.case_id, shown.name, shown.position) == (result.case_id, result.name, result.position)
+    assert (shown.case_id, shown.position) == (result.case_id, result.position)
     [verdict], [made], [applied] = shown.verdicts, shown.attempts, shown.waivers
     assert (verdict.expected, verdict.observed, verdict.detail, verdict.position) == (*["password=***"] * 3, AT)
     assert (made.reason, made.stdout, made.verdicts, made.folder) == ("password=***", "password=***", shown.verdicts, "cases/00001")

@@ -19,9 +19,6 @@ def results(**outcomes: Outcome) -> dict[str, CaseResult]:
         return CaseResult(
             case_id=case_id,  # type: ignore[arg-type]  # a plain text
             spec="s.yaml",
-            area="",
-            name="s",
-            backend="cpu",
             outcome=outcome,
             reason="why",
             failure_type="",
@@ -61,8 +58,7 @@ def test_a_shard_without_such_a_case_is_not_at_fault():
 def test_a_recorded_run_is_judged_as_the_run_itself():
     found = results(a=Outcome.PASS, b=Outcome.PASS, c=Outcome.UNAVAILABLE)
     recorded = [
-        replace(found[one.id], backend=one.backend, requires=tuple(requirement.name for requirement in one.requires))
-        for one in (ON_CPU, WITH_REDIS, ON_CUDA)
+        replace(found[one.id], requires=tuple(requirement.name for requirement in one.requires)) for one in (ON_CPU, WITH_REDIS, ON_CUDA)
     ]
     chosen, by_id = [ON_CPU, WITH_REDIS, ON_CUDA], {one.case_id: one for one in recorded}
     for name in ("torch", "cpu", "redis", "triton", "cuda", "rocm", "gpus"):

@@ -145,9 +145,6 @@ def sighting(outcome: Outcome, bites: int | None, stderr: str = "") -> Sighting:
     result = CaseResult(
         case_id=CaseId("a/b[backend=cpu]"),
         spec="a/b.yaml",
-        area="a",
-        name="b",
-        backend="cpu",
         outcome=outcome,
         reason="because",
         failure_type="close",

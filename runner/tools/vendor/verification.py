@@ -442,9 +442,6 @@ def _of_cases(run: Run, then: Then, place: Path) -> Iterator[Finding]:
         same = {
             "digest": result.digest == digest_of(case),
             "spec": result.spec == then.names.get(case.spec, case.spec),
-            "area": result.area == case.area,
-            "name": result.name == case.name,
-            "backend": result.backend == case.backend,
             "target": result.target == case.target,
             "covers": result.covers == case.covers,
             "requires": result.requires == tuple(dict.fromkeys(requirement.name for requirement in case.requires)),
