@@ -72,11 +72,11 @@ def write_run(folder: Path, run: Run, code: Mapping[str, str] | None = None) -> 
             results[index] = replace(result, evidence=_written(folder / result.folder, files))
     folder.mkdir(exist_ok=True, parents=True)
     with JournalWriter(folder / "run.jsonl") as journal:
-        journal.write_header(run.header)
+        journal.write("header", run.header)
         for result in results:
-            journal.write_case(result)
+            journal.write("case", result)
         if run.footer is not None:
-            journal.write_footer(run.footer)
+            journal.write("footer", run.footer)
     return folder
 
 

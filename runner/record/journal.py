@@ -33,7 +33,6 @@ from runner.model.expectation import Status
 from runner.model.header import RunFooter, RunHeader
 from runner.model.optional import hooks
 from runner.model.outcomes import JUDGED_BY_FACTS, PASSED, WAIVABLE, ExitCode, Outcome
-from runner.model.protocol import Json
 from runner.model.results import NODE_LOST, AppliedWaiver, Attempt, CaseResult, WaiverEffect, attempt_of, fold, outcome_of
 from runner.record.case_files import OBSERVATION
 from runner.record.run_folder import JOURNAL, find_run, require_still
@@ -329,22 +328,20 @@ class JournalWriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def write_header(self, header: RunHeader) -> None:
-        """Write the first line. A resumed run without any result or attempt starts its journal again."""
-        self._write("header", header, format=FORMAT)
-
-    def write_case(self, result: CaseResult) -> None:
-        """Write a case that ended."""
-        self._write("case", result)
-
-    def write_attempt(self, result: CaseResult) -> None:
-        """Write one attempt of a case that has not ended."""
-        self._write("attempt", result)
-
-    def write_footer(self, footer: RunFooter) -> None:
-        """Verify the journal and write the last line."""
-        self.verify()
-        self._write("footer", footer)
+    def write(self, kind: str, record: RunHeader | CaseResult | RunFooter) -> None:
+        """Write a line: ``header``, ``case``, ``attempt`` or ``footer``. Verify the journal before the last one."""
+        encoded = {"format": FORMAT, **codec.encode(record)} if kind == "header" else codec.encode(record)
+        # the id is first, so that ``run.preparation`` can read it without decoding the line
+        named = {name: encoded[name] for name in ("case_id",) if name in encoded}
+        # ASCII, so that lone surrogates and every line separator of Unicode leave one line of valid UTF-8
+        line = json.dumps({"kind": kind, **named, **encoded}, allow_nan=False, ensure_ascii=True)
+        with naming(self._path):
+            if self._is_to_continue:  # a header begins the journal of a run that has nothing to keep again
+                self._continue(with_lines=kind != "header")
+            self.verify(content=kind == "footer")
+            self._append(line.encode("ascii") + b"\n")
+            if kind in ("header", "footer"):
+                os.fsync(self._stream.fileno())
 
     def verify(self, *, content: bool = True) -> None:
         """Raise ``JournalAltered`` if the path names another file, or the size differs; with ``content``, if the content does.
@@ -378,20 +375,6 @@ class JournalWriter:
     def close(self) -> None:
         """Close the file; without a footer the run reads as truncated."""
         self._stream.close()
-
-    def _write(self, kind: str, record: RunHeader | CaseResult | RunFooter, **extra: Json) -> None:
-        encoded = codec.encode(record)
-        # the id is first, so that ``run.preparation`` can read it without decoding the line
-        named = {name: encoded[name] for name in ("case_id",) if name in encoded}
-        # ASCII, so that lone surrogates and every line separator of Unicode leave one line of valid UTF-8
-        line = json.dumps({"kind": kind, **extra, **named, **encoded}, allow_nan=False, ensure_ascii=True)
-        with naming(self._path):
-            if self._is_to_continue:
-                self._continue(with_lines=kind != "header")
-            self.verify(content=False)
-            self._append(line.encode("ascii") + b"\n")
-            if kind in ("header", "footer"):
-                os.fsync(self._stream.fileno())
 
     def _append(self, data: bytes) -> None:
         rest = memoryview(data)

@@ -27,15 +27,15 @@ class JournalReporter:
         """Write the line of an event."""
         match event:
             case HeaderCompleted(is_resumed=False):
-                self._journal.write_header(event.header)
+                self._journal.write("header", event.header)
             case AttemptFinished():
-                self._journal.write_attempt(event.result)
+                self._journal.write("attempt", event.result)
             case CaseFinished():
-                self._journal.write_case(event.result)
+                self._journal.write("case", event.result)
             case ExecutionEnded():
                 self._journal.verify()
             case RunEnded():
-                self._journal.write_footer(event.footer)
+                self._journal.write("footer", event.footer)
             case RunAbandoned():
                 self._journal.set_aside()
 

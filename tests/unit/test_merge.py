@@ -222,17 +222,17 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
         for part in parts:
             Path(part.name).mkdir()
             with JournalWriter(Path(part.name) / "run.jsonl") as journal:
-                journal.write_header(part.run.header)
+                journal.write("header", part.run.header)
                 for one in part.run.results:
                     for made in one.attempts:
-                        journal.write_attempt(line_of(one, made))
-                    journal.write_case(one)
+                        journal.write("attempt", line_of(one, made))
+                    journal.write("case", one)
                     for place in filter(None, (one.folder, *(made.folder for made in one.attempts))):
                         folder = Path(part.name) / place
                         folder.mkdir(parents=True, exist_ok=True)
                         (folder / "observation.json").write_text(json.dumps(one.case_id))
                 if part.run.footer is not None:
-                    journal.write_footer(part.run.footer)
+                    journal.write("footer", part.run.footer)
         return [part.name for part in parts]
 
     return written

@@ -65,13 +65,13 @@ def written(
 ) -> Path:
     """Write a journal: with its own header and footer, unless others are given, or None for no footer."""
     with JournalWriter(path) as journal:
-        journal.write_header(top or header(*results))
+        journal.write("header", top or header(*results))
         for attempt in attempts:
-            journal.write_attempt(attempt)
+            journal.write("attempt", attempt)
         for result in results:
-            journal.write_case(result)
+            journal.write("case", result)
         if footer is not None:
-            journal.write_footer(footer_of(results) if footer is ... else footer)
+            journal.write("footer", footer_of(results) if footer is ... else footer)
     return path
 
 
@@ -105,17 +105,17 @@ def test_each_written_line_validates(journal: Path, outcome: Outcome) -> None:
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_what_json_cannot_say_is_refused_and_leaves_no_half_line(journal: Path, number: float) -> None:
     with JournalWriter(journal) as writer:
-        writer.write_header(HEADER)
+        writer.write("header", HEADER)
         with pytest.raises(ValueError, match="JSON compliant"):
-            writer.write_case(replace(FULL, seconds=number))
+            writer.write("case", replace(FULL, seconds=number))
     assert read_run(journal, checks=False).results == ()
 
 
 def test_each_line_is_on_disk_before_the_next(journal: Path) -> None:
     with JournalWriter(journal) as writer:
-        writer.write_header(HEADER)
+        writer.write("header", HEADER)
         assert read_run(journal, checks=False).results == ()
-        writer.write_case(FULL)
+        writer.write("case", FULL)
         assert read_run(journal, checks=False).results == (FULL,)
 
 
@@ -205,11 +205,11 @@ def test_attempts_are_kept_until_their_case_has_ended(journal: Path) -> None:
     run = read_run(written(journal, top=HEADER, attempts=(FULL, other, again), footer=None), checks=False)
     assert (run.results, run.attempts) == ((), {FULL.case_id: (FULL, again), PASSED.case_id: (other,)})
     with JournalWriter(journal) as writer:
-        writer.write_case(again)
+        writer.write("case", again)
     run = read_run(journal, checks=False)
     assert (run.results, run.attempts) == ((again,), {PASSED.case_id: (other,)})
     with JournalWriter(journal) as writer:
-        writer.write_attempt(again)
+        writer.write("attempt", again)
     with pytest.raises(JournalError, match="an attempt of a case that had ended"):
         read_run(journal, checks=False)
 
@@ -225,8 +225,8 @@ def test_what_was_not_run_stands_for_nothing_once_the_run_goes_on(journal: Path,
     with JournalWriter(journal) as writer:
         assert journal.read_bytes() == before, "until there is something to write, nothing is touched"
         assert read_run(journal, checks=False).finished == (PASSED,)
-        writer.write_case(recorded("two"))
-        writer.write_footer(ended)
+        writer.write("case", recorded("two"))
+        writer.write("footer", ended)
     assert read_run(journal, checks=False) == Run(header=HEADER, results=(PASSED, recorded("two")), footer=ended)
     assert [path.name for path in journal.parent.iterdir()] == [journal.name]
 
@@ -235,8 +235,8 @@ def test_a_run_that_finished_nothing_begins_anew(journal: Path) -> None:
     written(journal, UNRUN, top=HEADER, footer=INTERRUPTED)
     other = replace(HEADER, started="2026-10-08T00:00:00Z")
     with JournalWriter(journal) as writer:
-        writer.write_header(other)
-        writer.write_case(PASSED)
+        writer.write("header", other)
+        writer.write("case", PASSED)
     assert read_run(journal, checks=False) == Run(header=other, results=(PASSED,), footer=None)
 
 
@@ -252,13 +252,13 @@ def test_a_run_that_finished_nothing_begins_anew(journal: Path) -> None:
 )
 def test_the_journal_of_a_run_that_goes_on_is_sealed(journal: Path, harm: Callable[[Path, bytes], object]) -> None:
     with JournalWriter(journal) as writer:
-        writer.write_header(header(case(1)))
-        writer.write_case(case(1))
+        writer.write("header", header(case(1)))
+        writer.write("case", case(1))
         harm(journal, b'{"kind": "case"}\n')
         with pytest.raises(JournalAltered, match=journal.name):
             writer.verify()
         with pytest.raises(JournalAltered):
-            writer.write_footer(footer_of([case(1)]))
+            writer.write("footer", footer_of([case(1)]))
         writer.set_aside()
     assert not journal.exists()
 

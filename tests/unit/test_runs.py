@@ -52,13 +52,13 @@ def written(*results: CaseResult, attempts: Sequence[CaseResult] = (), end: str 
     """Write a run that was killed, interrupted, or that ended."""
     folder.mkdir(parents=True, exist_ok=True)
     with JournalWriter(folder / "run.jsonl") as journal:
-        journal.write_header(header_of(CASES))
+        journal.write("header", header_of(CASES))
         for attempt in attempts:
-            journal.write_attempt(attempt)
+            journal.write("attempt", attempt)
         for one in results:
-            journal.write_case(one)
+            journal.write("case", one)
         if end != "killed":
-            journal.write_footer(footer_of(results, interrupted=end == "interrupted"))
+            journal.write("footer", footer_of(results, interrupted=end == "interrupted"))
 
 
 def test_a_run_without_a_name_lies_in_reports_and_is_the_latest() -> None:
