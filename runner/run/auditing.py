@@ -4,7 +4,7 @@ import contextlib
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -153,58 +153,51 @@ def controls_of(ran: Ran, options: AuditOptions, folder: Path) -> list[ControlRe
 class Audit:
     """The trials of some cases, and what their controls showed."""
 
-    cases: int
-    trials: tuple[Trial, ...]
-    controls: Sequence[ControlResult] = ()
+    trials: Sequence[Trial]
+    survivors: Sequence[Trial]
+    """The mutants that survived without a reason in the spec."""
+    excused: Sequence[Trial]
+    """The mutants that survived with a reason in the spec."""
+    stale: Sequence[Trial]
+    """A trial of each expectation that the spec calls weak, and that no mutant survives in any case."""
+    counts: Mapping[str, int]
+    """How many mutants were killed, could be made and could not, of how many leaves of expectations and cases."""
+    score: float | None
+    """The part of the mutants that was killed; None without mutants."""
+    controls: Sequence[ControlResult]
 
     @classmethod
-    def of(cls, tried: Iterable[Sequence[Trial]]) -> Self:
+    def of(cls, tried: Iterable[Sequence[Trial]], controls: Sequence[ControlResult] = ()) -> Self:
         """Sum up the trials of cases."""
         tried = list(tried)
-        return cls(cases=len(tried), trials=tuple(trial for trials in tried for trial in trials))
-
-    @property
-    def survivors(self) -> list[Trial]:
-        """The mutants that survived without a reason in the spec."""
-        return [trial for trial in self.trials if trial.fate is Fate.SURVIVED and not trial.weak]
-
-    @property
-    def excused(self) -> list[Trial]:
-        """The mutants that survived with a reason in the spec."""
-        return [trial for trial in self.trials if trial.fate is Fate.SURVIVED and trial.weak]
-
-    @property
-    def stale(self) -> list[Trial]:
-        """A trial of each expectation that the spec calls weak, and that no mutant survives in any case."""
-        used = {(trial.kind, trial.weak) for trial in self.excused}
-        stale = {(trial.kind, trial.weak): trial for trial in self.trials if trial.weak and trial.fate is Fate.KILLED}
-        return [trial for key, trial in stale.items() if key not in used]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many mutants were killed, could be made and could not, of how many leaves of expectations and cases."""
-        fates = Counter(trial.fate for trial in self.trials)
-        return {
-            "killed": fates[Fate.KILLED],
-            "applicable": fates[Fate.KILLED] + fates[Fate.SURVIVED],
-            "not_applicable": fates[Fate.NOT_APPLICABLE],
-            "expectations": len({(trial.case_id, trial.kind, trial.position, trial.leaf) for trial in self.trials}),
-            "cases": self.cases,
-        }
-
-    @property
-    def score(self) -> float | None:
-        """The part of the mutants that was killed; None without mutants."""
-        counts = self.counts
-        return counts["killed"] / counts["applicable"] if counts["applicable"] else None
+        trials = [trial for trials_of_case in tried for trial in trials_of_case]
+        fates = Counter(trial.fate for trial in trials)
+        survived = [trial for trial in trials if trial.fate is Fate.SURVIVED]
+        killed_weak = {(trial.kind, trial.weak): trial for trial in trials if trial.weak and trial.fate is Fate.KILLED}
+        used = {(trial.kind, trial.weak) for trial in survived}
+        applicable = fates[Fate.KILLED] + fates[Fate.SURVIVED]
+        return cls(
+            trials=trials,
+            survivors=[trial for trial in survived if not trial.weak],
+            excused=[trial for trial in survived if trial.weak],
+            stale=[trial for key, trial in killed_weak.items() if key not in used],
+            counts={
+                "killed": fates[Fate.KILLED],
+                "applicable": applicable,
+                "not_applicable": fates[Fate.NOT_APPLICABLE],
+                "expectations": len({(trial.case_id, trial.kind, trial.position, trial.leaf) for trial in trials}),
+                "cases": len(tried),
+            },
+            score=fates[Fate.KILLED] / applicable if applicable else None,
+            controls=controls,
+        )
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each survivor, each stale reason, each control, and the score."""
-        survivors, excused, stale, counts = self.survivors, self.excused, self.stale, self.counts
-        yield from _by_expectation(survivors, "still passes with")
-        for trial in stale:
+        yield from _by_expectation(self.survivors, "still passes with")
+        for trial in self.stale:
             yield str(Diagnostic.of("not-weak", kind=trial.kind).at(trial.position))
-        yield from _by_expectation(excused, "may pass with")
+        yield from _by_expectation(self.excused, "may pass with")
         for control in self.controls:
             word = "fails as it must" if control.failed_as_it_must else "does not fail as it must"
             yield f"{control.position}: control {word} with {control.patch}: {control.words}  {shlex.quote(control.case_id)}"
@@ -212,10 +205,10 @@ class Audit:
         for (kind, mutant, why), count in sorted(unmade.items()):
             yield f"not applicable: {count} x {kind}, {mutant}: {why}"
         share = "none" if self.score is None else f"{self.score:.1%}"
-        refused = "{killed} of {applicable} mutants refused by {expectations} expectations of {cases} cases".format(**counts)
-        parts = [refused, f"{len(survivors)} survived"]
-        parts += [f"{len(excused)} with a written reason"] if excused else []
-        parts += [f"{len(stale)} stale reasons"] if stale else []
+        refused = "{killed} of {applicable} mutants refused by {expectations} expectations of {cases} cases".format(**self.counts)
+        parts = [refused, f"{len(self.survivors)} survived"]
+        parts += [f"{len(self.excused)} with a written reason"] if self.excused else []
+        parts += [f"{len(self.stale)} stale reasons"] if self.stale else []
         failed = sum(control.failed_as_it_must for control in self.controls)
         parts += [f"{failed} of {len(self.controls)} controls failed as they must"] if self.controls else []
         yield f"score {share}: {', '.join(parts)}"
@@ -288,8 +281,8 @@ def main(options: AuditOptions) -> ExitCode:
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(contextlib.closing(scratch.make())).path if options.run or not is_run else Path()
         ran = recorded_cases(name, options) if is_run else executed_cases(options, folder / "cases")
-        report = Audit.of(trials for case, result in ran.results if (trials := _tried(ran, case, result)) is not None)
-        report = replace(report, controls=controls_of(ran, options, folder / "controls") if options.run else ())
+        tried = [trials for case, result in ran.results if (trials := _tried(ran, case, result)) is not None]
+        report = Audit.of(tried, controls_of(ran, options, folder / "controls") if options.run else ())
     if options.json:
         output.document(report.as_json())
     else:
