@@ -21,7 +21,7 @@ from runner.language.load import load
 from runner.language.read import spec_schema
 from runner.machine.capabilities import CAPABILITIES
 from runner.model.case import Case
-from runner.tools.author.lint_rules import RULES, Rule
+from runner.tools.author.commands.lint import RULES, Rule
 from tools import generate_schemas
 from tools.faults import corpus
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runner.tools.author.case_document import Document, without_idle_spies
+from runner.tools.author.commands.explain import Document, without_idle_spies
 from runner.vocabulary.inputs import kind_of
 
 Path = tuple[str | int, ...]

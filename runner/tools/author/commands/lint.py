@@ -1,15 +1,360 @@
-"""``lint``: print what is valid in specs, but unsound."""
+"""``lint``: print what is valid in specs, but unsound: a table of rules, none of which executes anything."""
 
+import ast
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, TypeAlias
 
+from runner.language.backends import Backends
 from runner.language.load import inspect
+from runner.language.read import matrix, python_source
+from runner.language.read.anatomy import SOURCE, Anatomy, RawExpectation
+from runner.language.read.document import DataPath, Document
+from runner.language.read.python_source import binds_dynamically
+from runner.language.read.spec_files import discover
+from runner.language.torch_names import NameTables
 from runner.machine import output
-from runner.model.case import Case
+from runner.model import devices
+from runner.model.case import Case, Expected
+from runner.model.conditions import VersionRange, as_list, is_conditional
 from runner.model.diagnostics import InvalidSpecs, Position, UsageError, errors, one_line, unknown
 from runner.model.options import backend_files, flag, paths, several
 from runner.model.outcomes import ExitCode
-from runner.tools.author.lint_rules import RULES, Scene, Spec
+from runner.model.targets import STAGES_OF_VENDOR, TARGETS, WRAPPER
+from runner.vocabulary.expectations.close import Close, Judge
+from runner.vocabulary.expectations.comparing import DEFAULTS, default_tolerance
+
+Problem: TypeAlias = tuple[Position, str, str]
+"""What a rule finds: its place, a message, a hint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """A spec with its cases."""
+
+    anatomy: Anatomy
+    cases: tuple[Case, ...]
+
+    @property
+    def document(self) -> Document:
+        """Its own file."""
+        return self.anatomy.document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What is linted."""
+
+    specs: tuple[Spec, ...]
+    backends: Backends
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A rule: what it finds, why that is unsound, and what it does not find."""
+
+    id: str
+    summary: str
+    why: str
+    bad: str
+    """Lines of a spec with a finding."""
+    good: str
+    """The same without the finding."""
+    check: Callable[[Scene], Iterable[Problem]]
+
+
+# -- points without a case --------------------------------------------------------------------------------------------
+
+
+def unreachable_point(scene: Scene) -> Iterator[Problem]:
+    """Yield values of the matrix and backends that no case has; where the cases come from a table, it is not known which."""
+    hint = "remove it, or exclude less"
+    for spec in scene.specs:
+        if SOURCE in spec.anatomy.data:
+            continue
+        document = spec.document
+        backends = {case.backend for case in spec.cases}
+        for index, name in enumerate(document.data["backends"]):
+            if name not in backends:
+                message = f"every point of the backend '{name}' is excluded"
+                yield document.position(("backends", index)), message, hint
+        axes, _ = matrix.axes(document)
+        for axis in axes:
+            values = {repr(case.params.get(axis.key)) for case in spec.cases}
+            for index, (value, label) in enumerate(zip(axis.values, axis.labels, strict=True)):
+                if repr(value) not in values:
+                    path = ("matrix", axis.key, index) if axis.key in document.data.get("matrix", {}) else (axis.key,)
+                    message = f"every point with {axis.key} = {label} is excluded"
+                    yield document.position(path), message, hint
+
+
+# -- loose tolerances -------------------------------------------------------------------------------------------------
+
+OVER_DEFAULT = 1000
+"""How many times the default of its dtypes a tolerance may be without a reason: 1e-3 for float32 is usual in PyTorch's tests."""
+
+_DTYPE = re.compile(r"(?<![a-z0-9])(b?float(?:16|32|64)|complex(?:64|128)|half|double)(?![a-z0-9_])")
+_OTHER = {"half": "float16", "double": "float64"}
+
+
+def loose_tolerance(scene: Scene) -> Iterator[Problem]:
+    """Yield tolerances far above the default of every dtype of the case, of which neither a covered test nor a comment says why."""
+    for spec in scene.specs:
+        loose: dict[tuple[int, int], tuple[Expected, float, tuple[str, ...]]] = {}
+        for case, expected in ((owner, claim) for owner in spec.cases for step in owner.steps for claim in step.expectations):
+            check = expected.check
+            if not isinstance(check, Close) or check.judge_kind is not Judge.TOLERANCE or check.atol is None or check.rtol is None:
+                continue
+            dtypes = _dtypes(case)
+            rtol, atol = default_tolerance(*dtypes)
+            times = max(check.rtol / rtol, check.atol / atol) if rtol and atol else 0.0
+            place = (expected.position.line, expected.position.column)
+            if times > OVER_DEFAULT and times > loose.get(place, (None, 0.0))[1]:
+                loose[place] = (expected, times, dtypes)
+        # a test of PyTorch that the spec restates gives the tolerance
+        if not loose or spec.anatomy.data.get("covers"):
+            continue
+        rows = spec.document.content.decode("utf-8", "replace").split("\n")
+        if any(re.search(r"(?:^|\s)#.*restates ", row) for row in rows):
+            continue
+        for expected, times, dtypes in loose.values():
+            above, own = rows[max(0, expected.position.line - 2)], rows[expected.position.line - 1]
+            if not above.lstrip().startswith("#") and not re.search(r"\s#", own):
+                message = f"the tolerance is {times:.0f} times the default of {' and '.join(dtypes)}, and nothing says why"
+                hint = "remove atol and rtol, so that errors are compared with eager's own; or say the reason in a comment"
+                yield expected.position, message, hint
+
+
+def _dtypes(case: Case) -> tuple[str, ...]:
+    """Return the floating dtypes that a case names anywhere; float32 where an input names none."""
+    texts = [str(case.body.inputs), str(case.body.let), str(dict(case.params)), str(case.body.context)]
+    texts += [block.text for block in case.body.blocks]
+    named = {_OTHER.get(word, word) for text in texts for word in _DTYPE.findall(text)} & set(DEFAULTS)
+    if not named or any(isinstance(entry, dict) and "dtype" not in entry for entry in case.body.inputs):
+        named.add("float32")
+    return tuple(sorted(named))
+
+
+# -- unused names -----------------------------------------------------------------------------------------------------
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _words(value: object, path: DataPath, without: DataPath) -> Iterator[str]:
+    """Yield the words of all keys and texts of a value, except those at one path."""
+    if path == without:
+        return
+    if isinstance(value, str):
+        yield from _WORD.findall(value)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if (*path, key) != without:
+                yield from _WORD.findall(str(key))
+            yield from _words(item, (*path, key), without)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _words(item, (*path, index), without)
+
+
+def _words_of(spec: Spec, document: Document, without: DataPath) -> set[str]:
+    """Return the words of a spec and its defaults that are not written for people, except those at one path of one of these files."""
+    words: set[str] = set()
+    for file in (*spec.anatomy.defaults, spec.document):
+        data = {key: value for key, value in file.data.items() if key not in ("summary", "covers", "tags")}
+        words.update(_words(data, (), without if file.file == document.file else ("no such path",)))
+    return words
+
+
+def unused_prelude_name(scene: Scene) -> Iterator[Problem]:
+    """Yield functions, classes and constants of a prelude that nothing uses: in its spec, or in all specs that inherit it."""
+    linted = {os.path.realpath(spec.document.path) for spec in scene.specs}
+    shared: dict[str, tuple[Document, ast.Module, list[Spec]]] = {}
+    for spec in scene.specs:
+        for document in (*spec.anatomy.defaults, spec.document):
+            tree = spec.anatomy.prelude_trees.get(str(document.path.absolute()))
+            if tree is not None:
+                shared.setdefault(document.file, (document, tree, []))[2].append(spec)
+    for document, tree, specs in shared.values():
+        own = document is specs[0].document
+        if binds_dynamically(tree):
+            continue
+        if not own:  # only where every spec below its folder is linted, and no other one inherits it
+            below = {os.path.realpath(path.path) for path in discover([document.path.parent], [])}
+            if not (below <= linted and {os.path.realpath(spec.document.path) for spec in specs} <= below):
+                continue
+        words = {word for spec in specs for word in _words_of(spec, document, ("prelude",))}
+        for statement in tree.body:  # what the prelude itself uses, each outside of its own definition, and the words of its texts
+            for node in ast.walk(statement):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id != getattr(statement, "name", None):
+                    words.add(node.id)
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    words.update(_WORD.findall(node.value))
+        for name, line in _definitions(tree):
+            if name not in words:
+                block = next(block for block in specs[0].anatomy.preludes if block.file == str(document.path.absolute()))
+                place = python_source.place(document, ("prelude",), block, line, 1)
+                what = "in the spec" if own else f"in the {len(specs)} specs that inherit the prelude"
+                message = f"nothing {what} uses '{name}'"
+                yield place, message, "remove it, or name it where it is meant"
+
+
+def _definitions(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Yield the names that a prelude defines at its top with their lines; those with a decorator may be used by it."""
+    for statement in tree.body:
+        match statement:
+            case ast.FunctionDef(name=name, decorator_list=[]) | ast.ClassDef(name=name, decorator_list=[], keywords=[]):
+                yield name, statement.lineno
+            case ast.Assign(targets=[ast.Name(id=name)]) if not name.startswith("__"):
+                yield name, statement.lineno
+            case ast.ImportFrom(names=aliases):
+                yield from ((alias.asname or alias.name, statement.lineno) for alias in aliases if alias.name != "*")
+
+
+# -- conditions: what only a machine knows counts as possible ----------------------------------------------------------
+
+_OF_COMPILES = ("kernels", "graph", "guards", "recompiles", "graph_breaks")
+"""Kinds that are never judged of a backend that compiles nothing."""
+
+_ARCHS = {"nvidia": ("sm_",), "amd": ("gfx",)}
+"""How the architectures of a vendor begin."""
+
+
+def may_hold(when: Mapping[str, Any] | None, case: Case, backends: Backends) -> bool:
+    """Whether a condition may hold for a case on some machine with a torch that the runner knows."""
+    vendors = _vendors(case)
+    for word, required in (when or {}).items():
+        values = as_list(required)
+        match word:
+            case "device":
+                may = devices.kind_of(case.device) in values
+            case "backend":
+                may = bool(backends.by_name[case.backend].names & set(values))
+            case "vendor":
+                may = vendors is None or not vendors.isdisjoint(values)
+            case "arch" if case.target:
+                may = any(TARGETS[case.target].arch.startswith(str(arch)) for arch in values)
+            case "arch" if vendors is not None:
+                begins = tuple(begin for vendor in vendors for begin in _ARCHS.get(vendor, ("",)))
+                may = bool(begins) and any(str(arch).startswith(begins) for arch in values)
+            case "torch":
+                minors = [tuple(map(int, minor.split("."))) for minor in NameTables.load(None).minors]
+                may = any(VersionRange.parse(str(required)).holds((*minor, patch)) for minor in minors for patch in (0, 9))
+            case _:
+                may = True
+        if not may:
+            return False
+    return True
+
+
+def _vendors(case: Case) -> frozenset[str] | None:
+    """Return the vendors of which a case's device can be; None where they are not known."""
+    if case.target:
+        return frozenset({TARGETS[case.target].vendor})
+    if not devices.is_accelerator(case.device):
+        return frozenset()
+    named = {need.name for need in case.requires}
+    own = {build.vendor for build in devices.builds() if build.capability in named}
+    return frozenset(own) or None
+
+
+def unjudged_expectation(scene: Scene) -> Iterator[Problem]:
+    """Yield expectations that no case judges, values under conditions that no case chooses, and cases without an expectation."""
+    backends = scene.backends
+    for spec in scene.specs:
+        if SOURCE in spec.anatomy.data or not spec.cases:
+            continue
+        document = spec.document
+        judged: set[str] = set()
+        for step in spec.anatomy.steps:
+            own = [case for case in spec.cases if may_hold(step.when, case, backends)]
+            for raw in step.expectations:
+                judging = [case for case in own if _judges(raw, case, backends)]
+                judged |= {str(case.id) for case in judging}
+                if not judging:
+                    names = ", ".join(dict.fromkeys(case.backend for case in spec.cases))
+                    message, hint = f"no case judges this {raw.kind}: it never applies to {names}", "correct its condition, or remove it"
+                    yield document.position(raw.path, key=True), message, hint
+                for path, entry in _conditional(raw.body, raw.path) if judging else ():
+                    if not any(may_hold(entry.get("when"), case, backends) for case in judging):
+                        message = "no case of the spec fulfils the condition of this value"
+                        yield document.position(path), message, "correct the condition, or remove the value"
+        silent = [case for case in spec.cases if str(case.id) not in judged]
+        if silent and judged:
+            message = f"no expectation applies to {silent[0].id}" + (f" and {len(silent) - 1} more" if len(silent) > 1 else "")
+            hint = "such a case is an ERROR when it is run: add an expectation, or exclude it"
+            yield document.position(()), message, hint
+
+
+def _judges(raw: RawExpectation, case: Case, backends: Backends) -> bool:
+    body = raw.body if isinstance(raw.body, dict) else {}
+    when = body.get("when")
+    if not may_hold(when if isinstance(when, dict) else None, case, backends):
+        return False
+    if raw.kind in _OF_COMPILES and not backends.by_name[case.backend].compiles and not case.target:
+        return False
+    stages = {stage for vendor in (_vendors(case) or ()) for stage in STAGES_OF_VENDOR.get(vendor, ())}
+    stage = body.get("stage")
+    return not isinstance(stage, str) or not case.target or stage == WRAPPER or stage in stages
+
+
+def _conditional(value: object, path: DataPath) -> Iterator[tuple[DataPath, dict[str, Any]]]:
+    """Yield each value under a condition, with its path."""
+    if isinstance(value, list) and is_conditional(value):
+        yield from (((*path, index), entry) for index, entry in enumerate(value))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _conditional(item, (*path, key))
+
+
+_ALL = (
+    Rule(
+        id="unreachable-point",
+        summary="A value of the matrix or a backend has no case",
+        why="The spec seems to claim something of it, and nothing is ever run.",
+        bad="matrix: {dtype: [float16, float32]}\nexclude: [{dtype: float16, reason: no float16 convolution on CPU}]",
+        good="matrix: {dtype: [float32]}",
+        check=unreachable_point,
+    ),
+    Rule(
+        id="loose-tolerance",
+        summary=f"A tolerance is more than {OVER_DEFAULT} times the default of the dtypes, and nothing says why",
+        why="Without `atol` and `rtol`, the error is compared with eager's own against a float64 reference, which is tighter. "
+        "A reason is a comment on the line or above it, or an upstream test under `covers` (or `restates` in a comment), whose tolerance "
+        "the spec has.",
+        bad="expect: [{close: {to: eager, atol: 0.01, rtol: 0.01}}]",
+        good="expect: [{close: {to: eager}}]",
+        check=loose_tolerance,
+    ),
+    Rule(
+        id="unused-prelude-name",
+        summary="A function, class, constant or import of a prelude that nothing uses",
+        why="The reader looks for what it does to the claim. A check that was meant to be called is often lost this way. A prelude of "
+        "`_defaults.yaml` is compared with all specs that inherit it, and only where all of them are linted. What has a decorator, and "
+        "`import NAME`, may act by itself and is not reported.",
+        bad="prelude: |\n  def is_right(found): return found > 0\nexpect: [{close: {to: eager}}]",
+        good="prelude: |\n  def is_right(found): return bool((found > 0).all())\n"
+        "steps:\n  - {call: {}, expect: [{close: {to: eager}}]}\n"
+        "  - {api: {call: is_right, args: [{ref: output}], as: right}, expect: [{equals: {right: true}}]}",
+        check=unused_prelude_name,
+    ),
+    Rule(
+        id="unjudged-expectation",
+        summary="An expectation, or a value under a condition, that no backend, target or torch of the spec can judge",
+        why="It reads as a claim and is never judged. A case without any expectation that applies is an ERROR. Only what no machine can "
+        "change counts: backends, devices, vendors and architectures of backends, targets, torch versions that the runner knows.",
+        bad="backends: [cpu]\nexpect:\n  - close: {to: eager}\n  - filecheck: {when: {vendor: amd}, checks: 'CHECK: mfma'}",
+        good="backends: [cpu, rocm]\nexpect:\n  - close: {to: eager}\n  - filecheck: {when: {vendor: amd}, checks: 'CHECK: mfma'}",
+        check=unjudged_expectation,
+    ),
+)
+
+RULES: Mapping[str, Rule] = {rule.id: rule for rule in _ALL}
+"""Every rule, by id, in the order of the reference."""
+
+# -- the command ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

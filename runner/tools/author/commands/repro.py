@@ -40,7 +40,7 @@ from runner.plan.script import NothingChecked, script_of, script_of_sample
 from runner.plan.selection import is_of_operator, select, unmatched, without_benches
 from runner.record.run_folder import RunFolder
 from runner.run.pipeline import CaseRunner
-from runner.tools.author.case_document import Document, reduced_document_of, text_of
+from runner.tools.author.commands.explain import Document, reduced_document_of, text_of
 from runner.tools.author.shrink_edits import PASSES, Edit, Pass, applied
 from runner.vocabulary.expectations import EXPECTATIONS
 

@@ -1,4 +1,4 @@
-"""The commands for vendors of GPUs and compilers. ``commands/NAME`` is the module of each."""
+"""The commands for vendors of GPUs and compilers; each names the module that has its options and ``main``."""
 
 from collections.abc import Mapping
 
@@ -12,14 +12,14 @@ COMMANDS: Mapping[str, Command] = {
         (("doctor", "this machine"), ("doctor --profile inductor-rocm", "what it lacks for a profile")),
     ),
     "submit": Command(
-        "tools.vendor.commands.submit:SubmitOptions",
+        "tools.vendor.packing:SubmitOptions",
         "pack a recorded run into one archive that others can verify",
         "Pack a run that has ended into one archive: journal, JUnit report, the files that it read, the environment, raw observations and "
         "generated code, with an attestation. Folders of this machine and secrets are cut. The archive is verified before it is written.",
         (("submit latest --out results.tar.zst", "pack the latest run"),),
     ),
     "verify": Command(
-        "tools.vendor.commands.verify:VerifyOptions",
+        "tools.vendor.verification:VerifyOptions",
         "check a submission without trusting its author",
         "Read an archive that 'submit' wrote, judge every observation in it again, and print which claims follow from evidence and which "
         "are the word of its author. Exit 0: conformant (without a profile: nothing failed); 1: not, or the archive was tampered with; "
