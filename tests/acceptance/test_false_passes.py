@@ -50,7 +50,7 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "replaced-measure-in-prelude": (Outcome.ERROR, "code of the case replaced runner.vocabulary.expectations.comparing.differences"),
     "replaced-measure-table": (Outcome.ERROR, "code of the case replaced runner.worker.case.additional.KINDS.close"),
     "replaced-code-object": (Outcome.ERROR, "code of the case replaced runner.worker.torch_compat.torch_state.counters"),
-    "replaced-runner-method": (Outcome.ERROR, "code of the case replaced runner.worker.case.compiler_hooks.Witness.take"),
+    "replaced-runner-method": (Outcome.ERROR, "code of the case replaced runner.worker.torch_compat.compiler_hooks.Witness.take"),
     "replaced-measure-in-function": (Outcome.ERROR, "code of the case replaced runner.worker.case.effects.Effects.after"),
     "replaced-step-method": (Outcome.ERROR, "code of the case replaced runner.vocabulary.steps.call.Call.run"),
     "replaced-step-trait": (Outcome.ERROR, "code of the case replaced runner.vocabulary.steps.actions.DeleteModules.traits"),

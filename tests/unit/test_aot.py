@@ -111,8 +111,8 @@ GRAPH = SimpleNamespace(device_types={"cuda", "cpu"})
 
 
 def test_packages_are_counted_when_they_are_built_and_when_they_run(torch):
-    from runner.worker.case.compiler_hooks import Witness, _counting_ahead, _recording_ahead, watch
     from runner.worker.process.channel import Phases
+    from runner.worker.torch_compat.compiler_hooks import Witness, _counting_ahead, _recording_ahead, watch
 
     def refuse(*arguments: Any) -> Any:
         raise RuntimeError("no compiler")

@@ -114,7 +114,7 @@ def wrapper(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "sys": sys,
     }
     known = compiling.Wrapper(kernels=frozenset(["fused", "triton_0", "theirs", "by_function", "not_there"]))
-    monkeypatch.setitem(compiling._wrappers, FILE, known)
+    monkeypatch.setitem(compiling.wrappers, FILE, known)
     exec(compile(WRAPPER, FILE, "exec"), names)
     return names
 

@@ -295,7 +295,7 @@ def test_a_loss_that_is_none_makes_the_case_an_error(session, arguments, words):
 
 
 def test_a_choice_that_could_not_be_timed_was_not_timed(torch):
-    from runner.worker.case.compiler_hooks import Seen
+    from runner.worker.torch_compat.compiler_hooks import Seen
 
     seen = Seen(choices=[{("rocm_ck_0", ""): float("inf"), ("mm", ""): 1.0}, {("rocm_ck_1", ""): float("nan")}])
     assert seen.facts()["choices"] == [[{"name": "mm", "class": ""}], []]
@@ -306,7 +306,7 @@ def test_the_class_of_a_choice_is_one_that_its_module_has(torch):
     from torch._inductor.codegen.rocm.rocm_kernel import ROCmTemplateCaller
     from torch._inductor.select_algorithm import DataProcessorChoiceCallerWrapper, ExternKernelCaller
 
-    from runner.worker.torch_compat.compiling import class_of_choice
+    from runner.worker.torch_compat.choice_census import class_of_choice
 
     def choice(of: Any, **parts: Any) -> Any:
         made = object.__new__(of)

@@ -22,13 +22,13 @@ from runner.vocabulary.steps.call import Calling
 from runner.vocabulary.steps.step_base import needed
 from runner.worker.case import copies, spies, state
 from runner.worker.case.additional import KINDS, AdditionalCalls, close_without_stand_ins
-from runner.worker.case.compiler_hooks import Witness
 from runner.worker.case.effects import StepEffects
 from runner.worker.case.scope import STEPS, Enter, Scope, follow
 from runner.worker.case.sides import Compiled, Reference, Side, Unseen
 from runner.worker.case.source_module import SpecModule
 from runner.worker.process.channel import Phases
 from runner.worker.torch_compat import compiling, opinfo, torch_state
+from runner.worker.torch_compat.compiler_hooks import Witness
 from runner.worker.torch_compat.device_modules import DeviceApi
 
 

@@ -10,12 +10,11 @@ from typing import Any
 from runner.model import protocol
 from runner.model.devices import VendorDevice, kind_of
 from runner.vocabulary.steps.step_base import NotCarriedOut, referenced
-from runner.worker.case import compiler_hooks
 from runner.worker.case.case_session import Session, prepare
 from runner.worker.case.scope import STEPS, resolved
 from runner.worker.process.channel import Channel, Phases, carry_out, exception, keep_code
 from runner.worker.process.seal import Seal
-from runner.worker.torch_compat import device_modules, imports, torch_state
+from runner.worker.torch_compat import compiler_hooks, device_modules, imports, torch_state
 
 Sections = Mapping[str, Mapping[str, Any]]
 

@@ -9,12 +9,12 @@ from typing import Any
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from runner.vocabulary.steps.call import Differentiate, differentiable, gradient_leaves, gradients_of
 from runner.vocabulary.steps.step_base import NotCarriedOut, needed
-from runner.worker.case import compiler_hooks, copies, spies
-from runner.worker.case.compiler_hooks import Seen, Witness
+from runner.worker.case import copies, spies
 from runner.worker.case.scope import Enter, Scope, follow, resolved
 from runner.worker.case.state import Generators, Modes
 from runner.worker.process.channel import Phases, exception
-from runner.worker.torch_compat import compiling, torch_state
+from runner.worker.torch_compat import compiler_hooks, compiling, torch_state
+from runner.worker.torch_compat.compiler_hooks import Seen, Witness
 from runner.worker.torch_compat.device_modules import DeviceApi
 
 

@@ -9,6 +9,7 @@ node was put into the graph. A selection that ``benchmark_epilogue_fusion`` defe
 import contextlib
 import functools
 import math
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +18,6 @@ from typing import Any
 
 from runner.model.case_facts import TALLIED
 from runner.worker.torch_compat import compiling
-from runner.worker.torch_compat.compiling import class_of_choice
 
 MOST_TUNINGS = 200
 """The maximum number of operations that are recorded in a step; of more the number alone is known."""
@@ -97,6 +97,20 @@ class _State:
 _state = _State()
 _benchmarking = threading.local()
 """``choice``: what this thread times in a child process."""
+
+
+def class_of_choice(choice: Any) -> str:
+    """Return the dotted path of the class of a choice's template, or of the choice; empty where the module does not have the class.
+
+    The name of a choice can be set by any user. The name of a class is verified by a lookup in its module.
+    """
+    # a wrapper that converts arguments and results holds the choice
+    choice = vars(choice).get("_wrapped", choice)
+    maker = type(vars(choice).get("template") or choice)
+    named: Any = sys.modules.get(maker.__module__)
+    for part in maker.__qualname__.split("."):
+        named = getattr(named, part, None)
+    return f"{maker.__module__}.{maker.__qualname__}" if named is maker else ""
 
 
 def backend_of(choice: Any) -> str:

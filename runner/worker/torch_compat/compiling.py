@@ -17,28 +17,14 @@ import torch._dynamo
 import torch._ops
 import torch.compiler
 import torch.fx
-from torch._dynamo import eval_frame, exc, utils
-from torch._guards import CompileContext
+from torch._dynamo import eval_frame, exc
 from torch._inductor import config, select_algorithm
 from torch._inductor.codecache import PyCodeCache
-from torch._inductor.graph import GraphLowering
 from torch.fx.node import _get_qualified_name
 
 from runner.vocabulary.expectations.additional_calls import Poison
 from runner.vocabulary.expectations.compilation import KINDS
 from runner.worker.torch_compat import imports
-
-PHASES: tuple[tuple[str, str, str], ...] = (
-    ("torch._inductor.graph", "GraphLowering.run", "lower"),
-    ("torch._inductor.graph", "GraphLowering.codegen", "codegen"),
-    ("torch._inductor.codecache", "PyCodeCache.load_by_key_path", "kernel build"),
-    ("torch._inductor.async_compile", "AsyncCompile.wait", "kernel build"),
-    ("torch._inductor.codecache", "AotCodeCompiler.compile", "kernel build"),
-    ("torch._inductor.select_algorithm", "AlgorithmSelectorCache.__call__", "autotune"),
-    ("torch._inductor.output_code", "CompiledFxGraph.__call__", "run"),
-    ("torch.export.pt2_archive._package", "AOTICompiledModel.__call__", "run"),
-)
-"""Module, method, and the phase of a case during its calls."""
 
 
 def hook(module: str, name: str, call: Callable[..., Any]) -> None:
@@ -91,23 +77,12 @@ def has_ignored_mark(function: Callable[..., Any]) -> bool:
     return is_marked and eval_frame.innermost_fn(function) is not function
 
 
-def backend_calls() -> list[tuple[str, str]]:
-    """Return the methods by which dynamo calls the backend objects that ``torch.compile`` makes."""
-    names = ("_TorchCompileInductorWrapper", "_TorchCompileAOTInductorWrapper", "_TorchCompileWrapper")
-    return [("torch", f"{name}.__call__") for name in names if "__call__" in vars(getattr(torch, name, object))]
-
-
 def backends_of(convert: Any) -> list[Any]:
     """Return the backend object with which a converter of frames compiles, and those that it wraps."""
     chain = [convert]
     while len(chain) <= 20 and (backend := getattr(chain[-1], "_torchdynamo_orig_backend", None)) is not None:
         chain.append(backend)
     return chain[1:]
-
-
-def compile_context() -> Any:
-    """Return torch's context of the current compile, None outside. Torch enters it again when it compiles the backward later."""
-    return CompileContext.try_get()
 
 
 def is_graph_break(error: Exception) -> bool:
@@ -118,26 +93,6 @@ def is_graph_break(error: Exception) -> bool:
     at_limit = getattr(error, "frame_exec_strategy", None) is not None or "recompile limit" in str(error)[:2000].lower()
     breaks = tuple(getattr(exc, name) for name in ("Unsupported", "UserError", "SkipFrame") if hasattr(exc, name))
     return isinstance(error, breaks) and not at_limit
-
-
-def is_restart(error: Exception) -> bool:
-    """Whether an exception makes dynamo trace a frame again: the frame is not abandoned."""
-    return isinstance(error, getattr(exc, "RestartAnalysis", ()))
-
-
-def break_reasons() -> list[str]:
-    """Return the reasons of all graph breaks of this process, as ``torch._dynamo.explain`` reads them."""
-    return [str(graph_break.reason) for graph_break in utils.graph_break_reasons]
-
-
-def why_skipped(error: Exception) -> str:
-    """Return why a frame runs without a graph, for a graph break after which dynamo cannot continue; empty for another exception."""
-    return str(error) if isinstance(error, exc.Unsupported | exc.UserError) else ""
-
-
-def guard_failures() -> Mapping[Any, list[str]]:
-    """Return the reasons of all recompiles of this process, by code object."""
-    return {code: list(reasons) for code, reasons in utils.guard_failures.items()}
 
 
 _NOT_A_LEAF = re.compile(r"\w*GuardManager\b|TREE_GUARD_MANAGER")
@@ -151,20 +106,6 @@ def guards_of(manager: Any) -> list[str]:
     """
     lines = (line.lstrip("|+- ") for line in str(manager.guard_manager).splitlines())
     return [_USER_CODE.sub("", line) for line in lines if line.strip() and not _NOT_A_LEAF.match(line)]
-
-
-def on_lookup(note: Callable[[bool], None]) -> None:
-    """Call ``note`` each time that dynamo compared the guards of a frame's compiled codes with its arguments: whether one of them fits.
-
-    A frame without compiled code has no guards to compare.
-    """
-    from torch._C._dynamo.eval_frame import set_guard_complete_hook
-
-    def call(is_found: bool) -> bool:
-        note(is_found)
-        return is_found
-
-    set_guard_complete_hook(call)
 
 
 def is_erased(value: Any) -> bool:
@@ -185,19 +126,6 @@ def reference_stance() -> contextlib.AbstractContextManager[Any]:
 
 
 # -- graphs ---------------------------------------------------------------------------------------------------------
-
-PASSES: Mapping[str, tuple[str, str]] = {
-    "pre_grad": ("torch._inductor.compile_fx", "_recursive_pre_grad_passes"),
-    "joint": ("torch._inductor.compile_fx", "_recursive_joint_graph_passes"),
-    "post_grad": ("torch._inductor.compile_fx", "_recursive_post_grad_passes"),
-}
-"""The function that runs the passes of a stage. It changes the graph, or returns a new one."""
-
-
-def is_available(stage: str) -> bool:
-    """Whether this torch has the function of a stage."""
-    module, name = PASSES[stage]
-    return hasattr(importlib.import_module(module), name)
 
 
 def operators(graph: Any) -> dict[str, int]:
@@ -229,11 +157,6 @@ def _function_name(target: Any) -> str:
     return name.replace("_operator.", "operator.", 1) if name.startswith("_operator.") else name
 
 
-def text_of(graph: Any) -> str:
-    """Return a graph as torch prints it, with shapes, strides and devices."""
-    return str(graph.print_readable(print_output=False, include_stride=True, include_device=True, colored=False))
-
-
 def is_known(name: str) -> bool:
     """Whether torch, or the code of the case, has an operator or a function of a name as ``operators`` writes it."""
     if name in ("placeholder", "get_attr"):  # kinds of nodes that are no operators
@@ -250,11 +173,6 @@ def is_known(name: str) -> bool:
         except (ImportError, AttributeError, ValueError):
             return False
     return "." in name
-
-
-def on_output_code(save: Callable[[str], None]) -> None:
-    """Call ``save`` with each piece of code that inductor generates or loads from a cache."""
-    GraphLowering.save_output_code = save
 
 
 # -- kernel calls ---------------------------------------------------------------------------------------------------
@@ -281,7 +199,7 @@ class Wrapper:
     """False for a wrapper that only calls C++."""
 
 
-_wrappers: dict[str, Wrapper] = {}
+wrappers: dict[str, Wrapper] = {}
 """By file, the wrappers that were loaded in the running case, whose calls may be counted."""
 
 
@@ -307,15 +225,10 @@ def read_wrapper(source: str) -> Wrapper:
 
 def note_wrapper(module: Any) -> None:
     """Read the source of a generated module that was loaded. Modules that are no wrappers define no kernels."""
-    if module.__file__ not in _wrappers:
+    if module.__file__ not in wrappers:
         # without the names of its kernels a wrapper is not one that is seen to run, so that its calls count as unknown
         with contextlib.suppress(OSError, ValueError, SyntaxError), open(module.__file__, encoding="utf-8") as stream:
-            _wrappers[module.__file__] = read_wrapper(stream.read())
-
-
-def forget_wrappers() -> None:
-    """Forget the wrappers of the case before."""
-    _wrappers.clear()
+            wrappers[module.__file__] = read_wrapper(stream.read())
 
 
 def generated_kernels(graph: Any, generated: Any) -> frozenset[str]:
@@ -378,7 +291,7 @@ class _Profile:
             if frame is self._calling:
                 self._calling = None
         elif event == "call":
-            if (entered := _wrappers.get(frame.f_code.co_filename)) is not None:
+            if (entered := wrappers.get(frame.f_code.co_filename)) is not None:
                 self._record.in_python |= entered.is_python
                 self._record.in_cpp |= not entered.is_python
             caller = frame.f_back
@@ -391,7 +304,7 @@ class _Profile:
 
     def _kernels_of(self, frame: types.FrameType) -> dict[int, tuple[str, Any]] | None:
         """Return the kernels of the wrapper that a frame belongs to; None where it is of none."""
-        wrapper, names = _wrappers.get(frame.f_code.co_filename), frame.f_globals
+        wrapper, names = wrappers.get(frame.f_code.co_filename), frame.f_globals
         if wrapper is None:
             return None
         if id(names) not in self._kernels:
@@ -421,29 +334,6 @@ def _runs_kernel(operator: Any) -> bool:
 
 
 # -- autotuning and fresh memory ------------------------------------------------------------------------------------
-
-
-def on_timed_choices(save: Callable[[Mapping[tuple[str, str], float]], None]) -> None:
-    """Call ``save`` after each autotuning with the times of the choices, in milliseconds by name and class."""
-
-    def feedback(timings: Mapping[Any, float], *rest: Any) -> None:
-        save({(str(choice.name), class_of_choice(choice)): float(time) for choice, time in timings.items()})
-
-    select_algorithm.add_feedback_saver(feedback)
-
-
-def class_of_choice(choice: Any) -> str:
-    """Return the dotted path of the class of a choice's template, or of the choice; empty where the module does not have the class.
-
-    The name of a choice can be set by any user. The name of a class is verified by a lookup in its module.
-    """
-    # a wrapper that converts arguments and results holds the choice
-    choice = vars(choice).get("_wrapped", choice)
-    maker = type(vars(choice).get("template") or choice)
-    named: Any = sys.modules.get(maker.__module__)
-    for part in maker.__qualname__.split("."):
-        named = getattr(named, part, None)
-    return f"{maker.__module__}.{maker.__qualname__}" if named is maker else ""
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ only of functions that the case compiles with its own ``torch.compile``.
 
 import contextlib
 import functools
+import importlib
 import math
 import threading
 import types
@@ -13,6 +14,14 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import torch
+from torch._C._dynamo.eval_frame import set_guard_complete_hook
+from torch._dynamo import exc
+from torch._dynamo.utils import graph_break_reasons, guard_failures
+from torch._guards import CompileContext
+from torch._inductor import select_algorithm
+from torch._inductor.graph import GraphLowering
 
 from runner.vocabulary.expectations import compilation
 from runner.worker.process.channel import Phases
@@ -34,6 +43,26 @@ _MOST_OF_EVENT = 4000
 
 _MOST_GUARDS = 5000
 """The maximum number of guards whose text is recorded in a step."""
+
+PHASES: tuple[tuple[str, str, str], ...] = (
+    ("torch._inductor.graph", "GraphLowering.run", "lower"),
+    ("torch._inductor.graph", "GraphLowering.codegen", "codegen"),
+    ("torch._inductor.codecache", "PyCodeCache.load_by_key_path", "kernel build"),
+    ("torch._inductor.async_compile", "AsyncCompile.wait", "kernel build"),
+    ("torch._inductor.codecache", "AotCodeCompiler.compile", "kernel build"),
+    ("torch._inductor.select_algorithm", "AlgorithmSelectorCache.__call__", "autotune"),
+    ("torch._inductor.output_code", "CompiledFxGraph.__call__", "run"),
+    ("torch.export.pt2_archive._package", "AOTICompiledModel.__call__", "run"),
+)
+"""Module, method, and the phase of a case during its calls."""
+
+
+PASSES: Mapping[str, tuple[str, str]] = {
+    "pre_grad": ("torch._inductor.compile_fx", "_recursive_pre_grad_passes"),
+    "joint": ("torch._inductor.compile_fx", "_recursive_joint_graph_passes"),
+    "post_grad": ("torch._inductor.compile_fx", "_recursive_post_grad_passes"),
+}
+"""The function that runs the passes of a stage. It changes the graph, or returns a new one."""
 
 KINDS = ("kernels", "graph", "guards", "recompiles", "graph_breaks")
 """The kinds of expectations that ask for records of their own."""
@@ -119,7 +148,7 @@ class Seen:
         """Return what expectations measure, by their kind; ``graph`` has two functions beside the graphs of each stage."""
 
         def is_available(stage: str) -> bool:
-            return stage not in compiling.PASSES or compiling.is_available(stage)
+            return stage not in PASSES or _has_passes(*PASSES[stage])
 
         events = {"recompiles": self.recompiles, "graph_breaks": self.graph_breaks}
         counted = {"recorded": _watch.records_asked, "frames": self.frames, "reused": self.reused}
@@ -199,7 +228,7 @@ def watch(phases: Phases, witness: Witness, asked: Collection[str] = ()) -> None
     """Record for a new case from now on."""
     vars(_watch).update(vars(Watch(phases, witness, frozenset(asked), _watch.records_asked)))  # the object is sealed
     choice_census.forget()
-    compiling.forget_wrappers()
+    compiling.wrappers.clear()
 
 
 def asked_by(plan: Mapping[str, Any]) -> set[str]:
@@ -220,17 +249,19 @@ def _is_claimed(*backends: Any) -> bool:
 
 def _is_own_compile() -> bool:
     """Whether the current compile is of the case's own functions."""
-    context = compiling.compile_context()
+    context = CompileContext.try_get()
     return _watch.depth > 0 or (context is not None and _watch.contexts.get(id(context)) is context)
 
 
 @functools.cache
 def install() -> None:
     """Install the hooks in torch for the rest of the process."""
-    for module, name, phase in compiling.PHASES:
+    for module, name, phase in PHASES:
         compiling.hook(module, name, functools.partial(_in_phase, phase))
-    for module, name in compiling.backend_calls():
-        compiling.hook(module, name, _compiling_own)
+    # the methods by which dynamo calls the backend objects that ``torch.compile`` makes
+    for name in ("_TorchCompileInductorWrapper", "_TorchCompileAOTInductorWrapper", "_TorchCompileWrapper"):
+        if "__call__" in vars(getattr(torch, name, object)):
+            compiling.hook("torch", f"{name}.__call__", _compiling_own)
     for module, name, call in (
         ("torch._dynamo.convert_frame", "ConvertFrame.__call__", _noticing_abandoned),
         ("torch._dynamo.convert_frame", "ConvertFrameAssert.__call__", _watching_frames),
@@ -243,8 +274,14 @@ def install() -> None:
         ("torch.export.pt2_archive._package", "AOTICompiledModel.__call__", _counting_ahead),
     ):
         compiling.hook(module, name, call)
-    compiling.on_output_code(lambda code: _watch.seen.code.append(code))
-    compiling.on_timed_choices(lambda timings: _watch.seen.choices.append(dict(timings)))
+
+    def record_times(timings: Mapping[Any, float], *rest: Any) -> None:
+        timed = {(str(choice.name), choice_census.class_of_choice(choice)): float(time) for choice, time in timings.items()}
+        _watch.seen.choices.append(timed)
+
+    # each piece of code that inductor generates or loads from a cache
+    GraphLowering.save_output_code = lambda code: _watch.seen.code.append(code)
+    select_algorithm.add_feedback_saver(record_times)
     choice_census.install(lambda tuning: _watch.seen.tunings.append(tuning), _is_own_compile)
 
 
@@ -252,17 +289,24 @@ def install() -> None:
 def install_asked() -> None:
     """Install the hooks that only expectations of ``KINDS`` need."""
     _watch.records_asked = True
-    for stage, (module, name) in compiling.PASSES.items():
-        if compiling.is_available(stage):
+    for stage, (module, name) in PASSES.items():
+        if _has_passes(module, name):
             compiling.hook(module, name, functools.partial(_recording_stage, stage))
     compiling.hook("torch._dynamo.guards", "CheckFunctionManager.__init__", _recording_guards)
     compiling.hook("torch._inductor.codecache", "PyCodeCache.load_by_key_path", _noting_wrappers)
     compiling.hook("torch._inductor.graph", "GraphLowering.codegen", _recording_kernels)
 
-    def count_reuse(is_found: bool) -> None:
+    def count_reuse(is_found: bool) -> bool:
+        """Count where dynamo compared the guards of a frame's compiled codes with its arguments, and one of them fits."""
         _watch.seen.reused += is_found and _watch.has_converted
+        return is_found
 
-    compiling.on_lookup(count_reuse)
+    set_guard_complete_hook(count_reuse)
+
+
+def _has_passes(module: str, name: str) -> bool:
+    """Whether this torch has the function of a stage."""
+    return hasattr(importlib.import_module(module), name)
 
 
 def _in_phase(phase: str, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -289,8 +333,9 @@ def _noticing_abandoned(original: Callable[..., Any], *args: Any, **kwargs: Any)
 
 def _watching_frames(original: Callable[..., Any], convert: Any, frame: Any, entry: Any, *args: Any, **kwargs: Any) -> Any:
     is_own, seen = _is_claimed(*compiling.backends_of(convert)), _watch.seen
-    name, why, breaks = str(frame.f_code.co_name), "", len(compiling.break_reasons())
-    failed = compiling.guard_failures() if is_own and "recompiles" in _watch.asked else None
+    name, why, breaks = str(frame.f_code.co_name), "", len(graph_break_reasons)
+    is_counted = is_own and entry is not None and "recompiles" in _watch.asked
+    failed = {code: len(reasons) for code, reasons in guard_failures.items()} if is_counted else {}
     seen.frames += is_own
     _watch.has_converted |= is_own
     skipped: list[str] = []
@@ -298,21 +343,20 @@ def _watching_frames(original: Callable[..., Any], convert: Any, frame: Any, ent
         converted = original(convert, frame, entry, *args, **kwargs)
     except Exception as error:  # converting a frame can raise any error: it is recorded for the step and raised again
         _in_thread.error, why = error, _reason(error)
-        if compiling.is_graph_break(error):
-            skipped = [reason for reason in [compiling.why_skipped(error)] if reason]
+        if compiling.is_graph_break(error) and isinstance(error, exc.Unsupported | exc.UserError):
+            skipped = list(filter(None, [str(error)]))  # the frame runs without a graph
         raise
     else:
         if getattr(converted, "guarded_code", converted) is None:
             why = str(getattr(converted, "skip_reason", None) or "dynamo skipped the frame")
-        if failed is not None and entry is not None:
+        if is_counted:
             # the guards that failed since: one for each compiled code of the frame that did not fit
-            now = compiling.guard_failures()
-            again = (reason for code, reasons in now.items() for reason in reasons[len(failed.get(code, ())) :])
+            again = [reason for code, reasons in guard_failures.items() for reason in list(reasons)[failed.get(code, 0) :]]
             seen.recompiles.append({"frame": name, "reason": "\n".join(again)[:_MOST_OF_EVENT]})
         return converted
     finally:
         if is_own:
-            reasons = compiling.break_reasons()[breaks:]
+            reasons = [str(graph_break.reason) for graph_break in graph_break_reasons[breaks:]]
             seen.broken += [reason[:_MOST_REASON] for reason in [*reasons, why] if reason]
             seen.graph_breaks += [{"frame": name, "reason": reason[:_MOST_OF_EVENT]} for reason in [*skipped, *reasons]]
 
@@ -367,7 +411,7 @@ def _compiling_own(original: Callable[..., Any], backend: Any, graph: Any, *args
     is_own = _is_claimed(backend)
     _watch.depth += is_own
     if is_own:
-        context = compiling.compile_context()
+        context = CompileContext.try_get()
         _watch.contexts[id(context)] = context
         if "dynamo" in _watch.asked:
             _record_graph("dynamo", graph)
@@ -385,7 +429,7 @@ def _counting_entries(original: Callable[..., Any], *args: Any, **kwargs: Any) -
     except Exception as error:  # torch may raise anything here: it is recorded and raised again
         # dynamo may treat it as a graph break and continue eagerly; otherwise the step raises
         reason = _reason(error)
-        if not compiling.is_restart(error) and reason not in _watch.seen.abandoned:
+        if not isinstance(error, getattr(exc, "RestartAnalysis", ())) and reason not in _watch.seen.abandoned:
             _watch.seen.abandoned.append(reason)
         raise
     finally:
@@ -394,7 +438,7 @@ def _counting_entries(original: Callable[..., Any], *args: Any, **kwargs: Any) -
 
 def _counting_direct_entries(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     # called by code of the spec, not by torch in a compile of a frame or of a backward
-    _watch.seen.entered += not _watch.within and compiling.compile_context() is None
+    _watch.seen.entered += not _watch.within and CompileContext.try_get() is None
     return original(*args, **kwargs)
 
 
@@ -410,13 +454,16 @@ def _recording_stage(stage: str, original: Callable[..., Any], graph: Any, *args
     return new_graph
 
 
+_PRINTED = {"print_output": False, "include_stride": True, "include_device": True, "colored": False}
+
+
 def _record_graph(stage: str, graph: Any) -> None:
     """Record a graph. What prevents that is recorded too: it must not end the compile."""
     graphs = _watch.seen.stages.setdefault(stage, [])
     ops, text, problem = {}, "", f"more than {_MOST_GRAPHS} graphs" if len(graphs) >= _MOST_GRAPHS else ""
     if not problem:
         try:
-            ops, text = compiling.operators(graph), compiling.text_of(graph)
+            ops, text = compiling.operators(graph), str(graph.print_readable(**_PRINTED))
         except Exception as error:  # printing calls code of every operator and constant of the graph
             problem = f"the graph cannot be read: {type(error).__name__}: {error}"[:_MOST_OF_EVENT]
     room = _MOST_TEXT - sum(len(known["text"]) for known in graphs)
