@@ -36,7 +36,6 @@ def one_thread() -> Iterator[None]:
 def judge(tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Judged]:
     """Return what runs samples of a function, compares them with what another function answers, and judges them."""
     from runner.vocabulary.steps import samples
-    from runner.worker.torch_compat.opinfo import Sample
 
     session, _ = prepared(tmp_path, SPEC)
     monkeypatch.setattr(session.opinfo, "announce_sample", lambda index, text: None)
@@ -46,7 +45,7 @@ def judge(tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch) -> 
         operator = SimpleNamespace(function=function, **named)
         compiled = SimpleNamespace(of=lambda plain: answer, watched=lambda: SimpleNamespace(graphs=0, end=lambda what: None))
         session.compiled_functions = compiled
-        done = [samples._run(session, operator, index, Sample(given, {})) for index in range(count)]
+        done = [samples._run(session, operator, index, SimpleNamespace(args=given, kwargs={})) for index in range(count)]
         check = EachSample(check=Close.parse(body or {"to": "eager"}), rule=rule)
         wanted = check.measurement()
         assert wanted is not None

@@ -8,6 +8,7 @@ import pytest
 
 from runner.machine.capabilities import HOLDS
 from runner.model import devices
+from runner.model.protocol import loads
 from runner.worker.process import entry
 from runner.worker.torch_compat import torch_state
 from tests.fakes import import_torch
@@ -97,10 +98,13 @@ ANSWERS = {
 @pytest.mark.torch
 def test_the_facts_have_the_answers_of_predicates_and_the_dtypes_of_onednn() -> None:
     torch = import_torch()
-    from runner.worker.torch_compat.device_modules import collect
-
-    facts = collect(ANSWERS)
-    assert facts["answers"] == ANSWERS
+    reading, writing = os.pipe()
+    entry.work(" ".join(["facts", *ANSWERS]), writing, "word")
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        sent = loads(pipe.read())
+    facts = sent["observation"]
+    assert (sent["word"], facts["answers"]) == ("word", ANSWERS)
     dtypes = facts["mkldnn"].split()
     assert (dtypes[:1] == ["float32"]) is torch.backends.mkldnn.is_available()
     assert set(dtypes) <= {"float32", "bfloat16", "float16"}
