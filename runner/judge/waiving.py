@@ -12,7 +12,6 @@ A waiver names a failure if every failed expectation, and every wrong value of a
 waiver never hides a second defect. If several waivers apply, the first in the order of the files counts.
 """
 
-import bisect
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,22 +71,18 @@ def remarks(waivers: Waivers, ids: Sequence[str] | None, *, shipped: bool = Fals
 
     ``ids`` is None if not all cases are known; then no waiver is compared with the cases.
     """
-    ids = None if ids is None else sorted(ids)
     for waiver in waivers.files.waivers:
         if waivers.is_expired(waiver):
             remark = Diagnostic.of("expired-waiver", cases=waiver.cases, until=str(waiver.until), issue=waiver.issue)
-        elif ids is not None and (shipped or waiver.position.file in waivers.files.user_files) and not _has_case(waiver, ids):
+        elif (
+            ids is not None
+            and (shipped or waiver.position.file in waivers.files.user_files)
+            and not any(map(_glob(waiver.cases).fullmatch, ids))
+        ):
             remark = Diagnostic.of("waiver-without-case", cases=waiver.cases, count=str(len(ids)))
         else:
             continue
         yield replace(remark, position=waiver.position, severity=Severity.WARNING)
-
-
-def _has_case(waiver: Waiver, ids: Sequence[str]) -> bool:
-    """Whether a waiver is for one of these cases, which are sorted: those that begin as its glob does are compared."""
-    begin = re.split(r"[*?]", waiver.cases, maxsplit=1)[0]
-    alike = ids[bisect.bisect_left(ids, begin) : bisect.bisect_left(ids, f"{begin}\U0010ffff")]
-    return any(map(_glob(waiver.cases).fullmatch, alike))
 
 
 def apply(judged: CaseResult, case: Case, surroundings: Surroundings, waivers: Waivers) -> CaseResult:

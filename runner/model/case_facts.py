@@ -105,14 +105,9 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Raised:
+class Raised(Cause):
     """An exception that a step, or a case before its steps, ended with."""
 
-    type: str
-    """Its dotted path."""
-    ancestors: tuple[str, ...]
-    """The dotted paths of its type and of every type that it inherits from."""
-    message: str
     traceback: str
     phase: str
     causes: tuple[Cause, ...] = ()

@@ -1,22 +1,15 @@
 """``when:`` and version ranges. Conditions are data and are never evaluated as code."""
 
-import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 from runner.model.devices import kind_of
 
-_COMPARATORS: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
-    ">=": operator.ge,
-    "<=": operator.le,
-    "==": operator.eq,
-    "!=": operator.ne,
-    ">": operator.gt,
-    "<": operator.lt,
-}
+_COMPARATORS: Mapping[str, Callable[[Any, Any], bool]] = {">=": ge, "<=": le, "==": eq, "!=": ne, ">": gt, "<": lt}
 _CLAUSE = re.compile(r"\s*(>=|<=|==|!=|>|<)\s*v?([0-9]{1,9}(?:\.[0-9]{1,9})*)\s*\Z")
 
 

@@ -243,27 +243,19 @@ _OUTPUT = 16_000
 class Policy:
     """How often a case runs, and the one result of its attempts.
 
-    ``--retries N`` repeats a failed case alone, until it passes or has failed N more times:
+    ``--retries N`` repeats a failed case alone, until it passes or has failed N more times; ``--repeat N`` runs every case N times.
 
-    | attempts                                     | result                                                     |
-    |----------------------------------------------|------------------------------------------------------------|
-    | one                                          | its own                                                    |
-    | failures, then PASS (or XPASS)               | FLAKY                                                      |
-    | only failures                                | the first one; attempts with another failure are named     |
-    | failures, then XFAIL                         | the first one, because no waiver covers its first failure  |
+    |             | attempts                          | result                                                                |
+    |-------------|-----------------------------------|-----------------------------------------------------------------------|
+    | either      | one                               | its own                                                               |
+    | ``--retries`` | failures, then PASS (or XPASS)    | FLAKY                                                                 |
+    | ``--retries`` | failures, then none or an XFAIL   | the first one, which no waiver covers; other failures are named       |
+    | ``--repeat``  | all with one outcome              | that outcome; attempts with another failure are named                 |
+    | ``--repeat``  | with several outcomes             | FLAKY, also if a waiver covers some (XFAIL, XPASS)                    |
 
-    Only FAIL, FELL_BACK, ERROR, CRASH and TIMEOUT are retried: XFAIL is not a failure, and XPASS is not a failure of the case.
-
-    ``--repeat N`` runs every case N times:
-
-    | attempts                                     | result                                                     |
-    |----------------------------------------------|------------------------------------------------------------|
-    | all with one outcome                         | that outcome; attempts with another failure are named      |
-    | with several outcomes                        | FLAKY, also if a waiver covers some (XFAIL, XPASS)         |
-
-    If ``--fail-fast`` ends a run before all attempts of a case, a failure or a difference stands, and anything else becomes NOT_RUN. If a
-    run is interrupted, such a case is NOT_RUN in any case. Its reason names the failure seen so far. A resumed run makes the missing
-    attempts.
+    Only FAIL, FELL_BACK, ERROR, CRASH and TIMEOUT are retried: XFAIL is not a failure, and XPASS is not a failure of the case. If
+    ``--fail-fast`` ends a run before all attempts of a case, a failure or a difference stands, and anything else becomes NOT_RUN; if a run
+    is interrupted, such a case is NOT_RUN in any case, and its reason names the failure. A resumed run makes the missing attempts.
     """
 
     retries: int = 0
@@ -274,15 +266,13 @@ class Policy:
     @classmethod
     def of(cls, *, retries: int, repeat: int, fail_fast: bool) -> "Policy":
         """Return the policy of the command line; raise ``UsageError`` for contradictory options."""
+        other, why = "", ""
         if retries and repeat > 1:
-            raise UsageError(
-                f"--retries {retries} with --repeat {repeat}: the first repeats a failed case until it passes, the second counts failures"
-                " (use one of them)"
-            )
-        if retries and fail_fast:
-            raise UsageError(
-                f"--retries {retries} with --fail-fast: retries run after all other cases, and --fail-fast stops earlier (use one of them)"
-            )
+            other, why = f"--repeat {repeat}", "the first repeats a failed case until it passes, the second counts failures"
+        elif retries and fail_fast:
+            other, why = "--fail-fast", "retries run after all other cases, and --fail-fast stops earlier"
+        if other:
+            raise UsageError(f"--retries {retries} with {other}: {why} (use one of them)")
         return cls(retries=retries, repeat=repeat)
 
     @property
@@ -297,9 +287,9 @@ class Policy:
     def is_done(self, results: Sequence[CaseResult]) -> bool:
         """Whether a case needs no further attempt."""
         last = results[-1].outcome
-        if not last.is_executed:
-            return True
-        return len(results) >= self.repeat if self.repeat > 1 else last not in RETRIED or len(results) > self.retries
+        if self.repeat > 1:
+            return not last.is_executed or len(results) >= self.repeat
+        return last not in RETRIED or len(results) > self.retries
 
     def fold(self, results: Sequence[CaseResult], stopped: str = "") -> CaseResult:
         """Return the one result of a case's attempts. ``stopped`` is the reason why attempts are missing; empty if none are."""
@@ -325,23 +315,22 @@ class Policy:
             for number, result in enumerate(results, start=1)
             if result.outcome not in _PASSED and _signature(result) != _signature(shown)
         ]
-        more = f"; and other failures in {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-        otherwise = "".join(others[:_NAMED]) + more
+        failed, reason, end = sum(result.outcome.is_failure for result in results), _cut(shown.reason), ""
         if outcome is Outcome.FLAKY and self.repeat > 1:
             counts = Counter(result.outcome for result in results)
             words = ", ".join(f"{counts[known]} {known.label}" for known in Outcome if counts[known])
-            reason = f"{len(results)} attempts had the outcomes {words}: {_cut(shown.reason)}{otherwise}"
+            begin = f"{len(results)} attempts had the outcomes {words}: "
         elif outcome is Outcome.FLAKY:
-            reason = f"failed {len(results) - 1} of {len(results)} attempts: {_cut(shown.reason)}{otherwise}; passed when retried alone"
+            begin, end = f"failed {len(results) - 1} of {len(results)} attempts: ", "; passed when retried alone"
         elif outcome in RETRIED:
-            failed = sum(result.outcome.is_failure for result in results)
-            reason = f"failed {failed} of {len(results)} attempts: {_cut(shown.reason)}{otherwise}"
+            begin = f"failed {failed} of {len(results)} attempts: "
         else:
-            reason = shown.reason + otherwise
+            begin, reason = "", shown.reason
+        more = f"; and other failures in {len(others) - _NAMED} more" if len(others) > _NAMED else ""
         return replace(
             shown,
             outcome=outcome,
-            reason=reason,
+            reason=f"{begin}{reason}{''.join(others[:_NAMED])}{more}{end}",
             failure_type="flaky" if outcome is Outcome.FLAKY else shown.failure_type,
             seconds=round(sum(result.seconds for result in results), 3),
             attempts=tuple(map(attempt_of, results)),
@@ -351,8 +340,7 @@ class Policy:
 def outcome_of(outcomes: Sequence[Outcome], repeat: int) -> tuple[int, Outcome]:
     """Return the index of the attempt that a result shows, counted from 0, and the outcome of all attempts together."""
     index = next((number for number, outcome in enumerate(outcomes) if outcome.is_failure), 0)
-    differ = len(set(outcomes)) > 1
-    is_flaky = differ and (repeat > 1 or outcomes[-1] in _PASSED)
+    is_flaky = len(set(outcomes)) > 1 and (repeat > 1 or outcomes[-1] in _PASSED)
     return index, Outcome.FLAKY if is_flaky else outcomes[index]
 
 
@@ -375,7 +363,6 @@ def _cut(reason: str) -> str:
 
 def attempt_of(result: CaseResult) -> Attempt:
     """Return a result as one attempt of several."""
-    passed = result.outcome is Outcome.PASS
     values = {field.name: getattr(result, field.name) for field in fields(Attempt)}
-    stdout, stderr = ("", "") if passed else (result.stdout[-_OUTPUT:], result.stderr[-_OUTPUT:])
+    stdout, stderr = ("", "") if result.outcome is Outcome.PASS else (result.stdout[-_OUTPUT:], result.stderr[-_OUTPUT:])
     return Attempt(**{**values, "verdicts": result.failed, "stdout": stdout, "stderr": stderr})

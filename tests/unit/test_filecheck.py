@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.model.matching.filecheck import ChecksError, EmptyText, Kind, parse, run
+from runner.model.matching.filecheck import Change, ChecksError, EmptyText, Kind, changes, parse, run
 from runner.model.matching.time_limit import PatternTooSlow
 
 HOLDS = 0
@@ -543,3 +543,80 @@ def test_time_of_a_large_text() -> None:
     assert len(text) > 200_000
     assert fastest(lambda: run(checks, text).passed) < 0.05
     assert fastest(lambda: not run(checks, text.replace("return", "retrun")).passed) < 0.05
+
+
+# -- texts that the checks must refuse: for each directive one, or the reason why there is none --------------------
+
+CODE = """def f(x):
+    y = convolution_relu(x, _frozen_param0, _frozen_param1)
+    y = foo(y)
+
+    y = foo(y)
+    return y
+"""
+
+
+def refusals(checks: str, text: str = CODE) -> list[str]:
+    """Return what the checks say of each changed text: nothing where they still hold, else the directive that fails."""
+    parsed = parse(checks)
+    assert run(parsed, text).passed
+    found = []
+    for change in changes(parsed, text):
+        assert change.directive in parsed
+        found.append(change.why_not if change.text is None else run(parsed, change.text).directive)
+    return found
+
+
+@pytest.mark.parametrize(
+    "directive",
+    [
+        "CHECK: convolution",
+        "CHECK: convolution{{[a-z_]*}}({{[a-z]+}}, _frozen_param{{.*}}_frozen_param",
+        "CHECK-LABEL: def f",
+        "CHECK-DAG: foo",
+        "CHECK-COUNT-2: foo",
+        "CHECK: foo",
+        "CHECK: return [[NAME:[a-z]+]]",
+        "CHECK{LITERAL}: (x",
+    ],
+)
+def test_what_a_directive_matched_is_removed(directive: str) -> None:
+    assert refusals(directive) == [directive]
+
+
+def test_one_of_several_matches_is_not_enough() -> None:
+    """A check asks for one match: with another in its stead it holds, and rightly."""
+    (change,) = changes(parse("CHECK: foo"), CODE)
+    assert change.kind is Change.REMOVED
+    assert "foo" not in (change.text or "foo")
+
+
+def test_a_directive_that_matches_the_empty_text_survives() -> None:
+    assert refusals("CHECK: foo\nCHECK-SAME: {{.*}}") == ["CHECK: foo", ""]
+
+
+@pytest.mark.parametrize(
+    "forbidden",
+    [
+        "CHECK-NOT: sqrt",
+        "CHECK-NOT: tanh(",
+        "CHECK-NOT: {{mm|linear}}{{[a-z_.]*}}({{.*}}_frozen",
+        "CHECK-NOT: {{^}}import",
+        "CHECK-NOT: {{([[:digit:]]{3})}} times",
+        "CHECK-NOT: {{[^a-z]x[^[:space:]]+}}!",
+        "CHECK-NOT: {{(ab)+c?}}d{{$}}",
+    ],
+)
+@pytest.mark.parametrize("around", ["{}\nCHECK: convolution", "CHECK: convolution\n{}\nCHECK: return", "CHECK: return\n{}"])
+def test_a_forbidden_line_is_put_in(forbidden: str, around: str) -> None:
+    assert forbidden in refusals(around.format(forbidden))
+
+
+def test_a_forbidden_text_is_put_where_the_next_line_stays_the_next() -> None:
+    checks = "CHECK: convolution{{.*}}_frozen_param\nCHECK-NOT: bar\nCHECK-NEXT: foo"
+    assert refusals(checks)[1] == "CHECK-NOT: bar"
+
+
+def test_what_the_next_line_would_take_first_survives() -> None:
+    """Before the first ``foo`` there is no ``foo``, whatever the text: such a CHECK-NOT says nothing."""
+    assert refusals("CHECK: convolution\nCHECK-NOT: foo\nCHECK: foo") == ["CHECK: convolution", "", "CHECK: foo"]

@@ -8,12 +8,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 import pytest
 
+from runner.model.matching.filecheck import parse
 from runner.model.matching.filecheck.directives import BadPattern, from_posix
-from runner.model.matching.patterns import check_pattern, search
+from runner.model.matching.patterns import are_general, check_pattern, is_general_pattern, search
 from runner.model.matching.time_limit import PatternTooSlow, time_limit
+from runner.vocabulary.expectations import EXPECTATIONS
+from runner.vocabulary.expectations.expectation_base import BadExpectation
 
 CATASTROPHES = [
     (r"(a+)+$", "a" * 40 + "b"),
@@ -320,3 +324,54 @@ def test_translated_patterns_compile() -> None:
         translated += 1
         re.compile(python, re.MULTILINE)
     assert translated > 2000
+
+
+# -- what is looked for in a text and found in any text is refused ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("general", "patterns"),
+    [
+        (True, ["e", ".", ".+", "[a-z]", r"\w+", r"\d+", r"\S", "a|woof", r"\w\w", "[^x]+"]),
+        (False, ["woof", r"^\d+ kernels$", "size=.4.", "(size|dtype) mismatch", r"at .5.: 0\.0", "(a+)+$b"]),
+    ],
+)
+def test_a_pattern_without_a_word_is_general(general: bool, patterns: list[str]) -> None:
+    assert {pattern: is_general_pattern(pattern) for pattern in patterns} == dict.fromkeys(patterns, general)
+
+
+@pytest.mark.parametrize(
+    ("general", "texts"),
+    [
+        (True, ["CHECK: e", "CHECK: {{.*e.*}}", "CHECK: a\nCHECK: b", "CHECK: (\nCHECK-NOT: woof", "CHECK: {{[0-9]}}"]),
+        (False, ["CHECK: mm", "CHECK: a\nCHECK: relu", "CHECK: def {{.*}}(", "CHECK: {{add|sub}}", "CHECK: buf0 = a"]),
+    ],
+)
+def test_directives_that_name_nothing_are_general(general: bool, texts: list[str]) -> None:
+    assert {checks: are_general(parse(checks)) for checks in texts} == dict.fromkeys(texts, general)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "path"),
+    [
+        ("log", {"contains": "e"}, ("contains",)),
+        ("log", {"contains": ["woof", "."]}, ("contains", 1)),
+        ("log", {"contains": "woof", "matches": "."}, ("matches",)),
+        ("exit", {"nonzero": True, "stderr": "e"}, ("stderr",)),
+        ("exit", {"code": 1, "stderr": ["woof", ":"]}, ("stderr", 1)),
+        ("filecheck", "CHECK: e", ()),
+        ("filecheck", {"code": "all", "checks": "CHECK: ="}, ("checks",)),
+        ("graph", {"stage": "joint", "checks": "CHECK: e"}, ("checks",)),
+        ("graph_breaks", {"reason": {"contains": "a"}}, ("reason", "contains")),
+    ],
+)
+def test_the_expectation_is_refused_at_its_place(kind: str, body: Any, path: Any) -> None:
+    with pytest.raises(BadExpectation, match="cannot fail") as caught:
+        EXPECTATIONS[kind].parse(body)
+    assert caught.value.path == path
+    assert caught.value.hint
+
+
+def test_a_value_may_have_one_character() -> None:
+    assert EXPECTATIONS["text"].parse({"of": "found", "contains": "1"})
+    assert EXPECTATIONS["exit"].parse({"code": 0, "stdout": "7"})

@@ -30,15 +30,16 @@ class Span(NamedTuple):
     end: int
 
 
+@dataclass(eq=False)
 class Mismatch(Exception):
-    """A directive that fails. ``region`` is the searched part of the text, ``found`` the forbidden or misplaced match, if there is one."""
+    """A directive that fails."""
 
-    def __init__(self, directive: Directive, reason: str, *, region: Span, matched: Span | None = None) -> None:
-        super().__init__(reason)
-        self.directive = directive
-        self.reason = reason
-        self.region = region
-        self.matched = matched
+    directive: Directive
+    reason: str
+    region: Span
+    """The searched part of the text."""
+    matched: Span | None = None
+    """The forbidden or misplaced match, if there is one."""
 
 
 _REACH = 1000
