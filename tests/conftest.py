@@ -181,29 +181,29 @@ def load_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LoadSuite:
     return load_files
 
 
+Lines = Callable[..., list[str]]
+
+
+def _problems(load_suite: LoadSuite, line: Callable[[Diagnostic], str]) -> Lines:
+    """Return a function that loads files and returns a line for each of their problems, without the folder."""
+
+    def lines(files: Mapping[str, str] | str, *, backends: str = "") -> list[str]:
+        try:
+            load_suite(files, backends=backends)
+        except InvalidSpecs as error:
+            return [line(problem).removeprefix("suite/") for problem in error.diagnostics]
+        return []
+
+    return lines
+
+
 @pytest.fixture
-def codes_of(load_suite: LoadSuite) -> Callable[..., list[str]]:
+def codes_of(load_suite: LoadSuite) -> Lines:
     """Return a function that loads files and returns place and code of each problem; the place in ``spec.yaml`` without the file."""
-
-    def lines(files: Mapping[str, str] | str, *, backends: str = "") -> list[str]:
-        try:
-            load_suite(files, backends=backends)
-        except InvalidSpecs as error:
-            return [f"{problem.position} {problem.code}".removeprefix("suite/").removeprefix("spec.yaml:") for problem in error.diagnostics]
-        return []
-
-    return lines
+    return _problems(load_suite, lambda problem: f"{problem.position} {problem.code}".removeprefix("suite/spec.yaml:"))
 
 
 @pytest.fixture
-def problems_of(load_suite: LoadSuite) -> Callable[..., list[str]]:
-    """Return a function that loads files and returns what is wrong with them, one line each, without the folder."""
-
-    def lines(files: Mapping[str, str] | str, *, backends: str = "") -> list[str]:
-        try:
-            load_suite(files, backends=backends)
-        except InvalidSpecs as error:
-            return [str(problem).removeprefix("suite/") for problem in error.diagnostics]
-        return []
-
-    return lines
+def problems_of(load_suite: LoadSuite) -> Lines:
+    """Return a function that loads files and returns what is wrong with them, one line each, as ``validate`` prints it."""
+    return _problems(load_suite, str)

@@ -25,15 +25,14 @@ def flow(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case float():
-            return _number(value)
+            return repr(value) if math.isfinite(value) else ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
         case int():
             return str(value)
         case Mapping():
             return "{" + ", ".join(f"{flow(name)}: {flow(part)}" for name, part in value.items()) + "}"
         case str():
-            return (
-                value if _is_plain(value) else _BREAKS.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
-            )
+            is_plain = _PLAIN.fullmatch(value) is not None and value not in _OTHERWISE and _NUMBER.match(value) is None
+            return value if is_plain else _BREAKS.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
         case Sequence() | set() | frozenset():
             return "[" + ", ".join(map(flow, value)) + "]"
         case _:
@@ -59,13 +58,3 @@ def _is_literal(text: str) -> bool:
     lines = text.removesuffix("\n").split("\n")
     whole = lines[0] and lines[-1] and not lines[0].startswith(" ") and _UNPRINTED.search(text) is None
     return "\n" in text and bool(whole) and not any(line.endswith(" ") for line in lines)
-
-
-def _number(value: float) -> str:
-    if math.isfinite(value):
-        return repr(value)
-    return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
-
-
-def _is_plain(text: str) -> bool:
-    return _PLAIN.fullmatch(text) is not None and text not in _OTHERWISE and _NUMBER.match(text) is None

@@ -169,8 +169,8 @@ def path_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         problem = None
         if "." in name and not is_template(name):
             problem = None if name.split(".")[0] in required else python_source.find_name(name, set())
-        elif not is_template(name) and name not in (known := python_source.exceptions()):
-            problem = unknown_word("exception", name, known)
+        elif not is_template(name) and name not in python_source.EXCEPTIONS:
+            problem = unknown_word("exception", name, python_source.EXCEPTIONS)
         if problem is not None:
             yield document.diagnostic(path, problem)
 
@@ -178,7 +178,8 @@ def path_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
 def prelude_names(anatomy: Anatomy) -> set[str]:
     """Return the names that the preludes define; ``*`` stands for those of a prelude that does not parse."""
     unread = len(anatomy.prelude_trees) < len({block.file for block in anatomy.preludes})
-    return python_source.defined(anatomy.prelude_trees) | ({"*"} if unread else set())
+    names = python_source.GIVEN.union(*map(python_source.top_level_names, anatomy.prelude_trees.values()))
+    return {*names, *("*" if unread else "")}
 
 
 def required_packages(anatomy: Anatomy) -> set[str]:

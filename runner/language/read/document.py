@@ -6,7 +6,7 @@ so its diagnostics name only a position and a kind of problem.
 
 import difflib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,11 +81,15 @@ class Document:
         return self.diagnostic(path, code, key=key, message=message, hint=hint)
 
 
-def walk(value: Any, path: DataPath = ()) -> Iterator[tuple[DataPath, Any]]:
-    """Yield the path and the value of everything in plain data, the outer before the inner."""
-    yield path, value
-    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
-        yield from walk(item, (*path, key))
+def walk(value: Any, path: DataPath = ()) -> list[tuple[DataPath, Any]]:
+    """Return the path and the value of everything in plain data, the outer before the inner."""
+    places = [(path, value)]
+    for place, item in places:
+        if isinstance(item, dict):
+            places.extend([((*place, key), inner) for key, inner in item.items()])
+        elif isinstance(item, list):
+            places.extend([((*place, index), inner) for index, inner in enumerate(item)])
+    return places
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:

@@ -10,7 +10,6 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType
@@ -263,7 +262,7 @@ def find_name(path: str, prelude: set[str]) -> Diagnostic | None:
     if "*" in prelude or (first in prelude and not (first == "torch" and rest)):
         return None
     if not rest:
-        is_builtin, own = hasattr(builtins, first), prelude - _GIVEN
+        is_builtin, own = hasattr(builtins, first), prelude - GIVEN
         near = "" if is_builtin else nearest(first, prelude)
         return Diagnostic.of(
             "unknown-prelude-name", word=first, builtin=first if is_builtin else "", near=near, allowed=one_of(own) if own else ""
@@ -285,7 +284,8 @@ def find_name(path: str, prelude: set[str]) -> Diagnostic | None:
     return None  # defined by an __init__ or at run time: only a worker can decide
 
 
-_GIVEN = {"torch", "params"}
+GIVEN = frozenset({"torch", "params"})
+"""The names that every worker adds to a prelude."""
 
 
 def is_installed(name: str) -> bool:
@@ -340,11 +340,5 @@ def _find_in_module(file: Path, module: str, rest: tuple[str, ...]) -> Diagnosti
     return Diagnostic.of("unknown-module-name", word=rest[0], module=module, near=nearest(rest[0], names))
 
 
-def exceptions() -> list[str]:
-    """Return the names of the built-in exceptions."""
-    return [name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)]
-
-
-def defined(trees: Mapping[str, ast.Module]) -> set[str]:
-    """Return all names that a spec's preludes bind, and those that every worker adds."""
-    return _GIVEN.union(*map(top_level_names, trees.values()))
+EXCEPTIONS = frozenset(name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException))
+"""The names of the built-in exceptions."""
